@@ -1,0 +1,106 @@
+"""Which elements and attributes a specification file may contain.
+
+This is the part of ``specs/README.md`` that a program can check; nothing outside it is accepted.
+"""
+
+from typing import NamedTuple
+
+
+class Shape(NamedTuple):
+    """What an element must have, may have, and may contain."""
+
+    required: frozenset[str]
+    optional: frozenset[str]
+    children: frozenset[str]
+
+
+def shape(required: str, optional: str = "", children: str = "") -> Shape:
+    return Shape(
+        frozenset(required.split()), frozenset(optional.split()), frozenset(children.split())
+    )
+
+
+OPERATION = shape(
+    "name number", "as from replies content header result pack extension section", "field"
+)
+
+SHAPES: dict[str, Shape] = {
+    "protocol": shape(
+        "name family header",
+        "major minor revision port",
+        "header framing types domains constants conditions class struct described restricted",
+    ),
+    "header": shape("name octets"),
+    "framing": shape(
+        "size-counts", "end pack command-header", "head identity content-header carrier"
+    ),
+    "head": shape("", "", "part"),
+    "identity": shape("", "", "part"),
+    "content-header": shape("", "", "part"),
+    "carrier": shape("name frame-type", "nested", "part"),
+    "part": shape("name width", "value escape escape-width unit"),
+    "types": shape("", "", "type"),
+    "type": shape("name kind", "width length count code", "encoding"),
+    "encoding": shape("name code category width"),
+    "domains": shape("", "", "domain"),
+    "domain": shape("name type", "", "value"),
+    "value": shape("name value"),
+    "constants": shape("", "", "constant"),
+    "constant": shape("name kind value", "scope extension"),
+    "conditions": shape("", "", "condition"),
+    "condition": shape("name", "constant symbol scope nearest"),
+    "class": shape(
+        "name",
+        "number extension section",
+        "properties method command control struct domain",
+    ),
+    "properties": shape("", "presence", "field"),
+    "method": OPERATION,
+    "command": OPERATION,
+    "control": OPERATION,
+    "struct": shape("name", "code size pack section", "field"),
+    "described": shape("name source code", "symbol provides section", "field"),
+    "restricted": shape("name source", "provides scope section", "value"),
+    "field": shape("name type", "as reserved required multiple default requires extension"),
+}
+
+CHOICES: dict[tuple[str, str], frozenset[str]] = {
+    ("protocol", "family"): frozenset(["command-frames", "methods", "segments", "performatives"]),
+    ("framing", "size-counts"): frozenset(["body", "body-and-end", "rest", "frame"]),
+    ("type", "kind"): frozenset(
+        [
+            "bit",
+            "boolean",
+            "null",
+            "unsigned",
+            "signed",
+            "float",
+            "decimal",
+            "time",
+            "uuid",
+            "character",
+            "fixed",
+            "text",
+            "octets",
+            "table",
+            "map",
+            "list",
+            "array",
+            "set",
+            "struct",
+            "content",
+        ]
+    ),
+    ("encoding", "category"): frozenset(["fixed", "variable", "compound", "array"]),
+    ("constant", "kind"): frozenset(["frame-type", "limit", "mark", "port", "reply"]),
+    ("constant", "scope"): frozenset(["channel", "connection"]),
+    ("carrier", "nested"): frozenset(["yes"]),
+    ("properties", "presence"): frozenset(["flags", "none"]),
+    ("condition", "nearest"): frozenset(["yes"]),
+    ("condition", "scope"): frozenset(["link", "session", "connection"]),
+    ("restricted", "scope"): frozenset(["link", "session", "connection", "transaction"]),
+    ("field", "reserved"): frozenset(["yes"]),
+    ("field", "required"): frozenset(["yes"]),
+    ("field", "multiple"): frozenset(["yes"]),
+    **{(kind, "content"): frozenset(["yes"]) for kind in ("method", "command", "control")},
+}
