@@ -1,0 +1,100 @@
+"""The contract of an adapter: one protocol connection, without its socket, clock or broker.
+
+Rules every adapter keeps:
+
+* ``receive`` never raises for what the peer did. A violation appends the close that the
+  specification names to the output, sets ``closing`` and ends the list with ``Closed``.
+* ``receive(b"")`` is the end of the stream. After ``closing``, ``receive`` returns ``[]``.
+* ``send`` raises ``LocalError`` when *we* break the rules, before any octet is written.
+* Output grows in ``output()``; whenever it becomes non-empty outside ``receive``, ``wake`` is
+  called once, so that the owner of the socket knows.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol
+
+from gateway.message import Message
+from gateway.operations import Operation
+
+
+class Role(Enum):
+    """Which side of the connection we are."""
+
+    SERVER = "server"
+    CLIENT = "client"
+
+
+class Authority(Protocol):
+    """What SASL needs to know about users. Implemented by ``gateway.broker.access``."""
+
+    def password(self, user: str, password: str) -> bool:
+        """Is this the user's password? Constant time for known and unknown users."""
+        ...
+
+    def scram(self, user: str) -> tuple[bytes, bytes, bytes, int] | None:
+        """Salt, stored key, server key and iteration count of SCRAM-SHA-256 (RFC 5802 §3)."""
+        ...
+
+    def anonymous(self) -> str | None:
+        """The user that ANONYMOUS becomes, or ``None`` if it is not allowed."""
+        ...
+
+    def external(self, subject: str) -> str | None:
+        """The user that a TLS certificate's subject stands for, or ``None``."""
+        ...
+
+
+class Outlet(Protocol):
+    """The way out for one channel: what the broker calls for each message, without an operation
+    object. Same effect as ``send`` with the operation of that name."""
+
+    def deliver(
+        self, consumer: str, delivery: int, redelivered: bool, message: Message
+    ) -> None: ...
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None: ...
+
+
+class Adapter(Protocol):
+    """One protocol connection."""
+
+    version: str
+    """As in ``specs/``: "0-9-1". Empty until known."""
+    role: Role
+    closing: bool
+    """Nothing more will come; write what is left and hang up."""
+    wake: Callable[[], None]
+    crowded: Callable[[], None]
+    """Called when deliveries have piled up in the output: the owner pauses them until it has
+    written. Set by the owner; may be called more than once."""
+
+    def receive(self, data: bytes) -> list[Operation]:
+        """Octets from the peer, whole or cut anywhere."""
+        ...
+
+    def send(self, operation: Operation) -> None:
+        """Say this to the peer."""
+        ...
+
+    def outlet(self, channel: int) -> Outlet:
+        """The hot way out for an open channel."""
+        ...
+
+    def output(self) -> list[bytes]:
+        """Take what is to be written; ``[]`` when idle."""
+        ...
+
+    def tick(self, now: float) -> list[Operation]:
+        """Time passes (seconds, monotonic): heartbeats out, silent peers given up.
+
+        Called about once a second."""
+        ...
+
+    def excuse_silence(self) -> None:
+        """We did not read from the peer: that nothing was heard is not its fault."""
+        ...
+
+    def lost(self) -> list[Operation]:
+        """The socket is gone: what must be undone (ends with ``Closed``)."""
+        ...

@@ -1,0 +1,174 @@
+"""What each version supports, found out by trying.
+
+Every method of a version is put to an adapter of ours in both roles, on an open channel. It counts
+as refused if the adapter answers with not-implemented (540); anything else, an argument it does not
+like included, shows that the method is known and handled. Nothing here is a list that could go
+stale.
+"""
+
+from typing import NamedTuple
+
+from gateway.adapters.base import Adapter, Role
+from gateway.adapters.options import Credentials
+from gateway.adapters.v0_9 import Engine
+from gateway.adapters.v0_9.engine import HEADERS
+from gateway.adapters.v0_9.geometry import Method, Version
+from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.errors import Condition
+from gateway.operations import BeginSession, Closed, Done, Open, Operation
+
+CHANNEL = 1
+
+
+class MethodSupport(NamedTuple):
+    """How a method of one version is treated. A role is "yes", "refused" (with not-implemented),
+    or "-" if the specification lets the other side not send it."""
+
+    name: str
+    number: tuple[int, int]
+    extension: str
+    as_server: str
+    as_client: str
+
+
+class VersionSupport(NamedTuple):
+    """One version as a row."""
+
+    version: str
+    header: str
+    handled: tuple[str, ...]
+    """Classes of which every method is handled."""
+    refused: tuple[str, ...]
+    """Classes or single methods that are refused."""
+    methods: tuple[MethodSupport, ...]
+
+
+class _Anyone:
+    """An authority that lets everybody in: nothing is behind it."""
+
+    def password(self, user: str, password: str) -> bool:
+        return True
+
+    def scram(self, user: str) -> None:
+        return None
+
+    def anonymous(self) -> None:
+        return None
+
+    def external(self, subject: str) -> None:
+        return None
+
+
+def pair(version: str) -> tuple[Engine, Engine]:
+    """A server and a client with an open channel between them."""
+    server = Engine(version, Role.SERVER, authority=_Anyone())
+    client = Engine(version, Role.CLIENT, credentials=Credentials("guest", "guest"))
+    client.send(Open("open", "/", "guest"))
+    carry(client, server)
+    client.send(BeginSession(CHANNEL, "begin"))
+    carry(client, server)
+    return server, client
+
+
+def carry(client: Engine, server: Engine) -> None:
+    """Let them talk until both are silent; requests are granted."""
+    while True:
+        asked = _moved(client, server)
+        for operation in asked:
+            if isinstance(operation, (Open, BeginSession)):
+                server.send(Done(getattr(operation, "channel", 0), operation.token))
+        if not _moved(server, client) and not asked and not client.pending:
+            return
+
+
+def _moved(source: Adapter, target: Adapter) -> list[Operation]:
+    octets = b"".join(source.output())
+    return target.receive(octets) if octets else []
+
+
+def understands(engine: Engine, method: Method) -> bool:
+    """Whether the method, with empty arguments, is answered by anything but not-implemented."""
+    frames = engine.frames
+    channel = 0 if method.name.startswith("connection.") else CHANNEL
+    if method.name == "channel.open":
+        channel = CHANNEL + 1
+    payload = method.prefix + method.write(method.record())
+    octets = frames.frame(frames.method, channel, payload)
+    return not any(
+        isinstance(operation, Closed) and operation.condition is Condition.NOT_IMPLEMENTED
+        for operation in engine.receive(octets)
+    )
+
+
+def tried(version: str, method: Method) -> MethodSupport:
+    """One method, put to both roles."""
+    answers = []
+    for at, sent in enumerate((method.from_client, method.from_server)):
+        known = sent and understands(pair(version)[at], method)
+        answers.append("-" if not sent else "yes" if known else "refused")
+    number = method.number >> 16, method.number & 0xFFFF
+    return MethodSupport(method.name, number, method.extension, *answers)
+
+
+def supported(version: Version) -> VersionSupport:
+    """All methods of a version."""
+    methods = tuple(tried(version.name, version.methods[n]) for n in sorted(version.methods))
+    classes = list(dict.fromkeys(method.name.split(".")[0] for method in methods))
+    bad = [m.name for m in methods if "refused" in (m.as_server, m.as_client)]
+    whole = {
+        group
+        for group in classes
+        if all(m.name in bad for m in methods if m.name.startswith(group + "."))
+    }
+    touched = {name.split(".")[0] for name in bad}
+    return VersionSupport(
+        version.name,
+        ", ".join(
+            shown(header) for header in (version.header, *HEADERS.get(version.name, (b"",))[1:])
+        ),
+        tuple(group for group in classes if group not in touched),
+        tuple(
+            [group for group in classes if group in whole]
+            + [name for name in bad if name.split(".")[0] not in whole]
+        ),
+        methods,
+    )
+
+
+def shown(header: bytes) -> str:
+    """A protocol header as the documents write it."""
+    return " ".join([header[:4].decode(), *map(str, header[4:])])
+
+
+def support() -> list[VersionSupport]:
+    """All versions, oldest first."""
+    return [supported(version) for version in VERSIONS.values()]
+
+
+def markdown(rows: list[VersionSupport]) -> str:
+    """The support table as ``docs/versions.md`` has it."""
+    lines = [
+        "# What each version supports",
+        "",
+        "Written by `amqp-gateway versions --markdown`, which puts every method to our adapter",
+        "and looks at the answer; a test compares. *As server*: what a client may send to us.",
+        "*As client*: what a broker may send to us. `refused` means the specification's 540",
+        "not-implemented, `-` that the specification does not let that side send it.",
+    ]
+    for row in rows:
+        lines += [
+            "",
+            f"## {row.version}",
+            "",
+            f"Header: `{row.header}`. Classes handled in full: {', '.join(row.handled)}. "
+            f"Refused: {', '.join(row.refused) or 'nothing'}.",
+            "",
+            "| method | number | extension | as server | as client |",
+            "|---|---|---|---|---|",
+        ]
+        lines += [
+            f"| {m.name} | {m.number[0]}, {m.number[1]} | {m.extension} | {m.as_server} "
+            f"| {m.as_client} |"
+            for m in row.methods
+        ]
+    return "\n".join(lines) + "\n"

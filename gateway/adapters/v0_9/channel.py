@@ -1,0 +1,253 @@
+"""One channel: its state, the content under way on it, what was asked and not yet answered."""
+
+import struct
+from collections import deque
+from typing import Any, NamedTuple
+
+from gateway.adapters.v0_9 import states
+from gateway.adapters.v0_9.content import BASIC
+from gateway.adapters.v0_9.essentials import BadExpiration
+from gateway.adapters.v0_9.geometry import Method
+from gateway.adapters.v0_9.outlet import Owner, Writer
+from gateway.errors import Condition, Lost, PeerError
+from gateway.message import Essentials, Message
+from gateway.operations import (
+    Confirm,
+    Deliver,
+    Done,
+    Fetched,
+    Operation,
+    Outcome,
+    Publish,
+    Returned,
+    Settle,
+    Token,
+)
+
+UNDER_WAY = 4
+"""How many of the largest messages one connection may have half sent, over all its channels."""
+
+
+class Asked(NamedTuple):
+    """The token of a request that came from the peer.
+
+    ``silent``: the answer is wanted by us, not by the peer. ``waiting``: operations that meant the
+    queue whose name this answer will tell, and where they keep it.
+    """
+
+    method: Method
+    silent: bool = False
+    waiting: "list[tuple[Any, str]] | None" = None
+
+
+class Awaited(NamedTuple):
+    """A request of ours that the peer has to answer."""
+
+    method: Method
+    token: Token
+
+
+class Content:
+    """A message of which some frames are still to come."""
+
+    __slots__ = ("method", "record", "header", "essentials", "size", "missing", "pieces")
+
+    def __init__(self, method: Method, record: Any) -> None:
+        self.method = method
+        self.record = record
+        self.header: bytes | None = None
+        self.essentials = Essentials()
+        self.size = self.missing = 0
+        self.pieces: list[bytes] = []
+
+
+class Channel(Writer):
+    """One channel of a connection; also its ``Outlet``."""
+
+    __slots__ = ("awaited", "content", "ready", "tags", "_last_queue")
+
+    def __init__(self, number: int, owner: Owner) -> None:
+        super().__init__(number, owner)
+        self.ready = False
+        self.tags = owner.tags
+        self.awaited: deque[Awaited] = deque()
+        self.content: Content | None = None
+        self._last_queue: str | list[tuple[Any, str]] = ""
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def move(self, word: str) -> None:
+        """Take a step of the table. Raises ``PeerError`` if it is not allowed now."""
+        state = states.after(states.CHANNEL, self.state, word)
+        if state is None:
+            raise PeerError(
+                Condition.CHANNEL_ERROR, f"{word!r} on channel {self.number}, which is {self.state}"
+            )
+        self.state = state
+        self.ready = state is states.OPEN and self.content is None
+
+    def opened(self) -> None:
+        self.move("channel.open-ok")
+
+    def die(self) -> None:
+        """Discard everything but the answer to our close."""
+        if self.content is not None:
+            self._owner.announced -= self.content.size
+            self.content = None
+        self.move("lose")
+        self._addresses.clear()
+
+    def vanish(self) -> None:
+        """The channel is no more; whoever still holds it as an outlet says nothing."""
+        self.state = states.CLOSED
+        self.ready = False
+
+    # --- names of queues -------------------------------------------------------------------------
+
+    def declaring(self, name: str) -> "list[tuple[Any, str]] | None":
+        """A queue is being declared; for a nameless one, the list of who waits for its name."""
+        if name:
+            self._last_queue = name
+            return None
+        waiting: list[tuple[Any, str]] = []
+        self._last_queue = waiting
+        return waiting
+
+    def declared(self, name: str, waiting: list[tuple[Any, str]]) -> None:
+        """A nameless queue has got its name."""
+        for operation, attribute in waiting:
+            setattr(operation, attribute, name)
+        if self._last_queue is waiting:
+            self._last_queue = name
+
+    def queue_of(self, operation: Any, attribute: str, name: str) -> None:
+        """Set the queue of an operation; an empty name is the last one declared here (§1.7.2.1).
+
+        If the broker has yet to name it, the name is filled in when its answer passes through
+        here, which is before the broker sees the operation.
+        """
+        if name:
+            return
+        last = self._last_queue
+        if isinstance(last, list):
+            last.append((operation, attribute))
+        elif last:
+            setattr(operation, attribute, last)
+        else:
+            raise PeerError(Condition.NOT_FOUND, "no previously declared queue", Lost.SESSION)
+
+    # --- content in ------------------------------------------------------------------------------
+
+    def begin_content(self, method: Method, record: Any) -> None:
+        self.content = Content(method, record)
+        self.ready = False
+
+    def on_header(self, buf: bytes, at: int, end: int, found: list[Operation]) -> None:
+        content = self.content
+        if content is None or content.header is not None:
+            raise PeerError(Condition.UNEXPECTED_FRAME, "a content header nobody announced")
+        layout = self._owner.table.geometry.content
+        if end - at < layout.size + 2:
+            raise PeerError(Condition.SYNTAX_ERROR, "the content header is too short")
+        group, _, octets = layout.unpack_from(buf, at)
+        if group != content.method.number >> 16:
+            raise PeerError(
+                Condition.FRAME_ERROR,
+                f"a content header of class {group} for {content.method.name}",
+                method=content.method.number,
+            )
+        raw = buf[at + layout.size : end]
+        known = self._owner.frames.known(raw)
+        if known is None:
+            self._bad_header(raw, content.method)
+            return
+        if octets > self._owner.max_message_octets:
+            raise PeerError(
+                Condition.CONTENT_TOO_LARGE,
+                f"message size {octets} is larger than configured max size "
+                f"{self._owner.max_message_octets}",
+                Lost.SESSION,
+                content.method.number,
+            )
+        self._owner.announced += octets
+        if self._owner.announced > UNDER_WAY * self._owner.max_message_octets:
+            raise PeerError(
+                Condition.RESOURCE_ERROR,
+                "too many large messages are under way on this connection",
+                method=content.method.number,
+            )
+        content.header, content.essentials = known
+        content.size = content.missing = octets
+        if not octets:
+            self._complete(content, found)
+
+    def _bad_header(self, raw: bytes, method: Method) -> None:
+        try:
+            BASIC.essentials(raw)
+        except BadExpiration as error:
+            raise PeerError(
+                Condition.PRECONDITION_FAILED, str(error), Lost.SESSION, method.number
+            ) from error
+        except (ValueError, struct.error, IndexError) as error:
+            raise PeerError(Condition.SYNTAX_ERROR, str(error), method=method.number) from error
+
+    def on_body(self, buf: bytes, at: int, end: int, found: list[Operation]) -> None:
+        content = self.content
+        if content is None or content.header is None:
+            raise PeerError(Condition.UNEXPECTED_FRAME, "a content body nobody announced")
+        size = end - at
+        if size > content.missing:
+            raise PeerError(
+                Condition.FRAME_ERROR,
+                "the content body is longer than its header says",
+                method=content.method.number,
+            )
+        if size:
+            content.pieces.append(buf[at:end])
+            content.missing -= size
+        if not content.missing:
+            self._complete(content, found)
+
+    def _complete(self, content: Content, found: list[Operation]) -> None:
+        self._owner.announced -= content.size
+        self.content = None
+        self.ready = self.state is states.OPEN
+        m, name = content.record, content.method.name
+        body = content.pieces[0] if len(content.pieces) == 1 else b"".join(content.pieces)
+        message = Message(
+            BASIC, content.header or b"", body, m.exchange, m.routing_key, content.essentials
+        )
+        if name == "basic.publish":
+            found.append(Publish(self.number, message, m.mandatory, m.immediate))
+        elif name == "basic.deliver":
+            found.append(
+                Deliver(self.number, m.consumer_tag, m.delivery_tag, m.redelivered, message)
+            )
+        elif name == "basic.return":
+            condition = self._owner.condition(m.reply_code)
+            found.append(Returned(self.number, message, condition, m.reply_text))
+        else:
+            awaited = self.answered(content.method.name)
+            fetched = Fetched(m.delivery_tag, m.redelivered, message, m.message_count)
+            found.append(Done(self.number, awaited.token, fetched))
+
+    # --- answers in ------------------------------------------------------------------------------
+
+    def answered(self, name: str) -> Awaited:
+        """The request that this method answers. Raises ``PeerError`` if there is none."""
+        if not self.awaited or name not in self.awaited[0].method.replies:
+            raise PeerError(Condition.COMMAND_INVALID, f"{name} answers nothing that was asked")
+        return self.awaited.popleft()
+
+
+def settled(name: str, m: Any, channel: int) -> Operation:
+    """ack, nack or reject of a consumer."""
+    if name == "basic.ack":
+        return Settle(channel, m.delivery_tag, m.multiple, Outcome.ACCEPT)
+    outcome = Outcome.RELEASE if m.requeue else Outcome.REJECT
+    return Settle(channel, m.delivery_tag, name == "basic.nack" and m.multiple, outcome)
+
+
+def confirmed(name: str, m: Any, channel: int) -> Operation:
+    """ack or nack of a broker."""
+    return Confirm(channel, m.delivery_tag, m.multiple, name == "basic.ack")

@@ -1,0 +1,395 @@
+"""The adapter of the class-and-method family: 0-8, 0-9 and 0-9-1, server or client.
+
+``Engine`` owns the channels and the output, takes methods from the frame loop to whom they concern,
+and turns what is wrong into the close that the specification asks for.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway.adapters.base import Authority, Outlet, Role
+from gateway.adapters.options import Credentials, Limits, Product
+from gateway.adapters.sasl import MECHANISMS
+from gateway.adapters.v0_9 import fields, states
+from gateway.adapters.v0_9.channel import Awaited, Channel
+from gateway.adapters.v0_9.connection import Connection, Ended
+from gateway.adapters.v0_9.frames import Frames
+from gateway.adapters.v0_9.geometry import Method
+from gateway.adapters.v0_9.incoming import Incoming
+from gateway.adapters.v0_9.speech import SPEECH
+from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.errors import Condition, LocalError, Lost, PeerError
+from gateway.operations import (
+    Closed,
+    Confirm,
+    Done,
+    Operation,
+    Outcome,
+    Refused,
+    Settle,
+)
+
+JOIN_BELOW = 64 * 1024
+"""Less output than this is joined into one piece."""
+
+MOST_OCTETS = 8 << 20
+"""Octets of large bodies waiting to be written that are enough for one turn."""
+
+WEIGHT = 512
+"""What a message counts besides its body, as an answer."""
+
+HEADERS = {"0-8": (b"AMQP\x01\x01\x08\x00", b"AMQP\x01\x01\x09\x01")}
+"""What else a client may open with (python amqplib writes the second)."""
+
+CONDITIONS = {condition.value: condition for condition in Condition}
+
+
+def conditions_by_code(codes: dict[str, tuple[int, str, Any]]) -> dict[int, Condition]:
+    """Reply codes as conditions; where several share one, the one that is named alike."""
+    found: dict[int, Condition] = {}
+    for name, (code, text, _) in codes.items():
+        exact = name.replace("-", "_").upper() == text
+        if exact or code not in found:
+            found[code] = CONDITIONS[name]
+    return found
+
+
+LATEST = conditions_by_code(VERSIONS["0-9-1"].codes)
+"""For codes that are not in a version's own list: RabbitMQ says 312 and 406 on 0-8 too."""
+
+
+def _nothing() -> None:
+    """Nobody is to be woken."""
+
+
+class Engine:
+    """One connection of the family; an ``Adapter``."""
+
+    def __init__(
+        self,
+        version: str,
+        role: Role,
+        *,
+        authority: Authority | None = None,
+        limits: Limits = Limits(),  # noqa: B008
+        credentials: Credentials | None = None,
+        product: Product = Product(),  # noqa: B008
+        external_subject: str | None = None,
+        mechanisms: tuple[str, ...] = MECHANISMS,
+        wake: Callable[[], None] = _nothing,
+    ) -> None:
+        self.version = version
+        self.role = role
+        self.closing = False
+        self.wake = wake
+        self.crowded: Callable[[], None] = _nothing
+        self.limits = limits
+        self.table = VERSIONS[version]
+        self.pending: list[bytes] = []
+        self.channels: dict[int, Channel] = {}
+        self.tags = fields.RABBITMQ
+        self.max_message_octets = limits.max_message_octets
+        self.announced = 0
+        self.channel_max = limits.channel_max or 0xFFFF
+        self.later: list[Operation] = []
+        """Found outside ``receive``; the next one returns them."""
+        server = role is Role.SERVER
+        self.server = server
+        self.frames = Frames(
+            self.table,
+            server,
+            Settle if server else Confirm,
+            Outcome.ACCEPT if server else True,
+            self.channels,
+            Incoming(self, server),
+            limits.max_message_octets,
+        )
+        overhead = self.frames.overhead
+        self.frames.limit = (limits.frame_max or limits.max_message_octets + overhead) - overhead
+        self.body_max = self.table.constants["frame-min-size"] - overhead
+        self._ack = self.table.by_name["basic.ack"].number
+        self._codes = {**LATEST, **conditions_by_code(self.table.codes)}
+        self._receiving = False
+        self._weight = 0
+        self._opening = b""
+        self._heard = self._spoke = True
+        self._last_heard = self._last_spoke = self._last_tick = 0.0
+        self._since = self._closing_since = 0.0
+        self._ticking = False
+        self.connection = Connection(
+            self, role, authority, limits, credentials, product, external_subject, mechanisms
+        )
+        if not server:
+            self.connection.begin()
+
+    # --- in --------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> list[Operation]:
+        """Octets from the peer, whole or cut anywhere; ``b""`` is the end of the stream."""
+        if self.closing:
+            return []
+        found, self.later = self.later, []
+        if not data:
+            return found + self.lost()
+        self._heard = True
+        self._receiving = True
+        try:
+            if self.connection.state is states.HEADER:
+                data = self._protocol_header(data, found)
+            elif (
+                not self.server
+                and data[:4] == b"AMQP"
+                and self.connection.state is states.START
+                and not self.frames.held  # else it may be the middle of "PLAIN AMQPLAIN"
+            ):
+                self._other_version(data, found)
+            if data:
+                self.frames.feed(data, found)
+        except PeerError as error:
+            self._violated(error, found)
+        except Ended:
+            pass
+        finally:
+            self._receiving = False
+        return found
+
+    def _protocol_header(self, data: bytes, found: list[Operation]) -> bytes:
+        """Take the client's header off; what follows it."""
+        data = self._opening + data
+        good = HEADERS.get(self.version, (self.table.header,))
+        head = data[:8]
+        if head in good:
+            self._opening = b""
+            self.connection.on_protocol_header()
+            return data[8:]
+        if len(head) < 8 and any(header.startswith(head) for header in good):
+            self._opening = data
+            return b""
+        self.put(self.table.header)
+        found += self.give_up()
+        found.append(Closed(Condition.NOT_IMPLEMENTED, "not the protocol header expected"))
+        raise Ended
+
+    def _other_version(self, data: bytes, found: list[Operation]) -> None:
+        """Client: the server answers our header with the one it would like (0-9-1 §2.2.4)."""
+        text = f"the server does not speak {self.version}, it answers {data[:8]!r}"
+        found += self.give_up()
+        found.append(Closed(Condition.NOT_IMPLEMENTED, text))
+        raise Ended
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def condition(self, code: int) -> Condition:
+        return self._codes.get(code, Condition.INTERNAL_ERROR)
+
+    def reply(self, condition: Condition, text: str) -> tuple[int, str]:
+        """Code and text as a native peer expects them: ``NOT_FOUND - no queue 'x' ...``."""
+        code, name, _ = self.table.codes[condition.value]
+        raw = f"{name} - {text}".encode("utf-8", "surrogateescape")[:255]
+        return code, raw.decode("utf-8", "ignore")
+
+    def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None:
+        """Close a channel for an error."""
+        code, reason = self.reply(condition, text)
+        self.channels[channel].die()
+        self.write(channel, w.ChannelClose(code, reason, method >> 16, method & 0xFFFF))
+
+    def say_close(
+        self, condition: Condition | None, text: str, method: int = 0, theirs: bool = False
+    ) -> None:
+        """Begin to close the connection."""
+        if condition is None:
+            code, reason = self.table.constants["reply-success"], text or "Normal shutdown"
+        else:
+            code, reason = self.reply(condition, text)
+        self.write(0, w.ConnectionClose(code, reason, method >> 16, method & 0xFFFF))
+        self.connection.state = states.CLOSING
+        self.connection.said = condition, text
+        self.connection.caused_by_them = theirs
+        for place in self.channels.values():
+            place.die()
+
+    def _violated(self, error: PeerError, found: list[Operation]) -> None:
+        """They broke a rule and the connection dies of it."""
+        if self.connection.state is not states.CLOSING:
+            self.say_close(error.condition, error.text, error.method, theirs=True)
+        found += self.give_up()
+        found.append(Closed(error.condition, error.text))
+
+    def give_up(self) -> list[Operation]:
+        """Nothing more will come. Requests that are still open are refused."""
+        self.closing = True
+        self.frames.stop()
+        found: list[Operation] = []
+        for place in self.channels.values():
+            self.refuse_all(
+                place, Condition.CONNECTION_FORCED, "the connection is gone", Lost.CONNECTION, found
+            )
+        for place in self.channels.values():
+            place.vanish()
+        self.channels.clear()
+        return found
+
+    def lost(self) -> list[Operation]:
+        """The socket is gone."""
+        if self.closing:
+            return []
+        found = self.give_up()
+        if self.connection.state is states.CLOSING:
+            condition, text = self.connection.said
+            found.append(Closed(condition, text, theirs=self.connection.caused_by_them))
+        else:
+            found.append(Closed(Condition.CONNECTION_FORCED, "the connection was lost"))
+        return found
+
+    def refuse_all(
+        self, place: Channel, condition: Condition, text: str, lost: Lost, found: list[Operation]
+    ) -> None:
+        found += [
+            Refused(place.number, awaited.token, condition, text, lost)
+            for awaited in place.awaited
+            if awaited.token is not None
+        ]
+
+    def tick(self, now: float) -> list[Operation]:
+        """Heartbeats out after half an interval of silence, the peer given up after two of its own;
+        a handshake and a close have their time-outs."""
+        if self.closing:
+            return []
+        if not self._ticking:
+            self._ticking = True
+            self._since = self._last_heard = self._last_spoke = self._last_tick = now
+        if self._heard:
+            self._last_heard, self._heard = now, False
+        if self._spoke:
+            # We only know that it was since the last tick: take the worst for us.
+            self._last_spoke, self._spoke = self._last_tick, False
+        self._last_tick = now
+        state, limits = self.connection.state, self.limits
+        found, self.later = self.later, []
+        if state is states.CLOSING:
+            self._closing_since = self._closing_since or now
+            if now - self._closing_since >= limits.close_timeout:
+                return found + self.lost()
+        elif state is not states.OPEN:
+            if limits.handshake_timeout and now - self._since >= limits.handshake_timeout:
+                found += self.give_up()
+                found.append(Closed(Condition.CONNECTION_FORCED, "the handshake took too long"))
+        elif self.connection.heartbeat:
+            interval = self.connection.heartbeat
+            if now - self._last_heard >= 2 * interval:
+                whom = "client" if self.server else "server"
+                text = f"missed heartbeats from {whom}, timeout: {interval}s"
+                found += self.give_up()
+                found.append(Closed(Condition.CONNECTION_FORCED, text))
+            elif now - self._last_spoke >= interval / 2:
+                self.put(self.table.geometry.heartbeat)
+        return found
+
+    def excuse_silence(self) -> None:
+        """We did not read: the peer counts as heard."""
+        self._heard = True
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def send(self, operation: Operation) -> None:
+        """Say this. Raises ``LocalError`` before any octet is written."""
+        if self.closing:
+            return
+        speak = SPEECH.get(type(operation))
+        if speak is None:
+            raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
+        try:
+            speak(self, operation)
+        except ValueError as error:
+            raise LocalError(str(error)) from error
+
+    def outlet(self, channel: int) -> Outlet:
+        """The hot way out for an open channel."""
+        return self.channel(channel)
+
+    def channel(self, number: int) -> Channel:
+        place = self.channels.get(number)
+        if place is None:
+            raise LocalError(f"channel {number} is not open")
+        return place
+
+    def wakened(self) -> None:
+        """``pending`` gets its first octets: tell the owner of the socket."""
+        if not self._receiving:
+            self.wake()
+
+    def weigh(self, octets: int) -> None:
+        """A large body waits to be written."""
+        self._weight += octets
+        if self._weight > MOST_OCTETS:
+            self.crowded()
+
+    def crowd(self) -> None:
+        """Very many pieces wait to be written."""
+        self.crowded()
+
+    def put(self, octets: bytes) -> None:
+        if not self.pending:
+            self.wakened()
+        self.pending.append(octets)
+
+    def write(self, channel: int, record: Any) -> None:
+        """One method of ours. Raises ``LocalError`` if it is not ours to send."""
+        self.put(self.encoded(channel, record))
+
+    def encoded(self, channel: int, record: Any) -> bytes:
+        method = self.table.by_record.get(type(record))
+        if method is None:
+            raise LocalError(f"{record.NAME} is not in {self.version}")
+        ours = method.from_server if self.server else method.from_client
+        if not ours and method.number != self._ack:
+            raise LocalError(f"{record.NAME} is not ours to send")
+        payload = method.prefix + method.write(record)
+        if self.frames.limit and len(payload) > self.frames.limit:
+            raise LocalError(f"{record.NAME} does not fit a frame of the peer")
+        return self.frames.frame(self.frames.method, channel, payload)
+
+    def write_content(self, channel: int, record: Any, header: bytes, body: bytes) -> None:
+        """A method with its content."""
+        self.put(self.encoded(channel, record))
+        self.pending += self.frames.content(channel, header, body, self.body_max)
+        self.weigh(len(body) + WEIGHT)
+
+    def request(self, place: Channel, record: Any, token: Any) -> None:
+        """A request of ours; its answer brings the token back."""
+        method = self.table.by_record.get(type(record))
+        if method is None:
+            raise LocalError(f"{record.NAME} is not in {self.version}")
+        no_wait = token is None and hasattr(record, "no_wait")
+        if no_wait:
+            record.no_wait = True
+        self.write(place.number, record)
+        if method.replies and not no_wait:
+            if self.answerable(method):
+                place.awaited.append(Awaited(method, token))
+            elif token is not None:
+                self.later.append(Done(place.number, token))
+
+    def answerable(self, method: Method) -> bool:
+        """Is there an answer? On 0-8 only Qpid's clients expect one to recover."""
+        if self.version == "0-8" and method.name == "basic.recover":
+            return "qpid" in self.connection.peer.product.lower()
+        return bool(method.replies)
+
+    def output(self) -> list[bytes]:
+        """Take what is to be written."""
+        pending = self.pending
+        if not pending:
+            return []
+        self._spoke = True
+        self._weight = 0
+        if len(pending) == 1:
+            taken = pending[:]
+        elif sum(map(len, pending)) < JOIN_BELOW:
+            taken = [b"".join(pending)]
+        else:
+            taken = pending[:]
+        pending.clear()
+        return taken

@@ -1,0 +1,259 @@
+"""What ``Engine.send`` does for each operation: the way from the vocabulary to methods.
+
+Requests of the client role go through the verbs of ``topology``; the rest is answers and messages.
+Which side may send a method is checked where it is written, from the tables.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from gateway.adapters.v0_9 import states, topology
+from gateway.adapters.v0_9.channel import Asked, Channel
+from gateway.adapters.v0_9.connection import Connection
+from gateway.adapters.v0_9.content import BASIC
+from gateway.adapters.v0_9.geometry import Method, Version
+from gateway.adapters.v0_9.wire import layouts as w
+from gateway.errors import Condition, LocalError, Lost
+from gateway.operations import (
+    Blocked,
+    Cancelled,
+    Close,
+    Confirm,
+    Deliver,
+    Done,
+    Fetched,
+    Open,
+    Operation,
+    Outcome,
+    Publish,
+    Refused,
+    Returned,
+    SessionLost,
+    Settle,
+    Unblocked,
+    UpdateSecret,
+)
+
+
+class Speaker(Protocol):
+    """What is needed of the engine."""
+
+    table: Version
+    channels: dict[int, Channel]
+    channel_max: int
+    server: bool
+    connection: Connection
+
+    def channel(self, number: int) -> Channel: ...
+
+    def write(self, channel: int, record: Any) -> None: ...
+
+    def write_content(self, channel: int, record: Any, header: bytes, body: bytes) -> None: ...
+
+    def request(self, place: Channel, record: Any, token: Any) -> None: ...
+
+    def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None: ...
+
+    def say_close(
+        self, condition: Condition | None, text: str, method: int = 0, theirs: bool = False
+    ) -> None: ...
+
+
+def _usable(engine: Speaker, number: int) -> Channel | None:
+    """The channel, ``None`` if it is closing (what is said there is lost anyway)."""
+    place = engine.channel(number)
+    return place if place.state is states.OPEN else None
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+
+def _request(engine: Speaker, op: Any) -> None:
+    if engine.connection.state is not states.OPEN:
+        raise LocalError("the connection is not open")
+    name = topology.method_of(op, engine.table.by_name)
+    if name not in engine.table.by_name:
+        raise LocalError(f"{name} is not in {engine.table.name}")
+    if name == "channel.open":
+        _begin(engine, op)
+        return
+    place = engine.channel(op.channel)
+    if place.state is not states.OPEN:
+        raise LocalError(f"channel {op.channel} is {place.state}")
+    engine.request(place, topology.BY_METHOD[name].write(place, op), op.token)
+    if name == "channel.close":
+        place.die()
+
+
+def _begin(engine: Speaker, op: Any) -> None:
+    number = op.channel
+    if number in engine.channels or not 0 < number <= engine.channel_max:
+        raise LocalError(f"channel {number} cannot be opened")
+    place = Channel(number, engine)  # type: ignore[arg-type]
+    record = topology.BY_METHOD["channel.open"].write(place, op)
+    engine.request(place, record, op.token)
+    engine.channels[number] = place
+
+
+def _open(engine: Speaker, op: Open) -> None:
+    engine.connection.open(op)
+
+
+def _close(engine: Speaker, op: Close) -> None:
+    if engine.connection.state is not states.CLOSING:
+        engine.say_close(op.condition, op.text)
+
+
+def _update_secret(engine: Speaker, op: UpdateSecret) -> None:
+    engine.connection.update_secret(op)
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+def _publish(engine: Speaker, op: Publish) -> None:
+    if engine.server:
+        raise LocalError("a server does not publish")
+    engine.channel(op.channel).publish(op.message, op.mandatory, op.immediate)
+
+
+def _deliver(engine: Speaker, op: Deliver) -> None:
+    if not engine.server:
+        raise LocalError("a client does not deliver")
+    engine.channel(op.channel).deliver(op.consumer, op.delivery, op.redelivered, op.message)
+
+
+def _confirm(engine: Speaker, op: Confirm) -> None:
+    if not engine.server:
+        raise LocalError("a client does not confirm")
+    engine.channel(op.channel).confirm(op.sequence, op.multiple, op.accepted)
+
+
+def _settle(engine: Speaker, op: Settle) -> None:
+    if _usable(engine, op.channel) is None:
+        return  # what was delivered there goes back anyway
+    if op.outcome == Outcome.ACCEPT:
+        record: Any = w.BasicAck(op.delivery, op.multiple)
+    elif op.multiple:
+        record = w.BasicNack(op.delivery, True, op.outcome == Outcome.RELEASE)
+    else:
+        record = w.BasicReject(op.delivery, op.outcome == Outcome.RELEASE)
+    engine.write(op.channel, record)
+
+
+def _returned(engine: Speaker, op: Returned) -> None:
+    if _usable(engine, op.channel) is None:
+        return
+    code, name, _ = engine.table.codes[op.condition.value]
+    message = op.message
+    record = w.BasicReturn(code, op.text or name, message.exchange, message.key)
+    engine.write_content(op.channel, record, message.header_for(BASIC), message.body)
+
+
+def _cancelled(engine: Speaker, op: Cancelled) -> None:
+    """Only to those who have said they understand it."""
+    if _usable(engine, op.channel) and engine.connection.capable("consumer_cancel_notify"):
+        engine.write(op.channel, w.BasicCancel(op.tag, True))
+
+
+def _blocked(engine: Speaker, op: Blocked) -> None:
+    if "connection.blocked" in engine.table.by_name:
+        engine.connection.blocked(w.ConnectionBlocked(op.reason[:80]))
+
+
+def _unblocked(engine: Speaker, op: Unblocked) -> None:
+    if "connection.unblocked" in engine.table.by_name:
+        engine.connection.blocked(w.ConnectionUnblocked())
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+def _done(engine: Speaker, op: Done) -> None:
+    token = op.token
+    if token is None:
+        return
+    if not isinstance(token, Asked):
+        raise LocalError("this is not a token of ours")
+    name = token.method.name
+    if name == "connection.open":
+        engine.connection.opened()
+        return
+    if name == "connection.update-secret":
+        engine.write(0, w.ConnectionUpdateSecretOk())
+        return
+    place = engine.channels.get(op.channel)
+    if place is None or place.state is states.CLOSING:
+        return
+    if token.waiting is not None:
+        place.declared(op.result.name, token.waiting)
+    if token.silent:
+        return
+    if name == "basic.get":
+        _fetched(engine, op)
+    else:
+        engine.write(op.channel, _answer(engine.table, token.method, op.result))
+    if name == "channel.close":
+        del engine.channels[op.channel]
+        place.vanish()
+
+
+def _answer(table: Version, method: Method, result: Any) -> Any:
+    verb = topology.BY_METHOD[method.name]
+    if verb.answer is not None:
+        return verb.answer(result)
+    return table.by_name[method.replies[0]].record()
+
+
+def _fetched(engine: Speaker, op: Done) -> None:
+    fetched = op.result
+    if not isinstance(fetched, Fetched):
+        engine.write(op.channel, w.BasicGetEmpty())
+        return
+    message = fetched.message
+    record = w.BasicGetOk(
+        fetched.delivery, fetched.redelivered, message.exchange, message.key, fetched.remaining
+    )
+    engine.write_content(op.channel, record, message.header_for(BASIC), message.body)
+
+
+def _refused(engine: Speaker, op: Refused) -> None:
+    number = op.token.method.number if isinstance(op.token, Asked) else 0
+    if op.lost is Lost.NOTHING:
+        return
+    if op.lost is Lost.CONNECTION or op.channel == 0:
+        if engine.connection.state is not states.CLOSING:
+            engine.say_close(op.condition, op.text, number, theirs=True)
+        return
+    _lost(engine, op, number)
+
+
+def _lost(engine: Speaker, op: Refused | SessionLost, number: int = 0) -> None:
+    place = engine.channels.get(op.channel)
+    if place is not None and place.state is not states.CLOSING:
+        engine.lose(op.channel, op.condition, op.text, number)
+
+
+def _session_lost(engine: Speaker, op: SessionLost) -> None:
+    _lost(engine, op)
+
+
+Speak = Callable[[Any, Any], None]
+
+SPEECH: dict[type[Operation], Speak] = {
+    **{kind: _request for kind in topology.METHODS},
+    Open: _open,
+    Close: _close,
+    UpdateSecret: _update_secret,
+    Publish: _publish,
+    Deliver: _deliver,
+    Confirm: _confirm,
+    Settle: _settle,
+    Returned: _returned,
+    Cancelled: _cancelled,
+    Blocked: _blocked,
+    Unblocked: _unblocked,
+    Done: _done,
+    Refused: _refused,
+    SessionLost: _session_lost,
+}

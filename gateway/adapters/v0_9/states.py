@@ -1,0 +1,64 @@
+"""What may follow what on a connection and on a channel of the class-and-method family.
+
+Blind to role: *ask* and *answer* are said from the side of whoever began, and the words are the
+same whether we or they say them. States are compared by ``is``.
+"""
+
+from typing import Final
+
+State = str
+
+# --- connection ----------------------------------------------------------------------------------
+
+HEADER: Final = "header"
+START: Final = "start"
+SECURE: Final = "secure"
+TUNE: Final = "tune"
+UNOPENED: Final = "unopened"
+"""Tuned; no virtual host yet."""
+OPENING: Final = "opening"
+OPEN: Final = "open"
+CLOSING: Final = "closing"
+"""We said close and wait for close-ok; everything else is discarded (0-9-1 §2.2.4)."""
+ENDING: Final = "ending"
+"""They said close on a channel; our owner has still to answer."""
+CLOSED: Final = "closed"
+
+CONNECTION: Final[dict[State, dict[str, State]]] = {
+    HEADER: {"protocol-header": START},
+    START: {"connection.start": START, "connection.start-ok": SECURE},
+    SECURE: {
+        "connection.secure": SECURE,
+        "connection.secure-ok": SECURE,
+        "connection.tune": TUNE,
+    },
+    TUNE: {"connection.tune-ok": UNOPENED},
+    UNOPENED: {"connection.open": OPENING},
+    OPENING: {"connection.open-ok": OPEN, "connection.redirect": OPENING},
+    OPEN: {
+        "connection.blocked": OPEN,
+        "connection.unblocked": OPEN,
+        "connection.update-secret": OPEN,
+        "connection.update-secret-ok": OPEN,
+    },
+    CLOSING: {"connection.close": CLOSING, "connection.close-ok": CLOSED},
+    CLOSED: {},
+}
+"""``connection.close`` may come in every state but the last, and is not repeated here."""
+
+# --- channel -------------------------------------------------------------------------------------
+
+CHANNEL: Final[dict[State, dict[str, State]]] = {
+    CLOSED: {"channel.open": OPENING},
+    OPENING: {"channel.open-ok": OPEN, "channel.close": ENDING, "lose": CLOSING},
+    OPEN: {"speak": OPEN, "channel.close": ENDING, "lose": CLOSING},
+    ENDING: {"channel.close-ok": CLOSED, "lose": CLOSING},
+    CLOSING: {"channel.close": CLOSING, "channel.close-ok": CLOSED, "lose": CLOSING},
+}
+"""``speak`` is every other method, ``lose`` our own channel.close. A server takes a channel as open
+when it is asked, since clients use it before they have heard open-ok."""
+
+
+def after(table: dict[State, dict[str, State]], state: State, word: str) -> State | None:
+    """The next state, ``None`` if the word is out of place."""
+    return table[state].get(word)

@@ -1,0 +1,142 @@
+"""What octets of the class-and-method family say, frame by frame, for people.
+
+Knows no state and no side: each frame is described by itself, so either direction may be given, and
+what is broken is described as broken instead of stopping the reader.
+"""
+
+import dataclasses
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from gateway.adapters.v0_9 import fields
+from gateway.adapters.v0_9.geometry import Version
+from gateway.adapters.v0_9.wire.tables import VERSIONS
+
+TABLES = frozenset(
+    ["arguments", "server_properties", "client_properties", "headers", "details", "filter"]
+)
+SECRETS = frozenset(["response", "new_secret"])
+PREVIEW = 48
+"""Octets of a body that are shown."""
+
+
+class Line(NamedTuple):
+    """One frame. ``offset`` and ``size`` are octets from the beginning; ``kind`` is "protocol
+    header", "method", "header", "body", "heartbeat", "broken", or "cut" for a last frame of which
+    more is to come."""
+
+    offset: int
+    size: int
+    channel: int
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.offset:8d}  {self.channel:5d}  {self.kind:<15}  {self.text}"
+
+
+def frames(data: bytes, version: str) -> Iterator[Line]:
+    """Describe everything in ``data``, which begins with a protocol header or a frame."""
+    table = VERSIONS[version]
+    geometry = table.geometry
+    at, head, tail = 0, geometry.head.size, len(geometry.tail)
+    counted = tail if geometry.size_counts_tail else 0
+    while at < len(data):
+        if data[at : at + 4] == b"AMQP":
+            numbers = ".".join(str(octet) for octet in data[at + 4 : at + 8])
+            yield Line(at, 8, 0, "protocol header", f"AMQP {numbers}")
+            at += 8
+            continue
+        if len(data) - at < head:
+            yield Line(at, len(data) - at, 0, "cut", "the last frame is cut in its header")
+            return
+        parts = geometry.head.unpack_from(data, at)
+        kind, channel, size = (parts[place] for place in geometry.order)
+        end = at + head + size - counted
+        if end + tail > len(data):
+            missing = end + tail - len(data)
+            text = f"the last frame is cut: {missing} octets are missing"
+            yield Line(at, len(data) - at, channel, "cut", text)
+            return
+        if data[end : end + tail] != geometry.tail:
+            text = f"frame type {kind} of {size} octets does not end with the frame end octet"
+            yield Line(at, len(data) - at, channel, "broken", text)
+            return
+        name, text = _describe(table, kind, data[at + head : end])
+        yield Line(at, end + tail - at, channel, name, text)
+        at = end + tail
+
+
+def _describe(table: Version, kind: int, payload: bytes) -> tuple[str, str]:
+    numbers = table.constants
+    try:
+        if kind == numbers["frame-method"]:
+            return "method", _method(table, payload)
+        if kind == numbers["frame-header"]:
+            return "header", _header(table, payload)
+    except (ValueError, struct.error, IndexError) as error:
+        return "broken", f"frame type {kind}: {error}; {preview(payload)}"
+    if kind == numbers["frame-body"]:
+        return "body", f"{len(payload)} octets: {preview(payload)}"
+    if kind == numbers["frame-heartbeat"]:
+        return "heartbeat", preview(payload) if payload else ""
+    return "broken", f"frame type {kind} is unknown; {preview(payload)}"
+
+
+def _method(table: Version, payload: bytes) -> str:
+    number = int.from_bytes(payload[:4], "big")
+    method = table.methods.get(number)
+    if method is None or len(payload) < 4:
+        return f"unknown method {number >> 16},{number & 0xFFFF}; {preview(payload[4:])}"
+    record, end = method.read(payload, 4)
+    if end != len(payload):
+        raise ValueError(f"{method.name} ends at {end} of {len(payload)} octets")
+    return f"{method.name} {_record(record)}".rstrip()
+
+
+def _header(table: Version, payload: bytes) -> str:
+    layout = table.geometry.content
+    group, _, size = layout.unpack_from(payload, 0)
+    content = table.contents.get(group)
+    if content is None:
+        return f"class {group}, body of {size} octets; {preview(payload[layout.size :])}"
+    record, end = content.read(payload, layout.size)
+    if end != len(payload):
+        raise ValueError(f"the properties end at {end} of {len(payload)} octets")
+    return f"{content.name}, body of {size} octets {_record(record)}".rstrip()
+
+
+def _record(record: Any) -> str:
+    """The fields that say something. Secrets are counted, not shown."""
+    said = []
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if value is None or value == field.default:
+            continue
+        said.append(f"{field.name}={_value(field.name, value)}")
+    return " ".join(said)
+
+
+def _value(name: str, value: Any) -> str:
+    if name in SECRETS:
+        return f"<{len(value)} octets>"
+    if isinstance(value, bytes):
+        if name in TABLES:
+            try:
+                return repr(fields.read_table(value))
+            except fields.FieldError as error:
+                return f"<not a table: {error}; {preview(value)}>"
+        return preview(value)
+    return repr(value)
+
+
+def preview(octets: bytes) -> str:
+    """The beginning, as text if it is text."""
+    shown = octets[:PREVIEW]
+    more = "..." if len(octets) > PREVIEW else ""
+    try:
+        text = shown.decode()
+    except UnicodeDecodeError:
+        return shown.hex(" ") + more
+    return repr(text) + more if text.isprintable() or not text else shown.hex(" ") + more

@@ -1,0 +1,1 @@
+"""Generated records, layouts and tables of the class-and-method family."""

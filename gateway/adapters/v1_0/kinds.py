@@ -1,0 +1,17 @@
+"""What the generated tables say of a composite type."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Kind(NamedTuple):
+    """A composite type: both descriptors, its record and its layout."""
+
+    name: str
+    code: int
+    symbol: str
+    record: type[Any]
+    read: Callable[..., tuple[Any, int]]
+    write: Callable[[Any], bytes]
+    provides: frozenset[str]
+    section: str

@@ -1,0 +1,1 @@
+"""Generated records, layouts and tables of AMQP 1.0."""

@@ -1,0 +1,182 @@
+"""The message as it is carried: the bytes it came with, and what the broker must know of it.
+
+A ``Message`` keeps body and property bytes in the dialect of its sender. ``Properties`` is the
+canonical, 1.0-like view; it is decoded when somebody looks (a reader of another version, HTTP, a
+headers exchange) and not before. ``Essentials`` is the little that the broker needs for every
+message; it is shared between messages whose encoded properties are equal.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+Table = dict[str, Any]
+
+
+class Essentials(NamedTuple):
+    """What the broker reads of every message. Times are milliseconds."""
+
+    durable: bool = False
+    priority: int | None = None
+    ttl: int | None = None
+    user_id: str | None = None
+    has_headers: bool = False
+
+
+class Properties:
+    """Canonical view of everything but the body, typed as in AMQP 1.0 §3.2. Absent is ``None``.
+
+    ``application`` holds application properties (legacy headers); ``annotations`` message
+    annotations; ``body_kind`` is "data", "value" or "sequence". ``type``, ``app_id`` and
+    ``cluster_id`` have no home in 1.0 but belong to the legacy versions. ``ttl`` and the times are
+    milliseconds.
+    """
+
+    __slots__ = (
+        "durable", "priority", "ttl", "first_acquirer", "delivery_count",
+        "message_id", "user_id", "to", "subject", "reply_to", "correlation_id",
+        "content_type", "content_encoding", "absolute_expiry_time", "creation_time",
+        "group_id", "group_sequence", "reply_to_group_id",
+        "type", "app_id", "cluster_id",
+        "application", "annotations", "delivery_annotations", "footer", "body_kind",
+    )  # fmt: skip
+
+    durable: bool | None
+    priority: int | None
+    ttl: int | None
+    first_acquirer: bool | None
+    delivery_count: int | None
+    message_id: Any
+    user_id: bytes | None
+    to: str | None
+    subject: str | None
+    reply_to: str | None
+    correlation_id: Any
+    content_type: str | None
+    content_encoding: str | None
+    absolute_expiry_time: int | None
+    creation_time: int | None
+    group_id: str | None
+    group_sequence: int | None
+    reply_to_group_id: str | None
+    type: str | None
+    app_id: str | None
+    cluster_id: str | None
+    application: Table | None
+    annotations: Table | None
+    delivery_annotations: Table | None
+    footer: Table | None
+    body_kind: str | None
+
+    def __init__(self, **given: Any) -> None:
+        # Written out: a loop over the names would cost more than reading the message.
+        self.durable = self.priority = self.ttl = self.first_acquirer = None
+        self.delivery_count = self.message_id = self.user_id = self.to = self.subject = None
+        self.reply_to = self.correlation_id = self.content_type = self.content_encoding = None
+        self.absolute_expiry_time = self.creation_time = self.group_id = None
+        self.group_sequence = self.reply_to_group_id = self.type = self.app_id = None
+        self.cluster_id = self.application = self.annotations = None
+        self.delivery_annotations = self.footer = self.body_kind = None
+        for name, value in given.items():
+            if name not in Properties.__slots__:
+                raise TypeError(f"no such property: {name}")
+            setattr(self, name, value)
+
+    def given(self) -> dict[str, Any]:
+        """The properties that are present, by name."""
+        pairs = ((name, getattr(self, name)) for name in Properties.__slots__)
+        return {name: value for name, value in pairs if value is not None}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Properties) and self.given() == other.given()
+
+    def __repr__(self) -> str:
+        return f"Properties({', '.join(f'{k}={v!r}' for k, v in self.given().items())})"
+
+
+class Dialect(Protocol):
+    """How one version (and vendor) writes message properties. Registered in ``DIALECTS``.
+
+    ``header`` is the encoded form without anything that depends on the body: for 0-8 to 0-9-1 the
+    property flags and list; for 1.0 the bare sections before the body.
+    """
+
+    name: str
+
+    def essentials(self, header: bytes) -> Essentials:
+        """What the broker needs. Raises ``ValueError`` if the bytes are not valid."""
+        ...
+
+    def read(self, header: bytes) -> Properties:
+        """Decode all of it. Raises ``ValueError`` if the bytes are not valid."""
+        ...
+
+    def write(self, properties: Properties) -> bytes:
+        """Encode naturally, as a native peer would expect; the inverse of ``read``."""
+        ...
+
+
+DIALECTS: dict[str, Dialect] = {}
+"""Dialects by name. Adapters fill it when imported; the store needs it to read what it kept."""
+
+NO_ESSENTIALS = Essentials()
+
+
+class Message:
+    """One message. Queues hold these in great numbers: only strings, bytes and shared objects.
+
+    ``body`` is complete. ``notes`` are headers the broker adds (``x-death`` and the like); they
+    never overwrite the sender's bytes and are merged when the message is written or read.
+    """
+
+    __slots__ = (
+        "dialect", "header", "body", "exchange", "key", "essentials", "notes", "_properties",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        header: bytes,
+        body: bytes,
+        exchange: str,
+        key: str,
+        essentials: Essentials,
+        notes: Table | None = None,
+    ) -> None:
+        self.dialect = dialect
+        self.header = header
+        self.body = body
+        self.exchange = exchange
+        self.key = key
+        self.essentials = essentials
+        self.notes = notes
+        self._properties: Properties | None = None
+
+    @property
+    def properties(self) -> Properties:
+        """The canonical view, with ``notes`` merged into ``application``."""
+        if self._properties is None:
+            properties = self.dialect.read(self.header)
+            if self.notes:
+                properties.application = {**(properties.application or {}), **self.notes}
+            self._properties = properties
+        return self._properties
+
+    def forget_properties(self) -> None:
+        """Drop the decoded view, so that a queued message costs its bytes only."""
+        self._properties = None
+
+    def header_for(self, dialect: Dialect) -> bytes:
+        """The encoded properties for a reader of ``dialect``: untouched if it is ours."""
+        if dialect is self.dialect and not self.notes:
+            return self.header
+        return dialect.write(self.properties)
+
+    @property
+    def size(self) -> int:
+        """Octets of body and properties: what limits and alarms count."""
+        return len(self.body) + len(self.header)
+
+    def __repr__(self) -> str:
+        return (
+            f"Message({self.dialect.name}, {self.exchange!r}, {self.key!r}, "
+            f"{len(self.header)}+{len(self.body)} octets)"
+        )

@@ -1,0 +1,438 @@
+"""What is said: one small vocabulary for every AMQP version, HTTP and the bridge.
+
+An adapter turns bytes into these and these into bytes; a session carries them to the broker and
+brings the answers back. ``channel`` is the number of the session (0-10, 1.0) or channel (0-8 to
+0-9-1) on its connection; ``token`` is the adapter's secret: a request brings it, the answer
+(``Done`` or ``Refused``) carries it back, ``None`` means that no answer is wanted.
+
+The four hot words (``Publish``, ``Deliver``, ``Settle``, ``Confirm``) are constructed positionally.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from gateway.errors import Condition, Lost
+from gateway.message import Message, Table
+
+Token = Any
+
+
+class Outcome(IntEnum):
+    """What a consumer did with a delivery."""
+
+    ACCEPT = 0
+    RELEASE = 1
+    """Give it back: requeued at its place, marked redelivered."""
+    REJECT = 2
+    """Not wanted: dead-lettered where the queue says so, else dropped."""
+
+
+class Operation:
+    """Root of the vocabulary; equality and repr over ``__slots__`` for the hot words."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({values})"
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+# --- the hot four -------------------------------------------------------------------------------
+
+
+class Publish(Operation):
+    """A message for an exchange (named in the message)."""
+
+    __slots__ = ("channel", "message", "mandatory", "immediate")
+
+    def __init__(self, channel: int, message: Message, mandatory: bool, immediate: bool) -> None:
+        self.channel = channel
+        self.message = message
+        self.mandatory = mandatory
+        self.immediate = immediate
+
+
+class Deliver(Operation):
+    """A message for a consumer. ``delivery`` counts per channel from 1."""
+
+    __slots__ = ("channel", "consumer", "delivery", "redelivered", "message")
+
+    def __init__(
+        self, channel: int, consumer: str, delivery: int, redelivered: bool, message: Message
+    ) -> None:
+        self.channel = channel
+        self.consumer = consumer
+        self.delivery = delivery
+        self.redelivered = redelivered
+        self.message = message
+
+
+class Settle(Operation):
+    """Outcome of one delivery, or with ``multiple`` of all up to it (0: all there are)."""
+
+    __slots__ = ("channel", "delivery", "multiple", "outcome")
+
+    def __init__(self, channel: int, delivery: int, multiple: bool, outcome: Outcome) -> None:
+        self.channel = channel
+        self.delivery = delivery
+        self.multiple = multiple
+        self.outcome = outcome
+
+
+class Confirm(Operation):
+    """The broker has (or refuses) a publish. ``sequence`` counts per channel from 1."""
+
+    __slots__ = ("channel", "sequence", "multiple", "accepted")
+
+    def __init__(self, channel: int, sequence: int, multiple: bool, accepted: bool) -> None:
+        self.channel = channel
+        self.sequence = sequence
+        self.multiple = multiple
+        self.accepted = accepted
+
+
+# --- connection ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Peer:
+    """Who is at the other end, as it describes itself. Nothing here is to be trusted."""
+
+    version: str = ""
+    product: str = ""
+    product_version: str = ""
+    platform: str = ""
+    name: str = ""
+    mechanism: str = ""
+    properties: Table = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Open(Operation):
+    """Use a virtual host. ``user`` is already authenticated by the adapter's SASL exchange."""
+
+    token: Token
+    vhost: str
+    user: str
+    peer: Peer = field(default_factory=Peer)
+
+
+@dataclass(slots=True)
+class Close(Operation):
+    """End the connection; ``condition`` is ``None`` for a normal end. We say it."""
+
+    condition: Condition | None = None
+    text: str = ""
+
+
+@dataclass(slots=True)
+class Closed(Operation):
+    """The connection has ended (last operation of an adapter). ``theirs``: the peer ended it or
+    caused it by an error; ``False`` for our own ``Close``."""
+
+    condition: Condition | None = None
+    text: str = ""
+    theirs: bool = True
+
+
+@dataclass(slots=True)
+class Blocked(Operation):
+    """Publishers are held back because memory or disk is short."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class Unblocked(Operation):
+    """Publishers may go on."""
+
+
+@dataclass(slots=True)
+class UpdateSecret(Operation):
+    """New credentials for a live connection."""
+
+    token: Token
+    secret: bytes
+    reason: str
+
+
+# --- channel or session -------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class BeginSession(Operation):
+    channel: int
+    token: Token
+
+
+@dataclass(slots=True)
+class EndSession(Operation):
+    """Normal end of a channel, asked for by the peer (or, client role, by us)."""
+
+    channel: int
+    token: Token
+
+
+@dataclass(slots=True)
+class SessionLost(Operation):
+    """A channel has died of an error. From an adapter: undo what it held, say nothing. To an
+    adapter (server role): close the channel with this condition."""
+
+    channel: int
+    condition: Condition
+    text: str
+
+
+@dataclass(slots=True)
+class Flow(Operation):
+    """Stop (or go on) sending content on this channel."""
+
+    channel: int
+    token: Token
+    active: bool
+
+
+# --- topology -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class DeclareExchange(Operation):
+    channel: int
+    token: Token
+    name: str
+    type: str = "direct"
+    passive: bool = False
+    durable: bool = False
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class DeleteExchange(Operation):
+    channel: int
+    token: Token
+    name: str
+    if_unused: bool = False
+
+
+@dataclass(slots=True)
+class DeclareQueue(Operation):
+    """An empty name asks for a server-named queue. Answered with ``QueueState``."""
+
+    channel: int
+    token: Token
+    name: str
+    passive: bool = False
+    durable: bool = False
+    exclusive: bool = False
+    auto_delete: bool = False
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class DeleteQueue(Operation):
+    """Answered with the number of messages deleted."""
+
+    channel: int
+    token: Token
+    name: str
+    if_unused: bool = False
+    if_empty: bool = False
+
+
+@dataclass(slots=True)
+class PurgeQueue(Operation):
+    """Answered with the number of messages purged."""
+
+    channel: int
+    token: Token
+    name: str
+
+
+@dataclass(slots=True)
+class Bind(Operation):
+    """Let ``destination`` (a queue, or an exchange if ``to_exchange``) receive from ``source``."""
+
+    channel: int
+    token: Token
+    destination: str
+    source: str
+    key: str = ""
+    arguments: Table = field(default_factory=dict)
+    to_exchange: bool = False
+
+
+@dataclass(slots=True)
+class Unbind(Operation):
+    channel: int
+    token: Token
+    destination: str
+    source: str
+    key: str = ""
+    arguments: Table = field(default_factory=dict)
+    to_exchange: bool = False
+
+
+# --- consuming ----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Subscribe(Operation):
+    """Start a consumer. An empty tag asks for one of the server's. Answered with the tag.
+
+    ``no_ack``: deliveries count as settled when sent.
+    """
+
+    channel: int
+    token: Token
+    queue: str
+    tag: str = ""
+    no_ack: bool = False
+    exclusive: bool = False
+    no_local: bool = False
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Unsubscribe(Operation):
+    """End a consumer; what it holds unsettled stays with the channel. Answered with the tag."""
+
+    channel: int
+    token: Token
+    tag: str
+
+
+@dataclass(slots=True)
+class Cancelled(Operation):
+    """The broker ended a consumer (its queue is gone)."""
+
+    channel: int
+    tag: str
+
+
+@dataclass(slots=True)
+class Prefetch(Operation):
+    """Limit unsettled deliveries: ``count`` messages and ``size`` octets, 0 is no limit.
+
+    ``shared``: over the whole channel; otherwise for each consumer started from now on.
+    """
+
+    channel: int
+    token: Token
+    count: int
+    size: int = 0
+    shared: bool = False
+
+
+@dataclass(slots=True)
+class Fetch(Operation):
+    """Take one message. Answered with ``Fetched`` or, if there is none, with ``None``."""
+
+    channel: int
+    token: Token
+    queue: str
+    no_ack: bool = False
+
+
+@dataclass(slots=True)
+class Recover(Operation):
+    """Deliver everything unsettled again: requeued, or (not ``requeue``) to the same consumers."""
+
+    channel: int
+    token: Token
+    requeue: bool = False
+
+
+# --- transactions and confirms ------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Select(Operation):
+    """Publishes and settlements of this channel are transactional from now on."""
+
+    channel: int
+    token: Token
+
+
+@dataclass(slots=True)
+class Commit(Operation):
+    channel: int
+    token: Token
+
+
+@dataclass(slots=True)
+class Rollback(Operation):
+    channel: int
+    token: Token
+
+
+@dataclass(slots=True)
+class SelectConfirms(Operation):
+    """Publishes of this channel are confirmed from now on."""
+
+    channel: int
+    token: Token
+
+
+@dataclass(slots=True)
+class Returned(Operation):
+    """A publish that could not be routed (or delivered at once) comes back."""
+
+    channel: int
+    message: Message
+    condition: Condition
+    text: str
+
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class QueueState:
+    """Result of ``DeclareQueue``."""
+
+    name: str
+    messages: int
+    consumers: int
+
+
+@dataclass(slots=True)
+class Fetched:
+    """Result of ``Fetch``."""
+
+    delivery: int
+    redelivered: bool
+    message: Message
+    remaining: int
+
+
+@dataclass(slots=True)
+class Done(Operation):
+    """The request with this token succeeded. ``result`` is what the request's docstring says.
+
+    ``Open`` is answered with ``channel`` 0.
+    """
+
+    channel: int
+    token: Token
+    result: Any = None
+
+
+@dataclass(slots=True)
+class Refused(Operation):
+    """The request with this token failed; ``lost`` says what goes down with it."""
+
+    channel: int
+    token: Token
+    condition: Condition
+    text: str
+    lost: Lost = Lost.SESSION

@@ -1,0 +1,251 @@
+"""Typed values that survive a crossing between versions.
+
+Plain Python values stand for the default AMQP type (``int`` is a 64-bit signed integer, ``float`` a
+double, ``str`` a UTF-8 string, ``bytes`` binary, ``datetime`` is not used). Where a wire says more,
+one of these small subclasses says it too; they behave as the plain value everywhere else.
+"""
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any, ClassVar, NamedTuple, Self
+
+
+class Byte(int):
+    """Signed, 8 bits."""
+
+
+class UByte(int):
+    """Unsigned, 8 bits."""
+
+
+class Short(int):
+    """Signed, 16 bits."""
+
+
+class UShort(int):
+    """Unsigned, 16 bits."""
+
+
+class Int(int):
+    """Signed, 32 bits."""
+
+
+class UInt(int):
+    """Unsigned, 32 bits."""
+
+
+class ULong(int):
+    """Unsigned, 64 bits."""
+
+
+class Float(float):
+    """Single precision."""
+
+
+class Timestamp(int):
+    """Milliseconds since 1970 UTC. A version that counts seconds converts at its own border."""
+
+
+class Seconds(int):
+    """Seconds since 1970 UTC, exactly as a legacy table carried them (tag ``T``)."""
+
+
+class Symbol(str):
+    """ASCII name of AMQP 1.0."""
+
+
+class Char(str):
+    """One Unicode character."""
+
+
+class ShortString(str):
+    """A string in a table whose length is one octet (tag ``s`` by the bare standard)."""
+
+
+class Scaled(NamedTuple):
+    """Legacy decimal (tag ``D``): value divided by ten to the power of ``places``."""
+
+    places: int
+    value: int
+
+    def decimal(self) -> Decimal:
+        return Decimal(self.value).scaleb(-self.places)
+
+
+class Described(NamedTuple):
+    """AMQP 1.0 value with a descriptor."""
+
+    descriptor: Any
+    value: Any
+
+
+class IeeeDecimal:
+    """A decimal of IEEE 754-2008 in binary integer coding, exactly as its octets say it.
+
+    Two that are equal as numbers but not as octets are not equal here; compare ``decimal()``.
+    """
+
+    __slots__ = ("octets",)
+
+    WIDTH: ClassVar[int]
+    EXPONENT_BITS: ClassVar[int]
+    DIGITS: ClassVar[int]
+
+    def __init__(self, octets: bytes) -> None:
+        if len(octets) != self.WIDTH:
+            raise ValueError(f"{type(self).__name__} has {self.WIDTH} octets, not {len(octets)}")
+        self.octets = bytes(octets)
+
+    @classmethod
+    def _shape(cls) -> tuple[int, int]:
+        """Bits of the plain coefficient, and what is added to exponents."""
+        return 8 * cls.WIDTH - 1 - cls.EXPONENT_BITS, (3 << cls.EXPONENT_BITS - 3) + cls.DIGITS - 2
+
+    def decimal(self) -> Decimal:
+        """The number. A coefficient with too many digits is zero, as the standard has it."""
+        room, bias = self._shape()
+        bits = int.from_bytes(self.octets, "big")
+        sign = bits >> 8 * self.WIDTH - 1
+        top = bits >> 8 * self.WIDTH - 6 & 31
+        if top >= 30:
+            name = "Infinity" if top == 30 else "sNaN" if bits >> 8 * self.WIDTH - 7 & 1 else "NaN"
+            return Decimal(("-" if sign else "") + name)
+        mask = (1 << self.EXPONENT_BITS) - 1
+        if top >= 24:
+            exponent = bits >> room - 2 & mask
+            coefficient = bits & (1 << room - 2) - 1 | 4 << room - 2
+        else:
+            exponent, coefficient = bits >> room & mask, bits & (1 << room) - 1
+        if coefficient >= 10**self.DIGITS:
+            coefficient = 0
+        digits = tuple(map(int, str(coefficient)))
+        return Decimal((sign, digits, exponent - bias))
+
+    @classmethod
+    def of(cls, number: Decimal) -> Self:
+        """The octets of this number. Raises ``ValueError`` if they would not say it exactly."""
+        room, bias = cls._shape()
+        sign, digits, power = number.as_tuple()
+        bits = sign << 8 * cls.WIDTH - 1
+        if not isinstance(power, int):
+            top = {"F": 0b01111000, "n": 0b01111100, "N": 0b01111110}[power]
+            return cls((bits | top << 8 * cls.WIDTH - 8).to_bytes(cls.WIDTH, "big"))
+        exponent: int = power
+        coefficient = int("".join(map(str, digits)))
+        top = (3 << cls.EXPONENT_BITS - 2) - 1
+        while coefficient and coefficient % 10 == 0 and exponent + bias < 0:
+            coefficient, exponent = coefficient // 10, exponent + 1
+        while exponent + bias > top and coefficient and 10 * coefficient < 10**cls.DIGITS:
+            coefficient, exponent = coefficient * 10, exponent - 1
+        while coefficient >= 10**cls.DIGITS and coefficient % 10 == 0:
+            coefficient, exponent = coefficient // 10, exponent + 1
+        if coefficient == 0:
+            exponent = min(max(exponent, -bias), top - bias)
+        if coefficient >= 10**cls.DIGITS or not 0 <= exponent + bias <= top:
+            raise ValueError(f"{number} does not fit {cls.__name__}")
+        if coefficient >> room:
+            rest = coefficient & (1 << room - 2) - 1
+            bits |= 3 << 8 * cls.WIDTH - 3 | exponent + bias << room - 2 | rest
+        else:
+            bits |= exponent + bias << room | coefficient
+        return cls(bits.to_bytes(cls.WIDTH, "big"))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.octets == self.octets
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.octets))
+
+    def __str__(self) -> str:
+        return str(self.decimal())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.decimal()}, {self.octets.hex()})"
+
+
+class Decimal32(IeeeDecimal):
+    """Seven digits."""
+
+    __slots__ = ()
+    WIDTH, EXPONENT_BITS, DIGITS = 4, 8, 7
+
+
+class Decimal64(IeeeDecimal):
+    """Sixteen digits."""
+
+    __slots__ = ()
+    WIDTH, EXPONENT_BITS, DIGITS = 8, 10, 16
+
+
+class Decimal128(IeeeDecimal):
+    """Thirty-four digits."""
+
+    __slots__ = ()
+    WIDTH, EXPONENT_BITS, DIGITS = 16, 14, 34
+
+
+class Array(tuple[Any, ...]):
+    """AMQP 1.0 array: values of one type, which is known even if there are none.
+
+    ``code`` is the constructor octet the elements have on the wire (1.0 §1.2); None lets the
+    writer take the smallest. ``descriptors`` are those of described elements, outermost first;
+    the elements themselves stand here without them.
+    """
+
+    code: int | None
+    descriptors: tuple[Any, ...]
+
+    def __new__(
+        cls, items: Iterable[Any] = (), code: int | None = None, descriptors: Iterable[Any] = ()
+    ) -> Self:
+        made = super().__new__(cls, items)
+        made.code = code
+        made.descriptors = tuple(descriptors)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Array)
+            and (self.code, self.descriptors) == (other.code, other.descriptors)
+            and tuple.__eq__(self, other)
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.code, tuple(self)))
+
+    def __repr__(self) -> str:
+        code = None if self.code is None else f"{self.code:#04x}"
+        return f"Array({list(self)!r}, {code}, {self.descriptors!r})"
+
+
+class Map(dict[Any, Any]):
+    """A map that a ``dict`` cannot hold: with keys that are equal in Python, or that have no hash.
+
+    ``pairs`` is all of it, in order; as a ``dict`` it holds what a ``dict`` can, the last of equal
+    keys.
+    """
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: Iterable[tuple[Any, Any]] = ()) -> None:
+        super().__init__()
+        self.pairs = tuple((key, value) for key, value in pairs)
+        for key, value in self.pairs:
+            try:
+                self[key] = value
+            except TypeError:
+                continue
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Map) and self.pairs == other.pairs
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return f"Map({list(self.pairs)!r})"
