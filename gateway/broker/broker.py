@@ -1,0 +1,235 @@
+"""The broker: virtual hosts, users, the turn of the loop, and what is short.
+
+One thread, no clock, no sockets: ``now`` is set from outside before each turn, ``end_turn`` is
+called after it, and ``committed`` when the store has made a batch safe.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from gateway.broker.access import Access
+from gateway.broker.channel import Channel
+from gateway.broker.client import Client
+from gateway.broker.counters import (
+    BindingSnapshot,
+    BrokerSnapshot,
+    ConsumerSnapshot,
+    ExchangeSnapshot,
+    QueueSnapshot,
+    Totals,
+    VhostSnapshot,
+)
+from gateway.broker.ledger import Ledger
+from gateway.broker.limits import Limits as Limits
+from gateway.broker.recovery import restore_topology
+from gateway.broker.snapshots import consumer_snapshots, queue_snapshot, vhost_snapshot
+from gateway.broker.store import Store
+from gateway.broker.vhost import VirtualHost
+from gateway.errors import Condition, Lost, Refusal
+
+DEFAULT_VHOST = "/"
+FIRST_USER = "guest"
+"""Made with this name as its password in an empty store, for this machine only."""
+
+REASONS = {"memory": "low on memory", "disk": "low on disk"}
+
+
+class Broker(Ledger):
+    """The door to the broker. ``blocked`` tells publishers why they are held back."""
+
+    def __init__(self, store: Store, limits: Limits | None = None, now: int = 0) -> None:
+        super().__init__(store, limits or Limits(), now)
+        self.access = Access(store)
+        self.access.changed = self._forget_rights
+        self.vhosts: dict[str, VirtualHost] = {}
+        self.confirming: dict[Channel, None] = {}
+        self._safe = store.mark - 1
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._alarms: dict[str, None] = {}
+        self._past = Totals()
+        self._recover()
+
+    def _recover(self) -> None:
+        records = list(self.store.records())
+        for kind, key, _ in records:
+            if kind == "vhost":
+                self.vhosts[key[0]] = VirtualHost(key[0], self)
+        restore_topology(self.vhosts, records)
+        if not self.vhosts:
+            self.create_vhost(DEFAULT_VHOST)
+        if not self.access.list_users():
+            self.access.add_user(FIRST_USER, FIRST_USER, ("administrator",), loopback_only=True)
+            for name in self.vhosts:
+                self.access.set_permissions(FIRST_USER, name, ".*", ".*", ".*")
+
+    # --- who is here ----------------------------------------------------------------------------
+
+    def attach(self, vhost: str, user: str, name: str) -> Client:
+        """A connection of an authenticated user begins to use a virtual host."""
+        found = self.vhosts.get(vhost)
+        if found is None:
+            raise Refusal(Condition.NOT_ALLOWED, f"vhost {vhost} not found", Lost.CONNECTION)
+        if not self.access.may_enter(user, vhost):
+            raise Refusal(
+                Condition.NOT_ALLOWED,
+                f"access to vhost '{vhost}' refused for user '{user}'",
+                Lost.CONNECTION,
+            )
+        client = Client(self, found, user, name)
+        found.clients[client] = None
+        return client
+
+    def create_vhost(self, name: str) -> VirtualHost:
+        """Make sure that it exists. The first user may use it if it is still as it was made."""
+        found = self.vhosts.get(name)
+        if found is None:
+            found = self.vhosts[name] = VirtualHost(name, self)
+            self.store.save("vhost", (name,), {})
+            first = self.access.user(FIRST_USER)
+            if first is not None and first.loopback_only:
+                self.access.set_permissions(FIRST_USER, name, ".*", ".*", ".*")
+        return found
+
+    def delete_vhost(self, name: str) -> None:
+        """Delete with all that is in it. Clients still attached lose their channels; it is for
+        the caller to close their connections first. Refuses with 404."""
+        vhost = self.vhosts.get(name)
+        if vhost is None:
+            raise Refusal(Condition.NOT_FOUND, f"no vhost '{name}'")
+        for client in list(vhost.clients):
+            client.close()
+        for queue in list(vhost.queues.values()):
+            vhost.remove_queue(queue)
+        for exchange in list(vhost.exchanges.values()):
+            if exchange.name and not exchange.name.startswith("amq."):
+                vhost.remove_exchange(exchange)
+        del self.vhosts[name]
+        self._past = self._past.plus(vhost.totals())
+        for user in self.access.permissions_in(name):
+            self.access.clear_permissions(user, name)
+        self.store.forget("vhost", (name,))
+
+    def _forget_rights(self) -> None:
+        for vhost in self.vhosts.values():
+            for client in vhost.clients:
+                client.forget_rights()
+
+    # --- the turn -------------------------------------------------------------------------------
+
+    def end_turn(self) -> None:
+        """Say what is due: confirmations, coalesced, and callbacks that wait for nothing more."""
+        store = self.store
+        clean = 0 if store.dirty else store.mark
+        if self._waiting and clean:
+            self._run_waiting(clean)
+        for channel in list(self.confirming):
+            confirms = channel.confirms
+            if confirms is None or confirms.tell(self._safe, clean, channel.recipient.confirm):
+                self.confirming.pop(channel, None)
+
+    def committed(self, mark: int) -> None:
+        """Batches up to ``mark`` are safe; never the one that is still gathering."""
+        self._safe = max(self._safe, min(mark, self.store.mark - 1))
+        self._run_waiting(0)
+
+    def when_safe(self, callback: Callable[[], None]) -> None:
+        """Call back when all that was done so far is safe: now, if it is."""
+        store = self.store
+        mark = store.mark if store.dirty else store.mark - 1
+        if mark <= self._safe and not self._waiting:
+            callback()
+        else:
+            self._waiting.append((mark, callback))
+
+    def _run_waiting(self, clean: int) -> None:
+        """``clean`` is the gathering batch if it holds nothing: then only those before count."""
+        waiting = self._waiting
+        while waiting:
+            mark, callback = waiting[0]
+            needed = mark - 1 if mark == clean else mark
+            if needed > self._safe:
+                return
+            waiting.popleft()
+            callback()
+
+    # --- what is short --------------------------------------------------------------------------
+
+    @property
+    def blocked(self) -> str | None:
+        """Why publishers are held back, or ``None``."""
+        if not self._alarms:
+            return None
+        return " & ".join(REASONS.get(kind, f"{kind} failing") for kind in sorted(self._alarms))
+
+    def alarm(self, kind: str, raised: bool) -> None:
+        """Something ("memory", "disk", "store") is short, or is so no more."""
+        if raised:
+            self._alarms[kind] = None
+        else:
+            self._alarms.pop(kind, None)
+
+    # --- what it looks like ---------------------------------------------------------------------
+
+    def _chosen(self, vhost: str | None) -> Iterator[VirtualHost]:
+        for name, found in list(self.vhosts.items()):
+            if vhost is None or name == vhost:
+                yield found
+
+    def queues_snapshot(self, vhost: str | None = None) -> list[QueueSnapshot]:
+        return [queue_snapshot(q) for v in self._chosen(vhost) for q in v.queues.values()]
+
+    def consumers_snapshot(self, vhost: str | None = None) -> list[ConsumerSnapshot]:
+        return [
+            consumer
+            for v in self._chosen(vhost)
+            for q in v.queues.values()
+            for consumer in consumer_snapshots(q)
+        ]
+
+    def exchanges_snapshot(self, vhost: str | None = None) -> list[ExchangeSnapshot]:
+        return [
+            ExchangeSnapshot(
+                v.name,
+                e.name,
+                e.type,
+                e.durable,
+                e.auto_delete,
+                e.internal,
+                dict(e.arguments),
+                len(e.bindings),
+            )
+            for v in self._chosen(vhost)
+            for e in v.exchanges.values()
+        ]
+
+    def bindings_snapshot(self, vhost: str | None = None) -> list[BindingSnapshot]:
+        return [
+            BindingSnapshot(
+                v.name, e.name, b.destination.name, b.to_exchange, b.key, dict(b.arguments)
+            )
+            for v in self._chosen(vhost)
+            for e in v.exchanges.values()
+            for b in e.bindings
+        ]
+
+    def vhosts_snapshot(self) -> list[VhostSnapshot]:
+        return [vhost_snapshot(vhost) for vhost in self.vhosts.values()]
+
+    def snapshot(self) -> BrokerSnapshot:
+        vhosts = self.vhosts_snapshot()
+        totals = self._past
+        for vhost in vhosts:
+            totals = totals.plus(vhost.totals)
+        return BrokerSnapshot(
+            vhosts=len(vhosts),
+            clients=sum(v.clients for v in vhosts),
+            channels=sum(len(c.channels) for v in self.vhosts.values() for c in v.clients),
+            queues=sum(v.queues for v in vhosts),
+            exchanges=sum(v.exchanges for v in vhosts),
+            consumers=sum(v.consumers for v in vhosts),
+            ready=sum(v.ready for v in vhosts),
+            unsettled=sum(v.unsettled for v in vhosts),
+            octets=self.octets,
+            totals=totals,
+            blocked=self.blocked,
+        )

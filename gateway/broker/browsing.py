@@ -1,0 +1,114 @@
+"""Looking at what stands in a queue without taking it, and taking one message out of its middle.
+
+A place is a priority and a position: it stays what it is while others come and go, so that a
+reader can go on from there. What is paged out is read from the store and stays there.
+"""
+
+from bisect import bisect_left, bisect_right
+from itertools import islice
+from typing import NamedTuple
+
+from gateway.broker.deliveries import Lane, by_position
+from gateway.broker.queues import Queue
+from gateway.message import Message
+
+
+class Place(NamedTuple):
+    """Where a ready message stands."""
+
+    priority: int
+    position: int
+
+
+class Seen(NamedTuple):
+    """A ready message, left where it is. ``deliveries``: how often it was delivered before."""
+
+    place: Place
+    message: Message
+    deliveries: int
+    expires: int | None
+
+
+def browse(queue: Queue, after: Place | None, limit: int, octets: int) -> list[Seen]:
+    """Up to ``limit`` messages in the order they would be delivered in, from behind ``after``; at
+    most ``octets`` of bodies, but one message in any case."""
+    found: list[Seen] = []
+    left = octets
+    for lane in queue.lanes:
+        if after is not None and lane.priority > after.priority:
+            continue
+        same = after is not None and lane.priority == after.priority
+        start = after.position + 1 if after is not None and same else 0
+        left = browse_lane(lane, start, limit, left, found)
+        if len(found) >= limit or left <= 0:
+            break
+    return found
+
+
+def browse_lane(lane: Lane, start: int, limit: int, left: int, found: list[Seen]) -> int:
+    """Add what stands from ``start`` on; how many octets are left."""
+    queue = lane.queue
+    now = queue.ledger.now
+    first = bisect_left(lane.ready, start, key=by_position)
+    for entry in islice(lane.ready, first, None):
+        if len(found) >= limit or (found and left < len(entry.message.body)):
+            return 0
+        if entry.expires is None or entry.expires > now:
+            place = Place(lane.priority, entry.position)
+            found.append(Seen(place, entry.message, entry.deliveries, entry.expires))
+            left -= len(entry.message.body)
+    if not lane.paged:
+        return left
+    start = max(start, lane.paged_from)
+    average = max(1, queue.octets // max(1, queue.depth))
+    portion = max(1, min(limit, queue.ledger.limits.page_in_octets // average))
+    while len(found) < limit:
+        kept = queue.ledger.store.read(lane.number, start, portion)
+        for position, message, expires in kept:
+            if len(found) >= limit or (found and left < len(message.body)):
+                return 0
+            if expires is None or expires > now:
+                deliveries = 1 if position <= lane.delivered else 0
+                found.append(Seen(Place(lane.priority, position), message, deliveries, expires))
+                left -= len(message.body)
+        if len(kept) < portion:
+            return left
+        start = kept[-1].position + 1
+    return left
+
+
+def at(queue: Queue, place: Place) -> Message | None:
+    """The ready message at a place, if it still stands there."""
+    before = Place(place.priority, place.position - 1)
+    found = browse(queue, before, 1, 0)
+    return found[0].message if found and found[0].place == place else None
+
+
+def remove(queue: Queue, place: Place) -> bool:
+    """Take the ready message at a place out for good. False if it stands there no more."""
+    lane = next((lane for lane in queue.lanes if lane.priority == place.priority), None)
+    if lane is None:
+        return False
+    index = bisect_right(lane.ready, place.position, key=by_position) - 1
+    if index >= 0 and lane.ready[index].position == place.position:
+        entry = lane.ready[index]
+        del lane.ready[index]
+        queue.depth -= 1
+        queue.octets -= len(entry.message.body)
+        queue.finish(entry)
+        return True
+    if not lane.paged or place.position < lane.paged_from:
+        return False
+    store = queue.ledger.store
+    kept = store.read(lane.number, place.position, 1)
+    if not kept or kept[0].position != place.position:
+        return False
+    message = kept[0].message
+    lane.paged -= 1
+    queue.depth -= 1
+    queue.octets -= len(message.body)
+    if place.position <= lane.restored:
+        queue.octets -= len(message.header)
+    queue.acked += 1
+    store.remove(lane.number, place.position)
+    return True

@@ -1,0 +1,379 @@
+"""One channel in the broker: what it publishes, consumes and settles.
+
+``publish`` is the hottest function of the house. Its first branch handles what most messages are:
+no confirms, no transaction, a known exchange and key, and a consumer who waits and settles at
+once. Everything else goes through ``publish_with_care``, which says the same more slowly.
+"""
+
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from gateway.broker.browsing import Place, Seen, at, browse, remove
+from gateway.broker.confirms import SAFE, Confirms
+from gateway.broker.consumers import Consumer
+from gateway.broker.exchanges import Exchange
+from gateway.broker.limits import read_consumer_priority
+from gateway.broker.posting import check_user, deliver_now, read_copies
+from gateway.broker.queues import KEPT, REFUSED, Queue
+from gateway.broker.replies import OCTETS, REPLY_TO, open_replies, with_reply_to
+from gateway.broker.settling import Settling
+from gateway.broker.transactions import Transaction
+from gateway.errors import Condition, Lost, Refusal
+from gateway.message import Message, Table
+from gateway.operations import Fetched, Outcome
+
+if TYPE_CHECKING:
+    from gateway.broker.client import Client
+
+
+class Recipient(Protocol):
+    """Whom the broker tells: the way out for one channel. Must not raise."""
+
+    def deliver(
+        self, consumer: str, delivery: int, redelivered: bool, message: Message, /
+    ) -> None: ...
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool, /) -> None: ...
+
+    def returned(self, message: Message, condition: Condition, text: str, /) -> None: ...
+
+    def cancelled(self, tag: str, /) -> None: ...
+
+
+class Channel(Settling):
+    """Made by ``Client.channel``. ``plain``: publishes need neither confirming nor holding
+    back. ``harmless``: the last properties seen that ask for no direct reply; ``replies`` where
+    such replies come in."""
+
+    __slots__ = (
+        "number", "recipient", "plain", "confirms", "paused",
+        "flowing", "new_limit", "new_size", "closed", "harmless", "replies",
+    )  # fmt: skip
+
+    def __init__(self, client: "Client", number: int, recipient: Recipient) -> None:
+        super().__init__(client)
+        self.number = number
+        self.recipient = recipient
+        self.confirms: Confirms | None = None
+        self.plain = self.broker.limits.max_message is None
+        self.paused = False
+        self.flowing = True
+        self.new_limit = 0
+        self.new_size = 0
+        self.closed = False
+        self.harmless = b""
+        self.replies: Queue | None = None
+
+    # --- publishing -----------------------------------------------------------------------------
+
+    def publish(self, message: Message, mandatory: bool = False, immediate: bool = False) -> None:
+        """Hot. Measured in benchmarks/: no calls but the recipient's on the direct way."""
+        exchange = self.writable.get(message.exchange)
+        _, _, _, user_id, has_headers = message.essentials
+        if (
+            exchange is None
+            or user_id is not None
+            or has_headers
+            or mandatory
+            or immediate
+            or not self.plain
+            or (message.header is not self.harmless and self.wants_reply(message.header))
+        ):
+            self.publish_with_care(message, mandatory, immediate)
+            return
+        queues = exchange.routes.get(message.key)
+        if queues is None:
+            queues = self.vhost.route(exchange, message)
+            if not queues:
+                self.vhost.unrouted += 1
+                return
+        for queue in queues:
+            waiting = queue.waiting
+            if waiting and not queue.depth:
+                consumer = waiting[0]
+                if consumer.simple:
+                    if len(waiting) > 1:
+                        waiting.rotate(-1)
+                    queue.passed += 1
+                    window = consumer.window
+                    window.last = tag = window.last + 1
+                    consumer.deliver(consumer.tag, tag, False, message)
+                    continue
+            queue.put(message, self.client)
+
+    def wants_reply(self, header: bytes) -> bool:
+        """Whether these properties may ask for a direct reply; if not, they need not be looked at
+        when the next message has the same."""
+        if header.find(OCTETS) >= 0:  # several times as fast as `in`
+            return True
+        self.harmless = header
+        return False
+
+    def publish_with_care(self, message: Message, mandatory: bool, immediate: bool) -> None:
+        exchange = self.writable.get(message.exchange)
+        if exchange is None:
+            exchange = self.find_writable(message.exchange)
+        if message.essentials.user_id is not None:
+            check_user(self.broker.access, self.client.user, message.essentials.user_id)
+        most = self.broker.limits.max_message
+        if most is not None and len(message.body) > most:
+            raise Refusal(
+                Condition.PRECONDITION_FAILED,
+                f"message size {len(message.body)} is larger than configured max size {most}",
+            )
+        if message.header is not self.harmless and self.wants_reply(message.header):
+            message = with_reply_to(message, self.replies)
+        if self.transaction is not None:
+            if message.essentials.has_headers and b"CC" in message.header:
+                read_copies(message)  # a refusal now is better than one in the middle of commit
+            self.transaction.publish(message, mandatory, immediate)
+            self.broker.octets += len(message.body) + len(message.header)
+            return
+        fate = self.post(exchange, message, mandatory, immediate)
+        if self.confirms is not None:
+            self.confirms.add(self.broker.store.mark if fate == KEPT else SAFE, fate != REFUSED)
+            self.broker.confirming[self] = None
+
+    def find_writable(self, name: str) -> Exchange:
+        """Refuses with 403 or 404."""
+        self.need("write", "exchange", name)
+        exchange = self.vhost.exchange(name)
+        if exchange.internal:
+            raise Refusal(
+                Condition.ACCESS_REFUSED,
+                f"cannot publish to internal {self.vhost.title('exchange', name)}",
+            )
+        self.writable[name] = exchange
+        return exchange
+
+    def post(self, exchange: Exchange, message: Message, mandatory: bool, immediate: bool) -> int:
+        """Route and put; the worst fate among the queues."""
+        copies: Iterable[str] = ()
+        if message.essentials.has_headers and b"CC" in message.header:
+            message, copies = read_copies(message)
+        queues = exchange.routes.get(message.key)
+        if queues is None:
+            queues = self.vhost.route(exchange, message)
+        if copies:
+            queues = self.vhost.route_copies(exchange, message, queues, copies)
+        if not queues:
+            self.vhost.unrouted += 1
+            if mandatory or immediate:
+                self.recipient.returned(message, Condition.NO_ROUTE, "NO_ROUTE")
+            return 0
+        if immediate:
+            queues = deliver_now(queues, message, self.client)
+            if not queues:
+                self.recipient.returned(message, Condition.NO_CONSUMERS, "NO_CONSUMERS")
+                return 0
+        fate = 0
+        for queue in queues:
+            fate = max(fate, queue.put(message, self.client))
+        return fate
+
+    def select_confirms(self) -> None:
+        """Publishes are numbered and confirmed from now on."""
+        if self.transaction is not None:
+            raise Refusal(Condition.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
+        if self.confirms is None:
+            self.confirms = Confirms()
+            self.plain = False
+
+    # --- transactions ---------------------------------------------------------------------------
+
+    def select(self) -> None:
+        """Publishes and settlements wait for ``commit`` from now on."""
+        if self.confirms is not None:
+            raise Refusal(Condition.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
+        if self.transaction is None:
+            self.transaction = Transaction()
+            self.plain = False
+
+    def needed_transaction(self) -> Transaction:
+        if self.transaction is None:
+            raise Refusal(Condition.PRECONDITION_FAILED, "channel is not transactional")
+        return self.transaction
+
+    def commit(self) -> None:
+        """Do all that was held back, within one batch of the store. Refused (406) when a queue
+        was too full to take a message; the rest is done then, as it is in RabbitMQ."""
+        transaction = self.needed_transaction()
+        worst = 0
+        self.broker.octets -= transaction.octets
+        for message, mandatory, immediate in transaction.take_publishes():
+            exchange = self.vhost.exchanges.get(message.exchange)
+            if exchange is not None:
+                worst = max(worst, self.post(exchange, message, mandatory, immediate))
+        settlements = transaction.take_settlements()
+        self.conclude((entry, outcome) for _, entry, outcome in settlements)
+        if worst == REFUSED:
+            raise Refusal(Condition.PRECONDITION_FAILED, "partial tx completion")
+
+    def rollback(self) -> None:
+        """Forget what was held back; what was settled is unsettled again."""
+        transaction = self.needed_transaction()
+        self.broker.octets -= transaction.octets
+        transaction.undo(self.unsettled)
+
+    # --- consuming ------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        queue: str,
+        tag: str = "",
+        no_ack: bool = False,
+        exclusive: bool = False,
+        no_local: bool = False,
+        arguments: Table | None = None,
+    ) -> str:
+        """Make a consumer; nothing is delivered before ``start``. Answers with its tag."""
+        name = self.named(queue)
+        arguments = arguments or {}
+        if tag in self.consumers:
+            raise Refusal(
+                Condition.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'", Lost.CONNECTION
+            )
+        if name == REPLY_TO:
+            found = self.replies = open_replies(self.vhost, self.replies, no_ack)
+            no_local, arguments = False, {}
+        else:
+            self.need("read", "queue", name)
+            found = self.vhost.queue(name, self.client)
+        priority = read_consumer_priority(arguments, self.vhost.title("queue", name))
+        if (exclusive and (found.consumers or found.limits.single_active)) or any(
+            consumer.exclusive for consumer in found.consumers
+        ):
+            what = self.vhost.title("queue", name)
+            raise Refusal(Condition.ACCESS_REFUSED, f"{what} in exclusive use")
+        tag = tag or "amq.ctag-" + urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        consumer = Consumer(
+            tag,
+            found,
+            self,
+            self.recipient.deliver,
+            self.recipient.cancelled,
+            no_ack=no_ack,
+            exclusive=exclusive,
+            no_local=no_local,
+            origin=self.client,
+            priority=priority,
+            limit=self.new_limit,
+            size=self.new_size,
+            arguments=arguments,
+        )
+        self.consumers[tag] = consumer
+        found.touch()
+        found.add_consumer(consumer)
+        return tag
+
+    def start(self, tag: str) -> None:
+        """Deliveries may begin."""
+        consumer = self.consumers.get(tag)
+        if consumer is not None:
+            consumer.started = True
+            consumer.wake()
+
+    def unsubscribe(self, tag: str, spare: bool = False) -> None:
+        """Stop a consumer; an unknown tag is no error. What it holds stays with the channel.
+        ``spare``: its leaving is no reason for an auto-delete queue to go."""
+        consumer = self.consumers.pop(tag, None)
+        if consumer is not None:
+            consumer.queue.remove_consumer(consumer, spare)
+
+    def fetch(self, queue: str, no_ack: bool = False) -> Fetched | None:
+        """Take one message, or ``None`` if there is none."""
+        found = self.readable(queue)
+        entry = found.take()
+        if entry is None:
+            return None
+        self.last += 1
+        redelivered = entry.deliveries > 0
+        if no_ack:
+            found.finish(entry)
+        else:
+            found.hold(entry)
+            self.unsettled[self.last] = entry
+        return Fetched(self.last, redelivered, entry.message, found.depth)
+
+    def readable(self, queue: str) -> Queue:
+        """Refuses with 403, 404, or 405 if it is another's."""
+        name = self.named(queue)
+        self.need("read", "queue", name)
+        return self.vhost.queue(name, self.client)
+
+    def browse(
+        self, queue: str, after: Place | None = None, limit: int = 100, octets: int = 1 << 20
+    ) -> list[Seen]:
+        """What stands ready behind a place, left there (``browsing.browse``)."""
+        return browse(self.readable(queue), after, limit, octets)
+
+    def move(self, queue: str, place: Place, exchange: str, key: str) -> str:
+        """Publish the ready message at a place elsewhere and take it out, both in one batch of the
+        store: "moved", or why nothing was done: "gone", "unroutable" or "full"."""
+        found = self.readable(queue)
+        target = self.writable.get(exchange) or self.find_writable(exchange)
+        old = at(found, place)
+        if old is None:
+            return "gone"
+        message = Message(
+            old.dialect, old.header, old.body, exchange, key, old.essentials, old.notes
+        )
+        queues = self.vhost.route(target, message)
+        if not queues:
+            return "unroutable"
+        if any(to.refuses_when_full and to.overflows(len(old.body)) for to in queues):
+            return "full"
+        for to in queues:
+            to.put(message, self.client)
+        remove(found, place)
+        return "moved"
+
+    def prefetch(self, count: int, size: int = 0, shared: bool = False) -> None:
+        """Limit what may be unsettled: here, or for each consumer from now on. 0 is no limit."""
+        if shared:
+            self.limit, self.size = count, size
+            self.wake()
+        else:
+            self.new_limit, self.new_size = count, size
+
+    def flow(self, active: bool) -> None:
+        """The peer stops deliveries, or lets them go on."""
+        self.flowing = active
+        self.reopen()
+
+    def pause(self) -> None:
+        """The peer's socket is full."""
+        self.paused = True
+        self.reopen()
+
+    def resume(self) -> None:
+        self.paused = False
+        self.reopen()
+
+    def reopen(self) -> None:
+        now_open = self.flowing and not self.paused and not self.closed
+        if now_open == self.open:
+            return
+        self.open = now_open
+        if now_open:
+            self.wake()
+        else:
+            self.halt()
+
+    def close(self) -> None:
+        """The channel is over: consumers stop, what is unsettled goes back."""
+        if self.closed:
+            return
+        self.closed = True
+        self.reopen()
+        if self.transaction is not None:
+            self.rollback()
+        for tag in list(self.consumers):
+            self.unsubscribe(tag)
+        entries = list(self.unsettled.values())
+        self.unsettled.clear()
+        self.conclude((entry, Outcome.RELEASE) for entry in entries)
+        self.broker.confirming.pop(self, None)
+        self.client.channels.pop(self.number, None)

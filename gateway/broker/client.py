@@ -1,0 +1,52 @@
+"""One attached connection: its channels, and the queues that end with it."""
+
+from typing import TYPE_CHECKING
+
+from gateway.broker.channel import Channel, Recipient
+from gateway.broker.queues import Queue
+from gateway.broker.vhost import VirtualHost
+from gateway.errors import LocalError
+
+if TYPE_CHECKING:
+    from gateway.broker.broker import Broker
+
+
+class Client:
+    """Made by ``Broker.attach``. Exclusive queues belong to it."""
+
+    def __init__(self, broker: "Broker", vhost: VirtualHost, user: str, name: str) -> None:
+        self.broker = broker
+        self.vhost = vhost
+        self.user = user
+        self.name = name
+        self.channels: dict[int, Channel] = {}
+        self.exclusive: dict[Queue, None] = {}
+        self.closed = False
+
+    def channel(self, number: int, recipient: Recipient) -> Channel:
+        """Open a channel."""
+        if number in self.channels:
+            raise LocalError(f"channel {number} is open already")
+        channel = Channel(self, number, recipient)
+        self.channels[number] = channel
+        return channel
+
+    def close(self) -> None:
+        """Everything that belongs to the connection ends. May be called twice."""
+        if self.closed:
+            return
+        self.closed = True
+        for channel in list(self.channels.values()):
+            channel.close()
+        for queue in list(self.exclusive):
+            self.vhost.remove_queue(queue)
+        self.vhost.clients.pop(self, None)
+
+    def forget_rights(self) -> None:
+        for channel in self.channels.values():
+            channel.forget_rights()
+
+    def forget_exchange(self, name: str) -> None:
+        """An exchange is gone; one of the same name may come that needs asking for anew."""
+        for channel in self.channels.values():
+            channel.writable.pop(name, None)

@@ -1,0 +1,232 @@
+"""Who wants messages: consumers, the credit they have, and whose turn it is.
+
+A ``Window`` is what a channel holds unsettled; consumers on it share its limits. A queue keeps the
+consumers that may take a message now in ``waiting``; one that has run out of credit is found out
+when its turn comes and leaves, and is woken when something of its is settled.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gateway.broker.deliveries import Entry
+from gateway.message import Message, Table
+
+if TYPE_CHECKING:
+    from gateway.broker.queues import Queue
+
+Deliver = Callable[[str, int, bool, Message], None]
+
+
+class Window:
+    """Unsettled deliveries of one channel by tag, and the limits over all its consumers.
+
+    ``held`` and ``octets`` count what was delivered to consumers (not what was fetched). ``open``
+    is false while the peer is paused or has stopped the flow.
+    """
+
+    __slots__ = ("last", "unsettled", "held", "octets", "limit", "size", "open", "consumers")
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.unsettled: dict[int, Entry] = {}
+        self.held = 0
+        self.octets = 0
+        self.limit = 0
+        self.size = 0
+        self.open = True
+        self.consumers: dict[str, Consumer] = {}
+
+    def wake(self) -> None:
+        """Something may go out again."""
+        for consumer in list(self.consumers.values()):
+            consumer.wake()
+
+    def halt(self) -> None:
+        """Nothing may go out: the direct way must not find us waiting."""
+        for consumer in self.consumers.values():
+            consumer.rest()
+
+
+class Consumer:
+    """One subscription. ``simple`` consumers settle what they get when it is sent and take
+    anything, so that the direct way needs to ask nothing; queues decide it."""
+
+    __slots__ = (
+        "tag", "queue", "window", "deliver", "cancelled", "no_ack", "exclusive", "no_local",
+        "origin", "priority", "limit", "size", "held", "octets", "simple", "waiting", "started",
+        "arguments",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        tag: str,
+        queue: "Queue",
+        window: Window,
+        deliver: Deliver,
+        cancelled: Callable[[str], None],
+        *,
+        no_ack: bool,
+        exclusive: bool,
+        no_local: bool,
+        origin: object,
+        priority: int,
+        limit: int,
+        size: int,
+        arguments: Table,
+    ) -> None:
+        self.tag = tag
+        self.queue = queue
+        self.window = window
+        self.deliver = deliver
+        self.cancelled = cancelled
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.no_local = no_local
+        self.origin = origin
+        self.priority = priority
+        self.limit = limit
+        self.size = size
+        self.held = 0
+        self.octets = 0
+        self.simple = False
+        self.waiting = False
+        self.started = False
+        self.arguments = arguments
+
+    def blocked(self) -> bool:
+        """No credit for any message."""
+        window = self.window
+        if not window.open:
+            return True
+        if self.no_ack:
+            return False
+        return (
+            0 < self.limit <= self.held
+            or 0 < window.limit <= window.held
+            or 0 < self.size <= self.octets
+            or 0 < window.size <= window.octets
+        )
+
+    def takes(self, message: Message) -> bool:
+        """Whether there is credit for this message. Hot."""
+        window = self.window
+        if not window.open:
+            return False
+        if self.no_ack:
+            return True
+        if 0 < self.limit <= self.held or 0 < window.limit <= window.held:
+            return False
+        return not (self.size or window.size) or self.fits(message)
+
+    def fits(self, message: Message) -> bool:
+        """Whether the octet limits allow this message. One that is larger than the limit goes
+        out when nothing else is held, or it never would."""
+        size = len(message.body)
+        window = self.window
+        if self.size and self.octets and self.octets + size > self.size:
+            return False
+        return not (window.size and window.octets and window.octets + size > window.size)
+
+    def refuses(self, origin: object) -> bool:
+        """Published over its own connection, and it wants no such thing."""
+        return self.no_local and origin is not None and origin is self.origin
+
+    def give(self, entry: Entry) -> None:
+        """Hand over; credit has been looked at. Hot: state is complete before ``deliver``."""
+        window = self.window
+        window.last = tag = window.last + 1
+        lane = entry.lane
+        queue = lane.queue
+        queue.delivered += 1
+        redelivered = entry.deliveries > 0
+        if redelivered:
+            queue.redelivered += 1
+        message = entry.message
+        if self.no_ack:
+            queue.finish(entry)
+        else:
+            if entry.stored and entry.position > lane.delivered:
+                lane.delivered = entry.position
+                queue.ledger.store.delivered(lane.number, entry.position)
+            entry.deliveries += 1
+            entry.consumer = self
+            window.unsettled[tag] = entry
+            size = len(message.body)
+            self.held += 1
+            self.octets += size
+            window.held += 1
+            window.octets += size
+            queue.unsettled += 1
+        self.deliver(self.tag, tag, redelivered, message)
+
+    def release(self, entry: Entry) -> None:
+        """Take back the credit of a delivery that is settled."""
+        entry.consumer = None
+        size = len(entry.message.body)
+        self.held -= 1
+        self.octets -= size
+        self.window.held -= 1
+        self.window.octets -= size
+
+    def wake(self) -> None:
+        """Stand in line if there is credit."""
+        if self.started and not self.waiting and not self.blocked():
+            self.queue.enlist(self)
+
+    def rest(self) -> None:
+        """Leave the line."""
+        if self.waiting:
+            self.waiting = False
+            self.queue.waiting.remove(self)
+
+
+class Turns:
+    """Whose turn it is: the consumers of a queue, and those in line with credit (in ``waiting``,
+    higher priorities first). ``active`` is the only one served if there can be but one."""
+
+    __slots__ = ("consumers", "waiting", "active", "ranked")
+
+    def __init__(self) -> None:
+        self.consumers: list[Consumer] = []
+        self.waiting: deque[Consumer] = deque()
+        self.active: Consumer | None = None
+        self.ranked = False
+
+    def choose(self, message: Message, origin: object) -> Consumer | None:
+        """The next in line that can take this message; it goes to the end of the line."""
+        waiting = self.waiting
+        refused: list[Consumer] = []
+        chosen = None
+        while waiting:
+            consumer = waiting[0]
+            if not consumer.takes(message):
+                waiting.popleft()
+                consumer.waiting = False
+            elif consumer.no_local and consumer.refuses(origin):
+                refused.append(waiting.popleft())
+            else:
+                chosen = consumer
+                break
+        if chosen is not None:
+            if self.ranked:
+                waiting.popleft()
+                self.stand(chosen)
+            elif len(waiting) > 1:
+                waiting.rotate(-1)
+        for consumer in refused:
+            self.stand(consumer)
+        return chosen
+
+    def stand(self, consumer: Consumer) -> None:
+        """In line behind those of the same or a higher priority."""
+        waiting = self.waiting
+        at = next((i for i, c in enumerate(waiting) if c.priority < consumer.priority), None)
+        if at is None:
+            waiting.append(consumer)
+        else:
+            waiting.insert(at, consumer)
+
+    def refused_by_all(self, origin: object) -> bool:
+        """Whether every consumer asked for no messages of this origin (no-local)."""
+        return bool(self.consumers) and all(c.refuses(origin) for c in self.consumers)

@@ -1,0 +1,98 @@
+"""Numbers for health, metrics and console. Counters only ever grow; rates are the reader's."""
+
+from typing import NamedTuple
+
+from gateway.message import Table
+
+
+class Totals(NamedTuple):
+    """What has happened to messages since the start. ``unrouted``: published to nobody."""
+
+    published: int = 0
+    delivered: int = 0
+    acked: int = 0
+    redelivered: int = 0
+    unrouted: int = 0
+
+    def plus(self, other: "Totals") -> "Totals":
+        return Totals(*(one + more for one, more in zip(self, other, strict=True)))
+
+
+class QueueSnapshot(NamedTuple):
+    """One queue. ``octets`` is of ready bodies; ``paged`` of ``ready`` are only in the store."""
+
+    vhost: str
+    name: str
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    arguments: Table
+    ready: int
+    unsettled: int
+    octets: int
+    paged: int
+    consumers: int
+    published: int
+    delivered: int
+    acked: int
+    redelivered: int
+
+
+class ConsumerSnapshot(NamedTuple):
+    vhost: str
+    queue: str
+    tag: str
+    client: str
+    no_ack: bool
+    exclusive: bool
+    priority: int
+    prefetch: int
+    held: int
+    active: bool
+
+
+class ExchangeSnapshot(NamedTuple):
+    vhost: str
+    name: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: Table
+    bindings: int
+
+
+class BindingSnapshot(NamedTuple):
+    vhost: str
+    source: str
+    destination: str
+    to_exchange: bool
+    key: str
+    arguments: Table
+
+
+class VhostSnapshot(NamedTuple):
+    name: str
+    queues: int
+    exchanges: int
+    consumers: int
+    clients: int
+    ready: int
+    unsettled: int
+    totals: Totals
+
+
+class BrokerSnapshot(NamedTuple):
+    """The whole broker. ``octets`` is what bodies and headers take in memory."""
+
+    vhosts: int
+    clients: int
+    channels: int
+    queues: int
+    exchanges: int
+    consumers: int
+    ready: int
+    unsettled: int
+    octets: int
+    totals: Totals
+    blocked: str | None

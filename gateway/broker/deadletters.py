@@ -1,0 +1,115 @@
+"""Why a message leaves a queue unwanted, and what it carries to where it goes next.
+
+``x-death`` is RabbitMQ's: an array of tables, the most recent first, one per queue and reason with
+a count. A message does not enter a queue that it has died in before, unless somebody has rejected
+it on the way: a circle that nobody keeps turning must end.
+"""
+
+from typing import Any
+
+from gateway.broker.queues import Queue
+from gateway.message import Message, Properties, Table
+from gateway.values import Seconds
+
+
+def look(message: Message) -> Properties:
+    """Decode, without keeping what was decoded. What cannot be decoded has no properties: its
+    sender is long gone, or will be told by whoever reads it."""
+    try:
+        return message.properties
+    except ValueError:
+        return Properties()
+    finally:
+        message.forget_properties()
+
+
+def header_keys(headers: Table, *names: str) -> list[str]:
+    """Further routing keys in the CC and BCC headers."""
+    return [
+        key
+        for name in names
+        if isinstance(headers.get(name), list)
+        for key in headers[name]
+        if isinstance(key, str)
+    ]
+
+
+def deaths_of(headers: Table) -> list[Table]:
+    deaths = headers.get("x-death")
+    return [d for d in deaths if isinstance(d, dict)] if isinstance(deaths, list) else []
+
+
+def written_anew(message: Message, properties: Properties, exchange: str, key: str) -> Message:
+    """A message with other properties, encoded by the dialect of its sender."""
+    header = message.dialect.write(properties)
+    essentials = message.dialect.essentials(header)
+    return Message(message.dialect, header, message.body, exchange, key, essentials, None)
+
+
+def dead_message(queue: Queue, message: Message, reason: str, now: int) -> Message:
+    """The message as it goes to the dead letter exchange of ``queue``."""
+    properties = look(message)
+    headers = properties.application or {}
+    death: Table = {
+        "count": 1,
+        "reason": reason,
+        "queue": queue.name,
+        "time": Seconds(now // 1000),
+        "exchange": message.exchange,
+        "routing-keys": [message.key, *header_keys(headers, "CC", "BCC")],
+    }
+    if properties.ttl is not None:
+        death["original-expiration"] = str(properties.ttl)
+    notes = dict(message.notes or {})
+    notes.update(death_notes(headers, death))
+    exchange = queue.limits.dead_letter_exchange or ""
+    key = queue.limits.dead_letter_key
+    copies = key is not None and "CC" in headers
+    if properties.ttl is None and not copies:
+        return Message(
+            message.dialect,
+            message.header,
+            message.body,
+            exchange,
+            message.key if key is None else key,
+            message.essentials._replace(ttl=None),
+            notes,
+        )
+    # The sender's bytes have to change: it must not expire again, nor go to the old copies.
+    properties = message.dialect.read(message.header)
+    properties.ttl = None
+    if copies and properties.application is not None:
+        properties.application.pop("CC", None)
+    changed = written_anew(message, properties, exchange, message.key if key is None else key)
+    changed.notes = notes
+    return changed
+
+
+def death_notes(headers: Table, death: Table) -> dict[str, Any]:
+    """The headers that one more death adds or changes."""
+    deaths = deaths_of(headers)
+    same = [
+        d for d in deaths if d.get("queue") == death["queue"] and d.get("reason") == death["reason"]
+    ]
+    others = [d for d in deaths if d not in same]
+    if same:
+        again = dict(same[0])
+        count = again.get("count", 0)
+        again["count"] = (count if isinstance(count, int) else 0) + 1
+        return {"x-death": [again, *others]}
+    notes: dict[str, Any] = {"x-death": [death, *others]}
+    if "x-death" not in headers:
+        notes["x-first-death-reason"] = death["reason"]
+        notes["x-first-death-queue"] = death["queue"]
+        notes["x-first-death-exchange"] = death["exchange"]
+    return notes
+
+
+def turns_in_circles(queue: str, headers: Table) -> bool:
+    """Whether the message has been in this queue, and nothing but the broker moved it since."""
+    for death in deaths_of(headers):
+        if death.get("reason") == "rejected":
+            return False
+        if death.get("queue") == queue:
+            return True
+    return False

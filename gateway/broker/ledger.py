@@ -1,0 +1,63 @@
+"""What all queues of a broker share: the time, the store, what memory holds, what is due.
+
+The broker itself is a ``Ledger``; queues know it as no more than that.
+"""
+
+from heapq import heappop, heappush
+from typing import Protocol
+
+from gateway.broker.limits import Limits
+from gateway.broker.store import Store
+
+
+class Timed(Protocol):
+    """Something that wants to be looked at when its time has come."""
+
+    due: int | None
+
+    def on_due(self) -> None: ...
+
+
+class Ledger:
+    """``now`` is wall clock ms, set from outside. ``octets`` counts bodies and headers in
+    memory, once per queue that holds them."""
+
+    def __init__(self, store: Store, limits: Limits, now: int) -> None:
+        self.store = store
+        self.limits = limits
+        self.now = now
+        self.octets = 0
+        self.volatile = bool(getattr(store, "volatile", False))
+        self.next_number = 1
+        self.agenda: list[tuple[int, int, Timed]] = []
+        self.scheduled = 0
+
+    def number(self) -> int:
+        """A number for the store that no run of messages has had."""
+        number = self.next_number
+        self.next_number = number + 1
+        return number
+
+    def schedule(self, thing: Timed, when: int) -> None:
+        """Look at ``thing`` at ``when``, unless it is to be looked at earlier already."""
+        if thing.due is None or when < thing.due:
+            thing.due = when
+            self.scheduled += 1
+            heappush(self.agenda, (when, self.scheduled, thing))
+
+    def due(self) -> int | None:
+        """When ``tick`` should be called next, ms, or ``None``."""
+        agenda = self.agenda
+        while agenda and agenda[0][2].due != agenda[0][0]:
+            heappop(agenda)
+        return agenda[0][0] if agenda else None
+
+    def tick(self, now: int) -> None:
+        """Do what has become due: messages and queues expire."""
+        self.now = now
+        agenda = self.agenda
+        while agenda and agenda[0][0] <= now:
+            when, _, thing = heappop(agenda)
+            if thing.due == when:
+                thing.due = None
+                thing.on_due()

@@ -1,0 +1,237 @@
+"""What is too much: limits of the broker, and the arguments that limit one queue.
+
+``Limits`` are plain values handed in by the configuration. ``QueueArguments`` is what the ``x-``
+arguments of a queue mean once they have been checked; texts of refusals are RabbitMQ's.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from gateway import values
+from gateway.errors import Condition, Refusal
+from gateway.message import Table
+
+LONGEST_TIMER = 4_294_967_295
+"""Milliseconds; RabbitMQ's bound for ``x-message-ttl`` and ``x-expires``."""
+MOST_PRIORITIES = 255
+
+
+@dataclass(slots=True)
+class Limits:
+    """Bounds of a broker. ``None`` is no bound; sizes are octets."""
+
+    page_after_octets: int | None = 256 * 1024 * 1024
+    """Bodies and headers kept in memory, over all queues, before tails go to the store."""
+    keep_in_memory: int = 4096
+    """Messages at the head of each queue that stay in memory whatever happens."""
+    page_in_octets: int = 4 * 1024 * 1024
+    """About how much one reading of the store brings back."""
+    max_queues: int | None = None
+    max_exchanges: int | None = None
+    max_bindings: int | None = None
+    max_message: int | None = None
+    max_route_cache: int = 4096
+    """Routing keys remembered per exchange."""
+
+
+class QueueArguments(NamedTuple):
+    """Checked ``x-`` arguments of a queue. Times are milliseconds, absent is ``None``."""
+
+    ttl: int | None = None
+    expires: int | None = None
+    max_length: int | None = None
+    max_octets: int | None = None
+    overflow: str = "drop-head"
+    dead_letter_exchange: str | None = None
+    dead_letter_key: str | None = None
+    max_priority: int | None = None
+    single_active: bool = False
+
+
+TYPE_NAMES: tuple[tuple[type, str], ...] = (
+    (bool, "bool"),
+    (values.Byte, "byte"),
+    (values.UByte, "unsignedbyte"),
+    (values.Short, "short"),
+    (values.UShort, "unsignedshort"),
+    (values.Int, "signedint"),
+    (values.UInt, "unsignedint"),
+    (values.Timestamp, "timestamp"),
+    (values.Seconds, "timestamp"),
+    (int, "long"),
+    (values.Float, "float"),
+    (float, "double"),
+    (values.Scaled, "decimal"),
+    (str, "longstr"),
+    (bytes, "binary"),
+    (dict, "table"),
+    (list, "array"),
+)
+
+
+def type_name(value: object) -> str:
+    """RabbitMQ's word for the type of a table value."""
+    if value is None:
+        return "void"
+    return next((name for kind, name in TYPE_NAMES if isinstance(value, kind)), "unknown")
+
+
+def same_value(one: object, other: object) -> bool:
+    """Whether two table values are equivalent; widths of integers do not matter."""
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+def described(table: Table, name: str) -> str:
+    if name not in table:
+        return "none"
+    return f"the value '{shown(table[name])}' of type '{type_name(table[name])}'"
+
+
+def check_same_arguments(names: tuple[str, ...], given: Table, current: Table, what: str) -> None:
+    """Refuse (406) when one of the named arguments differs from what was declared."""
+    for name in names:
+        if (name in given) == (name in current) and same_value(given.get(name), current.get(name)):
+            continue
+        if name in given and name in current:
+            received, there = f"'{shown(given[name])}'", f"'{shown(current[name])}'"
+        else:
+            received, there = described(given, name), described(current, name)
+        raise Refusal(
+            Condition.PRECONDITION_FAILED,
+            f"inequivalent arg '{name}' for {what}: received {received} but current is {there}",
+        )
+
+
+def check_same_flags(what: str, pairs: tuple[tuple[str, object, object], ...]) -> None:
+    """Refuse (406) when a flag given differs from the current: (name, given, current)."""
+    for name, given, current in pairs:
+        if given != current:
+            raise Refusal(
+                Condition.PRECONDITION_FAILED,
+                f"inequivalent arg '{name}' for {what}: received '{shown(given)}' "
+                f"but current is '{shown(current)}'",
+            )
+
+
+def shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Invalid(ValueError):
+    """An argument cannot be; the text is the reason in RabbitMQ's words."""
+
+
+def natural(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Invalid(f'"expected integer, got {type_name(value)}"')
+    if value < 0:
+        raise Invalid(f"{{value_negative,{value}}}")
+    return int(value)
+
+
+def timer(value: Any) -> int:
+    number = natural(value)
+    if number > LONGEST_TIMER:
+        raise Invalid(f"{{value_too_large,{number}}}")
+    return number
+
+
+def lifetime(value: Any) -> int:
+    number = timer(value)
+    if number == 0:
+        raise Invalid("{value_zero,0}")
+    return number
+
+
+def priorities(value: Any) -> int:
+    number = natural(value)
+    if number > MOST_PRIORITIES:
+        raise Invalid(f"{{max_value_exceeded,{number}}}")
+    return number
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Invalid(f"{{unacceptable_type,{type_name(value)}}}")
+    return str(value)
+
+
+def flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Invalid(f"{{unacceptable_type,{type_name(value)}}}")
+    return value
+
+
+def overflow(value: Any) -> str:
+    if text(value) not in ("drop-head", "reject-publish", "reject-publish-dlx"):
+        raise Invalid("invalid_overflow")
+    return str(value)
+
+
+def mode(value: Any) -> str:
+    if text(value) not in ("default", "lazy"):
+        raise Invalid(f"\"unsupported queue mode '{value}'\"")
+    return str(value)
+
+
+def kind(value: Any) -> str:
+    if text(value) != "classic":
+        raise Invalid(f"queue type '{value}' is not supported, this broker has classic queues")
+    return str(value)
+
+
+QUEUE_CHECKS = {
+    "x-message-ttl": ("ttl", timer),
+    "x-expires": ("expires", lifetime),
+    "x-max-length": ("max_length", natural),
+    "x-max-length-bytes": ("max_octets", natural),
+    "x-overflow": ("overflow", overflow),
+    "x-dead-letter-exchange": ("dead_letter_exchange", text),
+    "x-dead-letter-routing-key": ("dead_letter_key", text),
+    "x-max-priority": ("max_priority", priorities),
+    "x-single-active-consumer": ("single_active", flag),
+    "x-queue-mode": ("", mode),
+    "x-queue-type": ("", kind),
+}
+
+QUEUE_ARGUMENTS = tuple(QUEUE_CHECKS)
+EXCHANGE_ARGUMENTS = ("alternate-exchange",)
+
+
+def read_queue_arguments(arguments: Table, what: str) -> QueueArguments:
+    """Check the arguments of a queue; ``what`` names it. Refuses with 406."""
+    found: dict[str, Any] = {}
+    for name, (meaning, check) in QUEUE_CHECKS.items():
+        if name not in arguments:
+            continue
+        try:
+            value = check(arguments[name])
+        except Invalid as reason:
+            raise invalid(name, what, str(reason)) from None
+        if meaning:
+            found[meaning] = value
+    if "dead_letter_key" in found and "dead_letter_exchange" not in found:
+        raise invalid("x-dead-letter-routing-key", what, "routing_key_but_no_dlx_defined")
+    return QueueArguments(**found)
+
+
+def invalid(name: str, what: str, reason: str) -> Refusal:
+    return Refusal(Condition.PRECONDITION_FAILED, f"invalid arg '{name}' for {what}: {reason}")
+
+
+def read_consumer_priority(arguments: Table, what: str) -> int:
+    """``x-priority`` of a consumer, 0 if absent. Refuses (406) arguments that RabbitMQ refuses for
+    a classic queue, which ``what`` names; those that nobody knows mean nothing."""
+    if "x-stream-offset" in arguments:
+        raise Refusal(
+            Condition.PRECONDITION_FAILED,
+            f"invalid arg 'x-stream-offset' for {what} of queue type rabbit_classic_queue",
+        )
+    failover = arguments.get("x-cancel-on-ha-failover", False)
+    if not isinstance(failover, bool):
+        reason = f"{{unacceptable_type,{type_name(failover)}}}"
+        raise invalid("x-cancel-on-ha-failover", what, reason)
+    value = arguments.get("x-priority", 0)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise invalid("x-priority", what, f'"expected integer, got {type_name(value)}"')
+    return int(value)

@@ -1,0 +1,152 @@
+"""A store that forgets: for tests, and for those who want nothing on disk.
+
+It keeps what is paged out and, unless ``volatile``, also what should survive a restart; a test
+restarts a broker by handing ``survivors()`` to the next. Batches cost nothing.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from gateway.broker.store import Batch, Depth, Kept, Record
+from gateway.message import Message
+
+
+class MemoryBatch:
+    """Only its number matters."""
+
+    __slots__ = ("mark",)
+
+    def __init__(self, mark: int) -> None:
+        self.mark = mark
+
+
+class Shelf(NamedTuple):
+    """What one queue has here, by position; ``passing`` does not survive."""
+
+    kept: dict[int, Kept]
+    passing: set[int]
+
+
+class MemoryStore:
+    """Satisfies ``Store``. ``volatile``: nothing survives, so nothing is ever waited for."""
+
+    def __init__(self, volatile: bool = True) -> None:
+        self.volatile = volatile
+        self.mark = 1
+        self.dirty = False
+        self.pending_octets = 0
+        self._records: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
+        self._shelves: dict[int, Shelf] = {}
+        self._delivered: dict[int, int] = {}
+        self._fresh: set[tuple[int, int]] = set()
+        self._other = False
+
+    def records(self) -> Iterable[Record]:
+        return [(kind, key, dict(value)) for (kind, key), value in self._records.items()]
+
+    def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None:
+        self._records[kind, key] = value
+        self._touch()
+
+    def forget(self, kind: str, key: tuple[str, ...]) -> None:
+        self._records.pop((kind, key), None)
+        self._touch()
+
+    def depths(self) -> dict[int, Depth]:
+        return {
+            number: Depth(
+                len(shelf.kept),
+                sum(kept.message.size for kept in shelf.kept.values()),
+                min(shelf.kept),
+                max(shelf.kept),
+                self._delivered.get(number, 0),
+            )
+            for number, shelf in self._shelves.items()
+            if shelf.kept
+        }
+
+    def append(
+        self, queue: int, position: int, message: Message, expires: int | None, keep: bool
+    ) -> None:
+        shelf = self._shelves.get(queue)
+        if shelf is None:
+            shelf = self._shelves[queue] = Shelf({}, set())
+        kept = shelf.kept
+        back = bool(kept) and position < next(reversed(kept))
+        kept[position] = Kept(position, message, expires)
+        if back:  # one that was taken out stands at its place again
+            ordered = sorted(kept.items())
+            kept.clear()
+            kept.update(ordered)
+        if not keep:
+            shelf.passing.add(position)
+        elif not self.volatile:
+            self._fresh.add((queue, position))
+            self.dirty = True
+
+    def remove(self, queue: int, position: int) -> None:
+        shelf = self._shelves.get(queue)
+        if shelf is None or shelf.kept.pop(position, None) is None:
+            return
+        if position in shelf.passing:
+            shelf.passing.discard(position)
+        elif (queue, position) in self._fresh:
+            self._fresh.discard((queue, position))
+            self.dirty = self._other or bool(self._fresh)
+        else:
+            self._touch()
+
+    def purge(self, queue: int) -> None:
+        if self._shelves.pop(queue, None) is not None:
+            self._touch()
+        self._delivered.pop(queue, None)
+
+    def delivered(self, queue: int, position: int) -> None:
+        self._delivered[queue] = max(position, self._delivered.get(queue, 0))
+
+    def read(self, queue: int, start: int, limit: int) -> list[Kept]:
+        shelf = self._shelves.get(queue)
+        if shelf is None or not shelf.kept:
+            return []
+        kept = shelf.kept
+        found: list[Kept] = []
+        position, last = max(start, next(iter(kept))), next(reversed(kept))
+        while len(found) < limit and position <= last:
+            if position in kept:
+                found.append(kept[position])
+            position += 1
+        return found
+
+    def take(self) -> Batch | None:
+        if not self.dirty:
+            return None
+        batch = MemoryBatch(self.mark)
+        self.mark += 1
+        self.dirty = False
+        self._other = False
+        self._fresh.clear()
+        return batch
+
+    def write(self, batch: Batch) -> None:
+        """Nothing is slower than memory here."""
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def survivors(self) -> "MemoryStore":
+        """The store as the next process would find it."""
+        later = MemoryStore(self.volatile)
+        if self.volatile:
+            return later
+        later._records = dict(self._records)
+        later._delivered = dict(self._delivered)
+        for number, shelf in self._shelves.items():
+            kept = {p: k for p, k in sorted(shelf.kept.items()) if p not in shelf.passing}
+            if kept:
+                later._shelves[number] = Shelf(kept, set())
+        return later
+
+    def _touch(self) -> None:
+        if not self.volatile:
+            self._other = True
+            self.dirty = True

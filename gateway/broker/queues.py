@@ -1,0 +1,397 @@
+"""One queue: what stands in it, who wants it, and when it is too much or too old.
+
+The rule everything rests on: outside of ``drain``, either nothing is ready or nobody who could
+take it is waiting. So a message that finds somebody waiting and nothing ready may go out directly.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gateway.broker.consumers import Consumer, Turns
+from gateway.broker.deliveries import Entry, Lane, in_lanes
+from gateway.broker.ledger import Ledger
+from gateway.broker.limits import LONGEST_TIMER, QueueArguments
+from gateway.message import Message, Table
+
+if TYPE_CHECKING:
+    from gateway.broker.client import Client
+    from gateway.broker.exchanges import Binding
+    from gateway.broker.vhost import VirtualHost
+
+TAKEN = 0
+"""In memory, or with a consumer already."""
+KEPT = 1
+"""Given to the store, in the batch that is gathering."""
+REFUSED = 2
+"""The queue is full and says so."""
+
+
+class Queue(Turns):
+    """Messages wait here. Made by its virtual host only.
+
+    ``depth`` and ``octets`` (of bodies) count what is ready, in memory or paged out. ``passed``
+    counts messages that went directly to a consumer who settles at once: they are published,
+    delivered and acknowledged in one.
+    """
+
+    __slots__ = (
+        "vhost", "ledger", "name", "durable", "owner", "auto_delete", "arguments", "limits",
+        "keeps", "refuses_when_full", "capped", "ttl", "ranks", "lanes", "depth", "octets",
+        "unsettled", "passed", "published", "delivered", "acked", "redelivered",
+        "bindings", "used", "due", "gone", "created",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        vhost: "VirtualHost",
+        name: str,
+        number: int,
+        *,
+        durable: bool,
+        owner: "Client | None",
+        auto_delete: bool,
+        arguments: Table,
+        limits: QueueArguments,
+    ) -> None:
+        super().__init__()
+        self.vhost = vhost
+        self.ledger: Ledger = vhost.ledger
+        self.name = name
+        self.durable = durable
+        self.owner = owner
+        self.auto_delete = auto_delete
+        self.arguments = arguments
+        self.limits = limits
+        self.keeps = durable and owner is None and not self.ledger.volatile
+        self.ttl = limits.ttl
+        self.ranks = limits.max_priority is not None
+        self.capped = limits.max_length is not None or limits.max_octets is not None
+        self.refuses_when_full = self.capped and limits.overflow != "drop-head"
+        self.lanes = [Lane(self, number, 0)]
+        self.depth = 0
+        self.octets = 0
+        self.unsettled = 0
+        self.passed = 0
+        self.published = 0
+        self.delivered = 0
+        self.acked = 0
+        self.redelivered = 0
+        self.bindings: dict[Binding, None] = {}
+        self.created = self.ledger.now
+        self.used = self.ledger.now
+        self.due: int | None = None
+        self.gone = False
+        self.touch()
+
+    # --- in -------------------------------------------------------------------------------------
+
+    def put(self, message: Message, origin: object = None) -> int:
+        """Take a message: ``TAKEN``, ``KEPT`` or ``REFUSED``. Hot."""
+        if self.refuses_when_full and self.overflows(len(message.body)):
+            if self.limits.overflow == "reject-publish-dlx":
+                self.vhost.bury(self, message, "maxlen")
+            return REFUSED
+        waiting = self.waiting
+        if waiting and not self.depth and (consumer := waiting[0]).simple:
+            if len(waiting) > 1:
+                waiting.rotate(-1)
+            self.passed += 1
+            window = consumer.window
+            window.last = tag = window.last + 1
+            consumer.deliver(consumer.tag, tag, False, message)
+            return TAKEN
+        durable, priority, ttl, _, _ = message.essentials
+        ledger = self.ledger
+        self.published += 1
+        expires = None
+        if ttl is not None or self.ttl is not None:
+            own = self.ttl
+            ttl = LONGEST_TIMER if ttl is None else ttl
+            expires = ledger.now + (ttl if own is None or ttl < own else own)
+        keep = durable and self.keeps
+        lane = self.lane(priority) if self.ranks else self.lanes[0]
+        if waiting and not self.depth:
+            chosen = self.choose(message, origin)
+            if chosen is not None:
+                position = lane.next
+                lane.next = position + 1
+                # What is settled as it goes out was never here, as far as the store is concerned.
+                keep = keep and not chosen.no_ack
+                if keep:
+                    ledger.store.append(lane.number, position, message, expires, True)
+                ledger.octets += len(message.body) + len(message.header)
+                chosen.give(Entry(lane, position, message, expires, keep, origin))
+                return KEPT if keep else TAKEN
+            if self.refused_by_all(origin):
+                self.acked += 1
+                return TAKEN
+        if expires is not None and expires <= ledger.now:
+            self.acked += 1
+            self.vhost.bury(self, message, "expired")
+            return TAKEN
+        size = len(message.body)
+        position = lane.next
+        lane.next = position + 1
+        if keep:
+            ledger.store.append(lane.number, position, message, expires, True)
+        budget = ledger.limits.page_after_octets
+        if lane.paged or (
+            budget is not None
+            and ledger.octets > budget
+            and len(lane.ready) >= ledger.limits.keep_in_memory
+        ):
+            if not keep:
+                ledger.store.append(lane.number, position, message, expires, False)
+            if not lane.paged:
+                lane.paged_from = position
+            lane.paged += 1
+        else:
+            lane.ready.append(Entry(lane, position, message, expires, keep, origin))
+            ledger.octets += size + len(message.header)
+        self.depth += 1
+        self.octets += size
+        if expires is not None:
+            ledger.schedule(self, expires)
+        if self.capped:
+            self.drop_excess()
+        if self.waiting:
+            self.drain()
+        return KEPT if keep else TAKEN
+
+    def lane(self, priority: int | None) -> Lane:
+        """The lane of a priority, made when first used; the highest stands first."""
+        wanted = min(priority or 0, self.limits.max_priority or 0)
+        place = 0
+        for lane in self.lanes:
+            if lane.priority == wanted:
+                return lane
+            if lane.priority < wanted:
+                break
+            place += 1
+        lane = Lane(self, self.ledger.number(), wanted)
+        self.lanes.insert(place, lane)
+        if self.keeps:
+            self.vhost.save_queue(self)
+        return lane
+
+    def put_back(self, entries: Iterable[Entry]) -> None:
+        """Requeue at their places. Their credit has been taken back already."""
+        for lane, found in in_lanes(entries).items():
+            lane.put_back(found)
+            self.depth += len(found)
+            self.unsettled -= len(found)
+            self.octets += sum(len(entry.message.body) for entry in found)
+        self.sweep()
+        if self.capped:
+            self.drop_excess()
+        self.drain()
+
+    # --- out ------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Hand out what is ready to those who wait."""
+        while self.depth and self.waiting:
+            entry = self.head()
+            if entry is None:
+                return
+            consumer = self.choose(entry.message, entry.origin)
+            if consumer is not None:
+                self.pull(entry)
+                consumer.give(entry)
+            elif self.refused_by_all(entry.origin):
+                self.pull(entry)
+                self.finish(entry)
+            else:
+                return
+
+    def head(self) -> Entry | None:
+        """The next message to go; those that have expired before it are gone then."""
+        now = self.ledger.now
+        for lane in self.lanes:
+            while True:
+                if not lane.ready:
+                    if not lane.paged:
+                        break
+                    lane.page_in()
+                    continue
+                entry = lane.ready[0]
+                if entry.expires is None or entry.expires > now:
+                    return entry
+                self.pull(entry)
+                self.discard(entry, "expired")
+        return None
+
+    def pull(self, entry: Entry) -> None:
+        """Take the head out of its lane."""
+        lane = entry.lane
+        lane.ready.popleft()
+        self.depth -= 1
+        self.octets -= len(entry.message.body)
+        if lane.paged and len(lane.ready) < self.ledger.limits.keep_in_memory // 4:
+            lane.page_in()
+        if lane.ready and (expires := lane.ready[0].expires) is not None:
+            self.ledger.schedule(self, expires)
+
+    def take(self) -> Entry | None:
+        """Fetch one message; it counts as delivered."""
+        self.touch()
+        entry = self.head()
+        if entry is None:
+            return None
+        self.pull(entry)
+        self.delivered += 1
+        if entry.deliveries:
+            self.redelivered += 1
+        return entry
+
+    def finish(self, entry: Entry) -> None:
+        """It is over for this message: settled, or gone for good."""
+        self.acked += 1
+        message = entry.message
+        self.ledger.octets -= len(message.body) + len(message.header)
+        if entry.stored and not self.gone:
+            self.ledger.store.remove(entry.lane.number, entry.position)
+
+    def discard(self, entry: Entry, reason: str) -> None:
+        """It leaves unwanted: to the dead letters if there is such a place."""
+        self.finish(entry)
+        if not self.gone:
+            self.vhost.bury(self, entry.message, reason)
+
+    def hold(self, entry: Entry) -> None:
+        """A fetched message is unsettled."""
+        self.unsettled += 1
+        entry.deliveries += 1
+        lane = entry.lane
+        if entry.stored and entry.position > lane.delivered:
+            lane.delivered = entry.position
+            self.ledger.store.delivered(lane.number, entry.position)
+
+    # --- whose turn -----------------------------------------------------------------------------
+
+    def enlist(self, consumer: Consumer) -> None:
+        """A consumer with credit wants to be served."""
+        if self.active is not None and self.active is not consumer:
+            return
+        consumer.waiting = True
+        self.stand(consumer)
+        if self.depth:
+            self.drain()
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        self.consumers.append(consumer)
+        if self.limits.single_active and self.active is None:
+            self.active = consumer
+        self.reconsider()
+
+    def remove_consumer(self, consumer: Consumer, spare: bool = False) -> None:
+        """It has been stopped; what it holds stays held. May delete the queue unless ``spare``."""
+        consumer.started = False
+        consumer.rest()
+        self.consumers.remove(consumer)
+        if self.active is consumer:
+            self.active = max(self.consumers, key=lambda c: c.priority, default=None)
+        self.reconsider()
+        if not self.consumers:
+            self.touch()
+            if self.auto_delete and not self.gone and not spare:
+                self.vhost.remove_queue(self)
+                return
+        if self.active is not None:
+            self.active.wake()
+        if self.depth and self.waiting:
+            # A message that only the one who left would have taken may be refused by all now.
+            self.drain()
+
+    def reconsider(self) -> None:
+        """Find out anew who is simple, after the set of consumers has changed."""
+        self.ranked = any(consumer.priority for consumer in self.consumers)
+        for consumer in self.consumers:
+            consumer.simple = (
+                consumer.no_ack
+                and not consumer.no_local
+                and not self.ranked
+                and not self.refuses_when_full
+            )
+
+    # --- too much, too old ----------------------------------------------------------------------
+
+    def overflows(self, size: int) -> bool:
+        """Whether one more message of this many octets would be too much."""
+        most, octets = self.limits.max_length, self.limits.max_octets
+        return (most is not None and self.depth + 1 > most) or (
+            octets is not None and self.octets + size > octets
+        )
+
+    def drop_excess(self) -> None:
+        """Drop from the head until the limits hold."""
+        most, octets = self.limits.max_length, self.limits.max_octets
+        if self.refuses_when_full:
+            return
+        while (most is not None and self.depth > most) or (
+            octets is not None and self.octets > octets
+        ):
+            entry = self.head()
+            if entry is None:
+                return
+            self.pull(entry)
+            self.discard(entry, "maxlen")
+
+    def touch(self) -> None:
+        """The queue was used; its own expiry starts anew."""
+        self.used = self.ledger.now
+        if self.limits.expires is not None:
+            self.ledger.schedule(self, self.used + self.limits.expires)
+
+    def sweep(self) -> None:
+        """Let go of what has expired at the heads, and see when to look again."""
+        now = self.ledger.now
+        for lane in self.lanes:
+            while lane.ready or lane.paged:
+                if not lane.ready:
+                    lane.page_in()
+                    continue
+                entry = lane.ready[0]
+                if entry.expires is None:
+                    break
+                if entry.expires > now:
+                    self.ledger.schedule(self, entry.expires)
+                    break
+                self.pull(entry)
+                self.discard(entry, "expired")
+
+    def on_due(self) -> None:
+        if self.gone:
+            return
+        lifetime = self.limits.expires
+        if lifetime is not None and not self.consumers:
+            if self.used + lifetime <= self.ledger.now:
+                self.vhost.remove_queue(self)
+                return
+            self.ledger.schedule(self, self.used + lifetime)
+        self.sweep()
+
+    def purge(self) -> int:
+        """Drop everything that is ready; how many there were."""
+        count = self.depth
+        store = self.ledger.store
+        for lane in self.lanes:
+            entries = lane.ready
+            for entry in entries:
+                self.ledger.octets -= len(entry.message.body) + len(entry.message.header)
+            if self.unsettled or not (lane.paged or self.keeps):
+                lane.purge()
+            else:
+                store.purge(lane.number)
+            entries.clear()
+            lane.paged = 0
+        self.depth = 0
+        self.octets = 0
+        self.acked += count
+        return count
+
+    def could_deliver(self, message: Message, origin: object) -> bool:
+        """Whether a message put now would go to a consumer at once."""
+        return not self.depth and any(
+            c.takes(message) and not c.refuses(origin) for c in self.waiting
+        )

@@ -1,0 +1,104 @@
+"""What a broker finds in its store when it starts: topology, and how deep each queue is.
+
+Messages stay in the store until somebody wants them; what was handed out before is marked so.
+"""
+
+from typing import Any
+
+from gateway.broker.deliveries import Lane
+from gateway.broker.exchanges import EXCHANGE_TYPES, Binding, Destination
+from gateway.broker.limits import read_queue_arguments
+from gateway.broker.plain import read_table
+from gateway.broker.queues import Queue
+from gateway.broker.store import Depth, Record
+from gateway.broker.vhost import VirtualHost
+
+
+def restore_topology(vhosts: dict[str, VirtualHost], records: list[Record]) -> None:
+    """Exchanges, queues and bindings, in that order, into virtual hosts that exist."""
+    depths = next(iter(vhosts.values())).store.depths() if vhosts else {}
+    for wanted in ("exchange", "queue", "binding"):
+        for kind, key, value in records:
+            vhost = vhosts.get(key[0]) if kind == wanted else None
+            if vhost is None:
+                continue
+            if kind == "exchange":
+                restore_exchange(vhost, key[1], value)
+            elif kind == "queue":
+                restore_queue(vhost, key[1], value, depths)
+            else:
+                restore_binding(vhost, key, value)
+    claimed = {value["number"] for kind, _, value in records if kind == "journal"}
+    drop_orphans(vhosts, depths, claimed)
+    # Only now: what has expired meanwhile may have to go to a queue that came later.
+    for vhost in vhosts.values():
+        for queue in vhost.queues.values():
+            queue.sweep()
+
+
+def restore_exchange(vhost: VirtualHost, name: str, value: dict[str, Any]) -> None:
+    kind = EXCHANGE_TYPES[value["type"]]
+    vhost.enter_exchange(
+        kind(
+            name,
+            durable=True,
+            auto_delete=value["auto_delete"],
+            internal=value["internal"],
+            arguments=read_table(value["arguments"]),
+        )
+    )
+
+
+def restore_queue(
+    vhost: VirtualHost, name: str, value: dict[str, Any], depths: dict[int, Depth]
+) -> None:
+    arguments = read_table(value["arguments"])
+    lanes = {int(priority): number for priority, number in value["lanes"].items()}
+    queue = Queue(
+        vhost,
+        name,
+        lanes[0],
+        durable=True,
+        owner=None,
+        auto_delete=value["auto_delete"],
+        arguments=arguments,
+        limits=read_queue_arguments(arguments, vhost.title("queue", name)),
+    )
+    queue.lanes = [Lane(queue, lanes[p], p) for p in sorted(lanes, reverse=True)]
+    ledger = vhost.ledger
+    for lane in queue.lanes:
+        ledger.next_number = max(ledger.next_number, lane.number + 1)
+        depth = depths.get(lane.number)
+        if depth is not None:
+            lane.restore(depth)
+            queue.depth += depth.messages
+            queue.octets += depth.octets
+    vhost.enter_queue(queue)
+
+
+def restore_binding(vhost: VirtualHost, key: tuple[str, ...], value: dict[str, Any]) -> None:
+    _, source, kind, destination, routing_key, _ = key
+    start = vhost.exchanges.get(source)
+    found: Destination | None = (
+        vhost.exchanges.get(destination) if kind == "exchange" else vhost.queues.get(destination)
+    )
+    if start is not None and found is not None:
+        arguments = read_table(value["arguments"])
+        vhost.add_binding(Binding(start, found, routing_key, arguments), save=False)
+
+
+def drop_orphans(
+    vhosts: dict[str, VirtualHost], depths: dict[int, Depth], claimed: set[int]
+) -> None:
+    """Messages whose queue is not there any more. ``claimed`` numbers belong to somebody else."""
+    for vhost in vhosts.values():
+        for number in depths.keys() | claimed:
+            vhost.ledger.next_number = max(vhost.ledger.next_number, number + 1)
+    known = {
+        lane.number
+        for vhost in vhosts.values()
+        for queue in vhost.queues.values()
+        for lane in queue.lanes
+    }
+    for number in depths.keys() - known - claimed:
+        next(iter(vhosts.values())).store.purge(number)

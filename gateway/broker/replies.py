@@ -1,0 +1,51 @@
+"""Direct reply-to, as RabbitMQ has it: answers without a queue that anybody declared.
+
+Who consumes from ``REPLY_TO`` gets a queue of their own that has no place among the queues: only a
+publisher to the default exchange who knows its name finds it, and the name cannot be guessed. What
+is asked over the same channel with that reply-to goes out with the name instead.
+"""
+
+import secrets
+
+from gateway.broker.deadletters import look, written_anew
+from gateway.broker.limits import QueueArguments
+from gateway.broker.queues import Queue
+from gateway.broker.vhost import VirtualHost
+from gateway.errors import Condition, Refusal
+from gateway.message import Message
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+OCTETS = REPLY_TO.encode()
+
+
+def open_replies(vhost: VirtualHost, current: Queue | None, no_ack: bool) -> Queue:
+    """A place for answers, which ends with its only consumer. Refuses (406) a second one."""
+    if not no_ack:
+        raise Refusal(Condition.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
+    if current is not None and not current.gone:
+        raise Refusal(Condition.PRECONDITION_FAILED, "reply consumer already set")
+    name = f"{REPLY_TO}.{secrets.token_urlsafe(24)}"
+    queue = Queue(
+        vhost,
+        name,
+        vhost.ledger.number(),
+        durable=False,
+        owner=None,
+        auto_delete=True,
+        arguments={},
+        limits=QueueArguments(),
+    )
+    vhost.replies[name] = queue
+    return queue
+
+
+def with_reply_to(message: Message, replies: Queue | None) -> Message:
+    """The message with a reply-to that leads back, if it asks for one. Refuses (406) if there is
+    nobody to wait for the answer."""
+    properties = look(message)
+    if properties.reply_to != REPLY_TO:
+        return message
+    if replies is None or replies.gone:
+        raise Refusal(Condition.PRECONDITION_FAILED, "fast reply consumer does not exist")
+    properties.reply_to = replies.name
+    return written_anew(message, properties, message.exchange, message.key)

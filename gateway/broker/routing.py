@@ -1,0 +1,120 @@
+"""The way of a message through exchanges into queues, and out of them to the dead letters."""
+
+from collections import deque
+from collections.abc import Iterable
+
+from gateway.broker.deadletters import dead_message, header_keys, look, turns_in_circles
+from gateway.broker.exchanges import Destination, Exchange
+from gateway.broker.ledger import Ledger
+from gateway.broker.queues import Queue
+from gateway.message import Message, Table
+
+
+class Routing:
+    """The part of a virtual host that messages pass through. ``default`` is the exchange without
+    a name, which leads to every queue by the queue's name, and to ``replies``: those who wait for
+    direct replies."""
+
+    def __init__(self, ledger: Ledger, exchanges: dict[str, Exchange]) -> None:
+        self.ledger = ledger
+        self.queues: dict[str, Queue] = {}
+        self.replies: dict[str, Queue] = {}
+        self.exchanges = exchanges
+        self.default = exchanges[""]
+        self._graves: deque[tuple[Queue, Message, str]] = deque()
+        self._burying = False
+
+    def route(self, exchange: Exchange, message: Message) -> tuple[Queue, ...]:
+        """The queues a message goes to, each once; remembered where the key alone decides."""
+        key = message.key
+        if exchange is self.default:
+            queue = self.queues.get(key) or self.replies.get(key)
+            if queue is None:
+                return ()
+            self.remember(exchange, key, (queue,))
+            return (queue,)
+        found, by_key = self.walk(exchange, key, message)
+        if by_key:
+            self.remember(exchange, key, found)
+        return found
+
+    def remember(self, exchange: Exchange, key: str, found: tuple[Queue, ...]) -> None:
+        routes = exchange.routes
+        if len(routes) >= self.ledger.limits.max_route_cache:
+            routes.clear()
+        routes[key] = found
+
+    def walk(
+        self, exchange: Exchange, key: str, message: Message
+    ) -> tuple[tuple[Queue, ...], bool]:
+        """Follow bindings and alternates from an exchange; exchanges are visited once."""
+        queues: dict[Queue, None] = {}
+        visited = {exchange}
+        ahead = [exchange]
+        by_key = True
+
+        def headers() -> Table:
+            return look(message).application or {}
+
+        while ahead:
+            here = ahead.pop()
+            by_key = by_key and here.by_key
+            found: list[Destination] = list(here.match(key, headers))
+            if not found and here.alternate is not None:
+                alternate = self.exchanges.get(here.alternate)
+                if alternate is not None:
+                    found.append(alternate)
+            for destination in found:
+                if isinstance(destination, Queue):
+                    queues[destination] = None
+                elif destination not in visited:
+                    visited.add(destination)
+                    ahead.append(destination)
+        return tuple(queues), by_key
+
+    def route_copies(
+        self,
+        exchange: Exchange,
+        message: Message,
+        queues: Iterable[Queue],
+        keys: Iterable[str],
+    ) -> tuple[Queue, ...]:
+        """More queues by further keys of the same message."""
+        found = dict.fromkeys(queues)
+        for key in keys:
+            copy = Message(
+                message.dialect,
+                message.header,
+                message.body,
+                message.exchange,
+                key,
+                message.essentials,
+                message.notes,
+            )
+            found.update(dict.fromkeys(self.route(exchange, copy)))
+        return tuple(found)
+
+    def bury(self, queue: Queue, message: Message, reason: str) -> None:
+        """A message has left its queue unwanted: "rejected", "expired" or "maxlen"."""
+        if queue.limits.dead_letter_exchange is None:
+            return
+        self._graves.append((queue, message, reason))
+        if self._burying:
+            return
+        self._burying = True
+        try:
+            while self._graves:
+                self._bury(*self._graves.popleft())
+        finally:
+            self._burying = False
+
+    def _bury(self, queue: Queue, message: Message, reason: str) -> None:
+        exchange = self.exchanges.get(queue.limits.dead_letter_exchange or "")
+        if exchange is None:
+            return
+        dead = dead_message(queue, message, reason, self.ledger.now)
+        headers = look(dead).application or {}
+        copies = header_keys(headers, "CC")
+        for to in self.route_copies(exchange, dead, self.route(exchange, dead), copies):
+            if reason == "rejected" or not turns_in_circles(to.name, headers):
+                to.put(dead)

@@ -1,0 +1,146 @@
+"""What becomes of deliveries: accepted, given back, rejected, or delivered again."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gateway.broker.consumers import Consumer
+from gateway.broker.deliveries import Entry
+from gateway.broker.queues import Queue
+from gateway.broker.requests import Requests
+from gateway.broker.transactions import Transaction
+from gateway.errors import Condition, Refusal
+from gateway.message import Message, Table
+from gateway.operations import Outcome
+
+if TYPE_CHECKING:
+    from gateway.broker.client import Client
+
+
+class Settling(Requests):
+    """The part of a channel that settles. With a ``transaction``, settlements wait in it."""
+
+    __slots__ = ("transaction",)
+
+    def __init__(self, client: "Client") -> None:
+        super().__init__(client)
+        self.transaction: Transaction | None = None
+
+    def settle(self, delivery: int, multiple: bool, outcome: Outcome) -> None:
+        """Hot for one accepted delivery. Refuses an unknown tag with 406."""
+        if multiple:
+            found = self.up_to(delivery)
+        else:
+            entry = self.unsettled.pop(delivery, None)
+            if entry is None:
+                raise unknown_tag(delivery)
+            if outcome is Outcome.ACCEPT and self.transaction is None:
+                queue = entry.lane.queue
+                queue.unsettled -= 1
+                queue.finish(entry)
+                consumer = entry.consumer
+                if consumer is not None:
+                    consumer.release(entry)
+                    if self.limit or self.size:
+                        self.wake()
+                    elif not consumer.waiting:
+                        consumer.wake()
+                return
+            found = [(delivery, entry)]
+        if self.transaction is not None:
+            for tag, entry in found:
+                self.transaction.settle(tag, entry, outcome)
+            return
+        self.conclude((entry, outcome) for _, entry in found)
+
+    def up_to(self, delivery: int) -> list[tuple[int, Entry]]:
+        """Take all unsettled up to a tag, 0 for all there are."""
+        unsettled = self.unsettled
+        if delivery == 0:
+            found = list(unsettled.items())
+            unsettled.clear()
+            return found
+        if delivery not in unsettled:
+            raise unknown_tag(delivery)
+        found = []
+        for tag, entry in unsettled.items():
+            if tag > delivery:
+                break
+            found.append((tag, entry))
+        for tag, _ in found:
+            del unsettled[tag]
+        return found
+
+    def conclude(self, settled: Iterable[tuple[Entry, Outcome]]) -> None:
+        """Deliveries have been settled so. Credit is taken back first and used last, that what is
+        given back stands in its place before anybody is served."""
+        woken: dict[Consumer, None] = {}
+        back: dict[Queue, list[Entry]] = {}
+        for entry, outcome in settled:
+            queue = entry.lane.queue
+            consumer = entry.consumer
+            if consumer is not None:
+                consumer.release(entry)
+                woken[consumer] = None
+            if outcome is Outcome.RELEASE and not queue.gone:
+                back.setdefault(queue, []).append(entry)
+                continue
+            queue.unsettled -= 1
+            if outcome is Outcome.REJECT:
+                queue.discard(entry, "rejected")
+            else:
+                queue.finish(entry)
+        for queue, found in back.items():
+            queue.put_back(found)
+        if self.limit or self.size:
+            self.wake()
+        else:
+            for consumer in woken:
+                consumer.wake()
+
+    def recover(self, requeue: bool) -> None:
+        """Everything unsettled is delivered again: from its queue, or to the same consumers."""
+        entries = list(self.unsettled.values())
+        self.unsettled.clear()
+        lost = [e for e in entries if requeue or e.consumer is None or not e.consumer.started]
+        if not requeue:
+            for entry in entries:
+                consumer = entry.consumer
+                if consumer is not None and consumer.started:
+                    entry.lane.queue.redelivered += 1
+                    entry.deliveries += 1
+                    self.last += 1
+                    self.unsettled[self.last] = entry
+                    consumer.deliver(consumer.tag, self.last, True, entry.message)
+        self.conclude((entry, Outcome.RELEASE) for entry in lost)
+
+    def annotate(self, delivery: int, notes: Table) -> None:
+        """Add headers to an unsettled message, for whoever gets it next. Refuses an unknown tag."""
+        entry = self.unsettled.get(delivery)
+        if entry is None:
+            raise unknown_tag(delivery)
+        old = entry.message
+        entry.message = Message(
+            old.dialect,
+            old.header,
+            old.body,
+            old.exchange,
+            old.key,
+            old.essentials,
+            {**(old.notes or {}), **notes},
+        )
+        lane = entry.lane
+        queue = lane.queue
+        if entry.stored and not queue.gone:
+            keep = old.essentials.durable and queue.keeps
+            store = queue.ledger.store
+            store.remove(lane.number, entry.position)
+            store.append(lane.number, entry.position, entry.message, entry.expires, keep)
+
+    def delivery_count(self, delivery: int) -> int:
+        """How often an unsettled delivery was delivered before; 0 if the tag is unknown."""
+        entry = self.unsettled.get(delivery)
+        return entry.deliveries - 1 if entry is not None else 0
+
+
+def unknown_tag(delivery: int) -> Refusal:
+    return Refusal(Condition.PRECONDITION_FAILED, f"unknown delivery tag {delivery}")

@@ -1,0 +1,103 @@
+"""What the broker asks of a durable store, and the store for those who want none.
+
+Everything a broker does within one turn of the loop gathers in one *batch*. ``take`` closes the
+batch, ``write`` makes it durable (it blocks: the caller runs it off the loop), and only then may
+anything be confirmed that happened in it. Records are numbered by the batch they went into; a
+batch whose records have all cancelled each other out is empty and costs no sync.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol
+
+from gateway.message import Message
+
+Record = tuple[str, tuple[str, ...], dict[str, Any]]
+"""Kind ("vhost", "exchange", "queue", "binding", "user", "permission"), key, plain JSON values."""
+
+
+class Kept(NamedTuple):
+    """A message at its place in a queue. ``expires`` is ms since 1970 or ``None``."""
+
+    position: int
+    message: Message
+    expires: int | None
+
+
+class Depth(NamedTuple):
+    """What a queue held when the store was opened. ``delivered`` is the highest position that had
+    been handed to a consumer: up to it, messages count as redelivered."""
+
+    messages: int
+    octets: int
+    first: int
+    last: int
+    delivered: int
+
+
+class Batch(Protocol):
+    """Closed by ``take``; opaque to the broker."""
+
+    mark: int
+
+
+class Store(Protocol):
+    """Durable (or not) home of topology and messages. Raises ``StoreError`` when the disk fails."""
+
+    mark: int
+    """Number of the batch that is gathering now."""
+    dirty: bool
+    """Whether that batch holds anything yet."""
+    pending_octets: int
+    """Octets of message bodies that wait to be written: what back-pressure looks at."""
+
+    def records(self) -> Iterable[Record]:
+        """All topology, at start."""
+        ...
+
+    def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None:
+        """Insert or replace one topology record."""
+        ...
+
+    def forget(self, kind: str, key: tuple[str, ...]) -> None:
+        """Delete one topology record."""
+        ...
+
+    def depths(self) -> dict[int, Depth]:
+        """Per queue number, what survived; called once at start."""
+        ...
+
+    def append(
+        self, queue: int, position: int, message: Message, expires: int | None, keep: bool
+    ) -> None:
+        """Put a message. ``keep``: it survives a restart; otherwise it is only paged out.
+
+        The same ``Message`` object appended to several queues is stored once."""
+        ...
+
+    def remove(self, queue: int, position: int) -> None:
+        """The message is settled; cancels an ``append`` that is still in the gathering batch."""
+        ...
+
+    def purge(self, queue: int) -> None:
+        """Remove everything of a queue (purged or deleted)."""
+        ...
+
+    def delivered(self, queue: int, position: int) -> None:
+        """Raise the queue's delivered mark."""
+        ...
+
+    def read(self, queue: int, start: int, limit: int) -> list[Kept]:
+        """Up to ``limit`` messages from position ``start`` on, in order: written or not."""
+        ...
+
+    def take(self) -> Batch | None:
+        """Close the gathering batch and start the next; ``None`` if it is empty."""
+        ...
+
+    def write(self, batch: Batch) -> None:
+        """Make a batch durable. Blocks; may run on another thread, one batch at a time."""
+        ...
+
+    def close(self) -> None:
+        """Write what is left and let go of the files."""
+        ...

@@ -1,0 +1,48 @@
+"""A transaction of one channel: publishes and settlements that wait for commit.
+
+The messages being settled stay with the channel, out of reach of another settlement; rolling back
+gives them back as they were.
+"""
+
+from gateway.broker.deliveries import Entry
+from gateway.message import Message
+from gateway.operations import Outcome
+
+
+class Transaction:
+    """``publishes``: message, mandatory, immediate. ``settlements``: tag, entry, outcome."""
+
+    __slots__ = ("publishes", "settlements", "octets")
+
+    def __init__(self) -> None:
+        self.publishes: list[tuple[Message, bool, bool]] = []
+        self.settlements: list[tuple[int, Entry, Outcome]] = []
+        self.octets = 0
+
+    def publish(self, message: Message, mandatory: bool, immediate: bool) -> None:
+        self.publishes.append((message, mandatory, immediate))
+        self.octets += len(message.body) + len(message.header)
+
+    def settle(self, tag: int, entry: Entry, outcome: Outcome) -> None:
+        self.settlements.append((tag, entry, outcome))
+
+    def take_publishes(self) -> list[tuple[Message, bool, bool]]:
+        publishes, self.publishes = self.publishes, []
+        self.octets = 0
+        return publishes
+
+    def take_settlements(self) -> list[tuple[int, Entry, Outcome]]:
+        settlements, self.settlements = self.settlements, []
+        return settlements
+
+    def undo(self, unsettled: dict[int, Entry]) -> None:
+        """Roll back: publishes are forgotten, settlements have not happened."""
+        self.take_publishes()
+        settlements = self.take_settlements()
+        if not settlements:
+            return
+        unsettled.update((tag, entry) for tag, entry, _ in settlements)
+        # Settling up to a tag relies on ascending tags.
+        ascending = sorted(unsettled.items())
+        unsettled.clear()
+        unsettled.update(ascending)

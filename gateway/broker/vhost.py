@@ -1,0 +1,329 @@
+"""A virtual host: its exchanges, queues and bindings, and the way of a message through them.
+
+Nothing here asks for permissions; ``channel`` does, in the name of its user.
+"""
+
+import secrets
+from base64 import urlsafe_b64encode
+from typing import TYPE_CHECKING, Any
+
+from gateway.broker.counters import Totals
+from gateway.broker.exchanges import (
+    Binding,
+    Direct,
+    Exchange,
+    Fanout,
+    HeadersExchange,
+    Topic,
+    exchange_type,
+)
+from gateway.broker.ledger import Ledger
+from gateway.broker.limits import (
+    EXCHANGE_ARGUMENTS,
+    QUEUE_ARGUMENTS,
+    check_same_arguments,
+    check_same_flags,
+    read_queue_arguments,
+)
+from gateway.broker.plain import write_plain
+from gateway.broker.queues import Queue
+from gateway.broker.routing import Routing
+from gateway.errors import Condition, Refusal
+from gateway.operations import DeclareExchange, DeclareQueue
+
+if TYPE_CHECKING:
+    from gateway.broker.client import Client
+
+PREDECLARED: tuple[tuple[str, type[Exchange]], ...] = (
+    ("", Direct),
+    ("amq.direct", Direct),
+    ("amq.fanout", Fanout),
+    ("amq.topic", Topic),
+    ("amq.headers", HeadersExchange),
+    ("amq.match", HeadersExchange),
+)
+RESERVED = "amq."
+
+
+def not_found(what: str) -> Refusal:
+    return Refusal(Condition.NOT_FOUND, f"no {what}")
+
+
+def reserved(kind: str, name: str) -> Refusal:
+    return Refusal(
+        Condition.ACCESS_REFUSED, f"{kind} name '{name}' contains reserved prefix 'amq.*'"
+    )
+
+
+class VirtualHost(Routing):
+    """One name space. ``clients`` are those attached to it; ``routers`` counts what makes one
+    exchange's routes depend on another: bindings between exchanges, and alternates."""
+
+    def __init__(self, name: str, ledger: Ledger) -> None:
+        super().__init__(ledger, {name: kind(name) for name, kind in PREDECLARED})
+        self.name = name
+        self.store = ledger.store
+        self.clients: dict[Client, None] = {}
+        self.routers = 0
+        self.bindings = 0
+        self.unrouted = 0
+        self.past = Totals()
+
+    def title(self, kind: str, name: str) -> str:
+        """How RabbitMQ names a thing in its texts."""
+        return f"{kind} '{name}' in vhost '{self.name}'"
+
+    # --- exchanges ------------------------------------------------------------------------------
+
+    def exchange(self, name: str) -> Exchange:
+        """Refuses with 404."""
+        found = self.exchanges.get(name)
+        if found is None:
+            raise not_found(self.title("exchange", name))
+        return found
+
+    def declare_exchange(self, op: DeclareExchange) -> Exchange:
+        """Make sure that it exists as described (not for passive declarations)."""
+        kind = exchange_type(op.type)
+        what = self.title("exchange", op.name)
+        found = self.exchanges.get(op.name)
+        if found is not None:
+            check_same_flags(
+                what,
+                (
+                    ("type", op.type, found.type),
+                    ("durable", op.durable, found.durable),
+                    ("auto_delete", op.auto_delete, found.auto_delete),
+                    ("internal", op.internal, found.internal),
+                ),
+            )
+            check_same_arguments(EXCHANGE_ARGUMENTS, op.arguments, found.arguments, what)
+            return found
+        if op.name.startswith(RESERVED) or not op.name:
+            raise reserved("exchange", op.name)
+        alternate = op.arguments.get("alternate-exchange", "")
+        if not isinstance(alternate, str):
+            raise Refusal(
+                Condition.PRECONDITION_FAILED, f"invalid arg 'alternate-exchange' for {what}"
+            )
+        self.check_room("exchanges", len(self.exchanges), self.ledger.limits.max_exchanges)
+        made = kind(
+            op.name,
+            durable=op.durable,
+            auto_delete=op.auto_delete,
+            internal=op.internal,
+            arguments=op.arguments,
+        )
+        self.enter_exchange(made)
+        if made.durable:
+            self.store.save("exchange", (self.name, made.name), exchange_record(made))
+        return made
+
+    def enter_exchange(self, exchange: Exchange) -> None:
+        self.exchanges[exchange.name] = exchange
+        self.routers += exchange.alternate is not None
+        if self.routers:
+            # It may be the alternate that others have named before it existed.
+            self.forget_all_routes()
+
+    def remove_exchange(self, exchange: Exchange) -> None:
+        """Delete, with its bindings in both directions."""
+        if exchange.gone:
+            return
+        exchange.gone = True
+        del self.exchanges[exchange.name]
+        if exchange.durable:
+            self.store.forget("exchange", (self.name, exchange.name))
+        for binding in [*exchange.bindings, *exchange.incoming]:
+            self.remove_binding(binding)
+        if self.routers:
+            self.forget_all_routes()
+        self.routers -= exchange.alternate is not None
+        for client in self.clients:
+            client.forget_exchange(exchange.name)
+
+    # --- queues ---------------------------------------------------------------------------------
+
+    def queue(self, name: str, client: object = None) -> Queue:
+        """Refuses with 404, or 405 if it is another's (checked if ``client`` is given)."""
+        found = self.queues.get(name)
+        if found is None:
+            raise not_found(self.title("queue", name))
+        if client is not None and found.owner is not None and found.owner is not client:
+            raise self.locked(name)
+        return found
+
+    def locked(self, name: str) -> Refusal:
+        return Refusal(
+            Condition.RESOURCE_LOCKED,
+            f"cannot obtain exclusive access to locked {self.title('queue', name)}. It could be "
+            "originally declared on another connection or the exclusive property value does not "
+            "match that of the original declaration.",
+        )
+
+    def new_name(self) -> str:
+        """A name nobody has: amq.gen- and 22 characters."""
+        while True:
+            name = "amq.gen-" + urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+            if name not in self.queues:
+                return name
+
+    def check_same_queue(self, found: Queue, op: DeclareQueue, client: object) -> None:
+        """Refuse a declaration that differs from the queue there is."""
+        if found.owner is not None and found.owner is not client:
+            raise self.locked(found.name)
+        what = self.title("queue", found.name)
+        flags = (
+            ("durable", op.durable, found.durable),
+            ("auto_delete", op.auto_delete, found.auto_delete),
+        )
+        check_same_flags(what, flags)
+        if op.exclusive != (found.owner is not None):
+            raise self.locked(found.name)
+        check_same_arguments(QUEUE_ARGUMENTS, op.arguments, found.arguments, what)
+
+    def make_queue(self, name: str, op: DeclareQueue, client: "Client") -> Queue:
+        limits = read_queue_arguments(op.arguments, self.title("queue", name))
+        self.check_room("queues", len(self.queues), self.ledger.limits.max_queues)
+        queue = Queue(
+            self,
+            name,
+            self.ledger.number(),
+            durable=op.durable,
+            owner=client if op.exclusive else None,
+            auto_delete=op.auto_delete,
+            arguments=op.arguments,
+            limits=limits,
+        )
+        if op.exclusive:
+            client.exclusive[queue] = None
+        self.enter_queue(queue)
+        self.save_queue(queue)
+        return queue
+
+    def enter_queue(self, queue: Queue) -> None:
+        self.queues[queue.name] = queue
+        self.default.routes.pop(queue.name, None)
+
+    def save_queue(self, queue: Queue) -> None:
+        if queue.durable and queue.owner is None:
+            self.store.save("queue", (self.name, queue.name), queue_record(queue))
+
+    def remove_queue(self, queue: Queue) -> int:
+        """Delete with its bindings, tell its consumers; how many messages went with it."""
+        if queue.gone:
+            return 0
+        count = queue.depth
+        queue.purge()
+        queue.gone = True
+        if queue.owner is not None:
+            queue.owner.exclusive.pop(queue, None)
+        if self.queues.pop(queue.name, None) is None:
+            del self.replies[queue.name]
+        if queue.unsettled:
+            for lane in queue.lanes:
+                self.store.purge(lane.number)
+        if queue.durable and queue.owner is None:
+            self.store.forget("queue", (self.name, queue.name))
+        for binding in list(queue.bindings):
+            self.remove_binding(binding)
+        self.default.routes.pop(queue.name, None)
+        for consumer in list(queue.consumers):
+            consumer.rest()
+            consumer.started = False
+            consumer.window.consumers.pop(consumer.tag, None)
+            consumer.cancelled(consumer.tag)
+        queue.consumers.clear()
+        self.past = self.past.plus(queue_totals(queue))
+        return count
+
+    def check_room(self, what: str, have: int, most: int | None) -> None:
+        if most is not None and have >= most:
+            raise Refusal(
+                Condition.PRECONDITION_FAILED,
+                f"cannot have more than {most} {what} in vhost '{self.name}'",
+            )
+
+    # --- bindings -------------------------------------------------------------------------------
+
+    def add_binding(self, binding: Binding, save: bool = True) -> None:
+        """Bind; nothing happens if it is bound so already."""
+        if binding in binding.source.bindings:
+            return
+        self.check_room("bindings", self.bindings, self.ledger.limits.max_bindings)
+        binding.source.add(binding)
+        self.bindings += 1
+        to = binding.destination
+        if isinstance(to, Exchange):
+            to.incoming[binding] = None
+            self.routers += 1
+        else:
+            to.bindings[binding] = None
+        self.forget_routes(binding.source, binding.key)
+        if save and binding.durable:
+            arguments = write_plain(binding.arguments)
+            self.store.save("binding", binding.record_key(self.name), {"arguments": arguments})
+
+    def remove_binding(self, binding: Binding) -> None:
+        """Unbind; nothing happens if it is not bound so. An exchange that was made to live as
+        long as its bindings goes with the last."""
+        source = binding.source
+        if binding not in source.bindings:
+            return
+        source.remove(binding)
+        self.bindings -= 1
+        to = binding.destination
+        if isinstance(to, Exchange):
+            to.incoming.pop(binding, None)
+            self.routers -= 1
+            self.forget_all_routes()
+        else:
+            to.bindings.pop(binding, None)
+        self.forget_routes(source, binding.key)
+        if binding.durable:
+            self.store.forget("binding", binding.record_key(self.name))
+        if source.auto_delete and not source.bindings:
+            self.remove_exchange(source)
+
+    def forget_routes(self, exchange: Exchange, key: str) -> None:
+        """The bindings of an exchange have changed."""
+        if self.routers:
+            self.forget_all_routes()
+        elif isinstance(exchange, Direct):
+            exchange.routes.pop(key, None)
+        else:
+            exchange.routes.clear()
+
+    def forget_all_routes(self) -> None:
+        for exchange in self.exchanges.values():
+            exchange.routes.clear()
+
+    def totals(self) -> Totals:
+        totals = self.past.plus(Totals(unrouted=self.unrouted))
+        for queue in (*self.queues.values(), *self.replies.values()):
+            totals = totals.plus(queue_totals(queue))
+        return totals
+
+
+def queue_totals(queue: Queue) -> Totals:
+    passed = queue.passed
+    return Totals(
+        queue.published + passed, queue.delivered + passed, queue.acked + passed, queue.redelivered
+    )
+
+
+def exchange_record(exchange: Exchange) -> dict[str, Any]:
+    return {
+        "type": exchange.type,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": write_plain(exchange.arguments),
+    }
+
+
+def queue_record(queue: Queue) -> dict[str, Any]:
+    return {
+        "lanes": {str(lane.priority): lane.number for lane in queue.lanes},
+        "auto_delete": queue.auto_delete,
+        "arguments": write_plain(queue.arguments),
+    }

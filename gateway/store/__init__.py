@@ -1,0 +1,10 @@
+"""The durable store: topology and messages in one SQLite database, one group commit per batch.
+
+``SqliteStore`` implements the port ``gateway.broker.store.Store``; ``open_records`` is the side
+door for command line tools that change users while a gateway runs.
+"""
+
+from gateway.store.records import RecordBook, open_records
+from gateway.store.sqlite import SqliteStore
+
+__all__ = ["RecordBook", "SqliteStore", "open_records"]

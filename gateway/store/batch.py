@@ -1,0 +1,106 @@
+"""What gathers during a turn: plain dicts, written by ``write`` as one transaction.
+
+A batch is filled on the loop thread, frozen by ``take`` and from then on only read. Order inside a
+batch does not matter to the database, because it is resolved while gathering: purges come first,
+then removals, then messages.
+"""
+
+from collections import defaultdict
+
+from gateway.message import Message
+
+SHIFT = 40
+"""Messages are rows with the key ``queue << 40 | position``: 8 million queue numbers, and 127 days
+of 100 000 messages a second before one queue runs out of positions."""
+POSITIONS = 1 << SHIFT
+QUEUES = 1 << (63 - SHIFT)
+
+SHARE_FROM = 1024
+"""Octets of body from which one copy serves several queues. Below, the reference (a row, an index
+entry, a lookup when read) is no smaller matter than the copy."""
+
+
+Put = tuple[Message, int | None, bool, bytes | None]
+"""An appended message: itself, when it expires, whether it is kept, and its notes, encoded at once
+because the broker may change them. A plain tuple: it is made for every message."""
+
+
+SHORT_RUN = 64
+"""Positions in a row from which a range is deleted by a statement of its own."""
+
+
+class Gathered:
+    """One batch. ``written`` is set by the writing thread when it is safe."""
+
+    __slots__ = (
+        "mark", "puts", "cuts", "purged", "records", "delivered", "written", "bodies",
+    )  # fmt: skip
+
+    def __init__(self, mark: int) -> None:
+        self.mark = mark
+        self.puts: dict[int, dict[int, Put]] = {}
+        self.cuts: defaultdict[int, set[int]] = defaultdict(set)
+        self.purged: set[int] = set()
+        self.records: dict[tuple[str, str], str | None] = {}
+        self.delivered: dict[int, int] = {}
+        self.written = False
+        self.bodies: dict[int, int] = {}
+        """Number of the shared body by ``id(message)``: the same again if the write is retried."""
+
+    def __bool__(self) -> bool:
+        return bool(self.puts or self.cuts or self.purged or self.records or self.delivered)
+
+    @property
+    def marks_only(self) -> bool:
+        """Nothing but delivered marks: worth writing, not worth a sync."""
+        return not (self.puts or self.cuts or self.purged or self.records)
+
+    def drop_queue(self, queue: int) -> int:
+        """Forget what gathered for a queue that is purged; octets of the bodies let go."""
+        puts = self.puts.pop(queue, {})
+        self.cuts.pop(queue, None)
+        self.delivered.pop(queue, None)
+        return sum(len(put[0].body) for put in puts.values())
+
+    def shared(self) -> set[int]:
+        """``id`` of each kept message that stands in several places and is large enough."""
+        if len(self.puts) < 2:
+            return set()
+        once: set[int] = set()
+        twice: set[int] = set()
+        for puts in self.puts.values():
+            for message, _, keep, _ in puts.values():
+                if keep and len(message.body) >= SHARE_FROM:
+                    which = id(message)
+                    (twice if which in once else once).add(which)
+        return twice
+
+    def removals(self) -> tuple[list[tuple[int, int]], list[int]]:
+        """Keys to delete: long runs as (first, last), all others one by one."""
+        runs: list[tuple[int, int]] = []
+        singles: list[int] = []
+        for queue, positions in self.cuts.items():
+            ordered = sorted(positions)
+            base = queue << SHIFT
+            if ordered[-1] - ordered[0] + 1 == len(ordered):
+                runs_here = [(ordered[0], ordered[-1])]
+            else:
+                runs_here = _runs(ordered)
+            for first, last in runs_here:
+                if last - first < SHORT_RUN:
+                    singles.extend(range(base + first, base + last + 1))
+                else:
+                    runs.append((base + first, base + last))
+        return runs, singles
+
+
+def _runs(ordered: list[int]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    first = last = ordered[0]
+    for position in ordered[1:]:
+        if position != last + 1:
+            found.append((first, last))
+            first = position
+        last = position
+    found.append((first, last))
+    return found

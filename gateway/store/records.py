@@ -1,0 +1,93 @@
+"""Topology records, and the side door through which a command line tool changes them.
+
+The server keeps everything in memory and writes what changes. A tool may change users while it
+runs: it counts an edit in the same transaction, and the server asks for that count now and then
+(``SqliteStore.changed_elsewhere``).
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from gateway.broker.store import Record
+from gateway.errors import StoreError
+from gateway.store.plain import read_plain, write_plain
+from gateway.store.schema import connect, disk_errors
+
+
+def read_records(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
+    """Everything in the table, still encoded."""
+    rows = connection.execute("SELECT kind, key, value FROM records").fetchall()
+    return {(kind, key): value for kind, key, value in rows}
+
+
+def decode_records(found: dict[tuple[str, str], str]) -> list[Record]:
+    """Sorted by kind and key. Raises ``StoreError`` if a record is damaged."""
+    try:
+        records: list[Record] = [
+            (kind, tuple(read_plain(key)), read_plain(value))
+            for (kind, key), value in found.items()
+        ]
+    except (ValueError, LookupError, TypeError) as error:
+        raise StoreError(f"a topology record is damaged: {error}") from error
+    return sorted(records, key=lambda record: record[:2])
+
+
+def count_edits(connection: sqlite3.Connection) -> int:
+    """How often tools have changed records."""
+    row: tuple[int] = connection.execute("SELECT count FROM edits").fetchone()
+    return row[0]
+
+
+class RecordBook:
+    """Records within one transaction of a tool; works while a gateway uses the directory."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.edited = False
+
+    def records(self) -> list[Record]:
+        with disk_errors("cannot read records"):
+            return decode_records(read_records(self.connection))
+
+    def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None:
+        """Insert or replace."""
+        row = (kind, write_plain(list(key)), write_plain(value))
+        with disk_errors("cannot write records"):
+            self.connection.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", row)
+        self.edited = True
+
+    def forget(self, kind: str, key: tuple[str, ...]) -> None:
+        """Delete; nothing happens if there is no such record."""
+        row = (kind, write_plain(list(key)))
+        with disk_errors("cannot write records"):
+            self.connection.execute("DELETE FROM records WHERE kind = ? AND key = ?", row)
+        self.edited = True
+
+
+@contextmanager
+def open_records(path: Path | str) -> Iterator[RecordBook]:
+    """Read and change records of a data directory, in use or not; created if it is missing.
+
+    The block is one transaction: committed at its end, undone by an exception. Waits up to ten
+    seconds for the gateway to finish a commit, then raises ``StoreError``.
+    """
+    directory = Path(path)
+    with disk_errors(f"cannot use {directory}"):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with closing(connect(directory / "gateway.db")) as connection:
+        with disk_errors("cannot begin to change records"):
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("BEGIN IMMEDIATE")
+        book = RecordBook(connection)
+        try:
+            yield book
+            with disk_errors("cannot write records"):
+                if book.edited:
+                    connection.execute("UPDATE edits SET count = count + 1")
+                connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")

@@ -1,0 +1,328 @@
+"""``SqliteStore``: the broker's durable store.
+
+Two threads meet here. The loop thread gathers (``save`` to ``delivered``), closes batches
+(``take``) and reads; one other thread at a time runs ``write``. They share frozen batches only: a
+batch stays in ``taken`` until the loop thread has seen that it is written, so whatever a reader
+does not find in the database yet it finds there.
+
+About marks: ``mark`` is the number of the gathering batch. ``take`` returns that batch and raises
+``mark`` by one, or returns ``None`` and leaves ``mark`` as it is: then everything noted under
+``mark`` has cancelled out and is as safe as batch ``mark - 1``. Batches are written in the order
+in which they were taken; a failed ``write`` is repeated with the same batch.
+"""
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from gateway.broker.store import Batch, Depth, Kept, Record
+from gateway.errors import LocalError, StoreError
+from gateway.message import Message
+from gateway.store.batch import POSITIONS, QUEUES, SHIFT, Gathered, Put
+from gateway.store.plain import write_plain
+from gateway.store.records import count_edits, decode_records, read_records
+from gateway.store.rows import Unpacker
+from gateway.store.schema import attach_paged, connect, disk_errors, take_lock
+from gateway.store.writer import Writer
+
+Synchronous = Literal["full", "normal", "off"]
+
+
+class SqliteStore:
+    """Durable store in the directory ``path``, which belongs to one process at a time.
+
+    ``synchronous``: "full" syncs at every commit; "normal" survives the end of the process but may
+    lose the last commits when the machine dies; "off" is for tests. Raises ``StoreError`` if the
+    directory is in use, damaged, or of a newer format.
+    """
+
+    def __init__(self, path: Path | str, *, synchronous: Synchronous = "full") -> None:
+        self.mark = 1
+        self.dirty = False
+        self.pending_octets = 0
+        """Goes down when ``take`` (or ``read``) notices that a batch is written."""
+        self.safe = 0
+        """Mark of the last batch written."""
+        self.gathering = Gathered(self.mark)
+        self.taken: list[Gathered] = []
+        self.unpacker = Unpacker()
+        self.closed = False
+        self.directory = directory = Path(path)
+        self.lock = take_lock(directory)
+        try:
+            self._open(directory, synchronous)
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _open(self, directory: Path, synchronous: Synchronous) -> None:
+        self._connections: list[sqlite3.Connection] = []
+        for fresh in (True, False):
+            connection = connect(directory / "gateway.db")
+            self._connections.append(connection)
+            attach_paged(connection, directory / "paged.db", fresh)
+        with disk_errors(f"cannot open {directory}"):
+            self.writer = Writer(self._connections[0], synchronous)
+            self.reader = self._connections[1]
+            self.reader.execute("PRAGMA query_only=ON")
+            self.edits = count_edits(self.reader)
+            self.found = self._measure()
+
+    def _measure(self) -> dict[int, Depth]:
+        """Scan all queues; bring delivered marks down to what is left, as positions start there."""
+        connection = self.writer.connection
+        marks: dict[int, int] = dict(connection.execute("SELECT id, delivered FROM queues"))
+        depths: dict[int, Depth] = {}
+        for table in ("messages", "shares"):
+            key = 0
+            while row := connection.execute(
+                f"SELECT id FROM {table} WHERE id >= ? LIMIT 1", (key,)
+            ).fetchone():
+                queue = row[0] >> SHIFT
+                key = queue + 1 << SHIFT
+                count, octets, first, last = connection.execute(
+                    f"SELECT count(*), sum(octets), min(id), max(id) FROM {table}"
+                    " WHERE id BETWEEN ? AND ?",
+                    (queue << SHIFT, key - 1),
+                ).fetchone()
+                if table == "shares":
+                    self.writer.sharing.add(queue)
+                here = Depth(count, octets, first % POSITIONS, last % POSITIONS, 0)
+                depths[queue] = _joined(depths[queue], here) if queue in depths else here
+                if key >> SHIFT >= QUEUES:
+                    break
+        for queue, depth in depths.items():
+            depths[queue] = depth._replace(delivered=min(marks.get(queue, 0), depth.last))
+        changed = {
+            queue: depths[queue].delivered if queue in depths else 0
+            for queue, mark in marks.items()
+            if queue not in depths or depths[queue].delivered < mark
+        }
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(
+            "INSERT OR REPLACE INTO queues VALUES (?, ?)", [(q, m) for q, m in changed.items() if m]
+        )
+        connection.executemany(
+            "DELETE FROM queues WHERE id = ?", [(q,) for q, m in changed.items() if not m]
+        )
+        connection.execute("COMMIT")
+        return depths
+
+    # --- gathering, on the loop thread ----------------------------------------------------------
+
+    def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None:
+        """Insert or replace a record; the value is encoded now. Typed values are kept as such."""
+        self.gathering.records[kind, write_plain(list(key))] = write_plain(value)
+        self.dirty = True
+
+    def forget(self, kind: str, key: tuple[str, ...]) -> None:
+        """Delete a record."""
+        self.gathering.records[kind, write_plain(list(key))] = None
+        self.dirty = True
+
+    def append(
+        self, queue: int, position: int, message: Message, expires: int | None, keep: bool
+    ) -> None:
+        """Put a message. A position is not used again before it has been removed.
+
+        Kept bodies of 1 KiB and more are stored once for all queues of this batch.
+        """
+        puts = self.gathering.puts.get(queue)
+        if puts is None:
+            if not 0 <= queue < QUEUES:
+                raise StoreError(f"queue number {queue} is out of range")
+            puts = self.gathering.puts[queue] = {}
+        if position >= POSITIONS:
+            raise StoreError(f"queue number {queue} has no more positions")
+        notes = write_plain(message.notes).encode() if message.notes else None
+        puts[position] = (message, expires, keep, notes)
+        self.pending_octets += len(message.body)
+        self.dirty = True
+
+    def remove(self, queue: int, position: int) -> None:
+        """Delete a message, wherever it is by now; costs nothing if it is still gathering."""
+        batch = self.gathering
+        puts = batch.puts.get(queue)
+        put = puts.pop(position, None) if puts else None
+        if put is None:
+            batch.cuts[queue].add(position)
+            self.dirty = True
+            return
+        self.pending_octets -= len(put[0].body)
+        if not puts:
+            del batch.puts[queue]
+            self.dirty = bool(batch)
+
+    def purge(self, queue: int) -> None:
+        """Delete everything of a queue, its delivered mark included."""
+        self.pending_octets -= self.gathering.drop_queue(queue)
+        self.gathering.purged.add(queue)
+        self.dirty = True
+
+    def delivered(self, queue: int, position: int) -> None:
+        """Raise the delivered mark. A batch of nothing else is written without a sync."""
+        marks = self.gathering.delivered
+        if position > marks.get(queue, 0):
+            marks[queue] = position
+            self.dirty = True
+
+    # --- batches --------------------------------------------------------------------------------
+
+    def take(self) -> Gathered | None:
+        """Close the gathering batch; ``None`` if nothing is left in it (see above for marks)."""
+        self._settle_written()
+        if not self.dirty:
+            return None
+        batch = self.gathering
+        self.taken.append(batch)
+        self.mark += 1
+        self.gathering = Gathered(self.mark)
+        self.dirty = False
+        return batch
+
+    def write(self, batch: Batch) -> None:
+        """Make the oldest taken batch durable. On ``StoreError`` nothing of it is written, and the
+        same batch may be written again."""
+        if not isinstance(batch, Gathered):
+            raise LocalError("not a batch of this store")
+        if batch.mark != self.safe + 1:
+            raise LocalError("batches are written once and in order")
+        with disk_errors("cannot write"):
+            self.writer.write(batch)
+        self.safe = batch.mark
+        batch.written = True
+
+    def _settle_written(self) -> None:
+        while self.taken and self.taken[0].written:
+            batch = self.taken.pop(0)
+            for puts in batch.puts.values():
+                for put in puts.values():
+                    self.pending_octets -= len(put[0].body)
+
+    # --- reading, on the loop thread ------------------------------------------------------------
+
+    def depths(self) -> dict[int, Depth]:
+        """What each queue held when the store was opened; queues that held nothing are absent."""
+        return self.found
+
+    def records(self) -> list[Record]:
+        """All topology as of now, sorted by kind and key; what is not written yet included."""
+        self._settle_written()  # what is written may have been changed by a tool since
+        layers = [*self.taken, self.gathering]
+        with disk_errors("cannot read records"):
+            found = read_records(self.reader)
+        for batch in layers:
+            for key, value in batch.records.items():
+                if value is None:
+                    found.pop(key, None)
+                else:
+                    found[key] = value
+        return decode_records(found)
+
+    def changed_elsewhere(self) -> bool:
+        """Whether a tool has changed records since this was asked last. Cheap: one row."""
+        with disk_errors("cannot read records"):
+            edits = count_edits(self.reader)
+        changed, self.edits = edits != self.edits, edits
+        return changed
+
+    def read(self, queue: int, start: int, limit: int) -> list[Kept]:
+        """Messages from ``start`` on. Those that are not written yet are the objects appended."""
+        # the layers first: if a batch is committed meanwhile, we see it twice, which is harmless
+        self._settle_written()
+        hidden: set[int] = set()
+        waiting: dict[int, Put] = {}
+        stored = True
+        for batch in [*self.taken, self.gathering]:
+            if queue in batch.purged:
+                stored = False
+                waiting.clear()
+            cuts = batch.cuts.get(queue)
+            if cuts:
+                hidden |= cuts
+                for position in cuts & waiting.keys():
+                    del waiting[position]
+            waiting.update(batch.puts.get(queue, ()))
+        found: dict[int, Kept] = {}
+        if stored:
+            with disk_errors(f"cannot read queue {queue}"):
+                for table in self.writer.tables({queue}):
+                    self._read_table(table, queue, start, limit, hidden, found)
+        for position, (message, expires, _, _) in waiting.items():
+            if position >= start:
+                found[position] = Kept(position, message, expires)
+        return [found[position] for position in sorted(found)[:limit]]
+
+    def _read_table(
+        self, table: str, queue: int, start: int, limit: int, hidden: set[int],
+        found: dict[int, Kept],
+    ) -> None:  # fmt: skip
+        """Add up to ``limit`` visible rows. The cursor is closed early: an open one would keep
+        the WAL from starting over."""
+        base = queue << SHIFT
+        source = "shares s JOIN bodies b ON b.id = s.body" if table == "shares" else f"{table} s"
+        body = "b.body" if table == "shares" else "s.body"
+        sql = f"SELECT s.id, s.head, {body} FROM {source} WHERE s.id BETWEEN ? AND ? ORDER BY s.id"
+        left = limit
+        with closing(self.reader.execute(sql, (base + start, base + POSITIONS - 1))) as rows:
+            for key, head, content in rows:
+                position = key - base
+                if position in hidden:
+                    continue
+                if left <= 0:
+                    break
+                message, expires = self.unpacker.message(head, content)
+                found[position] = Kept(position, message, expires)
+                left -= 1
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def tidy(self) -> None:
+        """Copy the WAL into the database and give unused pages back, a few milliseconds' worth. For
+        quiet moments; runs where ``write`` would, never beside it."""
+        with disk_errors("cannot tidy"):
+            self.writer.shrink()
+            self.writer.checkpoint()
+
+    def close(self) -> None:
+        """Write what is left, fold the WAL into the database, let go of the directory. Not while a
+        ``write`` is running. Raises ``StoreError`` if something could not be written; the directory
+        is free all the same."""
+        if self.closed:
+            return
+        try:
+            self.take()
+            for batch in self.taken:
+                if not batch.written:
+                    self.write(batch)
+            self._settle_written()
+            with disk_errors("cannot close"):
+                self.writer.checkpoint("TRUNCATE")
+        finally:
+            self._let_go()
+        (self.directory / "paged.db").unlink(missing_ok=True)
+
+    def abandon(self) -> None:
+        """Let go of everything and write nothing, as the sudden end of the process would."""
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        for connection in reversed(getattr(self, "_connections", ())):
+            with suppress(sqlite3.Error):
+                connection.close()
+        os.close(self.lock)
+
+
+def _joined(one: Depth, other: Depth) -> Depth:
+    return Depth(
+        one.messages + other.messages,
+        one.octets + other.octets,
+        min(one.first, other.first),
+        max(one.last, other.last),
+        0,
+    )
