@@ -1,0 +1,261 @@
+"""The command line: serve, check, versions, user, inspect."""
+
+import asyncio
+import getpass
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gateway import __version__
+from gateway.config import Settings, read_settings
+from gateway.errors import ConfigError, StoreError
+
+cli = typer.Typer(
+    name="amqp-gateway",
+    help="One gateway for every AMQP ever published, and HTTP.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+users = typer.Typer(help="Add, list and remove users; works while the gateway runs.")
+cli.add_typer(users, name="user", no_args_is_help=True)
+out = Console()
+err = Console(stderr=True, highlight=False)
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="TOML file.", envvar="AMQP_GATEWAY_CONFIG"),
+]
+DataDir = Annotated[Path | None, typer.Option(help="Directory of the durable store.")]
+
+
+def fail(text: str) -> NoReturn:
+    """Say what is wrong, and end with status 2."""
+    err.print(f"[red]error:[/red] {text}", soft_wrap=True)
+    raise typer.Exit(2)
+
+
+def settings_from(config: Path | None, **given: Any) -> Settings:
+    """Settings, or a readable end of the program."""
+    try:
+        return read_settings(config, **given)
+    except ConfigError as error:
+        fail(str(error))
+
+
+@cli.command()
+def serve(
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    host: Annotated[str | None, typer.Option(help="Address for AMQP and HTTP.")] = None,
+    amqp_port: Annotated[int | None, typer.Option(help="AMQP port (5672).")] = None,
+    http_port: Annotated[int | None, typer.Option(help="HTTP port (8080).")] = None,
+    amqps_port: Annotated[int | None, typer.Option(help="AMQP over TLS port.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Private key, PEM.")] = None,
+    durable: Annotated[
+        bool | None, typer.Option("--durable/--volatile", help="Keep data on disk.")
+    ] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
+) -> None:
+    """Run the gateway: AMQP on 5672, HTTP on 8080, this machine only, user guest/guest."""
+    tls = {"port": amqps_port, "certificate": tls_cert, "key": tls_key}
+    amqp = {"host": host, "port": amqp_port, "tls": given(tls) or None}
+    http = {"host": host, "port": http_port}
+    settings = settings_from(
+        config,
+        **given(
+            {
+                "data_dir": data_dir,
+                "durable": durable,
+                "log_level": log_level,
+                "amqp": given(amqp) or None,
+                "http": given(http) or None,
+            }
+        ),
+    )
+    from gateway.http.observe.logs import set_up
+
+    set_up(settings.log_level, settings.log_format)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    from gateway import app
+
+    try:
+        run(app.serve(settings))
+    except ConfigError as error:
+        fail(str(error))
+    except StoreError as error:
+        fail(f"the store in {settings.data_dir} failed: {error}")
+
+
+def given(values: dict[str, Any]) -> dict[str, Any]:
+    """Those that were said on the command line."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def run(work: Any) -> None:
+    """Run on uvloop where it is installed, else on asyncio's own loop."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        asyncio.run(work)
+        return
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(work)
+
+
+@cli.command()
+def check(config: Annotated[Path, typer.Argument(help="TOML file.")]) -> None:
+    """Read a configuration and say what is wrong with it, or what it means."""
+    settings = settings_from(config)
+    try:
+        from gateway.net.tls import server_context
+
+        tls = settings.amqp.tls
+        if tls.certificate is not None and tls.key is not None:
+            server_context(tls.certificate, tls.key, tls.client_ca)
+    except ConfigError as error:
+        fail(str(error))
+    out.print(f"{config}: good")
+    for name, value in flat(settings.model_dump(mode="json")):
+        out.print(f"  {name} = {value!r}", highlight=False, soft_wrap=True)
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Nested settings as dotted names."""
+    pairs: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            pairs += flat(value, f"{prefix}{name}.")
+        elif value is not None:
+            pairs.append((prefix + name, value))
+    return pairs
+
+
+@cli.command()
+def versions(
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Every method, as docs/versions.md has it.")
+    ] = False,
+) -> None:
+    """Show what each AMQP version supports here, found out by trying."""
+    from gateway.adapters.support import markdown, support
+
+    rows = support()
+    if as_markdown:
+        sys.stdout.write(markdown(rows))
+        return
+    table = Table("version", "header", "roles", "classes handled in full", "refused with 540")
+    for row in rows:
+        table.add_row(
+            row.version,
+            row.header,
+            "server, client",
+            ", ".join(row.handled),
+            ", ".join(row.refused) or "-",
+        )
+    out.print(table)
+
+
+@cli.command()
+def version() -> None:
+    """Show the gateway's own version."""
+    out.print(f"amqp-gateway {__version__}", highlight=False)
+
+
+@cli.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(help="Hex dump, capture JSON, or pcap.")],
+    as_version: Annotated[
+        str | None, typer.Option("--as", help="What the header 1 1 0 9 means.")
+    ] = None,
+) -> None:
+    """Decode recorded octets into readable frames of the detected version."""
+    from gateway.inspect import InspectError, inspect_file
+
+    try:
+        inspect_file(file, as_version, out, err)
+    except InspectError as error:
+        fail(f"{file}: {error}")
+
+
+@users.command("add")
+def user_add(
+    name: Annotated[str, typer.Argument(help="User name.")],
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    password: Annotated[
+        str | None, typer.Option(help="Asked for, or read from standard input, if not given.")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="administrator or monitoring.")] = None,
+    vhost: Annotated[str, typer.Option(help="Virtual host to give full rights on.")] = "/",
+    configure: Annotated[str, typer.Option(help="Names it may declare and delete (regex).")] = ".*",
+    write: Annotated[str, typer.Option(help="Names it may publish to (regex).")] = ".*",
+    read: Annotated[str, typer.Option(help="Names it may read from (regex).")] = ".*",
+) -> None:
+    """Add a user, or change its password and rights."""
+    from gateway.admin import AdminError, change_users
+
+    if password is None:
+        password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    if not password:
+        fail("a password must not be empty")
+    settings = settings_from(config, **given({"data_dir": data_dir}))
+    try:
+        with change_users(settings) as access:
+            if access.user(name) is None:
+                access.add_user(name, password)
+            else:
+                access.change_password(name, password)
+            if tag is not None:
+                access.set_tags(name, tag)
+            access.set_permissions(name, vhost, configure, write, read)
+    except AdminError as error:
+        fail(str(error))
+    out.print(f"user {name} may use virtual host {vhost}", highlight=False)
+
+
+@users.command("list")
+def user_list(config: ConfigFile = None, data_dir: DataDir = None) -> None:
+    """List users with their tags and rights."""
+    from gateway.admin import AdminError, read_users
+
+    settings = settings_from(config, **given({"data_dir": data_dir}))
+    table = Table("user", "tags", "from", "virtual host: configure / write / read")
+    try:
+        for row in read_users(settings):
+            table.add_row(row.name, row.tags, row.origin, row.rights)
+    except AdminError as error:
+        fail(str(error))
+    out.print(table)
+
+
+@users.command("remove")
+def user_remove(
+    name: Annotated[str, typer.Argument(help="User name.")],
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Remove a user and its rights."""
+    from gateway.admin import AdminError, change_users
+
+    settings = settings_from(config, **given({"data_dir": data_dir}))
+    try:
+        with change_users(settings) as access:
+            access.remove_user(name)
+    except AdminError as error:
+        fail(str(error))
+    out.print(f"user {name} removed", highlight=False)
+
+
+def main() -> None:
+    """Entry point of the ``amqp-gateway`` command."""
+    cli()
+
+
+if __name__ == "__main__":
+    main()

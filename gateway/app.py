@@ -1,0 +1,425 @@
+"""Puts the house together: the only place that builds everything and knows every room."""
+
+import asyncio
+import contextlib
+import gc
+import json
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from gateway import adapters
+from gateway.broker.broker import Broker
+from gateway.broker.broker import Limits as BrokerLimits
+from gateway.broker.memory_store import MemoryStore
+from gateway.broker.store import Store
+from gateway.config import Bearer, Http, Route, Settings
+from gateway.errors import Condition, ConfigError, StoreError
+from gateway.http.access.buckets import Rate
+from gateway.http.access.declared import schema_check
+from gateway.http.access.front import admin_plane
+from gateway.http.access.protocol import bounded
+from gateway.http.access.settings import AccessSettings, BearerSettings, DeclaredRoute
+from gateway.http.app import build
+from gateway.http.app import close as close_http
+from gateway.http.doors import ConnectionInfo, Doors, HttpSettings
+from gateway.net.alarms import Watch, memory_total
+from gateway.net.listener import Address, Limits, Listener
+from gateway.net.tls import server_context
+from gateway.net.turn import Turn
+from gateway.sessions.registry import Registry
+from gateway.store.sqlite import SqliteStore
+
+log = logging.getLogger("gateway")
+
+SECRET_FILE = "cursor.key"
+GOODBYE_SECONDS = 5.0
+STALL_MS = 30_000
+"""How long sent octets may stay unacknowledged on an HTTP connection."""
+SWITCH_SECONDS = 0.0005
+"""How long the loop may keep the interpreter from the store's thread. With Python's own 5 ms, a
+commit beside a busy loop takes several times as long (DESIGN.md, store)."""
+
+
+class Gateway:
+    """A running gateway: ``async with Gateway(settings) as gateway: await gateway.stopped()``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.amqp_port = 0
+        self.amqps_port: int | None = None
+        self.http_port = 0
+        self.admin_port: int | None = None
+        self.registry = Registry()
+        self.store = open_store(settings)
+        try:
+            self.broker = self._broker()
+        except BaseException:
+            self.store.close()
+            raise
+        self._stop = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _broker(self) -> Broker:
+        settings = self.settings
+        total = memory_total()
+        broker = Broker(
+            self.store,
+            BrokerLimits(page_after_octets=int(total * settings.limits.memory_page)),
+            now=int(time.time() * 1000),
+        )
+        for name in settings.vhosts:
+            if name not in broker.vhosts:
+                broker.create_vhost(name)
+        return broker
+
+    async def __aenter__(self) -> "Gateway":
+        try:
+            await self._start()
+        except BaseException:
+            self.store.close()
+            raise
+        return self
+
+    async def _start(self) -> None:
+        settings = self.settings
+        amqp, tls = settings.amqp, settings.amqp.tls
+        context = None
+        if tls.certificate is not None and tls.key is not None:
+            context = server_context(tls.certificate, tls.key, tls.client_ca)
+        self.turn = Turn(self.broker, self.store, settings.limits.store_backlog_octets)
+        self.turn.on_pressure = lambda pressed: self._hold()
+        self.watch = Watch(
+            self.broker,
+            memory_high=settings.limits.memory_high,
+            disk_free=settings.limits.disk_free_octets,
+            data_dir=settings.data_dir if settings.durable else None,
+        )
+        self.listener = Listener(
+            self.turn,
+            self.broker,
+            self.registry,
+            limits=Limits(
+                amqp.handshake_seconds,
+                amqp.max_connections,
+                adapters.Limits(
+                    frame_max=amqp.frame_max,
+                    channel_max=amqp.channel_max,
+                    heartbeat=amqp.heartbeat_seconds,
+                    max_message_octets=amqp.max_message_octets,
+                ),
+            ),
+            mechanisms=tuple(amqp.mechanisms),
+            header_0_9=amqp.header_0_9,
+            context=context,
+        )
+        self.broker.access.anonymous_user = amqp.anonymous_user
+        web = listen_http(settings.http.host, settings.http.port)
+        admin = None
+        try:
+            if settings.admin.port is not None:
+                admin = listen_http(settings.admin.host, settings.admin.port)
+            detect = "detect" if context is not None else "never"
+            self.amqp_port = self.listener.listen(Address(amqp.host, amqp.port, detect))
+            if tls.port is not None:
+                self.amqps_port = self.listener.listen(Address(amqp.host, tls.port, "always"))
+            self._web = build(self._doors())
+        except ConfigError:
+            web.close()
+            if admin is not None:
+                admin.close()
+            raise
+        self.http_port = web.getsockname()[1]
+        self._servers = [HttpServer(self._serving(self._web))]
+        self._tasks = [
+            asyncio.create_task(self._every_second()),
+            asyncio.create_task(self._servers[0].serve(sockets=[web])),
+        ]
+        if admin is not None:
+            self.admin_port = admin.getsockname()[1]
+            self._servers.append(HttpServer(self._serving(admin_plane(self._web))))
+            self._tasks.append(asyncio.create_task(self._servers[1].serve(sockets=[admin])))
+        self.turn.begin()
+        self.turn.end()
+
+    def _serving(self, app: ASGIApp) -> uvicorn.Config:
+        http = self.settings.http
+        return uvicorn.Config(
+            app,
+            http=bounded(http.max_head_octets, http.idle_seconds, http.max_connections),
+            ws="none",
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            proxy_headers=bool(http.trusted_proxies),
+            forwarded_allow_ips=http.trusted_proxies,
+            timeout_graceful_shutdown=int(GOODBYE_SECONDS),
+        )
+
+    def _doors(self) -> Doors:
+        return Doors(
+            broker=self.broker,
+            begin_turn=self.turn.begin,
+            end_turn=self.turn.end,
+            connections=self._connections,
+            close_connection=self._close_connection,
+            settings=http_settings(self.settings),
+            secret=cursor_secret(self.settings),
+            ready=self._ready,
+            figures=self._figures,
+        )
+
+    def _figures(self) -> dict[str, float]:
+        return {
+            "store_commits_total": self.turn.commits,
+            "store_commit_seconds_total": self.turn.commit_seconds,
+            "memory_octets": self.watch.memory_used,
+            "memory_limit_octets": self.watch.memory_limit,
+        }
+
+    def _connections(self) -> list[ConnectionInfo]:
+        infos = []
+        for session in self.registry:
+            octets_in, octets_out = session.meter()
+            infos.append(
+                ConnectionInfo(
+                    id=session.number,
+                    address=session.address,
+                    version=session.adapter.version,
+                    product=session.peer.product,
+                    product_version=session.peer.product_version,
+                    platform=session.peer.platform,
+                    user=session.user,
+                    vhost=session.vhost,
+                    channels=len(session.channels),
+                    state="open" if session.opened else "opening",
+                    since=int(session.since * 1000),
+                    octets_in=octets_in,
+                    octets_out=octets_out,
+                )
+            )
+        return infos
+
+    def _close_connection(self, number: int, reason: str) -> bool:
+        session = self.registry.find(number)
+        if session is None:
+            return False
+        session.close(Condition.CONNECTION_FORCED, reason)
+        return True
+
+    def _ready(self) -> dict[str, bool]:
+        return {
+            "amqp": any(opened.fileno() >= 0 for opened in self.listener.sockets),
+            "store": self.turn.failing is None,
+        }
+
+    # --- while it runs --------------------------------------------------------------------------
+
+    async def _every_second(self) -> None:
+        """Heartbeats, alarms, and users that the command line has changed."""
+        blocked: str | None = None
+        while True:
+            await asyncio.sleep(1)
+            self.turn.begin()
+            self.listener.tick(time.monotonic())
+            try:
+                self.watch.look()
+                if isinstance(self.store, SqliteStore) and self.store.changed_elsewhere():
+                    self.broker.access.reload(self.store.records())
+            except (OSError, StoreError) as error:
+                # The disk again: it is no reason for heartbeats to stop for good.
+                log.error("cannot look at the disk: %s", error)
+            if self.broker.blocked != blocked:
+                blocked = self.broker.blocked
+                self.listener.announce(blocked)
+            self._hold()
+            self.turn.end()
+
+    def _hold(self) -> None:
+        self.listener.hold(self.turn.pressed or self.broker.blocked is not None)
+
+    def stop(self) -> None:
+        """Ask it to end; ``stopped`` returns."""
+        self._stop.set()
+
+    async def stopped(self) -> None:
+        """Wait until somebody asks it to end."""
+        await self._stop.wait()
+
+    async def __aexit__(self, *_: object) -> None:
+        await close_http(self._web)
+        for one in self._servers:
+            one.should_exit = True
+        await self.listener.close("the gateway is shutting down", GOODBYE_SECONDS)
+        ticker, *serving = self._tasks
+        await asyncio.wait(serving, timeout=GOODBYE_SECONDS * 2)
+        for task in self._tasks:
+            task.cancel()
+        await self.turn.drain()
+        self.turn.close()
+        self.store.close()
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn without its signal handlers: the process stops all its doors together."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def open_store(settings: Settings) -> Store:
+    """The durable store in the data directory, or the volatile one. Raises ``ConfigError``."""
+    if not settings.durable:
+        return MemoryStore()
+    try:
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return SqliteStore(settings.data_dir)
+    except (OSError, StoreError) as error:
+        raise ConfigError(f"data_dir {settings.data_dir}: {error}") from None
+
+
+def cursor_secret(settings: Settings) -> bytes:
+    """The key that seals cursors: kept, so that they survive a restart."""
+    if not settings.durable:
+        return secrets.token_bytes(32)
+    path: Path = settings.data_dir / SECRET_FILE
+    try:
+        kept = path.read_bytes()
+        if len(kept) == 32:
+            return kept
+    except FileNotFoundError:
+        pass
+    made = secrets.token_bytes(32)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(made)
+    return made
+
+
+def http_settings(settings: Settings) -> HttpSettings:
+    """Fields of the same name say the same. Raises ``ConfigError``."""
+    http = settings.http
+    names = {field.name for field in fields(HttpSettings)} & Http.model_fields.keys()
+    same = {name: getattr(http, name) for name in names}
+    return HttpSettings(**same, access=access_settings(settings))
+
+
+def access_settings(settings: Settings) -> AccessSettings:
+    """Raises ``ConfigError`` if a file that is named cannot be used."""
+    http, quota = settings.http, settings.http.quota
+    octets = None if quota.octets is None else Rate(quota.octets, quota.octets_seconds)
+    requests = None if quota.requests is None else Rate(quota.requests, quota.requests_seconds)
+    return AccessSettings(
+        failures=http.failures,
+        failure_seconds=http.failure_seconds,
+        bearer=bearer_settings(http.bearer) if http.bearer.issuer else None,
+        session_seconds=http.session.seconds,
+        plain_cookie=http.session.plain_http,
+        max_sessions=http.session.max_sessions,
+        ticket_seconds=http.tickets.seconds,
+        ticket_idle_seconds=http.tickets.idle_seconds,
+        origins=tuple(http.origins),
+        origin_credentials=http.origin_credentials,
+        request_rate=requests,
+        octet_rate=octets,
+        raw_nodes=http.raw_nodes,
+        admin_apart=settings.admin.port is not None,
+        routes=tuple(declared_route(route) for route in settings.routes),
+    )
+
+
+def bearer_settings(bearer: Bearer) -> BearerSettings:
+    secret = b""
+    if bearer.secret_file is not None:
+        secret = read_named(bearer.secret_file, "http.bearer.secret_file").strip()
+        if len(secret) < 32:
+            raise ConfigError("http.bearer.secret_file: a shared secret has 32 octets or more")
+    elif "://" not in bearer.jwks:
+        read_named(Path(bearer.jwks), "http.bearer.jwks")
+    same = bearer.model_dump(exclude={"secret_file", "algorithms"})
+    algorithms = ("HS256",) if secret else tuple(bearer.algorithms)
+    return BearerSettings(**same, secret=secret, algorithms=algorithms)
+
+
+def declared_route(route: Route) -> DeclaredRoute:
+    schema = None
+    if route.json_schema is not None:
+        try:
+            schema = json.loads(read_named(route.json_schema, f"routes.{route.name}"))
+            schema_check(schema)
+        except ImportError:
+            raise ConfigError(
+                f"routes.{route.name}: schemas need the extra: pip install 'amqp-gateway[schema]'"
+            ) from None
+        except ValueError as error:
+            raise ConfigError(f"routes.{route.name}: {route.json_schema}: {error}") from None
+    same = route.model_dump(exclude={"json_schema", "content_types"})
+    kinds = tuple(kind.lower() for kind in route.content_types)
+    return DeclaredRoute(**same, schema=schema, content_types=kinds)
+
+
+def read_named(path: Path, key: str) -> bytes:
+    """Raises ``ConfigError``."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{key}: {path}: {error.strerror}") from None
+
+
+def listen_http(host: str, port: int) -> socket.socket:
+    """The HTTP socket. Raises ``ConfigError`` if the address is taken."""
+    try:
+        opened = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+        )
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # An event stream to a peer that has vanished ends by this; accepted sockets inherit it.
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALL_MS)
+    return opened
+
+
+@contextlib.asynccontextmanager
+async def stop_on_signals(gateway: Gateway) -> AsyncIterator[None]:
+    """SIGINT and SIGTERM end it politely."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, gateway.stop)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+async def serve(settings: Settings) -> None:
+    """Run until a signal. Raises ``ConfigError`` if it cannot start."""
+    async with Gateway(settings) as gateway, stop_on_signals(gateway):
+        amqp, http = settings.amqp, settings.http
+        log.info("AMQP on %s:%d", amqp.host, gateway.amqp_port)
+        if gateway.amqps_port is not None:
+            log.info("AMQP over TLS on %s:%d", amqp.host, gateway.amqps_port)
+        log.info("HTTP on http://%s:%d/", http.host, gateway.http_port)
+        if gateway.admin_port is not None:
+            log.info("administration on http://%s:%d/", settings.admin.host, gateway.admin_port)
+        log.info("data in %s", settings.data_dir if settings.durable else "memory only")
+        # Queues hold strings and bytes, which make no cycles: collect rarely (DESIGN.md, speed).
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(100_000, 50, 50)
+        sys.setswitchinterval(SWITCH_SECONDS)
+        await gateway.stopped()
+        log.info("stopping")

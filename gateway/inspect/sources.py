@@ -1,0 +1,259 @@
+"""Recordings in three formats as one stream of pieces.
+
+A hex dump may be plain hex, the output of ``xxd`` or ``hexdump -C``, or marked lines (``<`` from
+the client, ``>`` from the server, ``#`` for remarks). Capture JSON is a list of records, or an
+object with ``frames``, each with ``hex`` and a direction. pcap and pcapng are reassembled.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import dpkt
+
+from gateway.errors import GatewayError
+
+MAX_OUT_OF_ORDER = 1 << 24
+"""Octets of a pcap flow kept while an earlier segment is missing."""
+
+
+class InspectError(GatewayError):
+    """The file cannot be read as a recording; the text is for the person who gave it."""
+
+
+class Piece(NamedTuple):
+    """Octets that went one way. ``flow`` names the connection; ``note`` is the recording's own."""
+
+    flow: str
+    from_client: bool
+    data: bytes
+    protocol: str
+    note: str
+
+
+Progress = Callable[[int], None]
+"""Called with the number of octets of the file that have been dealt with."""
+
+
+def pieces(path: Path, progress: Progress) -> Iterator[Piece]:
+    """All pieces of a recording in order. Raises ``InspectError`` for what is none."""
+    try:
+        with open(path, "rb") as file:
+            first = file.read(4096)
+    except OSError as error:
+        raise InspectError(error.strerror or "cannot be read") from None
+    if not first:
+        raise InspectError("the file is empty")
+    if first[:4] in PCAP_MAGIC:
+        return packets(path, progress)
+    if first.lstrip()[:1] in (b"{", b"["):
+        return capture(path, progress)
+    return hexdump(path, progress)
+
+
+# --- hex ------------------------------------------------------------------------------------------
+
+LINES_TOGETHER = 4096
+"""Lines of one direction that become one piece: a large dump has millions."""
+OFFSET = re.compile(r"^[0-9a-fA-F]{4,16}(:\s|\s\s+)")
+LAST_OFFSET = re.compile(r"^[0-9a-fA-F]{7,8}$")
+"""``hexdump`` ends with the length alone."""
+
+
+def hexdump(path: Path, progress: Progress) -> Iterator[Piece]:
+    """A text of hexadecimal digits, with or without offsets and a column of characters."""
+    done = 0
+    found = with_offsets = False
+    gathered: list[str] = []
+    gathered_from = True
+    with open(path, encoding="latin-1") as file:
+        for number, raw in enumerate(file, 1):
+            done += len(raw)
+            progress(done)
+            line = raw.split("#")[0].strip()
+            from_client = True
+            if line[:1] in ("<", ">"):
+                from_client = line[0] == "<"
+                # Words beside the octets stand behind three blanks.
+                line = re.split(r"\s{3,}", line[1:].strip())[0]
+            if not line:
+                continue
+            if line == "*":
+                raise InspectError(f"line {number}: repeated lines are left out (hexdump -v)")
+            with_offsets = with_offsets or OFFSET.match(line) is not None
+            if with_offsets and LAST_OFFSET.match(line):
+                continue
+            digits = digits_of(line)
+            if digits is None:
+                raise InspectError(f"line {number} is not hexadecimal: {line[:40]!r}")
+            found = found or bool(digits)
+            if gathered and (from_client != gathered_from or len(gathered) >= LINES_TOGETHER):
+                yield Piece("1", gathered_from, bytes.fromhex("".join(gathered)), "", "")
+                gathered.clear()
+            gathered_from = from_client
+            gathered.append(digits)
+    if gathered:
+        yield Piece("1", gathered_from, bytes.fromhex("".join(gathered)), "", "")
+    if not found:
+        raise InspectError("no octets found")
+
+
+def digits_of(line: str) -> str | None:
+    """The digits of one line without offset and characters, ``None`` if it is no hex at all."""
+    offset = OFFSET.match(line)
+    if offset and offset[1].startswith(":"):
+        line = line[offset.end() :].split("  ")[0]
+    elif offset:
+        line = re.split(r"\s{3,}", line[offset.end() :].split("|")[0])[0]
+    compact = re.sub(r"\s+", "", line)
+    return compact if re.fullmatch(r"(?:[0-9a-fA-F]{2})*", compact) else None
+
+
+# --- capture JSON ---------------------------------------------------------------------------------
+
+FROM_CLIENT = {"client", "client->server", "C->S"}
+FROM_SERVER = {"server", "server->client", "S->C"}
+
+
+def capture(path: Path, progress: Progress) -> Iterator[Piece]:
+    """Records with ``hex`` and ``from`` or ``direction``."""
+    try:
+        recorded: Any = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InspectError(f"not valid JSON: {error}") from None
+    protocol = ""
+    records = recorded
+    if isinstance(recorded, dict):
+        protocol = str(recorded.get("protocol", recorded.get("form", "")))
+        records = recorded.get("frames")
+    if not isinstance(records, list):
+        raise InspectError("no list of records: neither an array nor an object with 'frames'")
+    size = path.stat().st_size
+    for number, record in enumerate(records, 1):
+        progress(size * number // len(records))
+        if not isinstance(record, dict) or "hex" not in record:
+            continue
+        way = str(record.get("from", record.get("direction", "")))
+        if way in FROM_CLIENT:
+            from_client = True
+        elif way in FROM_SERVER:
+            from_client = False
+        else:
+            continue
+        try:
+            data = bytes.fromhex(record["hex"])
+        except (ValueError, TypeError):
+            raise InspectError(f"record {number}: 'hex' is not hexadecimal") from None
+        note = str(record.get("what", record.get("meaning", "")))
+        if data:
+            yield Piece(str(record.get("connection", "1")), from_client, data, protocol, note)
+
+
+# --- pcap -----------------------------------------------------------------------------------------
+
+PCAP_MAGIC = {
+    b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d",
+    b"\x0a\x0d\x0d\x0a",
+}  # fmt: skip
+
+LINKS: dict[int, Callable[[bytes], Any]] = {
+    dpkt.pcap.DLT_EN10MB: dpkt.ethernet.Ethernet,
+    dpkt.pcap.DLT_LINUX_SLL: dpkt.sll.SLL,
+    dpkt.pcap.DLT_NULL: dpkt.loopback.Loopback,
+    dpkt.pcap.DLT_RAW: dpkt.ip.IP,
+    276: dpkt.sll2.SLL2,
+}
+
+
+class Flow:
+    """One direction of one connection: puts segments in order, drops what was sent twice."""
+
+    __slots__ = ("expected", "early", "waiting")
+
+    def __init__(self) -> None:
+        self.expected: int | None = None
+        self.early: dict[int, bytes] = {}
+        self.waiting = 0
+
+    def add(self, sequence: int, syn: bool, data: bytes) -> bytes:
+        """The octets that are now in order."""
+        if syn:
+            self.expected = (sequence + 1) & 0xFFFFFFFF
+            return b""
+        if not data:
+            return b""
+        if self.expected is None:
+            self.expected = sequence
+        behind = (self.expected - sequence) & 0xFFFFFFFF
+        if 0 < behind < 1 << 31:
+            data = data[behind:]
+            sequence = self.expected
+            if not data:
+                return b""
+        if sequence != self.expected:
+            if self.waiting > MAX_OUT_OF_ORDER:
+                raise InspectError("a segment is missing from the recording")
+            self.waiting += len(data)
+            self.early[sequence] = data
+            return b""
+        ordered = [data]
+        self.expected = (sequence + len(data)) & 0xFFFFFFFF
+        while (following := self.early.pop(self.expected, None)) is not None:
+            self.waiting -= len(following)
+            ordered.append(following)
+            self.expected = (self.expected + len(following)) & 0xFFFFFFFF
+        return b"".join(ordered)
+
+
+def packets(path: Path, progress: Progress) -> Iterator[Piece]:
+    """TCP payloads of a pcap or pcapng file; who spoke first with SYN is the client."""
+    flows: dict[tuple[bytes, int, bytes, int], Flow] = {}
+    clients: dict[frozenset[tuple[bytes, int]], tuple[bytes, int]] = {}
+    with open(path, "rb") as file:
+        try:
+            reader: Any = dpkt.pcap.UniversalReader(file)
+            link = LINKS.get(reader.datalink())
+            if link is None:
+                raise InspectError(f"link type {reader.datalink()} is not known here")
+            for _, packet in reader:
+                progress(file.tell())
+                segment = tcp_of(link, packet)
+                if segment is None:
+                    continue
+                source, target, tcp = segment
+                pair = frozenset((source, target))
+                syn = bool(tcp.flags & dpkt.tcp.TH_SYN)
+                opening = syn and not tcp.flags & dpkt.tcp.TH_ACK
+                if opening or pair not in clients:
+                    # Without a SYN: the side with the higher port is taken for the client.
+                    clients[pair] = source if opening else max(source, target, key=lambda e: e[1])
+                key = (*source, *target)
+                if opening or key not in flows:
+                    flows[key] = Flow()
+                data = flows[key].add(tcp.seq, syn, bytes(tcp.data))
+                if data:
+                    client = clients[pair]
+                    server = target if client == source else source
+                    yield Piece(f"{client[1]}->{server[1]}", source == client, data, "", "")
+        except (dpkt.dpkt.Error, ValueError) as error:
+            raise InspectError(f"not a pcap file we can read: {error}") from None
+
+
+def tcp_of(
+    link: Callable[[bytes], Any], packet: bytes
+) -> tuple[tuple[bytes, int], tuple[bytes, int], Any] | None:
+    """Source, target and segment of a TCP packet, ``None`` for anything else."""
+    try:
+        network = link(packet)
+        if not isinstance(network, (dpkt.ip.IP, dpkt.ip6.IP6)):
+            network = network.data
+        if not isinstance(network, (dpkt.ip.IP, dpkt.ip6.IP6)):
+            return None
+        tcp = network.data
+        if not isinstance(tcp, dpkt.tcp.TCP):
+            return None
+    except dpkt.dpkt.Error:
+        return None
+    return (network.src, tcp.sport), (network.dst, tcp.dport), tcp

@@ -1,0 +1,1 @@
+"""Sockets, timers and TLS around the sans-I/O rooms below."""

@@ -1,0 +1,342 @@
+"""One accepted socket: first octets, adapter, session, output, back-pressure."""
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+from gateway.adapters.base import Adapter
+from gateway.errors import Condition
+from gateway.sessions.session import Session
+
+if TYPE_CHECKING:
+    from gateway.net.listener import Listener
+
+log = logging.getLogger("gateway.net")
+
+HIGH_WATER = 1 << 20
+"""Octets waiting in a socket's buffer at which deliveries to it stop."""
+TOO_MUCH = 8 << 20
+"""Octets waiting at which nothing more is read from the peer: whoever asks and asks and takes no
+answer would fill the memory with them."""
+JOIN_BELOW = 1 << 16
+"""Output smaller than this is joined into one write; larger goes out as it lies."""
+
+
+LARGE_PIECE = 2048
+"""Octets per piece, on average, from which on pieces are not joined."""
+MOST_PIECES = 512
+"""Pieces in one gathering write."""
+LINGER_SECONDS = 2.0
+"""How long a peer may take to hang up after our last word. Closing earlier, with octets of theirs
+unread, would reset the connection and our last word could be lost with it (RFC 1122 §4.2.2.13)."""
+
+REFUSALS = {
+    "tls": b"AMQP\x00\x00\x09\x01",
+    "http": b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+    b"Content-Length: 50\r\n\r\nThis port speaks AMQP. HTTP has a port of its own.",
+}
+"""What is said to peers that do not speak AMQP."""
+
+
+class Connection(asyncio.Protocol):
+    """Carries octets between one socket and one session. Owned by a ``Listener``."""
+
+    __slots__ = (
+        "listener", "transport", "adapter", "session", "address", "loopback", "subject",
+        "octets_in", "octets_out", "_first", "_awake", "_held", "_full", "_stuffed", "_crowded",
+        "_leaving", "_deadline", "_gone",
+    )  # fmt: skip
+
+    def __init__(self, listener: "Listener") -> None:
+        self.listener = listener
+        self.transport: asyncio.Transport | None = None
+        self.adapter: Adapter | None = None
+        self.session: Session | None = None
+        self.address = ""
+        self.loopback = False
+        self.subject: str | None = None
+        self.octets_in = 0
+        self.octets_out = 0
+        self._first = b""
+        self._awake = False
+        self._held = False
+        """A publisher that is held back."""
+        self._full = False
+        """More than ``HIGH_WATER`` is waiting to be taken by the peer."""
+        self._stuffed = False
+        """More than ``TOO_MUCH`` is, and we do not read."""
+        self._crowded = False
+        """One turn has brought more deliveries than are written at once."""
+        self._leaving = False
+        self._deadline = 0.0
+        self._gone = False
+
+    # --- asyncio calls these --------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio's; they do the same.
+        self.transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=HIGH_WATER)
+        peer: Any = transport.get_extra_info("peername")
+        self.address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        self.loopback = isinstance(peer, tuple) and is_loopback(peer[0])
+        certificate = transport.get_extra_info("peercert")
+        if certificate:
+            self.subject = common_name(certificate)
+        self._deadline = time.monotonic() + self.listener.limits.handshake_seconds
+        self.listener.enter(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.octets_in += len(data)
+        if self._leaving:
+            return
+        turn = self.listener.turn
+        turn.begin()
+        try:
+            adapter = self.adapter
+            if adapter is None:
+                self._detect(data)
+            else:
+                self._perform(adapter, data)
+        except Exception:
+            # The one place for our own bugs: this connection dies, the others live on.
+            log.exception("connection %s: internal error, closed", self.address)
+            self._abort()
+        turn.end()
+
+    def eof_received(self) -> bool | None:
+        return None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._gone = True
+        turn = self.listener.turn
+        turn.begin()
+        session = self.session
+        self.listener.leave(self)
+        if session is not None and self.adapter is not None:
+            session.perform(self.adapter.lost())
+            session.end()
+            log.info(
+                "connection #%d %s: %s closed: %s",
+                session.number,
+                self.address,
+                f"{session.adapter.version} user {session.user or '-'}",
+                error or session.ending or "normal end",
+            )
+        turn.end()
+
+    def pause_writing(self) -> None:
+        self._full = True
+        if self.session is not None:
+            self.session.pause()
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._go_on()
+
+    def crowded(self) -> None:
+        """Enough deliveries for one turn: the rest waits in its queues until these are written, so
+        that a long queue is not poured into memory."""
+        if not self._crowded and self.session is not None:
+            self._crowded = True
+            self.session.pause()
+
+    def _go_on(self) -> None:
+        """The peer takes what we write: deliveries, and reading, may go on."""
+        if self._full or self._gone:
+            return
+        if self.session is not None:
+            self.listener.turn.begin()
+            self.session.resume()
+            self.listener.turn.end()
+        if self._stuffed and not (self._full or self._behind()):
+            self._stuffed = False
+            self._read_again()
+
+    def _behind(self) -> bool:
+        return self.session is not None and self.session.behind
+
+    def _stuff(self) -> None:
+        """It asks for more than it takes: read no more from it."""
+        self._stuffed = True
+        if self.transport is not None and not self._held:
+            self.transport.pause_reading()
+
+    # --- octets ---------------------------------------------------------------------------------
+
+    def _detect(self, data: bytes) -> None:
+        self._first += data
+        found = self.listener.detect(self._first)
+        if found is None:
+            return
+        if found.protocol != "amqp":
+            log.info("connection %s: not AMQP (%s), refused", self.address, found.protocol)
+            self._write([found.answer or REFUSALS[found.protocol]])
+            self._hang_up()
+            return
+        self.adapter = adapter = self.listener.adapter(found.version, self)
+        adapter.crowded = self.crowded
+        self.session = Session(
+            self.listener.broker,
+            adapter,
+            self.listener.registry,
+            address=self.address,
+            loopback=self.loopback,
+            since=time.time(),
+        )
+        self.session.meter = self.meter
+        first, self._first = self._first, b""
+        self._perform(adapter, first)
+
+    def _perform(self, adapter: Adapter, data: bytes) -> None:
+        session = self.session
+        assert session is not None
+        session.perform(adapter.receive(data))
+        if not self._awake:
+            self.wake()
+        if session.behind and not self._stuffed:
+            self._stuff()
+        if session.publisher and not self._held and self.listener.holding:
+            self.hold()
+
+    def wake(self) -> None:
+        """There is output: be flushed at the end of this turn."""
+        if not self._awake:
+            self._awake = True
+            self.listener.turn.wake(self)
+
+    def flush(self) -> None:
+        """Write everything there is in one go."""
+        self._awake = False
+        adapter = self.adapter
+        if adapter is None or self._gone:
+            return
+        pieces = adapter.output()
+        if pieces:
+            self._write(pieces)
+        if self._crowded:
+            self._crowded = False
+            asyncio.get_running_loop().call_soon(self._go_on)
+        if adapter.closing:
+            self._hang_up()
+        elif self._full:
+            transport = self.transport
+            if (
+                not self._stuffed
+                and transport is not None
+                and transport.get_write_buffer_size() > TOO_MUCH
+            ):
+                self._stuff()
+
+    def _write(self, pieces: list[bytes]) -> None:
+        """Small pieces are joined, large ones go out as they lie: copying costs more than a
+        gathering write. But not many at once, which the kernel (and uvloop) do not bear."""
+        transport = self.transport
+        assert transport is not None
+        size = sum(map(len, pieces))
+        self.octets_out += size
+        if len(pieces) == 1:
+            transport.write(pieces[0])
+        elif size <= JOIN_BELOW or size < LARGE_PIECE * len(pieces):
+            transport.write(b"".join(pieces))
+        elif len(pieces) <= MOST_PIECES:
+            transport.writelines(pieces)
+        else:
+            for at in range(0, len(pieces), MOST_PIECES):
+                transport.write(b"".join(pieces[at : at + MOST_PIECES]))
+
+    def _hang_up(self) -> None:
+        """After our last word: end our half, let the peer end the other."""
+        transport = self.transport
+        if self._leaving or transport is None or transport.is_closing():
+            return
+        self._leaving = True
+        self._held = self._stuffed = False
+        transport.resume_reading()
+        if transport.can_write_eof():
+            waiting = transport.get_write_buffer_size()
+            transport.write_eof()
+            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._linger, waiting)
+        else:
+            transport.close()
+
+    def _linger(self, waiting: int) -> None:
+        """The time is over for a peer that has not hung up; unless it is still busy reading."""
+        transport = self.transport
+        if transport is None or self._gone:
+            return
+        left = transport.get_write_buffer_size()
+        if not left:
+            transport.close()
+        elif left < waiting:
+            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._linger, left)
+        else:
+            transport.abort()
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    # --- called by the listener -----------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Once a second: heartbeats, and peers that never finish their greeting."""
+        session, adapter = self.session, self.adapter
+        if session is None or adapter is None or not session.opened:
+            if now > self._deadline:
+                log.info("connection %s: no greeting in time, closed", self.address)
+                self._abort()
+            return
+        if self._held or self._stuffed:
+            # We do not read from it, so its silence is our doing.
+            adapter.excuse_silence()
+        session.perform(adapter.tick(now))
+        self.wake()
+
+    def hold(self) -> None:
+        """Stop reading from this publisher."""
+        if not self._held and self.transport is not None and not self._gone:
+            self._held = True
+            if not self._stuffed:
+                self.transport.pause_reading()
+
+    def let_go(self) -> None:
+        """Read again."""
+        if self._held and self.transport is not None and not self._gone:
+            self._held = False
+            self._read_again()
+
+    def _read_again(self) -> None:
+        if self.transport is not None and not (self._held or self._stuffed):
+            self.transport.resume_reading()
+
+    def shut(self, text: str) -> None:
+        """The gateway stops: say so politely."""
+        if self.session is not None and self.session.opened:
+            self.session.close(Condition.CONNECTION_FORCED, text)
+            self.wake()
+        else:
+            self._hang_up()
+
+    def abort(self) -> None:
+        """Drop the socket without another word."""
+        self._abort()
+
+    def meter(self) -> tuple[int, int]:
+        """Octets received and sent."""
+        return self.octets_in, self.octets_out
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address as the socket gives it is of this machine."""
+    return host.startswith("127.") or host == "::1" or host.startswith("::ffff:127.")
+
+
+def common_name(certificate: dict[str, Any]) -> str | None:
+    """The common name in a peer certificate's subject, for SASL EXTERNAL."""
+    for part in certificate.get("subject", ()):
+        for name, value in part:
+            if name == "commonName":
+                return str(value)
+    return None

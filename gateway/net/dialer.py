@@ -1,0 +1,332 @@
+"""Connects as a client: our own side of a conversation with another broker.
+
+``dial`` logs in and gives a ``Remote``; ``redial`` tries again until that works. A ``Remote`` is
+asked (``ask``: there is an answer), told (``say``: there is none) and listened to (``async for``):
+
+    remote = await dial(("localhost", 5672), version="0-9-1")
+    await remote.ask(BeginSession(1, None))
+    await remote.ask(Subscribe(1, None, "orders"))
+    async for operation in remote:
+        ...
+"""
+
+import asyncio
+import logging
+import random
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, cast
+
+from gateway import operations as op
+from gateway.adapters import Adapter, Credentials, Limits, Product, Role, adapter_for
+from gateway.errors import Condition, Lost, Refusal
+
+log = logging.getLogger("gateway.net")
+
+WINDOW = 4 << 20
+"""Octets received and not yet taken at which reading stops."""
+HIGH_WATER = 1 << 20
+"""Octets in the socket's buffer at which ``drain`` waits."""
+GATHER = 1 << 16
+"""Octets said after which ``drain`` writes and lets the loop read."""
+WEIGHT = 256
+"""What an operation counts besides its message."""
+TICK_SECONDS = 1.0
+
+HOPELESS = (Condition.ACCESS_REFUSED, Condition.NOT_ALLOWED, Condition.NOT_IMPLEMENTED)
+"""Refused for one of these, dialling again will not help."""
+
+
+class Remote(asyncio.Protocol):
+    """One connection to another broker, made by ``dial``. For one loop and one reader.
+
+    Iteration gives what comes unasked, in its order: ``Deliver``, ``Confirm``, ``Returned``,
+    ``Cancelled``, ``SessionLost``, ``Blocked``, ``Unblocked``, and ``Closed`` as the last.
+    """
+
+    def __init__(self, window: int = WINDOW) -> None:
+        self.adapter: Adapter
+        self.peer = op.Peer()
+        self.closed: op.Closed | None = None
+        """How the connection ended; ``None`` while it lives."""
+        self._transport: asyncio.Transport | None = None
+        self._window = window
+        self._inbox: deque[op.Operation] = deque()
+        self._load = 0
+        self._arrived = asyncio.Event()
+        self._asked: set[asyncio.Future[Any]] = set()
+        self._dead: dict[int, op.SessionLost] = {}
+        self._gathered = 0
+        self._flushing = False
+        self._holding: set[object] = set()
+        self._free = asyncio.Event()
+        self._free.set()
+        self._reading = True
+        self._ended = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ask(self, operation: Any) -> asyncio.Future[Any]:
+        """Send a request at once; the future is its answer. Its ``token`` is replaced by ours.
+
+        Several may be under way; the peer takes them in the order of the calls. The future raises
+        ``Refusal`` if the peer refuses, or is gone. Raises ``Refusal`` if channel or connection are
+        lost already, ``LocalError`` if this cannot be said. While an answer is awaited reading goes
+        on, whatever the window, so the reader of a full window may ask.
+        """
+        if isinstance(operation, op.BeginSession):
+            self._dead.pop(operation.channel, None)
+        self._check(operation)
+        answer = asyncio.get_running_loop().create_future()
+        self.adapter.send(replace(operation, token=answer))
+        self._asked.add(answer)
+        answer.add_done_callback(self._asked.discard)
+        # An adapter may know the answer already: 0-8 has none for some requests.
+        self._take(self.adapter.tick(asyncio.get_running_loop().time()))
+        if not self._reading:
+            self._regulate()
+        return answer
+
+    def say(self, operation: op.Operation) -> None:
+        """Send what has no answer: ``Publish``, ``Settle``, requests without a token. Hot.
+
+        Raises as ``ask``. Call ``drain`` now and then: ``say`` itself never waits.
+        """
+        if self.closed is not None or self._dead:
+            self._check(operation)
+        self.adapter.send(operation)
+        self._gathered += weight(operation)
+
+    async def drain(self) -> None:
+        """Wait until more may be said: the socket is full, or the peer holds publishers back.
+
+        Somebody else has to read meanwhile, or the peer's word to go on may not be heard. Raises
+        ``Refusal`` if the connection is lost.
+        """
+        if self._gathered >= GATHER:
+            self._flush()
+            await asyncio.sleep(0)
+        while self._holding and self.closed is None:
+            self._free.clear()
+            await self._free.wait()
+        if self.closed is not None:
+            raise refusal_of(self.closed)
+
+    async def close(self, seconds: float = 5.0) -> None:
+        """Say goodbye and wait up to ``seconds`` for the answer, then drop the socket.
+
+        What was received before can still be iterated. May be called twice.
+        """
+        if self._transport is None:
+            return
+        if self.closed is None:
+            self.adapter.send(op.Close())
+            self._flush()
+        self._regulate()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+        except TimeoutError:
+            self._transport.abort()
+            await self._ended.wait()
+
+    def __aiter__(self) -> "Remote":
+        return self
+
+    async def __anext__(self) -> op.Operation:
+        while not self._inbox:
+            if self.closed is not None:
+                raise StopAsyncIteration
+            self._arrived.clear()
+            await self._arrived.wait()
+        operation = self._inbox.popleft()
+        self._load -= weight(operation)
+        if not self._reading:
+            self._regulate()
+        return operation
+
+    # --- asyncio calls these --------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio's; they do the same.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER)
+        self._tick()
+
+    def data_received(self, data: bytes) -> None:
+        self._take(self.adapter.receive(data))
+        self._flush()
+        self._regulate()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._take(self.adapter.lost())
+        self._ended.set()
+
+    def pause_writing(self) -> None:
+        self._hold(self, True)
+
+    def resume_writing(self) -> None:
+        self._hold(self, False)
+
+    def _check(self, operation: Any) -> None:
+        if self.closed is not None:
+            raise refusal_of(self.closed)
+        lost = self._dead.get(getattr(operation, "channel", 0))
+        if lost is not None:
+            raise Refusal(lost.condition, lost.text)
+
+    def _take(self, operations: list[op.Operation]) -> None:
+        """Answers to whom they concern, the rest to the reader."""
+        for operation in operations:
+            if isinstance(operation, op.Deliver | op.Confirm):
+                pass
+            elif isinstance(operation, op.Done):
+                if operation.token is not None and not operation.token.done():
+                    operation.token.set_result(operation.result)
+                continue
+            elif isinstance(operation, op.Refused):
+                # With the connection lost, Closed follows and knows better why.
+                if operation.lost is not Lost.CONNECTION and not operation.token.done():
+                    refusal = Refusal(operation.condition, operation.text, operation.lost)
+                    operation.token.set_exception(refusal)
+                continue
+            elif isinstance(operation, op.Flow):
+                self._hold(operation.channel, not operation.active)
+                self.adapter.send(op.Done(operation.channel, operation.token, operation.active))
+                continue
+            elif isinstance(operation, op.SessionLost):
+                self._dead[operation.channel] = operation
+                self._hold(operation.channel, False)
+            elif isinstance(operation, op.Blocked | op.Unblocked):
+                self._hold(op.Blocked, isinstance(operation, op.Blocked))
+            elif isinstance(operation, op.Closed):
+                self._end(operation)
+            self._inbox.append(operation)
+            self._load += weight(operation)
+        if self._inbox:
+            self._arrived.set()
+
+    def _end(self, closed: op.Closed) -> None:
+        self.closed = closed
+        self._free.set()
+        for answer in [answer for answer in self._asked if not answer.done()]:
+            answer.set_exception(refusal_of(closed))
+        self.wake()
+
+    def _hold(self, why: object, holding: bool) -> None:
+        """``drain`` waits while there is any reason."""
+        (self._holding.add if holding else self._holding.discard)(why)
+        if not self._holding:
+            self._free.set()
+
+    def wake(self) -> None:
+        """The adapter has output: write it when this step of the loop is over."""
+        if not self._flushing and self._transport is not None:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        self._gathered = 0
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            if pieces := self.adapter.output():
+                transport.writelines(pieces)
+            if self.adapter.closing:
+                transport.close()
+
+    def _regulate(self) -> None:
+        """Read, unless the window is full and nobody waits for an answer."""
+        reading = self._load < self._window or bool(self._asked) or self.adapter.closing
+        transport = self._transport
+        if reading is not self._reading and transport is not None and not transport.is_closing():
+            self._reading = reading
+            (transport.resume_reading if reading else transport.pause_reading)()
+
+    def _tick(self) -> None:
+        """Once a second: heartbeats out, a silent peer given up (unless we did not read)."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(TICK_SECONDS, self._tick)
+        if self.adapter.closing and self._transport is not None:
+            self._transport.abort()  # our last word has had its second
+        if not self._reading:
+            self.adapter.excuse_silence()
+        self._take(self.adapter.tick(loop.time()))
+        self._flush()
+
+
+def weight(operation: op.Operation) -> int:
+    """Octets that an operation counts in the window."""
+    if isinstance(operation, op.Deliver | op.Publish | op.Returned):
+        return WEIGHT + operation.message.size
+    return WEIGHT
+
+
+def refusal_of(closed: op.Closed) -> Refusal:
+    """Why nothing can be asked any more."""
+    condition = closed.condition or Condition.CONNECTION_FORCED
+    return Refusal(condition, closed.text or "the connection is closed", Lost.CONNECTION)
+
+
+async def dial(
+    address: tuple[str, int],
+    *,
+    version: str,
+    credentials: Credentials = Credentials(),  # noqa: B008
+    vhost: str = "/",
+    limits: Limits = Limits(),  # noqa: B008
+    tls: ssl.SSLContext | None = None,
+    product: Product = Product(),  # noqa: B008
+    window: int = WINDOW,
+) -> Remote:
+    """Connect, log in and open the virtual host, all within ``limits.handshake_timeout``.
+
+    ``window``: octets received and not yet taken at which reading stops. Raises ``OSError`` (with
+    it ``TimeoutError`` and ``ssl.SSLError``) if nobody answers, ``Refusal`` if the peer says no.
+    """
+    remote = Remote(window)
+    remote.adapter = adapter_for(
+        version,
+        Role.CLIENT,
+        limits=limits,
+        credentials=credentials,
+        product=product,
+        wake=remote.wake,
+    )
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(limits.handshake_timeout or None):
+            await loop.create_connection(lambda: remote, *address, ssl=tls)
+            remote.peer = await remote.ask(op.Open(None, vhost, credentials.user))
+    except BaseException:
+        if remote._transport is not None:
+            remote._transport.abort()
+        raise
+    return remote
+
+
+async def redial(
+    attempt: Callable[[], Awaitable[Remote]],
+    *,
+    first: float = 0.5,
+    longest: float = 30.0,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Remote:
+    """Call ``attempt`` (a ``dial``) until it works, with pauses that double from ``first`` to
+    ``longest`` seconds, each cut by up to a half at random so that many do not come at once.
+
+    Raises ``Refusal`` for what will not pass: wrong password, no such virtual host or version.
+    """
+    pause = first
+    while True:
+        try:
+            return await attempt()
+        except (OSError, Refusal) as error:
+            if isinstance(error, Refusal) and error.condition in HOPELESS:
+                raise
+            log.warning("dialling again in %.1f s: %s", pause, error)
+        await sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(longest, pause * 2)

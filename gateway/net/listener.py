@@ -1,0 +1,234 @@
+"""Accepts connections, by first octet plain or TLS, and keeps them in order.
+
+A socket is looked at (not read) before anything is built for it: the octet 0x16 begins a TLS
+handshake, so one port serves both.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gateway.adapters import Adapter, Role, adapter_for
+from gateway.adapters import Limits as AdapterLimits
+from gateway.adapters.sniff import Detected, detect
+from gateway.broker.broker import Broker
+from gateway.errors import ConfigError
+from gateway.net.connection import Connection
+from gateway.net.turn import Turn
+from gateway.sessions.registry import Registry
+
+log = logging.getLogger("gateway.net")
+
+TLS_HANDSHAKE = 0x16
+
+
+class Limits(NamedTuple):
+    """What a peer may take before and after it has logged in."""
+
+    handshake_seconds: float
+    max_connections: int
+    adapter: AdapterLimits
+
+
+class Address(NamedTuple):
+    """Where to listen. ``tls``: "never", "always", or "detect" by the first octet."""
+
+    host: str
+    port: int
+    tls: str
+
+
+class Listener:
+    """All AMQP sockets of the process."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        broker: Broker,
+        registry: Registry,
+        *,
+        limits: Limits,
+        mechanisms: tuple[str, ...],
+        header_0_9: str,
+        context: ssl.SSLContext | None,
+    ) -> None:
+        self.turn = turn
+        self.broker = broker
+        self.registry = registry
+        self.limits = limits
+        self.holding = False
+        self._closing = False
+        self.sockets: list[socket.socket] = []
+        self._mechanisms = mechanisms
+        self._header_0_9 = header_0_9
+        self._context = context
+        self._connections: set[Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._arriving = 0
+        """Accepted, and not a ``Connection`` yet: silent so far, or in a TLS handshake."""
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(list(self._connections))
+
+    # --- accepting ------------------------------------------------------------------------------
+
+    def listen(self, address: Address) -> int:
+        """Open a port and accept on it; returns the port. Raises ``ConfigError`` if it is taken."""
+        try:
+            opened = socket.create_server(
+                (address.host, address.port),
+                family=socket.AF_INET6 if ":" in address.host else socket.AF_INET,
+                backlog=1024,
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {address.host}:{address.port}: {error.strerror}"
+            ) from None
+        opened.setblocking(False)
+        self.sockets.append(opened)
+        self._spawn(self._accept(opened, address.tls))
+        return int(opened.getsockname()[1])
+
+    def _spawn(self, work: "asyncio.Future[None] | object") -> None:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept(self, opened: socket.socket, tls: str) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(opened)
+            except OSError as error:
+                # Out of file descriptors: the backlog holds the rest until some are closed.
+                log.warning("cannot accept: %s", error.strerror)
+                await asyncio.sleep(0.1)
+                continue
+            present = len(self._connections) + self._arriving
+            if present >= self.limits.max_connections:
+                log.warning("connection refused: %d are open", present)
+                accepted.close()
+                continue
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._arriving += 1
+            self._spawn(self._greet(accepted, tls))
+
+    async def _greet(self, accepted: socket.socket, tls: str) -> None:
+        """Choose plain or TLS, then hand the socket to a ``Connection``."""
+        loop = asyncio.get_running_loop()
+        context = self._context if tls == "always" else None
+        try:
+            if tls == "detect" and self._context is not None:
+                async with asyncio.timeout(self.limits.handshake_seconds):
+                    if await first_octet(accepted) == TLS_HANDSHAKE:
+                        context = self._context
+            await loop.connect_accepted_socket(
+                lambda: Connection(self),
+                accepted,
+                ssl=context,
+                ssl_handshake_timeout=self.limits.handshake_seconds if context else None,
+            )
+        except (OSError, TimeoutError, ConnectionError) as error:
+            log.info("connection not established: %s", error or "no greeting in time")
+            accepted.close()
+        finally:
+            self._arriving -= 1
+
+    def detect(self, first: bytes) -> Detected | None:
+        """What the first octets mean on this listener; ``None``: more are needed."""
+        return detect(first, self._header_0_9)
+
+    def adapter(self, version: str, connection: Connection) -> Adapter:
+        """The server-role adapter for a detected version."""
+        return adapter_for(
+            version,
+            Role.SERVER,
+            authority=self.broker.access,
+            limits=self.limits.adapter,
+            external_subject=connection.subject,
+            mechanisms=self._mechanisms,
+            wake=connection.wake,
+        )
+
+    def enter(self, connection: Connection) -> None:
+        self._connections.add(connection)
+        self._empty.clear()
+
+    def leave(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._empty.set()
+
+    # --- all of them ----------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Once a second (monotonic seconds)."""
+        for connection in self:
+            try:
+                connection.tick(now)
+            except Exception:
+                # As for what is read: our own bugs cost one connection, not the clock of all.
+                log.exception("connection %s: internal error, closed", connection.address)
+                connection.abort()
+
+    def hold(self, holding: bool) -> None:
+        """Stop (or go on) reading from everyone who has published."""
+        if holding == self.holding or self._closing:
+            return
+        self.holding = holding
+        for connection in self:
+            session = connection.session
+            if not holding:
+                connection.let_go()
+            elif session is not None and session.publisher:
+                connection.hold()
+
+    def announce(self, reason: str | None) -> None:
+        """Tell every peer that publishers are held back, or (``None``) no more."""
+        for session in self.registry:
+            session.block(reason)
+
+    async def close(self, text: str, seconds: float) -> None:
+        """Stop accepting, say goodbye, wait up to ``seconds`` for answers, then drop the rest."""
+        for task in list(self._tasks):
+            task.cancel()
+        for opened in self.sockets:
+            opened.close()
+        # Whoever is held back must be read from, or its answer to our goodbye is not.
+        self.hold(False)
+        self._closing = True
+        self.turn.begin()
+        for connection in self:
+            connection.shut(text)
+        self.turn.end()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        except TimeoutError:
+            for connection in self:
+                connection.abort()
+            await asyncio.sleep(0)
+
+
+async def first_octet(accepted: socket.socket) -> int:
+    """Wait for the first octet and look at it without taking it; -1 if the peer hung up."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def readable() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(accepted.fileno(), readable)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(accepted.fileno())
+    octet = accepted.recv(1, socket.MSG_PEEK)
+    return octet[0] if octet else -1

@@ -1,0 +1,26 @@
+"""TLS contexts."""
+
+import ssl
+from pathlib import Path
+
+from gateway.errors import ConfigError
+
+
+def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
+    """TLS 1.2 or later. With ``client_ca``, clients may log in by certificate (EXTERNAL).
+
+    Raises ``ConfigError`` naming the file that does not fit.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"TLS certificate {certificate} with key {key}: {error}") from None
+    if client_ca is not None:
+        try:
+            context.load_verify_locations(client_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"TLS client authority {client_ca}: {error}") from None
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context

@@ -1,0 +1,169 @@
+"""One turn of the loop: what has gathered goes to disk and to the sockets, once.
+
+Whatever touches the broker brackets it with ``begin`` and ``end``. ``end`` lets the broker say what
+is due, starts the group commit if none is running, and writes every connection that has output.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from gateway.broker.broker import Broker
+from gateway.broker.store import Batch, Store
+from gateway.errors import StoreError
+
+log = logging.getLogger("gateway.store")
+
+RETRY_SECONDS = 1.0
+"""How long to wait before a failed commit is tried again."""
+
+
+class Flushable(Protocol):
+    """A connection with output."""
+
+    def flush(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class Turn:
+    """The heart beat of the process. One per broker; not for use from other threads.
+
+    ``on_pressure`` is called with true when the store has more unwritten octets than
+    ``backlog_octets``, and with false when it has caught up to half of that.
+    """
+
+    def __init__(self, broker: Broker, store: Store, backlog_octets: int) -> None:
+        self.broker = broker
+        self.store = store
+        self.commits = 0
+        self.commit_seconds = 0.0
+        self.pressed = False
+        self.on_pressure: Callable[[bool], None] = lambda pressed: None
+        self.failing: str | None = None
+        """Why the last commit failed; ``None`` when the store is well."""
+        self._backlog = backlog_octets
+        self._dirty: list[Flushable] = []
+        self._writing: asyncio.Future[None] | None = None
+        self._pool = ThreadPoolExecutor(1, "store")
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0
+
+    def wake(self, connection: Flushable) -> None:
+        """This connection has output; it is flushed at the end of the turn."""
+        self._dirty.append(connection)
+
+    def begin(self) -> None:
+        """Tell the broker what time it is."""
+        self.broker.now = int(time.time() * 1000)
+
+    def end(self) -> None:
+        """Settle what the turn has done. Never raises for what a peer or the disk did."""
+        broker = self.broker
+        broker.end_turn()
+        if self._writing is None and self.store.dirty:
+            self._commit()
+        dirty = self._dirty
+        while dirty:
+            self._dirty = []
+            for connection in dirty:
+                try:
+                    connection.flush()
+                except Exception:
+                    # Our own bug, and the output of the others must not stay behind for it.
+                    log.exception("internal error in writing, connection closed")
+                    connection.abort()
+            dirty = self._dirty
+        due = broker.due()
+        if due is not None and (self._timer is None or due < self._timer_due):
+            self._schedule(due)
+        if self.store.pending_octets > self._backlog and not self.pressed:
+            self.pressed = True
+            self.on_pressure(True)
+
+    # --- timers ---------------------------------------------------------------------------------
+
+    def _schedule(self, due: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        delay = max(0.001, due / 1000 - time.time())
+        self._timer = self._loop.call_later(delay, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self.begin()
+        self.broker.tick(self.broker.now)
+        self.end()
+
+    # --- group commit ---------------------------------------------------------------------------
+
+    def _commit(self) -> None:
+        # None: whatever was gathered has cancelled out, and the broker knows that it is safe.
+        batch = self.store.take()
+        if batch is not None:
+            self._write(batch)
+
+    def _write(self, batch: Batch) -> None:
+        started = time.perf_counter()
+        future = self._loop.run_in_executor(self._pool, self.store.write, batch)
+        self._writing = future
+
+        def written(done: asyncio.Future[None]) -> None:
+            self._writing = None
+            error = done.exception()
+            if error is None:
+                self.commits += 1
+                self.commit_seconds += time.perf_counter() - started
+                self._recovered()
+                self.begin()
+                self.broker.committed(batch.mark)
+                self._commit()
+                self._relax()
+                self.end()
+            elif isinstance(error, StoreError):
+                self._failed(batch, str(error))
+            else:
+                raise error
+
+        future.add_done_callback(written)
+
+    def _failed(self, batch: Batch, why: str) -> None:
+        """Nothing is confirmed and publishers are held back until the disk works again."""
+        if self.failing is None:
+            log.error("commit failed, will be tried again: %s", why)
+        self.failing = why
+        self.broker.alarm("store", True)
+        hold: asyncio.Future[None] = self._loop.create_future()
+        self._writing = hold
+        self._loop.call_later(RETRY_SECONDS, self._write, batch)
+
+    def _recovered(self) -> None:
+        if self.failing is not None:
+            log.warning("commits work again")
+            self.failing = None
+            self.broker.alarm("store", False)
+
+    def _relax(self) -> None:
+        if self.pressed and self.store.pending_octets < self._backlog // 2:
+            self.pressed = False
+            self.on_pressure(False)
+
+    async def drain(self) -> None:
+        """Wait until nothing is unwritten (or the store is failing)."""
+        while self._writing is not None or self.store.dirty:
+            if self.failing is not None:
+                return
+            if self._writing is None:
+                self.end()
+            else:
+                await asyncio.wait([self._writing], timeout=1)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._pool.shutdown(wait=True)

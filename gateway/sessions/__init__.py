@@ -1,0 +1,1 @@
+"""Where operations meet the broker."""

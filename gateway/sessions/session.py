@@ -1,0 +1,407 @@
+"""One connected peer: carries its operations to a virtual host and brings the answers back.
+
+Requests that change durable topology are answered when the store has them; so that answers keep
+their order, whatever follows on the same channel waits behind them.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from gateway.adapters.base import Adapter
+from gateway.broker.broker import Broker
+from gateway.broker.channel import Channel
+from gateway.broker.client import Client
+from gateway.errors import Condition, Lost, Refusal
+from gateway.message import Message
+from gateway.operations import (
+    BeginSession,
+    Bind,
+    Blocked,
+    Cancelled,
+    Close,
+    Closed,
+    Commit,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    Done,
+    EndSession,
+    Fetch,
+    Flow,
+    Open,
+    Operation,
+    Peer,
+    Prefetch,
+    Publish,
+    PurgeQueue,
+    Recover,
+    Refused,
+    Returned,
+    Rollback,
+    Select,
+    SelectConfirms,
+    SessionLost,
+    Settle,
+    Subscribe,
+    Unbind,
+    Unblocked,
+    Unsubscribe,
+    UpdateSecret,
+)
+from gateway.sessions.registry import Registry
+
+
+class ChannelRecipient:
+    """What the broker calls for one channel. The hot two are the adapter's own methods."""
+
+    __slots__ = ("deliver", "confirm", "_session", "_number")
+
+    def __init__(self, session: "Session", number: int) -> None:
+        outlet = session.adapter.outlet(number)
+        self.deliver = outlet.deliver
+        self.confirm = outlet.confirm
+        self._session = session
+        self._number = number
+
+    def returned(self, message: Message, condition: Condition, text: str) -> None:
+        self._session.adapter.send(Returned(self._number, message, condition, text))
+
+    def cancelled(self, tag: str) -> None:
+        self._session.notify(Cancelled(self._number, tag))
+
+
+class Session:
+    """Operations of one adapter (server role) performed on one broker.
+
+    ``loopback`` tells whether the peer is on this machine: some users may only come from there.
+    ``publisher`` turns true with the first publish; the owner of the socket looks at it to know
+    whom to hold back.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        adapter: Adapter,
+        registry: Registry,
+        *,
+        address: str,
+        loopback: bool,
+        since: float,
+    ) -> None:
+        self.broker = broker
+        self.adapter = adapter
+        self.address = address
+        self.loopback = loopback
+        self.since = since
+        self.peer = Peer()
+        self.user = ""
+        self.vhost = ""
+        self.publisher = False
+        self.ending = ""
+        """Why it ended, unless normally; for the log."""
+        self.opened = False
+        self.closed = False
+        self.channels: dict[int, Channel] = {}
+        self._client: Client | None = None
+        self._waiting: dict[Channel, int] = {}
+        """Answers that wait for the store, by channel; one may be gone before they are due."""
+        self._notices: list[Cancelled] | None = None
+        """Gathers what a request brings about besides its answer, while it is performed."""
+        self._paused = False
+        self._rest: list[Operation] = []
+        """Received, and not yet performed."""
+        self.meter: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        """Octets in and out; set by the owner of the socket."""
+        self._registry = registry
+        self.number = registry.enter(self)
+        self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
+            Open: self._open,
+            Closed: self._on_closed,
+            UpdateSecret: self._update_secret,
+            BeginSession: self._begin,
+            EndSession: self._end,
+            SessionLost: self._on_session_lost,
+        }
+        self._on_channel: dict[type[Operation], Callable[[Channel, Any], None]] = {
+            Flow: self._flow,
+            Subscribe: self._subscribe,
+            Unsubscribe: self._unsubscribe,
+            Prefetch: self._prefetch,
+            Fetch: self._fetch,
+            Recover: self._recover,
+            Select: self._select,
+            SelectConfirms: self._select_confirms,
+            Commit: self._commit,
+            Rollback: self._rollback,
+            DeclareExchange: self._topology,
+            DeleteExchange: self._topology,
+            DeclareQueue: self._topology,
+            DeleteQueue: self._topology,
+            PurgeQueue: self._topology,
+            Bind: self._topology,
+            Unbind: self._topology,
+        }
+
+    # --- the loop -------------------------------------------------------------------------------
+
+    def perform(self, operations: list[Operation]) -> None:
+        """Act on what the adapter received, in order. Hot: publishes and settlements first.
+
+        A peer that asks for messages faster than it takes them is served at its own pace: what
+        follows such a request waits for ``resume``."""
+        if self._rest:
+            self._rest += operations
+            if not self.adapter.closing:
+                return
+            operations, self._rest = self._rest, []
+        channels = self.channels
+        for operation in operations:
+            kind = operation.__class__
+            try:
+                if kind is Publish:
+                    channel = channels.get(operation.channel)  # type: ignore[attr-defined]
+                    if channel is not None:
+                        channel.publish(
+                            operation.message,  # type: ignore[attr-defined]
+                            operation.mandatory,  # type: ignore[attr-defined]
+                            operation.immediate,  # type: ignore[attr-defined]
+                        )
+                        self.publisher = True
+                elif kind is Settle:
+                    channel = channels.get(operation.channel)  # type: ignore[attr-defined]
+                    if channel is not None:
+                        channel.settle(
+                            operation.delivery,  # type: ignore[attr-defined]
+                            operation.multiple,  # type: ignore[attr-defined]
+                            operation.outcome,  # type: ignore[attr-defined]
+                        )
+                elif (do := self._on_channel.get(kind)) is not None:
+                    channel = channels.get(operation.channel)  # type: ignore[attr-defined]
+                    if channel is not None:
+                        do(channel, operation)
+                        if self._paused and kind is Fetch and not self.adapter.closing:
+                            at = next(i for i, o in enumerate(operations) if o is operation)
+                            self._rest = operations[at + 1 :]
+                            return
+                else:
+                    self._on_connection[kind](operation)
+            except Refusal as refusal:
+                self._refuse(operation, refusal)
+
+    def _refuse(self, operation: Any, refusal: Refusal) -> None:
+        number = getattr(operation, "channel", 0)
+        if refusal.lost is Lost.SESSION:
+            self._drop(number)
+        self.adapter.send(
+            Refused(
+                number,
+                getattr(operation, "token", None),
+                refusal.condition,
+                refusal.text,
+                refusal.lost,
+            )
+        )
+
+    def _answer(self, number: int, token: Any, result: Any = None) -> None:
+        """Say ``Done``, behind whatever this channel is still waiting for."""
+        if token is None:
+            return
+        if self.channels.get(number) in self._waiting:
+            self._answer_when_safe(number, token, result)
+        else:
+            self.adapter.send(Done(number, token, result))
+
+    def _answer_when_safe(self, number: int, token: Any, result: Any = None) -> None:
+        """Say ``Done`` as soon as the store has everything that was asked so far."""
+        waiting = self._waiting
+        channel = self.channels[number]
+        waiting[channel] = waiting.get(channel, 0) + 1
+
+        def safe() -> None:
+            left = waiting.pop(channel) - 1
+            if left:
+                waiting[channel] = left
+            # Another channel may have the number by now.
+            if token is not None and not self.closed and self.channels.get(number) is channel:
+                self.adapter.send(Done(number, token, result))
+
+        self.broker.when_safe(safe)
+
+    # --- connection -----------------------------------------------------------------------------
+
+    def _open(self, operation: Open) -> None:
+        access = self.broker.access
+        user = access.user(operation.user)
+        if user is not None and user.loopback_only and not self.loopback:
+            raise Refusal(
+                Condition.ACCESS_REFUSED,
+                f"user '{operation.user}' may only connect from this machine",
+                Lost.CONNECTION,
+            )
+        self.peer = operation.peer
+        self.user = operation.user
+        name = f"{self.address} #{self.number}"
+        self._client = self.broker.attach(operation.vhost, operation.user, name)
+        self.vhost = operation.vhost
+        self.opened = True
+        self.adapter.send(Done(0, operation.token))
+        if self.broker.blocked is not None:
+            self.adapter.send(Blocked(self.broker.blocked))
+
+    def _update_secret(self, operation: UpdateSecret) -> None:
+        secret = operation.secret.decode("utf-8", "replace")
+        if not self.broker.access.password(self.user, secret):
+            raise Refusal(Condition.ACCESS_REFUSED, "the new secret is not valid", Lost.CONNECTION)
+        self.adapter.send(Done(0, operation.token))
+
+    def _on_closed(self, operation: Closed) -> None:
+        if operation.condition is not None:
+            self.ending = f"{operation.condition.value}: {operation.text}"
+        self.end()
+
+    def end(self) -> None:
+        """The connection is over: give back what it held. May be called twice."""
+        if self.closed:
+            return
+        self.closed = True
+        self._registry.leave(self.number)
+        self.channels.clear()
+        if self._client is not None:
+            self._client.close()
+
+    def close(self, condition: Condition, text: str) -> None:
+        """End the connection from our side, politely."""
+        if not self.closed:
+            self.adapter.send(Close(condition, text))
+
+    def block(self, reason: str | None) -> None:
+        """Tell the peer that publishers are held back (a reason) or may go on (``None``)."""
+        if self.opened and not self.closed:
+            self.adapter.send(Unblocked() if reason is None else Blocked(reason))
+
+    @property
+    def behind(self) -> bool:
+        """Whether operations wait to be performed: more should not be received meanwhile."""
+        return bool(self._rest)
+
+    def pause(self) -> None:
+        """The peer's socket is full: no deliveries until ``resume``."""
+        self._paused = True
+        for channel in self.channels.values():
+            channel.pause()
+
+    def resume(self) -> None:
+        self._paused = False
+        for channel in list(self.channels.values()):
+            channel.resume()
+        if self._rest and not self._paused:
+            rest, self._rest = self._rest, []
+            self.perform(rest)
+
+    # --- channels -------------------------------------------------------------------------------
+
+    def _begin(self, operation: BeginSession) -> None:
+        assert self._client is not None, "the adapter opens channels after Open is answered"
+        number = operation.channel
+        if self.adapter.closing:
+            # Opened, and in the same read the connection was lost by a mistake.
+            return
+        channel = self._client.channel(number, ChannelRecipient(self, number))
+        if self._paused:
+            channel.pause()
+        self.channels[number] = channel
+        self._answer(number, operation.token)
+
+    def _drop(self, number: int) -> None:
+        channel = self.channels.pop(number, None)
+        if channel is not None:
+            channel.close()
+
+    def _end(self, operation: EndSession) -> None:
+        self._drop(operation.channel)
+        if operation.token is not None:
+            self.adapter.send(Done(operation.channel, operation.token))
+
+    def _on_session_lost(self, operation: SessionLost) -> None:
+        self._drop(operation.channel)
+
+    def _topology(self, channel: Channel, operation: Any) -> None:
+        notices: list[Cancelled] = []
+        self._notices = notices
+        try:
+            result = _TOPOLOGY[operation.__class__](channel, operation)
+        finally:
+            self._notices = None
+        self._answer_when_safe(operation.channel, operation.token, result)
+        for notice in notices:
+            self.broker.when_safe(partial(self.notify, notice))
+
+    def notify(self, notice: Cancelled) -> None:
+        """Tell the peer what it did not ask for, but not between its request and the answer."""
+        if self._notices is not None:
+            self._notices.append(notice)
+        elif not self.closed and notice.channel in self.channels:
+            self.adapter.send(notice)
+
+    def _flow(self, channel: Channel, operation: Flow) -> None:
+        channel.flow(operation.active)
+        self._answer(operation.channel, operation.token, operation.active)
+
+    def _subscribe(self, channel: Channel, operation: Subscribe) -> None:
+        tag = channel.subscribe(
+            operation.queue,
+            operation.tag,
+            operation.no_ack,
+            operation.exclusive,
+            operation.no_local,
+            operation.arguments,
+        )
+        # Sent at once, not behind earlier answers: the first delivery must not overtake it.
+        if operation.token is not None:
+            self.adapter.send(Done(operation.channel, operation.token, tag))
+        channel.start(tag)
+
+    def _unsubscribe(self, channel: Channel, operation: Unsubscribe) -> None:
+        channel.unsubscribe(operation.tag)
+        self._answer(operation.channel, operation.token, operation.tag)
+
+    def _prefetch(self, channel: Channel, operation: Prefetch) -> None:
+        channel.prefetch(operation.count, operation.size, operation.shared)
+        self._answer(operation.channel, operation.token)
+
+    def _fetch(self, channel: Channel, operation: Fetch) -> None:
+        fetched = channel.fetch(operation.queue, operation.no_ack)
+        self._answer(operation.channel, operation.token, fetched)
+
+    def _recover(self, channel: Channel, operation: Recover) -> None:
+        channel.recover(operation.requeue)
+        self._answer(operation.channel, operation.token)
+
+    def _select(self, channel: Channel, operation: Select) -> None:
+        channel.select()
+        self._answer(operation.channel, operation.token)
+
+    def _select_confirms(self, channel: Channel, operation: SelectConfirms) -> None:
+        channel.select_confirms()
+        self._answer(operation.channel, operation.token)
+
+    def _commit(self, channel: Channel, operation: Commit) -> None:
+        channel.commit()
+        self._answer_when_safe(operation.channel, operation.token)
+
+    def _rollback(self, channel: Channel, operation: Rollback) -> None:
+        channel.rollback()
+        self._answer(operation.channel, operation.token)
+
+
+_TOPOLOGY: dict[type[Operation], Callable[[Channel, Any], Any]] = {
+    DeclareExchange: Channel.declare_exchange,
+    DeleteExchange: Channel.delete_exchange,
+    DeclareQueue: Channel.declare_queue,
+    DeleteQueue: Channel.delete_queue,
+    PurgeQueue: Channel.purge_queue,
+    Bind: Channel.bind,
+    Unbind: Channel.unbind,
+}
