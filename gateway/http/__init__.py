@@ -1,0 +1,1 @@
+"""HTTP and server-sent events: one more door of the embedded broker."""

@@ -1,0 +1,68 @@
+"""Token buckets: so much at once, and so much per second. The clock is handed in."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+
+class Rate(NamedTuple):
+    """A bucket of ``burst`` that fills in ``seconds``."""
+
+    burst: float
+    seconds: float
+
+
+class Left(NamedTuple):
+    """``remaining`` can be used now; ``seconds`` until the bucket is full again, or, if it was
+    refused, until there is enough for it."""
+
+    allowed: bool
+    remaining: int
+    seconds: int
+
+
+class Buckets:
+    """One bucket per key, at most ``most`` of them: a full one need not be remembered, and the one
+    that was used longest ago goes first."""
+
+    def __init__(self, rate: Rate, clock: Callable[[], float], most: int = 65_536) -> None:
+        self.rate = rate
+        self.clock = clock
+        self.most = most
+        self.levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+        """What is left, and when that was."""
+
+    def level(self, key: Hashable, now: float) -> float:
+        level, at = self.levels.get(key, (self.rate.burst, now))
+        filled = (now - at) * self.rate.burst / self.rate.seconds
+        return min(self.rate.burst, level + max(0.0, filled))
+
+    def take(self, key: Hashable, amount: float = 1.0) -> Left:
+        """Use ``amount`` if there is so much. What is larger than the whole bucket needs a full
+        one and leaves it in debt."""
+        now = self.clock()
+        level = self.level(key, now)
+        if level < min(amount, self.rate.burst):
+            return Left(False, int(level), self.wait(min(amount, self.rate.burst) - level))
+        return self.keep(key, level - amount, now)
+
+    def charge(self, key: Hashable, amount: float) -> Left:
+        """Use ``amount`` whatever is left: it has been used already."""
+        now = self.clock()
+        return self.keep(key, max(self.level(key, now) - amount, -self.rate.burst), now)
+
+    def keep(self, key: Hashable, level: float, now: float) -> Left:
+        self.levels[key] = (level, now)
+        self.levels.move_to_end(key)
+        if len(self.levels) > self.most:
+            self.levels.popitem(last=False)
+        return Left(True, max(0, int(level)), self.wait(self.rate.burst - level))
+
+    def look(self, key: Hashable) -> Left:
+        """Whether one more would be allowed, using nothing."""
+        level = self.level(key, self.clock())
+        return Left(level >= 1, int(level), self.wait(1 - level))
+
+    def wait(self, missing: float) -> int:
+        return max(1, math.ceil(missing * self.rate.seconds / self.rate.burst))

@@ -1,0 +1,171 @@
+"""``/v1/session``, ``/v1/stream-tickets`` and where the issuer of tokens is (RFC 9728)."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.http import problems
+from gateway.http.access.gate import HOST_COOKIE, PLAIN_COOKIE, PRINCIPAL, plain_allowed
+from gateway.http.access.rights import DETAILS_TYPE, Action
+from gateway.http.access.tickets import node_of
+from gateway.http.deps import Caller, ContextIn, decode_segment
+from gateway.http.problems import Problem
+
+MOST_SOURCES = 64
+NO_STORE = {"cache-control": "no-store"}
+
+router = APIRouter(tags=["access"])
+
+
+class Session(BaseModel):
+    """Who asks."""
+
+    user: str
+    scheme: str = Field(examples=["cookie"])
+    expires_at: str | None
+    rights: list[list[Any]] | None = Field(
+        default=None, description="what narrows the user's permissions; null: nothing does"
+    )
+
+
+class TicketRequest(BaseModel):
+    """What the stream will read."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    vhost: str = Field(default="/", max_length=255)
+    sources: list[str] = Field(
+        min_length=1, max_length=MOST_SOURCES, examples=[["queue:orders", "route:prices"]]
+    )
+    ttl: float | None = Field(
+        default=None, gt=0, description="seconds to the first use; at most, and usually, 60"
+    )
+    origin: str | None = Field(
+        default=None,
+        max_length=255,
+        description="the page that will open the stream, if it is not the one that asks",
+    )
+
+
+class Ticket(BaseModel):
+    """``url`` goes to ``new EventSource(url)``; to add parameters is allowed."""
+
+    ticket: str
+    url: str
+    expires_at: str = Field(description="it must have been used by then")
+
+
+def instant(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@router.post(
+    "/v1/session",
+    status_code=201,
+    summary="Exchange credentials for a session cookie",
+)
+async def open_session(request: Request, context: ContextIn, caller: Caller) -> Response:
+    """For browsers, whose `EventSource` sends cookies but no credentials. The cookie is
+    `__Host-amqp-gateway`, HttpOnly, Secure and SameSite=Strict; the session ends with the token or
+    password it was made from."""
+    if caller.scheme not in ("basic", "bearer"):
+        raise Problem(problems.FORBIDDEN, "a session is made from a password or a token")
+    gate = context.gate
+    made, session = gate.sessions.open(caller, gate.settings.session_seconds)
+    assert session.expires is not None
+    age = max(1, int(session.expires - gate.now()))
+    plain = gate.settings.plain_cookie and plain_allowed(request.scope)
+    name, secure = (PLAIN_COOKIE, "") if plain else (HOST_COOKIE, " Secure;")
+    cookie = f"{name}={made}; Path=/; Max-Age={age};{secure} HttpOnly; SameSite=Strict"
+    shown = Session(user=caller.user, scheme="cookie", expires_at=instant(session.expires))
+    return Response(
+        shown.model_dump_json(),
+        201,
+        media_type="application/json",
+        headers={**NO_STORE, "set-cookie": cookie},
+    )
+
+
+@router.get("/v1/session", summary="Who asks")
+async def show_session(caller: Caller, response: Response) -> Session:
+    response.headers.update(NO_STORE)
+    rights = None if caller.rights is None else [right.record() for right in caller.rights]
+    return Session(
+        user=caller.user, scheme=caller.scheme, expires_at=instant(caller.expires), rights=rights
+    )
+
+
+@router.delete("/v1/session", status_code=204, summary="End the session")
+async def close_session(request: Request, context: ContextIn, caller: Caller) -> Response:
+    """Streams and tickets of the session end, too."""
+    gate = context.gate
+    for proof in caller.proof:
+        if proof.startswith("session:"):
+            gate.sessions.records.forget(proof.removeprefix("session:"))
+    response = Response(status_code=204, headers=NO_STORE)
+    for name, secure in ((HOST_COOKIE, " Secure;"), (PLAIN_COOKIE, "")):
+        response.headers.append(
+            "set-cookie", f"{name}=; Path=/; Max-Age=0;{secure} HttpOnly; SameSite=Strict"
+        )
+    return response
+
+
+@router.post(
+    "/v1/stream-tickets", status_code=201, summary="A credential that an EventSource can use"
+)
+async def make_ticket(
+    asked: TicketRequest, request: Request, context: ContextIn, caller: Caller, response: Response
+) -> Ticket:
+    """The ticket is for these sources, this origin and this caller. After its first use it is good
+    only to resume the stream it started."""
+    gate = context.gate
+    if caller.scheme == "ticket" or PRINCIPAL in request.scope:
+        raise Problem(problems.FORBIDDEN, "a ticket makes no tickets")
+    vhost = asked.vhost
+    if vhost not in context.broker.vhosts:
+        raise Problem(problems.NOT_FOUND, f"no virtual host {vhost!r}")
+    for source in asked.sources:
+        kind, name = node_of(source)
+        caller.need(context.broker, Action.STREAM, vhost, kind, name)
+    origin = (asked.origin or request.headers.get("origin") or "").encode("latin-1", "replace")
+    if origin and gate.origins.own(request.scope, origin):
+        origin = b""
+    if origin and origin not in gate.origins.known:
+        raise Problem(problems.INVALID, "the origin is not one of those that may use this gateway")
+    made, url, until = gate.tickets.make(
+        caller, vhost, asked.sources, origin.decode("latin-1") or None, asked.ttl
+    )
+    response.headers.update(NO_STORE)
+    return Ticket(ticket=made, url=url, expires_at=instant(until) or "")
+
+
+@router.get("/.well-known/oauth-protected-resource", summary="Whose tokens are taken (RFC 9728)")
+async def resource_metadata(context: ContextIn, response: Response) -> dict[str, Any]:
+    bearer = context.gate.settings.bearer
+    if bearer is None or not bearer.resource:
+        raise Problem(problems.BY_STATUS[404], "no tokens are taken here")
+    response.headers["cache-control"] = "max-age=3600"
+    return {
+        "resource": bearer.resource,
+        "authorization_servers": [bearer.issuer],
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": [bearer.scope_prefix + action.value for action in Action],
+        "authorization_details_types_supported": [DETAILS_TYPE],
+        "resource_name": "AMQP gateway",
+    }
+
+
+@router.get("/.well-known/oauth-protected-resource/{path}", include_in_schema=False)
+async def resource_metadata_below(
+    path: str, context: ContextIn, response: Response
+) -> dict[str, Any]:
+    """For a resource whose URL has a path."""
+    bearer = context.gate.settings.bearer
+    if bearer is None or not bearer.resource.endswith("/" + decode_segment(path)):
+        raise Problem(problems.BY_STATUS[404], "no such resource")
+    return await resource_metadata(context, response)

@@ -1,0 +1,194 @@
+"""Who asks: every way to prove it, and what each may be used for.
+
+A credential that is present and not good is always a 401; nobody becomes anonymous by mistake.
+"""
+
+from collections.abc import Callable
+
+from starlette.types import Scope
+
+from gateway.http import problems
+from gateway.http.access.bearer import BadToken, Bearer
+from gateway.http.access.buckets import Buckets
+from gateway.http.access.keys import Keys
+from gateway.http.access.origins import Origins, is_loopback, peer_is_loopback
+from gateway.http.access.passwords import WRONG, Passwords, fingerprint, read_basic
+from gateway.http.access.principal import Principal
+from gateway.http.access.quotas import Quotas
+from gateway.http.access.sessions import Records, Sessions, holds
+from gateway.http.access.tickets import Tickets
+from gateway.http.doors import Doors
+from gateway.http.problems import Problem, challenge
+
+__all__ = ["Gate", "is_loopback", "peer_is_loopback"]
+
+PRINCIPAL = "gateway.principal"
+"""In a scope: who asks, when a layer above the endpoint has found out."""
+HOST_COOKIE = "__Host-amqp-gateway"
+PLAIN_COOKIE = "amqp-gateway-session"
+MOST_AUTHORIZATION = 20_000
+
+
+class Gate:
+    """Turns the credentials of a request into a ``Principal``."""
+
+    def __init__(self, doors: Doors) -> None:
+        self.doors = doors
+        self.access = doors.broker.access
+        self.settings = settings = doors.settings.access
+        self.clock: Callable[[], float] = doors.clock
+        store = doors.broker.store
+        self.passwords = Passwords(
+            self.access, self.now, settings.failures, settings.failure_seconds
+        )
+        self.bearer: Bearer | None = None
+        if settings.bearer is not None:
+            keys = Keys(settings.bearer)
+            self.bearer = Bearer(settings.bearer, self.access, self.now, keys)
+        sessions = Records("http-session", store, doors, settings.max_sessions)
+        self.sessions = Sessions(sessions, self.access, self.now)
+        self.tickets = Tickets(
+            Records("http-ticket", store, doors, settings.max_sessions),
+            sessions,
+            self.access,
+            self.now,
+            settings.ticket_seconds,
+            settings.ticket_idle_seconds,
+        )
+        self.origins = Origins(settings.origins, settings.origin_credentials)
+        self.quotas = Quotas(
+            Buckets(settings.request_rate, self.now) if settings.request_rate else None,
+            Buckets(settings.octet_rate, self.now) if settings.octet_rate else None,
+        )
+        self.cookie_names = (HOST_COOKIE, PLAIN_COOKIE) if settings.plain_cookie else (HOST_COOKIE,)
+
+    def now(self) -> float:
+        return self.clock()
+
+    async def authenticate(self, scope: Scope) -> Principal:
+        """Raises ``Problem``: 401, or 429 when the caller has used up what it may."""
+        found: Principal | None = scope.get(PRINCIPAL)
+        if found is None:
+            found = await self.identify(scope)
+        if self.quotas.active and "gateway.limits" not in scope:
+            self.quotas.charge(found, scope)
+        return found
+
+    async def identify(self, scope: Scope) -> Principal:
+        authorization = cookie = origin = site = mode = None
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                if authorization is not None:
+                    raise self.challenge("There are two credentials.")
+                authorization = value
+            elif name == b"cookie":
+                cookie = value if cookie is None else cookie + b"; " + value
+            elif name == b"origin":
+                origin = value
+            elif name == b"sec-fetch-site":
+                site = value
+            elif name == b"sec-fetch-mode":
+                mode = value
+        if b"access_token" in scope["query_string"]:
+            raise Problem(problems.INVALID, "an access token does not belong into a URL")
+        if authorization is None:
+            return self.of_cookie(scope, cookie, origin, site, mode)
+        scheme, _, given = authorization.partition(b" ")
+        scheme = scheme.lower()
+        if len(given) > MOST_AUTHORIZATION:
+            raise self.challenge("The credentials are too long.")
+        if scheme == b"basic":
+            # A browser may remember a password, and then it sends it by itself.
+            self.origins.check_ambient(scope, origin, site, mode)
+            return await self.of_password(scope, given)
+        if scheme == b"bearer" and self.bearer is not None:
+            try:
+                return await self.bearer.check(given.strip())
+            except BadToken as error:
+                raise self.challenge(str(error), "invalid_token") from None
+        raise self.challenge()
+
+    async def of_password(self, scope: Scope, given: bytes) -> Principal:
+        user, password = read_basic(given)
+        client = scope.get("client")
+        found = await self.passwords.check(user, password, client[0] if client else "local")
+        if found.loopback_only and not peer_is_loopback(scope):
+            raise self.challenge(WRONG)
+        return Principal(user, proof=(fingerprint(found.verifier),))
+
+    def of_cookie(
+        self,
+        scope: Scope,
+        cookie: bytes | None,
+        origin: bytes | None,
+        site: bytes | None,
+        mode: bytes | None,
+    ) -> Principal:
+        given = self.session_of(scope, cookie)
+        if given is None:
+            raise self.challenge()
+        self.origins.check_ambient(scope, origin, site, mode)
+        if scope["method"] not in ("GET", "HEAD") and origin is None and site != b"same-origin":
+            raise Problem(
+                problems.FORBIDDEN, "with a cookie this needs an Origin or Sec-Fetch-Site field"
+            )
+        found = self.sessions.find(given)
+        known = None if found is None else self.access.user(found.user)
+        if found is None or known is None:
+            raise self.challenge("The session has ended.")
+        if known.loopback_only and not peer_is_loopback(scope):
+            raise self.challenge("The session has ended.")
+        return found
+
+    def session_of(self, scope: Scope, cookie: bytes | None) -> str | None:
+        """The session id among cookies. Raises ``Problem`` if there are several."""
+        if cookie is None:
+            return None
+        found = []
+        for part in cookie.decode("latin-1").split(";"):
+            name, _, value = part.strip().partition("=")
+            if name in self.cookie_names and (name == HOST_COOKIE or plain_allowed(scope)):
+                found.append(value)
+        if len(found) > 1:
+            raise self.challenge("There are two sessions.")
+        return found[0] if found else None
+
+    def challenge(self, detail: str = "", error: str = "") -> Problem:
+        """401 with every way in that is open."""
+        problem = challenge(detail) if detail else challenge()
+        bearer = self.settings.bearer
+        if bearer is not None:
+            parameters = ['realm="amqp-gateway"']
+            if error:
+                parameters.append(f'error="{error}"')
+            if bearer.resource:
+                parameters.append(f'resource_metadata="{metadata_url(bearer.resource)}"')
+            problem.headers["www-authenticate"] += ", Bearer " + ", ".join(parameters)
+        return problem
+
+    def still_good(self, principal: Principal, now: float | None = None) -> bool:
+        """Whether a stream that this caller opened may go on. ``now`` is seconds since 1970."""
+        moment = self.clock() if now is None else now
+        if not holds(principal, self.access, self.sessions.records, moment):
+            return False
+        return all(
+            self.tickets.records.get(proof[7:]) is not None
+            for proof in principal.proof
+            if proof.startswith("ticket:")
+        )
+
+    async def close(self) -> None:
+        self.passwords.close()
+
+
+def plain_allowed(scope: Scope) -> bool:
+    """The cookie without ``__Host-`` is for plain http on this machine."""
+    return scope.get("scheme") == "http" and peer_is_loopback(scope)
+
+
+def metadata_url(resource: str) -> str:
+    """RFC 9728, section 3.1: the well-known part goes between host and path."""
+    scheme, _, rest = resource.partition("://")
+    host, slash, path = rest.partition("/")
+    tail = slash + path if path else ""
+    return f"{scheme}://{host}/.well-known/oauth-protected-resource{tail}"

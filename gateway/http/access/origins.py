@@ -1,0 +1,130 @@
+"""Which pages may ask: origins, Fetch Metadata, and the CORS answers (finite lists, no ``*``)."""
+
+from functools import lru_cache
+from ipaddress import ip_address
+
+from starlette.types import Scope
+
+from gateway.http import problems
+from gateway.http.fields import READERS
+from gateway.http.problems import Problem
+
+SAFE = frozenset({"GET", "HEAD"})
+MAX_AGE_SECONDS = 7200
+METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, QUERY"
+ALLOWED = (
+    *("authorization", "content-type", "content-digest", "idempotency-key", "last-event-id"),
+    *("prefer", "receive-attempt-id", "traceparent", "tracestate", "baggage", "x-request-id"),
+)
+EXPOSED = (
+    *("location", "retry-after", "ratelimit", "ratelimit-policy", "content-digest", "etag"),
+    *("idempotency-replayed", "preference-applied", "traceparent", "x-request-id"),
+    *("amqp-message-id", "amqp-outcome", "amqp-stream-id", "amqp-resume", "amqp-property"),
+)
+
+Headers = list[tuple[bytes, bytes]]
+
+
+def listed(*groups: tuple[str, ...]) -> bytes:
+    return ", ".join(dict.fromkeys(name for group in groups for name in group)).encode()
+
+
+def amqp_fields() -> tuple[str, ...]:
+    names = {name.decode() for name in READERS} | {"amqp-property"}
+    return tuple(sorted(name for name in names if name.startswith("amqp-")))
+
+
+@lru_cache(4096)
+def is_loopback(host: str) -> bool:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+@lru_cache(1024)
+def is_local_name(host: str) -> bool:
+    """Whether a ``Host`` names this machine to itself: no name of the DNS does, so that a page
+    whose name was pointed here (DNS rebinding) is not taken for a local program."""
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    name = name.strip("[]").lower().rstrip(".")
+    return name == "localhost" or name.endswith(".localhost") or is_loopback(name)
+
+
+PROXIED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})
+
+
+def peer_is_loopback(scope: Scope) -> bool:
+    """Whether a program of this machine asks for itself. A Unix socket has no peer address and is
+    local; what a proxy on this machine passes on is not."""
+    client = scope.get("client")
+    if client is not None and not is_loopback(client[0]):
+        return False
+    host = b""
+    for name, value in scope["headers"]:
+        if name == b"host":
+            host = value
+        elif name in PROXIED:
+            return False
+    return not host or is_local_name(host.decode("latin-1"))
+
+
+class Origins:
+    """The configured origins. ``own`` is whether an ``Origin`` is this very server."""
+
+    def __init__(self, origins: tuple[str, ...], credentials: bool) -> None:
+        self.known = frozenset(origin.encode("ascii") for origin in origins)
+        self.credentials = credentials
+        self.allow = listed(ALLOWED, amqp_fields())
+        self.expose = listed(EXPOSED, amqp_fields())
+
+    def own(self, scope: Scope, origin: bytes) -> bool:
+        """A proxy may speak TLS for us, so the scheme is not compared."""
+        host = next((value for name, value in scope["headers"] if name == b"host"), b"")
+        return bool(host) and origin in (b"http://" + host, b"https://" + host)
+
+    def trusted(self, scope: Scope, origin: bytes) -> bool:
+        return origin in self.known or self.own(scope, origin)
+
+    def check_ambient(
+        self, scope: Scope, origin: bytes | None, site: bytes | None, mode: bytes | None
+    ) -> None:
+        """Credentials that a browser adds by itself act only for our own pages and for listed
+        ones: reading counts as acting, since a stream takes messages. Raises ``Problem``."""
+        if origin is not None:
+            if not self.trusted(scope, origin):
+                raise Problem(problems.FORBIDDEN, "pages of this origin may not use this gateway")
+            return
+        if site in (None, b"same-origin", b"none"):
+            return
+        opening = mode == b"navigate" and scope["method"] in SAFE
+        if opening and not scope["path"].startswith("/v1/"):
+            return  # a link to the console
+        raise Problem(problems.FORBIDDEN, "cross-site requests may not change anything")
+
+    def preflight(self, origin: bytes) -> Headers:
+        """Raises ``Problem`` for an origin that is not listed."""
+        if origin not in self.known:
+            raise Problem(
+                problems.FORBIDDEN,
+                "this origin is not allowed",
+                headers={"vary": "Origin, Access-Control-Request-Method"},
+            )
+        return [
+            *self.answer(origin),
+            (b"access-control-allow-methods", METHODS.encode()),
+            (b"access-control-allow-headers", self.allow),
+            (b"access-control-max-age", b"%d" % MAX_AGE_SECONDS),
+        ]
+
+    def answer(self, origin: bytes) -> Headers:
+        """What an answer carries when there are origins to tell apart."""
+        headers: Headers = [(b"vary", b"Origin")]
+        if origin in self.known:
+            headers.append((b"access-control-allow-origin", origin))
+            headers.append((b"access-control-expose-headers", self.expose))
+            if self.credentials:
+                headers.append((b"access-control-allow-credentials", b"true"))
+        return headers

@@ -1,0 +1,72 @@
+"""The caller of a request: who it is, how it proved it, and what it may do."""
+
+from typing import NamedTuple
+
+from gateway.broker.broker import Broker
+from gateway.http import problems
+from gateway.http.access.rights import Action, Right
+from gateway.http.problems import Problem
+
+__all__ = ["BROKER", "MONITORS", "Action", "Principal"]
+
+MONITORS = frozenset({"administrator", "monitoring"})
+BROKER = {
+    Action.PUBLISH: "write",
+    Action.RECEIVE: "read",
+    Action.BROWSE: "read",
+    Action.SETTLE: "read",
+    Action.STREAM: "read",
+}
+"""Configure, write or read, as in the broker's permissions."""
+
+
+class Principal(NamedTuple):
+    """``user`` is the broker's user whose permissions bound everything; ``scheme`` is "basic",
+    "bearer", "cookie" or "ticket"; ``expires`` is seconds since 1970 or ``None``; ``rights``
+    narrow what the user may do (``None``: not at all); ``proof`` is what must still hold for a
+    stream to go on (``Gate.still_good``)."""
+
+    user: str
+    scheme: str = "basic"
+    subject: str = ""
+    expires: float | None = None
+    rights: tuple[Right, ...] | None = None
+    proof: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Who quotas, idempotency keys and sealed tokens belong to."""
+        return self.user, self.subject
+
+    def may(self, action: Action, vhost: str, kind: str, name: str) -> bool:
+        """Whether the credential allows it; the broker's permissions are another question."""
+        rights = self.rights
+        return rights is None or any([one.covers(action, vhost, kind, name) for one in rights])
+
+    def need(self, broker: Broker, action: Action, vhost: str, kind: str, name: str) -> None:
+        """Raises ``Problem`` (403) unless this caller may do this to a "queue", "exchange" or
+        "route"."""
+        permission = BROKER.get(action)
+        if (self.rights is None or self.may(action, vhost, kind, name)) and (
+            kind == "route"
+            or not permission
+            or broker.access.allows(self.user, vhost, permission, name)
+        ):
+            return
+        raise Problem(
+            problems.FORBIDDEN,
+            f"user '{self.user}' may not {action.value} {kind} '{name}' in vhost '{vhost}'",
+        )
+
+    def need_admin(self, broker: Broker, *tags: str) -> None:
+        """Raises ``Problem`` (403) unless the user has one of the tags and the credential carries
+        the action ``admin`` for everything."""
+        known = broker.access.user(self.user)
+        if known is None or not set(tags).intersection(known.tags):
+            names = " or ".join(tags)
+            raise Problem(problems.FORBIDDEN, f"this needs a user with the tag {names}")
+        rights = self.rights
+        if rights is not None and not any(
+            Action.ADMIN in one.actions and one[1:] == ("*", "*", "*", False) for one in rights
+        ):
+            raise Problem(problems.FORBIDDEN, "this needs a credential with the action admin")

@@ -1,0 +1,145 @@
+"""The HTTP/1.1 parser with bounds: size of the head, time for it, progress of bodies, connections.
+
+uvicorn has none of these, and errors that it answers itself get the one error shape here.
+"""
+
+import json
+from asyncio import TimerHandle, Transport
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from gateway.http import problems
+from gateway.http.problems import CROWDED, HEAD_TOO_LARGE, PREFIX, TOO_SLOW, Row
+
+MOST_HEADERS = 256
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Subclasses made by ``bounded`` carry the limits."""
+
+    head_limit = 65_536
+    stall_seconds = 30.0
+    connection_limit = 20_000
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.in_head = True
+        self.head_octets = 0
+        self.heads = 0
+        self.reads = 0
+        self.seen = (0, 0)
+        self.refusal: tuple[Row, str] | None = None
+        self.timer: TimerHandle | None = self.loop.call_later(self.stall_seconds, self.look)
+        if len(self.connections) > self.connection_limit:
+            self.refuse(CROWDED, f"at most {self.connection_limit} connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self.reads += 1
+        if self.in_head:
+            self.head_octets += len(data)
+        super().data_received(data)
+        # What is still no whole head has been gathered inside the parser.
+        if self.in_head and self.head_octets > self.head_limit:
+            self.refuse(HEAD_TOO_LARGE, f"a head has at most {self.head_limit} octets")
+
+    def on_headers_complete(self) -> None:
+        self.in_head = False
+        self.heads += 1
+        self.head_octets = 0
+        size = len(self.url) + sum([len(name) + len(value) + 4 for name, value in self.headers])
+        if size > self.head_limit or len(self.headers) > MOST_HEADERS:
+            text = f"a head has at most {self.head_limit} octets and {MOST_HEADERS} fields"
+            self.refusal = (HEAD_TOO_LARGE, text)
+            raise httptools.HttpParserError(text)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self.in_head = True
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """The parser gave up."""
+        row, text = self.refusal or (problems.INVALID, "this is not an HTTP/1.1 request")
+        self.refuse(row, text)
+
+    def refuse(self, row: Row, detail: str) -> None:
+        """Answer for ourselves and hang up. Not into the middle of another answer, nor instead of
+        one that is still to come."""
+        if self.transport.is_closing():
+            return
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            self.transport.write(answer(row, detail))
+        elif not (self.in_head or self.pipeline or cycle.response_started):
+            # The request under way is the one that went wrong, in its body.
+            self.transport.write(answer(row, detail))
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.transport.close()
+
+    def look(self) -> None:
+        """Hang up on a peer that has made no progress since the last look."""
+        if self.transport.is_closing():
+            return
+        before, self.seen = self.seen, (self.heads, self.reads)
+        cycle: Any = self.cycle
+        if self.in_head:
+            begun = self.head_octets > 0 or cycle is None
+            stalled = begun and before[0] == self.heads
+        else:
+            stalled = (
+                before[1] == self.reads
+                and cycle is not None
+                and cycle.more_body
+                and not cycle.response_complete
+                and not cycle.waiting_for_100_continue
+                and not self.flow.read_paused
+            )
+        if stalled:
+            self.refuse(TOO_SLOW, f"no progress for {self.stall_seconds:g} s")
+            if not self.transport.is_closing():
+                self.transport.abort()
+            return
+        self.timer = self.loop.call_later(self.stall_seconds, self.look)
+
+
+def bounded(head: int, seconds: float, connections: int) -> type[BoundedProtocol]:
+    """The protocol with these limits."""
+
+    class Bounded(BoundedProtocol):
+        head_limit = head
+        stall_seconds = seconds
+        connection_limit = connections
+
+    return Bounded
+
+
+def answer(row: Row, detail: str) -> bytes:
+    document = {
+        "type": PREFIX + row.kind,
+        "title": row.title,
+        "status": row.status,
+        "detail": detail,
+        "outcome": row.outcome,
+        "safe_to_retry": row.safe_to_retry,
+    }
+    body = json.dumps(document).encode()
+    head = [
+        STATUS_LINE[row.status],
+        b"content-type: application/problem+json\r\n",
+        b"content-length: %d\r\n" % len(body),
+        b"cache-control: no-store\r\nx-content-type-options: nosniff\r\n",
+        b"retry-after: 1\r\n" if row.retry_after else b"",
+        b"connection: close\r\n\r\n",
+    ]
+    return b"".join([*head, body])

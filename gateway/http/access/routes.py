@@ -1,0 +1,11 @@
+"""Sessions, tickets and metadata: the routes of access."""
+
+from starlette.routing import BaseRoute
+
+from gateway.http.access.endpoints import router
+from gateway.http.context import Context
+
+
+def routes(context: Context) -> list[BaseRoute]:
+    context.closers.append(context.gate.close)
+    return list(router.routes)

@@ -1,0 +1,143 @@
+"""Sessions of browsers and stream tickets: random ids whose records the store keeps.
+
+An id is 32 random octets; only its SHA-256 is kept, so neither the disk nor a dump of memory gives
+one away, and ending a session really ends it. Records survive a restart, so a browser's event
+stream can resume with the credential it has.
+"""
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from gateway.broker.access import Access
+from gateway.broker.store import Store
+from gateway.http.access.passwords import fingerprint
+from gateway.http.access.principal import Principal
+from gateway.http.access.rights import read_record
+from gateway.http.doors import Doors
+
+ID_LETTERS = 43
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def principal_record(principal: Principal) -> dict[str, Any]:
+    rights = principal.rights
+    return {
+        "user": principal.user,
+        "subject": principal.subject,
+        "expires": principal.expires,
+        "rights": None if rights is None else [right.record() for right in rights],
+        "proof": list(principal.proof),
+    }
+
+
+def read_principal(record: dict[str, Any], scheme: str, proof: str) -> Principal:
+    rights = record["rights"]
+    return Principal(
+        record["user"],
+        scheme,
+        record["subject"],
+        record["expires"],
+        None if rights is None else tuple([read_record(one) for one in rights]),
+        (*record["proof"], proof),
+    )
+
+
+class Records:
+    """Records of one kind by digest of their id, in memory and in the store; at most ``most``, the
+    oldest go first."""
+
+    def __init__(self, kind: str, store: Store, turns: Doors, most: int) -> None:
+        self.kind = kind
+        self.store = store
+        self.turns = turns
+        self.most = most
+        self.found: dict[str, dict[str, Any]] = {}
+        for found, key, value in store.records():
+            if found == kind:
+                self.found[key[0]] = value
+
+    def get(self, digest: str) -> dict[str, Any] | None:
+        return self.found.get(digest)
+
+    def make(self, record: dict[str, Any]) -> str:
+        """The id of a new record."""
+        made = base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode()
+        while len(self.found) >= self.most:
+            self.forget(next(iter(self.found)))
+        self.save(digest_of(made), record)
+        return made
+
+    def save(self, digest: str, record: dict[str, Any]) -> None:
+        self.found[digest] = record
+        self.turns.begin_turn()
+        self.store.save(self.kind, (digest,), record)
+        self.turns.end_turn()
+
+    def forget(self, digest: str) -> None:
+        if self.found.pop(digest, None) is not None:
+            self.turns.begin_turn()
+            self.store.forget(self.kind, (digest,))
+            self.turns.end_turn()
+
+    def sweep(self, over: Callable[[dict[str, Any]], bool]) -> None:
+        for digest in [digest for digest, record in self.found.items() if over(record)]:
+            self.forget(digest)
+
+
+class Sessions:
+    """``__Host-`` cookies. A session is never worth more than what it was made from: it ends with
+    the token, the password or the user."""
+
+    def __init__(self, records: Records, access: Access, clock: Callable[[], float]) -> None:
+        self.records = records
+        self.access = access
+        self.clock = clock
+
+    def open(self, principal: Principal, seconds: float) -> tuple[str, Principal]:
+        now = self.clock()
+        self.records.sweep(lambda record: record["expires"] <= now)
+        expires = now + seconds
+        if principal.expires is not None:
+            expires = min(expires, principal.expires)
+        record = principal_record(principal._replace(expires=expires))
+        made = self.records.make(record)
+        return made, read_principal(record, "cookie", "session:" + digest_of(made))
+
+    def find(self, text: str) -> Principal | None:
+        """Whose session it is, if it still is one."""
+        if len(text) != ID_LETTERS:
+            return None
+        digest = digest_of(text)
+        record = self.records.get(digest)
+        if record is None:
+            return None
+        principal = read_principal(record, "cookie", "session:" + digest)
+        if not holds(principal, self.access, self.records, self.clock()):
+            self.records.forget(digest)
+            return None
+        return principal
+
+    def close(self, text: str) -> None:
+        self.records.forget(digest_of(text))
+
+
+def holds(principal: Principal, access: Access, sessions: Records, now: float) -> bool:
+    """Whether what a principal stands on is still there: time, user, password, session."""
+    if principal.expires is not None and now >= principal.expires:
+        return False
+    user = access.user(principal.user)
+    if user is None:
+        return False
+    for proof in principal.proof:
+        kind, _, digest = proof.partition(":")
+        if kind == "password" and fingerprint(user.verifier) != proof:
+            return False
+        if kind == "session" and sessions.get(digest) is None:
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""Administration: topology, users, definitions, RabbitMQ's own paths, descriptions."""

@@ -1,0 +1,424 @@
+"""Definitions in RabbitMQ's JSON: all of them out, and as much as can be applied in.
+
+Nothing is left out silently. What cannot be applied (policies, parameters, queue types that are
+not classic) is named with its reason, and so is every user who cannot log in: RabbitMQ's password
+hashes do not contain what a SCRAM verifier needs, so such a user is made, with tags and
+permissions, but locked until somebody sets a password. Our own export carries the verifiers.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from gateway import __version__
+from gateway.broker.access import TAGS, Access, User, read_user, user_record
+from gateway.broker.broker import Broker
+from gateway.broker.client import Client
+from gateway.broker.counters import QueueSnapshot
+from gateway.broker.exchanges import Binding
+from gateway.broker.store import Record
+from gateway.broker.vhost import VirtualHost
+from gateway.errors import Refusal
+from gateway.http import problems
+from gateway.http.admin.desk import CHANNEL, Call, Endpoint, Rank
+from gateway.http.admin.tables import read_table, write_table
+from gateway.http.admin.views import Imported, ImportedUser
+from gateway.http.events.durable import PREFIX as JOURNAL_PREFIX
+from gateway.http.problems import Problem
+from gateway.operations import DeclareExchange, DeclareQueue
+
+RABBITMQ = "3.10.8"
+SCRAM = "scram_sha_256"
+ITEMS_PER_TURN = 100
+
+
+class Part(BaseModel):
+    """An entry. Members that are not known are RabbitMQ's of another version."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+
+class VhostPart(Part):
+    name: str = Field(min_length=1, max_length=255)
+
+
+def whole(value: Any) -> Any:
+    """In JSON, 4096.0 is an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class Verifier(Part):
+    """What our own export carries in place of a hash; octets in base64."""
+
+    salt: str
+    stored_key: str
+    server_key: str
+    iterations: Annotated[int, BeforeValidator(whole)] = Field(ge=1, le=10_000_000)
+
+
+class UserPart(Part):
+    name: str = Field(min_length=1, max_length=255)
+    password: str | None = None
+    password_hash: str | None = None
+    hashing_algorithm: str | None = None
+    tags: list[str] | str = []
+    loopback_only: bool = False
+    scram_sha_256: Verifier | None = None
+
+
+class PermissionPart(Part):
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
+class ExchangePart(Part):
+    vhost: str | None = None
+    name: str = Field(max_length=255)
+    type: str
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: dict[str, Any] = {}
+
+
+class QueuePart(Part):
+    vhost: str | None = None
+    name: str = Field(min_length=1, max_length=255)
+    durable: bool = True
+    auto_delete: bool = False
+    arguments: dict[str, Any] = {}
+
+
+class BindingPart(Part):
+    vhost: str | None = None
+    source: str
+    destination: str
+    destination_type: str = "queue"
+    routing_key: str = ""
+    arguments: dict[str, Any] = {}
+
+
+class Definitions(Part):
+    """RabbitMQ's definitions. The last members are not applied, and reported so."""
+
+    rabbit_version: str | None = None
+    rabbitmq_version: str | None = None
+    product_name: str | None = None
+    product_version: str | None = None
+    users: list[UserPart] = []
+    vhosts: list[VhostPart] = []
+    permissions: list[PermissionPart] = []
+    exchanges: list[ExchangePart] = []
+    queues: list[QueuePart] = []
+    bindings: list[BindingPart] = []
+    topic_permissions: list[dict[str, Any]] = []
+    parameters: list[dict[str, Any]] = []
+    global_parameters: list[dict[str, Any]] = []
+    policies: list[dict[str, Any]] = []
+
+
+# --- out ------------------------------------------------------------------------------------------
+
+
+def export(broker: Broker, vhost: str | None = None, people: bool = True) -> dict[str, Any]:
+    """All but exclusive queues and those of event journals, as RabbitMQ writes it; of one virtual
+    host without users."""
+    access = broker.access
+    told: dict[str, Any] = {
+        "rabbit_version": RABBITMQ,
+        "rabbitmq_version": RABBITMQ,
+        "product_name": "amqp-gateway",
+        "product_version": __version__,
+    }
+    if people:
+        users = access.list_users()
+        told["users"] = [export_user(one) for one in users]
+        told["vhosts"] = [{"name": name} for name in broker.vhosts]
+        told["permissions"] = [
+            {"user": user.name, **one._asdict()}
+            for user in users
+            for one in access.permissions_of(user.name)
+        ]
+        told |= {"topic_permissions": [], "parameters": [], "global_parameters": []}
+    told["policies"] = []
+    whole = vhost is None
+    told["queues"] = [
+        named(whole, one.vhost, one.name)
+        | {
+            "durable": one.durable,
+            "auto_delete": one.auto_delete,
+            "arguments": write_table(one.arguments),
+        }
+        for one in broker.queues_snapshot(vhost)
+        if not own(one)
+    ]
+    locked = {(one.vhost, one.name) for one in broker.queues_snapshot(vhost) if own(one)}
+    told["exchanges"] = [
+        named(whole, one.vhost, one.name)
+        | {
+            "type": one.type,
+            "durable": one.durable,
+            "auto_delete": one.auto_delete,
+            "internal": one.internal,
+            "arguments": write_table(one.arguments),
+        }
+        for one in broker.exchanges_snapshot(vhost)
+        if one.name and not one.name.startswith("amq.")
+    ]
+    told["bindings"] = [
+        ({"vhost": one.vhost} if whole else {})
+        | {
+            "source": one.source,
+            "destination": one.destination,
+            "destination_type": "exchange" if one.to_exchange else "queue",
+            "routing_key": one.key,
+            "arguments": write_table(one.arguments),
+        }
+        for one in broker.bindings_snapshot(vhost)
+        if one.to_exchange or (one.vhost, one.destination) not in locked
+    ]
+    return told
+
+
+def own(queue: QueueSnapshot) -> bool:
+    """A connection's, or the gateway's."""
+    return queue.exclusive or queue.name.startswith(JOURNAL_PREFIX)
+
+
+def named(whole: bool, vhost: str, name: str) -> dict[str, Any]:
+    return {"name": name, "vhost": vhost} if whole else {"name": name}
+
+
+def export_user(user: User) -> dict[str, Any]:
+    """``password_hash`` is empty: RabbitMQ then makes a user who cannot log in by password."""
+    record = user_record(user)
+    return {
+        "name": user.name,
+        "password_hash": "",
+        "hashing_algorithm": "rabbit_password_hashing_sha256",
+        "tags": list(user.tags),
+        "limits": {},
+        "loopback_only": user.loopback_only,
+        SCRAM: {key: record[key] for key in ("salt", "stored_key", "server_key", "iterations")},
+    }
+
+
+# --- in -------------------------------------------------------------------------------------------
+
+
+class Import:
+    """One document on its way in. ``only`` is the virtual host that a part of RabbitMQ's document
+    stands for, which then needs no name in its entries."""
+
+    def __init__(self, call: Call, given: Definitions, only: str | None = None) -> None:
+        self.call = call
+        self.broker = call.context.broker
+        self.access: Access = self.broker.access
+        self.given = given
+        self.only = only
+        self.not_applied: list[str] = []
+        self.users: list[ImportedUser] = []
+        self.done = dict.fromkeys(("vhosts", "permissions", "exchanges", "queues", "bindings"), 0)
+
+    async def run(self) -> Imported:
+        given = self.given
+        if self.only is None:
+            await self.each("vhosts", given.vhosts, self.vhost, lambda one: f"vhost '{one.name}'")
+            for user in given.users:
+                await self.each("", [user], self.user, lambda one: f"user '{one.name}'")
+            await self.each(
+                "permissions",
+                given.permissions,
+                self.permission,
+                lambda one: f"permission of '{one.user}' in vhost '{one.vhost}'",
+            )
+        await self.each("exchanges", given.exchanges, self.exchange, self.title("exchange"))
+        await self.each("queues", given.queues, self.queue, self.title("queue"))
+        await self.each(
+            "bindings",
+            given.bindings,
+            self.binding,
+            lambda one: (
+                f"binding from '{one.source}' to '{one.destination}' in vhost '{self.host_of(one)}'"
+            ),
+        )
+        self.leave_out()
+        await self.call.act(lambda: None)  # all of it is on disk
+        return Imported(users=self.users, not_applied=self.not_applied, **self.done)
+
+    def host_of(self, one: Any) -> str:
+        return self.only if self.only is not None else one.vhost or "/"
+
+    def title(self, kind: str) -> Callable[[Any], str]:
+        return lambda one: f"{kind} '{one.name}' in vhost '{self.host_of(one)}'"
+
+    async def each(
+        self, kind: str, items: list[Any], apply: Callable[[Any], None], title: Callable[[Any], str]
+    ) -> None:
+        """Apply them a few per turn, so that others are served in between."""
+        doors = self.call.context.doors
+        for start in range(0, len(items), ITEMS_PER_TURN):
+            doors.begin_turn()
+            try:
+                for one in items[start : start + ITEMS_PER_TURN]:
+                    try:
+                        apply(one)
+                    except (Refusal, Problem, ValueError) as error:
+                        self.not_applied.append(f"{title(one)}: {error}")
+                    else:
+                        if kind:
+                            self.done[kind] += 1
+            finally:
+                doors.end_turn()
+            await asyncio.sleep(0)
+
+    def vhost(self, one: VhostPart) -> None:
+        self.broker.create_vhost(one.name)
+
+    def user(self, one: UserPart) -> None:
+        tags = one.tags.split(",") if isinstance(one.tags, str) else one.tags
+        wanted = [tag for tag in (tag.strip() for tag in tags) if tag]
+        for tag in wanted:
+            if tag not in TAGS:
+                self.not_applied.append(f"tag '{tag}' of user '{one.name}': it means nothing here")
+        good = [tag for tag in wanted if tag in TAGS]
+        known = self.access.user(one.name)
+        if one.scram_sha_256 is not None:
+            record = one.scram_sha_256.model_dump() | {
+                "tags": good,
+                "loopback_only": one.loopback_only,
+            }
+            adopt(self.access, read_user(one.name, record))
+            login, note = "password", "taken over with its SCRAM-SHA-256 verifier"
+        elif one.password is not None:
+            if known is None:
+                self.access.add_user(one.name, one.password, good)
+            else:
+                self.access.set_tags(one.name, good)
+                self.access.change_password(one.name, one.password)
+            login, note = "password", ""
+        elif known is not None:
+            self.access.set_tags(one.name, good)
+            login, note = "kept", "it has the password it had here; a hash was ignored"
+        else:
+            self.access.add_user(one.name, secrets.token_urlsafe(32), good)
+            login = "locked"
+            note = "set a password: " + (
+                "RabbitMQ's hash cannot become a SCRAM verifier"
+                if one.password_hash
+                else "the document has none"
+            )
+        self.users.append(ImportedUser(name=one.name, login=login, note=note))
+
+    def permission(self, one: PermissionPart) -> None:
+        self.virtual_host(one.vhost)
+        self.access.set_permissions(one.user, one.vhost, one.configure, one.write, one.read)
+
+    def virtual_host(self, name: str) -> VirtualHost:
+        found = self.broker.vhosts.get(name)
+        if found is None:
+            raise Problem(problems.NOT_FOUND, "there is no such virtual host")
+        return found
+
+    def exchange(self, one: ExchangePart) -> None:
+        if one.name.startswith("amq.") or not one.name:
+            return  # every virtual host has them
+        vhost = self.virtual_host(self.host_of(one))
+        table = read_table(one.arguments)
+        flags = (False, one.durable, one.auto_delete, one.internal, table)
+        vhost.declare_exchange(DeclareExchange(CHANNEL, None, one.name, one.type, *flags))
+
+    def queue(self, one: QueuePart) -> None:
+        vhost = self.virtual_host(self.host_of(one))
+        table = read_table(one.arguments)
+        flags = (False, one.durable, False, one.auto_delete, table)
+        op = DeclareQueue(CHANNEL, None, one.name, *flags)
+        found = vhost.queues.get(one.name)
+        if found is not None:
+            vhost.check_same_queue(found, op, None)
+        else:
+            client = Client(self.broker, vhost, self.call.user, "definitions")
+            vhost.make_queue(one.name, op, client)
+
+    def binding(self, one: BindingPart) -> None:
+        if not one.source:
+            return  # the default exchange is bound to every queue by itself
+        vhost = self.virtual_host(self.host_of(one))
+        if one.destination_type not in ("queue", "exchange"):
+            raise Problem(problems.ARGUMENT, f"no destination type '{one.destination_type}'")
+        to = (
+            vhost.exchange(one.destination)
+            if one.destination_type == "exchange"
+            else vhost.queue(one.destination)
+        )
+        source = vhost.exchange(one.source)
+        vhost.add_binding(Binding(source, to, one.routing_key, read_table(one.arguments)))
+
+    def leave_out(self) -> None:
+        """Name everything that has no meaning here."""
+        left = self.not_applied
+        for policy in self.given.policies:
+            name, vhost = policy.get("name"), policy.get("vhost", self.only)
+            left.append(f"policy '{name}' in vhost '{vhost}': policies are not supported; "
+                        "give the queues these arguments")  # fmt: skip
+        for kind, entries in (
+            ("parameter", self.given.parameters),
+            ("global parameter", self.given.global_parameters),
+        ):
+            left += [f"{kind} '{one.get('name')}': not supported" for one in entries]
+        left += [
+            f"topic permission of '{one.get('user')}' in vhost '{one.get('vhost')}': not supported"
+            for one in self.given.topic_permissions
+        ]
+
+
+def adopt(access: Access, user: User) -> None:
+    """Take a user with its verifier."""
+    for part in (user.verifier.salt, user.verifier.stored_key, user.verifier.server_key):
+        if not part:
+            raise Problem(problems.ARGUMENT, "the verifier is not complete")
+    record = user_record(user)
+    access.records.save("user", (user.name,), record)
+    users = {one.name: user_record(one) for one in access.list_users()} | {user.name: record}
+    records: list[Record] = [("user", (name,), value) for name, value in users.items()]
+    for name in users:
+        for one in access.permissions_of(name):
+            value = {"configure": one.configure, "write": one.write, "read": one.read}
+            records.append(("permission", (name, one.vhost), value))
+    access.reload(records)
+
+
+async def export_definitions(call: Call) -> dict[str, Any]:
+    return export(call.context.broker)
+
+
+async def import_definitions(call: Call) -> Imported:
+    return await Import(call, call.body).run()
+
+
+PATH = "/v1/admin/definitions"
+EXAMPLE = {
+    "vhosts": [{"name": "/"}],
+    "queues": [
+        {"name": "orders", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+    ],
+}
+
+ENDPOINTS = [
+    Endpoint("GET", PATH, export_definitions, "Definitions, in RabbitMQ's format",
+             Rank.ADMINISTRATOR, gives=Definitions,
+             text="Topology but exclusive queues, users and permissions. RabbitMQ can import it; "
+             "its users then need passwords. `scram_sha_256` holds what passwords are checked with "
+             "here: treat the document as a secret."),
+    Endpoint("POST", PATH, import_definitions, "Apply definitions, RabbitMQ's too",
+             Rank.ADMINISTRATOR, takes=Definitions, gives=Imported, example=EXAMPLE,
+             limit=lambda context: context.settings.max_body_octets,
+             text="Adds to what there is and deletes nothing. The answer says what became of "
+             "each user, and names everything that was not applied."),
+]  # fmt: skip

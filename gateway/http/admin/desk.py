@@ -1,0 +1,334 @@
+"""How the administration's routes are made: one ``Endpoint`` per method and path.
+
+From the same entry come the route, its checks (who may, which parameters, which body) and its
+OpenAPI operation, so that the description cannot say anything else than what is done. A change is
+answered when it is on disk.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from gateway.broker.channel import Channel
+from gateway.errors import Condition, LocalError, Refusal
+from gateway.http import problems
+from gateway.http.access.principal import MONITORS, Action, Principal
+from gateway.http.context import Context
+from gateway.http.deps import authenticate, decode_segment
+from gateway.http.problems import Problem, Row
+from gateway.message import Message
+
+SMALL_OCTETS = 1 << 20
+"""Most octets of a body that is not definitions."""
+MOST_DEPTH = 32
+CHANNEL = 1
+
+T = TypeVar("T")
+
+
+class Rank(Enum):
+    """Who may: anybody known, who has any permission in the virtual host, or by tag."""
+
+    ANYBODY = "anybody"
+    USER = "any user"
+    GUEST = "a user with a permission in the virtual host"
+    MONITOR = "a user with the tag administrator or monitoring"
+    ADMINISTRATOR = "a user with the tag administrator"
+
+
+class Input(BaseModel):
+    """What is sent: unknown members are errors, and nothing is guessed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+@dataclass(slots=True)
+class Call:
+    """One request as its handler sees it: names decoded, body and parameters checked."""
+
+    context: Context
+    request: Request
+    principal: Principal
+    names: dict[str, str]
+    query: Any = None
+    body: Any = None
+
+    @property
+    def user(self) -> str:
+        return self.principal.user
+
+    @property
+    def vhost(self) -> str:
+        return self.names["vhost"]
+
+    def tagged(self, tags: Iterable[str]) -> bool:
+        known = self.context.broker.access.user(self.user)
+        return known is not None and not frozenset(tags).isdisjoint(known.tags)
+
+    async def act(self, work: Callable[[], T]) -> T:
+        """Do it in a turn of the broker, and wait until it is safe on disk."""
+        doors = self.context.doors
+        safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        doors.begin_turn()
+        try:
+            done = work()
+            self.context.broker.when_safe(lambda: None if safe.done() else safe.set_result(None))
+        finally:
+            doors.end_turn()
+        try:
+            async with asyncio.timeout(doors.settings.confirm_seconds):
+                await safe
+        except TimeoutError:
+            raise Problem(problems.UNKNOWN, "it is done, but not on disk in time") from None
+        return done
+
+    async def on_channel(self, work: Callable[[Channel], T]) -> T:
+        """Do it on a channel of the caller's: with the caller's permissions."""
+        return await self.act(lambda: self.with_channel(work))
+
+    def with_channel(self, work: Callable[[Channel], T]) -> T:
+        """Within a turn."""
+        client = self.context.broker.attach(self.vhost, self.user, f"HTTP call of {self.user}")
+        try:
+            return work(client.channel(CHANNEL, Silent()))
+        finally:
+            client.close()
+
+
+class Silent:
+    """The recipient of a channel that neither publishes nor consumes."""
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        raise LocalError("an administrative channel consumes nothing")
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        raise LocalError("an administrative channel publishes nothing")
+
+    def returned(self, message: Message, condition: Condition, text: str) -> None:
+        raise LocalError("an administrative channel publishes nothing")
+
+    def cancelled(self, tag: str) -> None:
+        """Nobody consumes here."""
+
+
+@contextmanager
+def precondition(row: Row) -> Iterator[None]:
+    """What "precondition failed" means here."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.condition is not Condition.PRECONDITION_FAILED:
+            raise
+        amqp = {"condition": refusal.condition.value, "description": refusal.text}
+        raise Problem(row, refusal.text, amqp=amqp) from None
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """``handle`` answers with a model (sent with ``status``), with ``None`` (204), or with a whole
+    response. ``takes`` and ``gives`` are pydantic models; ``also`` adds statuses to the
+    description. ``example`` is a body that works on the topology that tests make."""
+
+    method: str
+    path: str
+    handle: Handler
+    summary: str
+    rank: Rank
+    text: str = ""
+    takes: Any = None
+    gives: Any = None
+    query: type[BaseModel] | None = None
+    status: int = 200
+    also: dict[int, str] = field(default_factory=dict)
+    refusals: tuple[Row, ...] = ()
+    example: Any = None
+    limit: Callable[[Context], int] = lambda context: SMALL_OCTETS
+    any_type: bool = False
+    """Take whatever content type for JSON, as RabbitMQ does."""
+    optional: bool = False
+    """The body may be left out."""
+    tag: str = "administration"
+    media: str = "application/json"
+    schema: dict[str, Any] | None = None
+    """Describes a body that ``takes`` says too little of."""
+    wrong_shape: Row = problems.SCHEMA
+    hidden: bool = False
+    on_error: Callable[[Problem | Refusal], Response] | None = None
+    """Answers what went wrong in another shape than everybody's."""
+    action: Action = Action.ADMIN
+    """What a narrowed credential must allow; for ranks without a tag."""
+
+    @property
+    def name(self) -> str:
+        return self.handle.__name__
+
+
+class Counter:
+    """The endpoints of one path. An ASGI application."""
+
+    def __init__(self, context: Context, endpoints: list[Endpoint]) -> None:
+        self.context = context
+        self.by_method = {one.method: one for one in endpoints}
+        self.__name__ = endpoints[0].name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        method = "GET" if request.method == "HEAD" else request.method
+        endpoint = self.by_method[method]
+        try:
+            response = await self.answer(endpoint, request)
+        except ClientDisconnect:
+            return
+        except (Problem, Refusal) as error:
+            if endpoint.on_error is None:
+                raise
+            response = endpoint.on_error(error)
+        await response(scope, receive, send)
+
+    async def answer(self, endpoint: Endpoint, request: Request) -> Response:
+        principal = Principal("")
+        if endpoint.rank is not Rank.ANYBODY:
+            principal = await authenticate(self.context, request.scope)
+        names = {name: decode_segment(raw) for name, raw in request.path_params.items()}
+        call = Call(self.context, request, principal, names)
+        admit(call, endpoint)
+        if endpoint.query is not None:
+            call.query = read_query(request.scope["query_string"], endpoint.query)
+        if endpoint.takes is not None:
+            call.body = await read_body(call, endpoint)
+        made = await endpoint.handle(call)
+        if isinstance(made, Response):
+            return made
+        return respond(made, endpoint.status)
+
+
+def admit(call: Call, endpoint: Endpoint) -> None:
+    """Raises ``Problem`` 403, and 404 for a virtual host that is not there."""
+    rank, broker = endpoint.rank, call.context.broker
+    if rank is Rank.ANYBODY:
+        return
+    if rank is Rank.ADMINISTRATOR:
+        call.principal.need_admin(broker, "administrator")
+    elif rank is Rank.MONITOR:
+        call.principal.need_admin(broker, *sorted(MONITORS))
+    else:
+        kind = next((kind for kind in ("queue", "exchange") if kind in call.names), "*")
+        vhost, name = call.names.get("vhost", "*"), call.names.get(kind, "*")
+        if not call.principal.may(endpoint.action, vhost, kind, name):
+            text = f"this needs a credential with the action {endpoint.action.value}"
+            raise Problem(problems.FORBIDDEN, text)
+    if rank is Rank.GUEST:
+        if call.vhost not in broker.vhosts:
+            raise Problem(problems.NOT_FOUND, f"no virtual host {call.vhost!r}")
+        may = broker.access.may_enter(call.user, call.vhost)
+        if not may and not call.tagged(MONITORS):
+            raise Problem(problems.FORBIDDEN, f"no permission in virtual host {call.vhost!r}")
+
+
+def read_query(raw: bytes, model: type[BaseModel]) -> BaseModel:
+    try:
+        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict")
+    except (UnicodeDecodeError, ValueError):
+        raise Problem(problems.INVALID, "the query is not percent-encoded UTF-8") from None
+    given: dict[str, str] = {}
+    for name, value in pairs:
+        if name in given:
+            raise Problem(problems.INVALID, f"{name} given twice")
+        given[name] = value
+    try:
+        return model.model_validate_strings(given)
+    except ValidationError as error:
+        texts = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        raise Problem(problems.INVALID, "; ".join(texts)) from None
+
+
+def check_type(request: Request) -> None:
+    media = request.headers.get("content-type", "application/json").partition(";")[0].strip()
+    if media.lower() != "application/json":
+        raise Problem(problems.UNSUPPORTED_MEDIA, "send application/json")
+
+
+async def read_body(call: Call, endpoint: Endpoint) -> Any:
+    """The body as its model. Raises ``Problem``."""
+    if not endpoint.any_type:
+        check_type(call.request)
+    octets = await read_octets(call.request, endpoint.limit(call.context))
+    if not octets and endpoint.optional:
+        octets = b"{}"
+    try:
+        value = json.loads(octets, parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Problem(problems.INVALID, f"the body is not JSON: {error}") from None
+    if deeper(value, MOST_DEPTH):
+        raise Problem(problems.INVALID, f"the body is nested more than {MOST_DEPTH} deep")
+    try:
+        return TypeAdapter(endpoint.takes).validate_json(octets)
+    except ValidationError as error:
+        errors = [
+            {"pointer": "".join(f"/{part}" for part in one["loc"]), "detail": one["msg"]}
+            for one in error.errors(include_url=False)[:32]
+        ]
+        text = "; ".join(f"{one['pointer'] or '/'}: {one['detail']}" for one in errors[:3])
+        raise Problem(endpoint.wrong_shape, text, errors=errors) from None
+
+
+def refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def deeper(value: Any, most: int) -> bool:
+    """Whether lists and tables are nested more than so many deep."""
+    level = [value]
+    while level:
+        if most < 0:
+            return True
+        most -= 1
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return False
+
+
+async def read_octets(request: Request, limit: int) -> bytes:
+    length = request.headers.get("content-length", "0")
+    parts: list[bytes] = []
+    size = 0
+    if length.isdigit() and int(length) <= limit:
+        async for part in request.stream():
+            size += len(part)
+            if size > limit:
+                break
+            parts.append(part)
+        else:
+            return b"".join(parts)
+    raise Problem(
+        problems.TOO_LARGE,
+        f"this body has at most {limit} octets",
+        headers={"connection": "close"},
+        limit_octets=limit,
+    )
+
+
+def respond(made: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A model as JSON; ``None`` is 204."""
+    headers = {"cache-control": "no-store", **(headers or {})}
+    if made is None:
+        return Response(status_code=204, headers=headers)
+    octets = made.model_dump_json() if isinstance(made, BaseModel) else json.dumps(made)
+    return Response(octets, status, headers, "application/json")

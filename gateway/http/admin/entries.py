@@ -1,0 +1,124 @@
+"""From endpoints to routes that carry their description: the table says both."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from gateway.http import problems
+from gateway.http.admin.desk import Counter, Endpoint, Rank
+from gateway.http.context import Context
+from gateway.http.description import Described, in_path, json_content, reference, row_responses
+
+PATH_WORDS = {
+    "vhost": ("Virtual host; `/` is written `%2F`", "/"),
+    "queue": ("Queue, percent-encoded", "orders"),
+    "exchange": ("Exchange, percent-encoded", "shop"),
+    "binding": ("`id` of a binding, as the list shows it", "AAAAAAAAAAAAAAAAAAAAAA"),
+    "user": ("User", "carol"),
+    "connection": ("`id` of a connection", "1"),
+    "name": ("Name", "unroutable"),
+}
+
+
+def make_routes(context: Context, endpoints: Iterable[Endpoint]) -> list[Described]:
+    """One route per path, in the order given."""
+    by_path: dict[str, list[Endpoint]] = {}
+    for endpoint in endpoints:
+        by_path.setdefault(endpoint.path, []).append(endpoint)
+    return [
+        Described(
+            path,
+            Counter(context, group),
+            methods=[one.method for one in group],
+            operations={one.method.lower(): operation(one) for one in group if not one.hidden},
+            models=[
+                model
+                for one in group
+                for model in (one.takes, one.gives)
+                if isinstance(model, type) and issubclass(model, BaseModel)
+            ],
+        )
+        for path, group in by_path.items()
+    ]
+
+
+def operation(endpoint: Endpoint) -> dict[str, Any]:
+    """The OpenAPI operation of an endpoint."""
+    names = [part[1:-1] for part in endpoint.path.split("/") if part.startswith("{")]
+    needs = "" if endpoint.rank is Rank.ANYBODY else f"Needs {endpoint.rank.value}."
+    parameters = [in_path(name, *PATH_WORDS[name]) for name in names]
+    refusals = list(endpoint.refusals)
+    if names or endpoint.query is not None or endpoint.takes is not None:
+        refusals.append(problems.INVALID)
+    if endpoint.query is not None:
+        parameters += query_parameters(endpoint.query)
+    told: dict[str, Any] = {
+        "tags": [endpoint.tag],
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "description": " ".join(part for part in (endpoint.text, needs) if part),
+        "parameters": parameters,
+    }
+    if endpoint.takes is not None:
+        told["requestBody"] = {
+            "required": not endpoint.optional,
+            "content": json_content(endpoint.schema or shape(endpoint.takes), endpoint.example),
+        }
+        refusals += [problems.TOO_LARGE, endpoint.wrong_shape]
+        if not endpoint.any_type:
+            refusals.append(problems.UNSUPPORTED_MEDIA)
+    if endpoint.method not in ("GET", "HEAD"):
+        refusals.append(problems.UNKNOWN)
+    answer: dict[str, Any] = {"description": "Done"}
+    if endpoint.gives is not None:
+        answer["content"] = json_content(shape(endpoint.gives), media=endpoint.media)
+    good = {str(endpoint.status): answer}
+    for status, text in endpoint.also.items():
+        good[str(status)] = {"description": text} | (
+            {"content": answer["content"]} if status != 204 and "content" in answer else {}
+        )
+    told["responses"] = good | row_responses(*refusals)
+    if endpoint.on_error is not None:
+        told["responses"] = good | RABBIT_ERRORS
+    if endpoint.rank is Rank.ANYBODY:
+        told["security"] = []
+    return told
+
+
+RABBIT_ERRORS = {
+    status: {
+        "description": text,
+        "content": json_content(
+            {"type": "object", "properties": {"error": {"type": "string"}, "reason": {}}}
+        ),
+    }
+    for status, text in (
+        ("400", "Refused, as RabbitMQ does: `error` and `reason`"),
+        ("401", "Who is it, or not permitted"),
+        ("403", "The credential does not allow it"),
+        ("404", "Not there"),
+        ("413", "Too large"),
+        ("503", "It does not work"),
+        ("504", "Not in time"),
+    )
+}
+
+
+def shape(model: Any) -> dict[str, Any]:
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return reference(model)
+    return TypeAdapter(model).json_schema()
+
+
+def query_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
+    properties = model.model_json_schema()["properties"]
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "description": schema.pop("description", ""),
+            "schema": {key: value for key, value in schema.items() if key != "title"},
+        }
+        for name, schema in properties.items()
+    ]

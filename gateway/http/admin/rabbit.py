@@ -1,0 +1,273 @@
+"""RabbitMQ's management paths under ``/api``, as far as common tools use them.
+
+Same paths, same answers as RabbitMQ 3.10, errors included; queries such as ``columns`` and
+``page`` are ignored. Each use is counted by route in the metrics, so that one sees who still needs
+them.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.responses import Response
+
+from gateway.http import problems
+from gateway.http.access.principal import Action
+from gateway.http.admin import rabbit_changes as changes
+from gateway.http.admin import rabbit_views as views
+from gateway.http.admin.definitions import Definitions, Import, export
+from gateway.http.admin.desk import CHANNEL, Call, Endpoint, Rank
+from gateway.http.admin.rabbit_bodies import EXAMPLES, GET, GET_BODY, PUBLISH, PUBLISH_BODY, SCHEMAS
+from gateway.http.admin.rabbit_messages import rabbit_get, rabbit_publish
+from gateway.http.admin.rabbit_shape import answer, missing, rabbit_error
+from gateway.http.admin.rabbit_views import rabbit_nodes, rabbit_overview
+from gateway.http.admin.topology import readable, sample
+from gateway.http.problems import Problem
+from gateway.message import DIALECTS, Message, Properties
+from gateway.operations import (
+    DeclareQueue,
+)
+
+Json = Any
+ALIVE = "aliveness-test"
+NOTHING = problems.NOT_FOUND
+
+
+def vhosts_of(call: Call) -> list[str]:
+    if "vhost" in call.names:
+        return [call.vhost]
+    return [name for name in call.context.broker.vhosts if readable(call, name)]
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+async def rabbit_queues(call: Call) -> Json:
+    shown = vhosts_of(call)
+    return [views.queue_view(call, one) for one in sample(call) if one.vhost in shown]
+
+
+async def rabbit_queues_in(call: Call) -> Json:
+    return await rabbit_queues(call)
+
+
+async def rabbit_queue(call: Call) -> Json:
+    name = call.names["queue"]
+    for one in sample(call):
+        if (one.vhost, one.name) == (call.vhost, name):
+            return {"consumer_details": []} | views.queue_view(call, one)
+    raise missing()
+
+
+async def rabbit_exchanges(call: Call) -> Json:
+    broker = call.context.broker
+    return [
+        views.exchange_view(one)
+        for name in vhosts_of(call)
+        for one in sorted(broker.exchanges_snapshot(name))
+    ]
+
+
+async def rabbit_exchanges_in(call: Call) -> Json:
+    return await rabbit_exchanges(call)
+
+
+async def rabbit_exchange(call: Call) -> Json:
+    for one in await rabbit_exchanges(call):
+        if one["name"] == call.names["exchange"]:
+            return one
+    raise missing()
+
+
+async def rabbit_bindings(call: Call) -> Json:
+    return [one for name in vhosts_of(call) for one in views.binding_views(call, name)]
+
+
+async def rabbit_bindings_in(call: Call) -> Json:
+    return await rabbit_bindings(call)
+
+
+async def rabbit_bindings_between(call: Call) -> Json:
+    names = (changes.source_of(call), call.names["queue"], "queue")
+    return [
+        one
+        for one in views.binding_views(call, call.vhost)
+        if (one["source"], one["destination"], one["destination_type"]) == names
+    ]
+
+
+async def rabbit_vhosts(call: Call) -> Json:
+    return [
+        {
+            "name": one.name,
+            "messages": one.ready + one.unsettled,
+            "messages_ready": one.ready,
+            "messages_unacknowledged": one.unsettled,
+            "cluster_state": {views.NODE: "running"},
+            "tracing": False,
+        }
+        for one in call.context.broker.vhosts_snapshot()
+        if one.name in vhosts_of(call)
+    ]
+
+
+async def rabbit_vhost(call: Call) -> Json:
+    return (await rabbit_vhosts(call))[0]
+
+
+async def rabbit_users(call: Call) -> Json:
+    return [
+        {"name": one.name, "tags": list(one.tags), "limits": {}}
+        for one in call.context.broker.access.list_users()
+    ]
+
+
+async def rabbit_permissions(call: Call) -> Json:
+    return export(call.context.broker)["permissions"]
+
+
+async def rabbit_whoami(call: Call) -> Json:
+    known = call.context.broker.access.user(call.user)
+    return {"name": call.user, "tags": list(known.tags) if known else []}
+
+
+async def rabbit_connections(call: Call) -> Json:
+    found = call.context.doors.connections()
+    return [views.connection_view(one) for one in found if readable(call, one.vhost)]
+
+
+async def rabbit_consumers(call: Call) -> Json:
+    return [
+        {
+            "queue": {"vhost": one.vhost, "name": one.queue},
+            "consumer_tag": one.tag,
+            "ack_required": not one.no_ack,
+            "exclusive": one.exclusive,
+            "prefetch_count": one.prefetch,
+            "active": one.active,
+            "channel_details": {"connection_name": one.client},
+        }
+        for one in call.context.broker.consumers_snapshot()
+        if one.vhost in vhosts_of(call)
+    ]
+
+
+# --- health ---------------------------------------------------------------------------------------
+
+
+async def rabbit_aliveness(call: Call) -> Json:
+    """Declare a queue, publish to it and get it back, as RabbitMQ does. The queue stays."""
+
+    def prove(channel: Any) -> bool:
+        channel.declare_queue(DeclareQueue(CHANNEL, None, ALIVE))
+        dialect = DIALECTS["0-9-1"]
+        header = dialect.write(Properties())
+        essentials = dialect.essentials(header)
+        channel.publish(Message(dialect, header, b"test_message", "", ALIVE, essentials))
+        return channel.fetch(ALIVE, True) is not None
+
+    if not await call.on_channel(prove):
+        raise Problem(problems.INTERNAL, "the message did not come back")
+    return {"status": "ok"}
+
+
+async def rabbit_healthcheck(call: Call) -> Json:
+    if call.context.broker.blocked is not None:
+        return answer(503, {"status": "failed", "reason": call.context.broker.blocked})
+    bad = [name for name, well in call.context.doors.ready().items() if not well]
+    if bad:
+        return answer(503, {"status": "failed", "reason": f"not ready: {', '.join(bad)}"})
+    return {"status": "ok"}
+
+
+# --- definitions ---------------------------------------------------------------------------------
+
+
+async def rabbit_definitions(call: Call) -> Json:
+    return export(call.context.broker)
+
+
+async def rabbit_definitions_in(call: Call) -> Json:
+    return export(call.context.broker, call.vhost, people=False)
+
+
+async def rabbit_import(call: Call) -> Response:
+    """204 as RabbitMQ, unless something was not applied or a user cannot log in: 200 says it."""
+    made = await Import(call, call.body, call.names.get("vhost")).run()
+    quiet = not made.not_applied and all(one.login != "locked" for one in made.users)
+    return changes.done(False) if quiet else answer(200, made.model_dump())
+
+
+async def rabbit_import_in(call: Call) -> Response:
+    return await rabbit_import(call)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+GUEST, USER, ADMIN, MONITOR = Rank.GUEST, Rank.USER, Rank.ADMINISTRATOR, Rank.MONITOR
+QUEUE, EXCHANGE = "/queues/{vhost}/{queue}", "/exchanges/{vhost}/{exchange}"
+BINDINGS = "/bindings/{vhost}/e/{exchange}/q/{queue}"
+READ = (
+    ("/overview", rabbit_overview, USER), ("/nodes", rabbit_nodes, USER),
+    ("/whoami", rabbit_whoami, USER), ("/connections", rabbit_connections, USER),
+    ("/consumers", rabbit_consumers, USER), ("/vhosts", rabbit_vhosts, USER),
+    ("/vhosts/{vhost}", rabbit_vhost, GUEST), ("/queues", rabbit_queues, USER),
+    ("/queues/{vhost}", rabbit_queues_in, GUEST), (QUEUE, rabbit_queue, GUEST),
+    ("/exchanges", rabbit_exchanges, USER), ("/exchanges/{vhost}", rabbit_exchanges_in, GUEST),
+    (EXCHANGE, rabbit_exchange, GUEST), ("/bindings", rabbit_bindings, USER),
+    ("/bindings/{vhost}", rabbit_bindings_in, GUEST), (BINDINGS, rabbit_bindings_between, GUEST),
+    ("/users", rabbit_users, ADMIN), ("/permissions", rabbit_permissions, ADMIN),
+    ("/definitions", rabbit_definitions, ADMIN),
+    ("/definitions/{vhost}", rabbit_definitions_in, ADMIN),
+    ("/aliveness-test/{vhost}", rabbit_aliveness, GUEST),
+)  # fmt: skip
+CHECKS = ("/healthchecks/node", "/health/checks/alarms", "/health/checks/local-alarms",
+          "/health/checks/virtual-hosts", "/health/checks/node-is-quorum-critical")  # fmt: skip
+CHANGE = (
+    ("PUT", QUEUE, changes.rabbit_put_queue, GUEST),
+    ("DELETE", QUEUE, changes.rabbit_delete_queue, GUEST),
+    ("DELETE", QUEUE + "/contents", changes.rabbit_purge_queue, GUEST),
+    ("PUT", EXCHANGE, changes.rabbit_put_exchange, GUEST),
+    ("DELETE", EXCHANGE, changes.rabbit_delete_exchange, GUEST),
+    ("POST", BINDINGS, changes.rabbit_bind, GUEST),
+    ("DELETE", BINDINGS + "/{binding}", changes.rabbit_unbind, GUEST),
+    ("PUT", "/vhosts/{vhost}", changes.rabbit_put_vhost, ADMIN),
+    ("PUT", "/users/{user}", changes.rabbit_put_user, ADMIN),
+    ("DELETE", "/users/{user}", changes.rabbit_delete_user, ADMIN),
+    ("PUT", "/permissions/{vhost}/{user}", changes.rabbit_put_permission, ADMIN),
+)  # fmt: skip
+
+
+def endpoints() -> Iterable[Endpoint]:
+    common: dict[str, Any] = {"tag": "RabbitMQ", "on_error": rabbit_error}
+    body: dict[str, Any] = common | {"any_type": True, "takes": dict[str, Any]}
+    for path, handle, rank in READ:
+        yield Endpoint("GET", "/api" + path, handle, title(handle), rank, gives=Any, **common)
+    for path in CHECKS:
+        yield Endpoint("GET", "/api" + path, rabbit_healthcheck, "Health", USER, gives=Any,
+                       **common | {"hidden": path != CHECKS[0]})  # fmt: skip
+    for method, path, handle, rank in CHANGE:
+        needs_body = handle.__name__ in ("rabbit_put_user", "rabbit_put_permission")
+        takes = body | {"optional": not needs_body} if method != "DELETE" else common
+        yield Endpoint(method, "/api" + path, handle, title(handle), rank, status=204,
+                       also={201: "It is new"}, example=EXAMPLES.get(handle.__name__),
+                       schema=SCHEMAS.get(handle.__name__), **takes)  # fmt: skip
+    yield Endpoint("POST", "/api" + EXCHANGE + "/publish", rabbit_publish, "Publish", GUEST,
+                   gives=Any, action=Action.PUBLISH, example=PUBLISH,
+                   schema=PUBLISH_BODY,
+                   limit=lambda context: context.settings.max_body_octets, **body)  # fmt: skip
+    yield Endpoint("POST", "/api" + QUEUE + "/get", rabbit_get, "Get messages", GUEST,
+                   gives=Any, action=Action.RECEIVE, example=GET, schema=GET_BODY,
+                   **body)  # fmt: skip
+    given = common | {"takes": Definitions, "any_type": True, "example": {"queues": []}}
+    for path, handle in (("", rabbit_import), ("/{vhost}", rabbit_import_in)):
+        yield Endpoint("POST", "/api/definitions" + path, handle, "Apply definitions", ADMIN,
+                       status=204, also={200: "Not all of it was applied; see why"},
+                       limit=lambda context: context.settings.max_body_octets,
+                       **given)  # fmt: skip
+
+
+def title(handle: Any) -> str:
+    return "As RabbitMQ: " + str(handle.__name__).removeprefix("rabbit_").replace("_", " ")
+
+
+ENDPOINTS = list(endpoints())

@@ -1,0 +1,73 @@
+"""Bodies of RabbitMQ's paths, for the description: their shapes and examples that work."""
+
+from typing import Any
+
+from gateway.http.admin.rabbit_messages import TEXTS
+
+EXAMPLES: dict[str, Any] = {
+    "rabbit_put_user": {"password": "correct horse", "tags": "monitoring"},
+    "rabbit_put_permission": {"configure": ".*", "write": ".*", "read": ".*"},
+    "rabbit_bind": {"routing_key": "a.#"},
+    "rabbit_put_exchange": {"type": "topic", "durable": True},
+    "rabbit_put_queue": {"durable": True},
+}
+TEXT: dict[str, Any] = {"type": "string"}
+SHORT = {"type": "string", "maxLength": 63}
+FLAG = {"type": "boolean"}
+TABLE = {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Argument"}}
+
+
+def body_of(required: tuple[str, ...] = (), **members: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(required), "properties": members}
+
+
+SCHEMAS: dict[str, Any] = {
+    "rabbit_put_user": body_of(("password", "tags"), password=TEXT | {"pattern": "^[ -~]{1,99}$"},
+                               tags=TEXT),
+    "rabbit_put_permission": body_of(
+        ("configure", "write", "read"),
+        **{name: TEXT | {"pattern": r"^[a-z.*^$]?$"} for name in ("configure", "write", "read")},
+    ),
+    "rabbit_bind": body_of(routing_key=SHORT, arguments=TABLE),
+    "rabbit_put_exchange": body_of(
+        type={"enum": ["direct", "fanout", "topic", "headers"]},
+        durable=FLAG, auto_delete=FLAG, internal=FLAG, arguments=TABLE,
+    ),
+    "rabbit_put_queue": body_of(durable=FLAG, auto_delete=FLAG, arguments=TABLE),
+}  # fmt: skip
+PUBLISH_BODY = body_of(
+    ("properties", "routing_key", "payload", "payload_encoding"),
+    properties={
+        "type": "object",
+        "properties": {
+            "headers": {
+                "type": "object",
+                "additionalProperties": {"type": ["string", "boolean"]},
+            },
+            "delivery_mode": {"type": "integer"},
+            "priority": {"type": "integer", "minimum": 0, "maximum": 255},
+            "timestamp": {"type": "integer", "minimum": 0, "maximum": 2**53 - 1},
+            "expiration": TEXT | {"pattern": "^[0-9]{1,9}$"},
+            "user_id": {"const": "guest"},
+        }
+        | {name: SHORT for name in TEXTS},
+    },
+    routing_key=SHORT,
+    payload=TEXT,
+    payload_encoding={"enum": ["string"]},
+)
+GET_BODY = body_of(
+    ("count", "ackmode", "encoding"),
+    count={"type": "integer"},
+    ackmode={
+        "enum": [
+            "ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false",
+        ]
+    },
+    encoding={"enum": ["auto", "base64"]},
+    truncate={"type": "integer"},
+)  # fmt: skip
+PUBLISH = {
+    "properties": {}, "routing_key": "orders", "payload": "hello", "payload_encoding": "string",
+}  # fmt: skip
+GET = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}

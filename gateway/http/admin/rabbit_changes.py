@@ -1,0 +1,193 @@
+"""What RabbitMQ's management paths change: queues, exchanges, bindings, users, permissions."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from gateway.broker.access import TAGS
+from gateway.errors import Condition, Refusal
+from gateway.http.admin.desk import CHANNEL, Call
+from gateway.http.admin.rabbit_shape import Bad, missing, need_keys
+from gateway.http.admin.tables import read_table
+from gateway.http.admin.topology import binding_id
+from gateway.operations import (
+    Bind,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    PurgeQueue,
+    Unbind,
+)
+
+
+def table_of(body: dict[str, Any]) -> dict[str, Any]:
+    given = body.get("arguments", {}) or {}
+    if not isinstance(given, dict):
+        raise Bad(["not_object", "arguments"])
+    return read_table(given)
+
+
+def flag(body: dict[str, Any], name: str, default: bool = False) -> bool:
+    value = body.get(name, default)
+    if value in ("true", "false"):
+        return bool(value == "true")
+    if not isinstance(value, bool):
+        raise Bad(["not_boolean", value])
+    return value
+
+
+def done(new: bool) -> Response:
+    return Response(status_code=201 if new else 204)
+
+
+async def rabbit_put_queue(call: Call) -> Response:
+    name, body = call.names["queue"], call.body
+    new = name not in call.context.broker.vhosts[call.vhost].queues
+    op = DeclareQueue(
+        CHANNEL,
+        None,
+        name,
+        durable=flag(body, "durable"),
+        auto_delete=flag(body, "auto_delete"),
+        arguments=table_of(body),
+    )
+    await call.on_channel(lambda channel: channel.declare_queue(op))
+    return done(new)
+
+
+async def rabbit_delete_queue(call: Call) -> Response:
+    name, query = call.names["queue"], call.request.query_params
+    if name not in call.context.broker.vhosts[call.vhost].queues:
+        raise missing()
+    op = DeleteQueue(
+        CHANNEL, None, name, query.get("if-unused") == "true", query.get("if-empty") == "true"
+    )
+    await call.on_channel(lambda channel: channel.delete_queue(op))
+    return done(False)
+
+
+async def rabbit_purge_queue(call: Call) -> Response:
+    name = call.names["queue"]
+    if name not in call.context.broker.vhosts[call.vhost].queues:
+        raise missing()
+    await call.on_channel(lambda channel: channel.purge_queue(PurgeQueue(CHANNEL, None, name)))
+    return done(False)
+
+
+async def rabbit_put_exchange(call: Call) -> Response:
+    name, body = call.names["exchange"], call.body
+    new = name not in call.context.broker.vhosts[call.vhost].exchanges
+    op = DeclareExchange(
+        CHANNEL,
+        None,
+        name,
+        str(body.get("type", "direct")),
+        durable=flag(body, "durable"),
+        auto_delete=flag(body, "auto_delete"),
+        internal=flag(body, "internal"),
+        arguments=table_of(body),
+    )
+    try:
+        await call.on_channel(lambda channel: channel.declare_exchange(op))
+    except Refusal as refusal:
+        if refusal.condition is Condition.COMMAND_INVALID:
+            raise Bad(f"unknown exchange type '{op.type}'") from None
+        raise
+    return done(new)
+
+
+async def rabbit_delete_exchange(call: Call) -> Response:
+    name = call.names["exchange"]
+    if name not in call.context.broker.vhosts[call.vhost].exchanges:
+        raise missing()
+    unused = call.request.query_params.get("if-unused") == "true"
+    op = DeleteExchange(CHANNEL, None, name, unused)
+    await call.on_channel(lambda channel: channel.delete_exchange(op))
+    return done(False)
+
+
+def source_of(call: Call) -> str:
+    name = call.names["exchange"]
+    return "" if name == "amq.default" else name
+
+
+async def rabbit_bind(call: Call) -> Response:
+    key = call.body.get("routing_key", "")
+    if not isinstance(key, str) or len(key.encode("utf-8", "surrogatepass")) > 255:
+        raise Bad(["not_string", "routing_key"])
+    queue = call.names["queue"]
+    op = Bind(CHANNEL, None, queue, source_of(call), key, table_of(call.body))
+    await call.on_channel(lambda channel: channel.bind(op))
+    return Response(status_code=201, headers={"location": f"{call.request.url.path}/{key or '~'}"})
+
+
+async def rabbit_unbind(call: Call) -> Response:
+    wanted = (source_of(call), call.names["queue"], call.names["binding"])
+    for one in call.context.broker.bindings_snapshot(call.vhost):
+        key = f"{one.key}~{binding_id(one)}" if one.arguments else one.key or "~"
+        if not one.to_exchange and (one.source, one.destination, key) == wanted:
+            break
+    else:
+        raise missing()
+    op = Unbind(CHANNEL, None, one.destination, one.source, one.key, one.arguments)
+    await call.on_channel(lambda channel: channel.unbind(op))
+    return done(False)
+
+
+async def rabbit_put_vhost(call: Call) -> Response:
+    broker, name = call.context.broker, call.vhost
+    new = name not in broker.vhosts
+
+    def make() -> None:
+        broker.create_vhost(name)
+        if new:
+            broker.access.set_permissions(call.user, name, ".*", ".*", ".*")
+
+    await call.act(make)
+    return done(new)
+
+
+async def rabbit_put_user(call: Call) -> Response:
+    access, name, body = call.context.broker.access, call.names["user"], call.body
+    if "tags" not in body:
+        raise Bad("tags_not_present")
+    tags = body["tags"].split(",") if isinstance(body["tags"], str) else body["tags"]
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise Bad("tags_not_valid")
+    good = [tag.strip() for tag in tags if tag.strip() in TAGS]
+    password = body.get("password")
+    if not isinstance(password, str) or not password:
+        raise Bad("a password is needed: hashes cannot become SCRAM verifiers")
+    new = access.user(name) is None
+
+    def put() -> None:
+        if new:
+            access.add_user(name, password, good)
+        else:
+            access.set_tags(name, good)
+            access.change_password(name, password)
+
+    await call.act(put)
+    return done(new)
+
+
+async def rabbit_delete_user(call: Call) -> Response:
+    access, name = call.context.broker.access, call.names["user"]
+    if access.user(name) is None:
+        raise missing()
+    await call.act(lambda: access.remove_user(name))
+    return done(False)
+
+
+async def rabbit_put_permission(call: Call) -> Response:
+    access, name, body = call.context.broker.access, call.names["user"], call.body
+    need_keys(body, "configure", "write", "read")
+    rights = [body["configure"], body["write"], body["read"]]
+    if not all(isinstance(one, str) for one in rights):
+        raise Bad("not_string")
+    if access.user(name) is None:
+        raise missing()
+    new = not access.may_enter(name, call.vhost)
+    await call.act(lambda: access.set_permissions(name, call.vhost, *rights))
+    return done(new)

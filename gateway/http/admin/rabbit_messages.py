@@ -1,0 +1,255 @@
+"""RabbitMQ's two message calls, ``publish`` and ``get``, with RabbitMQ's answers.
+
+They are for tools that exist. New programs have better ways in (``/v1/.../messages``) and out
+(deliveries with leases): a publish here is lost without a word if ``routed`` is not looked at, and
+a get that acknowledges may lose what its answer carried.
+"""
+
+import base64
+import binascii
+import contextlib
+from typing import Any
+
+from gateway import values
+from gateway.errors import Condition, Refusal
+from gateway.http import problems
+from gateway.http.access.principal import Action
+from gateway.http.admin.desk import Call
+from gateway.http.admin.rabbit_shape import Bad, Missing, need_keys
+from gateway.http.admin.tables import write_table
+from gateway.http.problems import Problem
+from gateway.message import DIALECTS, Message, Properties, Table
+from gateway.operations import Fetched, Outcome
+
+DIALECT = "0-9-1"
+MOST_GOT = 16 << 20
+"""Octets after which ``get`` takes no more messages: RabbitMQ has no bound."""
+
+TEXTS = (
+    "content_type", "content_encoding", "correlation_id", "reply_to", "message_id", "type",
+    "app_id", "cluster_id",
+)  # fmt: skip
+NUMBERS = ("delivery_mode", "priority", "timestamp")
+
+
+def read_value(value: Any) -> Any:
+    """A header as RabbitMQ types it."""
+    if value is None:
+        raise Bad("null_not_allowed")
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not -(2**63) <= value < 2**63:
+            raise Bad("integer_out_of_range")
+        return value
+    if isinstance(value, list):
+        return [read_value(each) for each in value]
+    if isinstance(value, dict):
+        return {key: read_value(each) for key, each in value.items()}
+    return value
+
+
+def read_properties(given: Any) -> Properties:
+    """Raises ``Bad``. An empty list is an empty table, as RabbitMQ itself writes it."""
+    given = {} if given == [] else given
+    if not isinstance(given, dict):
+        raise Bad("not_object")
+    for name in NUMBERS:
+        value = given.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise Bad(["not_int", name])
+    for name in (*TEXTS, "expiration", "user_id"):
+        value = given.get(name, "")
+        if not isinstance(value, str) or len(value.encode("utf-8", "surrogatepass")) > 255:
+            raise Bad(["not_string", name])
+    found = Properties(**{name: given[name] for name in TEXTS if name in given})
+    if "delivery_mode" in given:
+        found.durable = given["delivery_mode"] == 2
+    if "priority" in given:
+        if not 0 <= given["priority"] <= 255:
+            raise Bad(["not_int", "priority"])
+        found.priority = given["priority"]
+    if "timestamp" in given:
+        if not 0 <= given["timestamp"] < 2**53:
+            raise Bad(["not_int", "timestamp"])
+        found.creation_time = values.Seconds(given["timestamp"]) * 1000
+    if "expiration" in given:
+        text = given["expiration"]
+        if not text.isdecimal() or not text.isascii() or int(text) >= 2**32:
+            raise Bad(f"invalid expiration '{text}'")
+        found.ttl = int(text)
+    if "user_id" in given:
+        found.user_id = given["user_id"].encode()
+    headers = given.get("headers", {}) or {}
+    if not isinstance(headers, dict):
+        raise Bad(["not_object", "headers"])
+    if headers:
+        found.application = read_value(headers)
+    return found
+
+
+def read_payload(body: dict[str, Any]) -> bytes:
+    payload, encoding = body["payload"], body["payload_encoding"]
+    if not isinstance(payload, str):
+        raise Bad("payload_not_string")
+    if encoding == "string":
+        return payload.encode("utf-8", "surrogatepass")
+    if encoding != "base64":
+        raise Bad(["unsupported_encoding", encoding])
+    try:
+        return base64.b64decode(payload, validate=True)
+    except (binascii.Error, ValueError):
+        raise Bad(["not_base64", payload]) from None
+
+
+async def rabbit_publish(call: Call) -> dict[str, Any]:
+    body: dict[str, Any] = call.body
+    need_keys(body, "routing_key", "properties", "payload", "payload_encoding")
+    key = body["routing_key"]
+    if isinstance(key, int | float):
+        key = str(key)
+    if not isinstance(key, str) or len(key.encode("utf-8", "surrogatepass")) > 255:
+        raise Bad(["not_string", "routing_key"])
+    exchange = call.names["exchange"]
+    exchange = "" if exchange == "amq.default" else exchange
+    broker = call.context.broker
+    call.principal.need(broker, Action.PUBLISH, call.vhost, "exchange", exchange or "amq.default")
+    if broker.blocked is not None:
+        raise Problem(problems.BACKPRESSURE, f"publishers are held back: {broker.blocked}")
+    dialect = DIALECTS[DIALECT]
+    try:
+        header = dialect.write(read_properties(body["properties"]))
+        message = Message(
+            dialect, header, read_payload(body), exchange, key, dialect.essentials(header)
+        )
+    except (ValueError, OverflowError) as error:
+        raise Bad(f"the properties cannot be encoded: {error}") from None
+    try:
+        ticket = await call.context.publisher.publish(call.vhost, call.user, message)
+    except Refusal as refusal:
+        raise Bad(as_amqp(refusal)) from None
+    if ticket.accepted is None:
+        raise Problem(problems.UNKNOWN, "no confirmation in time")
+    return {"routed": ticket.condition is None and ticket.accepted}
+
+
+CODES = {
+    Condition.NOT_FOUND: "404 NOT_FOUND",
+    Condition.PRECONDITION_FAILED: "406 PRECONDITION_FAILED",
+    Condition.ACCESS_REFUSED: "403 ACCESS_REFUSED",
+}
+
+
+def as_amqp(refusal: Refusal) -> str:
+    """How RabbitMQ repeats what a channel of its own was told."""
+    code = CODES.get(refusal.condition, refusal.condition.value)
+    return f"{code} - {refusal.text}"
+
+
+# --- get ------------------------------------------------------------------------------------------
+
+SETTLED = {
+    "ack_requeue_true": Outcome.RELEASE,
+    "reject_requeue_true": Outcome.RELEASE,
+    "reject_requeue_false": Outcome.REJECT,
+}
+
+
+def read_number(value: Any) -> int:
+    if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 12:
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Bad(["not_integer", value])
+    return value
+
+
+async def rabbit_get(call: Call) -> list[dict[str, Any]]:
+    body: dict[str, Any] = call.body
+    need_keys(body, "ackmode", "count", "encoding")
+    count = read_number(body["count"])
+    truncate = read_number(body["truncate"]) if "truncate" in body else None
+    mode, encoding = body["ackmode"], body["encoding"]
+    if mode != "ack_requeue_false" and (not isinstance(mode, str) or mode not in SETTLED):
+        raise Bad(f"unsupported ackmode '{mode}'")
+    if encoding not in ("auto", "base64"):
+        raise Bad("Unsupported encoding. Please use auto or base64.")
+    queue = call.names["queue"]
+    call.principal.need(call.context.broker, Action.RECEIVE, call.vhost, "queue", queue)
+
+    def take(channel: Any) -> list[dict[str, Any]]:
+        taken: list[Fetched] = []
+        octets = 0
+        while len(taken) != count and octets < MOST_GOT:
+            one = channel.fetch(queue, mode == "ack_requeue_false")
+            if one is None:
+                break
+            taken.append(one)
+            octets += one.message.size
+        if mode in SETTLED and taken:
+            channel.settle(taken[-1].delivery, True, SETTLED[mode])
+        return [show(one, encoding, truncate) for one in taken]
+
+    if queue not in call.context.broker.vhosts[call.vhost].queues:
+        raise Missing(f"NOT_FOUND - no queue '{queue}' in vhost '{call.vhost}'")
+    return await call.on_channel(take)
+
+
+def show(one: Fetched, encoding: str, truncate: int | None) -> dict[str, Any]:
+    message = one.message
+    body = message.body if truncate is None else message.body[: max(0, truncate)]
+    payload, shown = base64.b64encode(body).decode(), "base64"
+    if encoding == "auto":
+        with contextlib.suppress(UnicodeDecodeError):
+            payload, shown = body.decode(), "string"
+    return {
+        "payload_bytes": len(message.body),
+        "redelivered": one.redelivered,
+        "exchange": message.exchange,
+        "routing_key": message.key,
+        "message_count": one.remaining,
+        "properties": show_properties(message) or [],
+        "payload": payload,
+        "payload_encoding": shown,
+    }
+
+
+def show_properties(message: Message) -> dict[str, Any]:
+    """What is there, under RabbitMQ's names."""
+    try:
+        given = message.properties
+    except (ValueError, RecursionError):
+        return {}
+    finally:
+        message.forget_properties()
+    found: dict[str, Any] = {}
+    for name in TEXTS:
+        value = getattr(given, name)
+        if value is not None:
+            found[name] = str(value)
+    if given.user_id is not None:
+        found["user_id"] = given.user_id.decode("utf-8", "replace")
+    if given.creation_time is not None:
+        found["timestamp"] = given.creation_time // 1000
+    if given.ttl is not None:
+        found["expiration"] = str(given.ttl)
+    if given.priority is not None:
+        found["priority"] = int(given.priority)
+    if given.durable is not None:
+        found["delivery_mode"] = 2 if given.durable else 1
+    if given.application:
+        found["headers"] = plain(given.application)
+    return found
+
+
+def plain(table: Table) -> dict[str, Any]:
+    """Headers as RabbitMQ shows them, where JSON can; octets that are no text in base64."""
+    shown: dict[str, Any] = write_table(table)
+    return {key: value_of(each) for key, each in shown.items()}
+
+
+def value_of(value: Any) -> Any:
+    if isinstance(value, dict):
+        if "$type" in value and "value" in value:
+            return value["value"]
+        return {key: value_of(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [value_of(each) for each in value]
+    return value

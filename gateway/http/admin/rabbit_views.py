@@ -1,0 +1,196 @@
+"""What RabbitMQ's management shows, from our numbers: the members that common tools read."""
+
+from typing import Any
+
+from gateway import __version__
+from gateway.broker.counters import ExchangeSnapshot, QueueSnapshot
+from gateway.broker.exchanges import EXCHANGE_TYPES
+from gateway.http.admin.definitions import RABBITMQ
+from gateway.http.admin.desk import Call
+from gateway.http.admin.tables import write_table
+from gateway.http.admin.topology import binding_id, readable, sample
+from gateway.http.doors import ConnectionInfo
+
+NODE = "amqp-gateway@localhost"
+
+
+def rate(value: float = 0.0) -> dict[str, float]:
+    return {"rate": value}
+
+
+def queue_view(call: Call, one: QueueSnapshot) -> dict[str, Any]:
+    speed = call.context.rates.of(one)
+    messages = one.ready + one.unsettled
+    return {
+        "arguments": write_table(one.arguments),
+        "auto_delete": one.auto_delete,
+        "consumers": one.consumers,
+        "durable": one.durable,
+        "effective_policy_definition": {},
+        "exclusive": one.exclusive,
+        "memory": one.octets,
+        "message_bytes": one.octets,
+        "message_bytes_ready": one.octets,
+        "message_stats": {
+            "publish": one.published,
+            "publish_details": rate(speed.published),
+            "deliver_get": one.delivered,
+            "deliver_get_details": rate(speed.delivered),
+            "ack": one.acked,
+            "ack_details": rate(),
+            "redeliver": one.redelivered,
+            "redeliver_details": rate(),
+        },
+        "messages": messages,
+        "messages_details": rate(),
+        "messages_paged_out": one.paged,
+        "messages_ready": one.ready,
+        "messages_ready_details": rate(),
+        "messages_unacknowledged": one.unsettled,
+        "messages_unacknowledged_details": rate(),
+        "name": one.name,
+        "node": NODE,
+        "policy": None,
+        "state": "running",
+        "type": "classic",
+        "vhost": one.vhost,
+    }
+
+
+def exchange_view(one: ExchangeSnapshot) -> dict[str, Any]:
+    return {
+        "arguments": write_table(one.arguments),
+        "auto_delete": one.auto_delete,
+        "durable": one.durable,
+        "internal": one.internal,
+        "name": one.name,
+        "type": one.type,
+        "vhost": one.vhost,
+    }
+
+
+def binding_views(call: Call, vhost: str) -> list[dict[str, Any]]:
+    """With the bindings of the default exchange, which RabbitMQ shows for every queue. The
+    ``properties_key`` of a binding with arguments is ours: nobody but its maker reads it."""
+    broker = call.context.broker
+    shown = [
+        {
+            "source": "",
+            "vhost": vhost,
+            "destination": one.name,
+            "destination_type": "queue",
+            "routing_key": one.name,
+            "arguments": {},
+            "properties_key": one.name,
+        }
+        for one in broker.queues_snapshot(vhost)
+    ]
+    for one in broker.bindings_snapshot(vhost):
+        key = one.key or "~"
+        shown.append(
+            {
+                "source": one.source,
+                "vhost": vhost,
+                "destination": one.destination,
+                "destination_type": "exchange" if one.to_exchange else "queue",
+                "routing_key": one.key,
+                "arguments": write_table(one.arguments),
+                "properties_key": f"{one.key}~{binding_id(one)}" if one.arguments else key,
+            }
+        )
+    return shown
+
+
+def connection_view(one: ConnectionInfo) -> dict[str, Any]:
+    host, _, port = one.address.rpartition(":")
+    return {
+        "name": f"{one.address} -> {NODE} #{one.id}",
+        "node": NODE,
+        "vhost": one.vhost,
+        "user": one.user,
+        "protocol": f"AMQP {one.version}",
+        "peer_host": host.strip("[]"),
+        "peer_port": int(port) if port.isdecimal() else 0,
+        "channels": one.channels,
+        "state": "running" if one.state == "open" else one.state,
+        "connected_at": one.since,
+        "recv_oct": one.octets_in,
+        "send_oct": one.octets_out,
+        "client_properties": {
+            "product": one.product,
+            "version": one.product_version,
+            "platform": one.platform,
+        },
+    }
+
+
+async def rabbit_overview(call: Call) -> dict[str, Any]:
+    context = call.context
+    sample(call)
+    seen = [one for one in context.broker.vhosts_snapshot() if readable(call, one.name)]
+    ready = sum(one.ready for one in seen)
+    unsettled = sum(one.unsettled for one in seen)
+    stats: dict[str, Any] = {}
+    for name, value in (
+        ("publish", sum(one.totals.published for one in seen)),
+        ("deliver_get", sum(one.totals.delivered for one in seen)),
+        ("ack", sum(one.totals.acked for one in seen)),
+        ("redeliver", sum(one.totals.redelivered for one in seen)),
+        ("drop_unroutable", sum(one.totals.unrouted for one in seen)),
+    ):
+        stats[name] = value
+        stats[name + "_details"] = rate()
+    connections = [one for one in context.doors.connections() if readable(call, one.vhost)]
+    return {
+        "management_version": RABBITMQ,
+        "rates_mode": "basic",
+        "exchange_types": [
+            {"name": name, "description": f"AMQP {name} exchange", "enabled": True}
+            for name in EXCHANGE_TYPES
+        ],
+        "product_version": __version__,
+        "product_name": "amqp-gateway",
+        "rabbitmq_version": RABBITMQ,
+        "cluster_name": NODE,
+        "disable_stats": False,
+        "enable_queue_totals": False,
+        "message_stats": stats,
+        "queue_totals": {
+            "messages": ready + unsettled,
+            "messages_details": rate(),
+            "messages_ready": ready,
+            "messages_ready_details": rate(),
+            "messages_unacknowledged": unsettled,
+            "messages_unacknowledged_details": rate(),
+        },
+        "object_totals": {
+            "channels": sum(one.channels for one in connections),
+            "connections": len(connections),
+            "consumers": sum(one.consumers for one in seen),
+            "exchanges": sum(one.exchanges for one in seen),
+            "queues": sum(one.queues for one in seen),
+        },
+        "node": NODE,
+        "listeners": [],
+        "contexts": [],
+    }
+
+
+async def rabbit_nodes(call: Call) -> list[dict[str, Any]]:
+    doors = call.context.doors
+    figures = doors.figures()
+    blocked = call.context.broker.blocked or ""
+    return [
+        {
+            "name": NODE,
+            "type": "disc",
+            "running": True,
+            "mem_used": int(figures.get("memory_octets", 0)),
+            "mem_limit": int(figures.get("memory_limit_octets", 0)),
+            "mem_alarm": "memory" in blocked,
+            "disk_free_alarm": "disk" in blocked,
+            "sockets_used": len(doors.connections()),
+            "partitions": [],
+            "rates_mode": "basic",
+        }
+    ]

@@ -1,0 +1,340 @@
+"""Virtual hosts, exchanges, queues and bindings: changed with the permissions of who asks."""
+
+import hashlib
+import time
+from base64 import urlsafe_b64encode
+
+from starlette.responses import Response
+
+from gateway.broker.counters import (
+    BindingSnapshot,
+    ExchangeSnapshot,
+    QueueSnapshot,
+    VhostSnapshot,
+)
+from gateway.broker.limits import read_queue_arguments
+from gateway.broker.plain import fingerprint
+from gateway.broker.snapshots import queue_snapshot, vhost_snapshot
+from gateway.http import problems
+from gateway.http.admin.desk import CHANNEL, Call, Endpoint, Input, Rank, precondition, respond
+from gateway.http.admin.tables import read_table, write_table
+from gateway.http.admin.views import (
+    BindingInput,
+    BindingList,
+    BindingView,
+    ExchangeInput,
+    ExchangeList,
+    ExchangeView,
+    QueueDetail,
+    QueueDetailList,
+    QueueInput,
+    Removed,
+    VhostList,
+    VhostView,
+)
+from gateway.http.problems import Problem
+from gateway.operations import (
+    Bind,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    PurgeQueue,
+    Unbind,
+)
+
+BASE = "/v1/admin/vhosts"
+HOST = BASE + "/{vhost}"
+EXCHANGE = HOST + "/exchanges/{exchange}"
+QUEUE = HOST + "/queues/{queue}"
+BINDINGS = HOST + "/bindings"
+
+
+class IfUnused(Input):
+    if_unused: bool = False
+
+
+class IfUnusedOrEmpty(IfUnused):
+    if_empty: bool = False
+
+
+# --- virtual hosts --------------------------------------------------------------------------------
+
+
+def show_vhost(vhost: VhostSnapshot) -> VhostView:
+    return VhostView(
+        name=vhost.name,
+        queues=vhost.queues,
+        exchanges=vhost.exchanges,
+        consumers=vhost.consumers,
+        clients=vhost.clients,
+        ready=vhost.ready,
+        unacknowledged=vhost.unsettled,
+        published=vhost.totals.published,
+        delivered=vhost.totals.delivered,
+        acked=vhost.totals.acked,
+    )
+
+
+def readable(call: Call, vhost: str) -> bool:
+    access = call.context.broker.access
+    return access.may_enter(call.user, vhost) or call.tagged({"administrator", "monitoring"})
+
+
+async def list_vhosts(call: Call) -> VhostList:
+    found = call.context.broker.vhosts_snapshot()
+    return VhostList(vhosts=[show_vhost(one) for one in found if readable(call, one.name)])
+
+
+async def show_one_vhost(call: Call) -> VhostView:
+    return show_vhost(vhost_snapshot(call.context.broker.vhosts[call.vhost]))
+
+
+async def put_vhost(call: Call) -> Response:
+    broker, name = call.context.broker, call.vhost
+    new = name not in broker.vhosts
+
+    def make() -> None:
+        broker.create_vhost(name)
+        if new:
+            broker.access.set_permissions(call.user, name, ".*", ".*", ".*")
+
+    await call.act(make)
+    return respond(show_vhost(vhost_snapshot(broker.vhosts[name])), 201 if new else 200)
+
+
+async def delete_vhost(call: Call) -> None:
+    context, name = call.context, call.vhost
+    if name not in context.broker.vhosts:
+        raise Problem(problems.NOT_FOUND, f"no virtual host {name!r}")
+
+    def remove() -> None:
+        for one in context.doors.connections():
+            if one.vhost == name:
+                context.doors.close_connection(one.id, f"vhost '{name}' was deleted")
+        context.broker.delete_vhost(name)
+
+    await call.act(remove)
+
+
+# --- exchanges ------------------------------------------------------------------------------------
+
+
+def show_exchange(one: ExchangeSnapshot) -> ExchangeView:
+    return ExchangeView(**one._asdict() | {"arguments": write_table(one.arguments)})
+
+
+async def list_exchanges(call: Call) -> ExchangeList:
+    found = call.context.broker.exchanges_snapshot(call.vhost)
+    return ExchangeList(exchanges=[show_exchange(one) for one in sorted(found)])
+
+
+def find_exchange(call: Call) -> ExchangeView:
+    name = call.names["exchange"]
+    for one in call.context.broker.exchanges_snapshot(call.vhost):
+        if one.name == name:
+            return show_exchange(one)
+    raise Problem(problems.NOT_FOUND, f"no exchange '{name}' in vhost '{call.vhost}'")
+
+
+async def show_one_exchange(call: Call) -> ExchangeView:
+    return find_exchange(call)
+
+
+async def put_exchange(call: Call) -> Response:
+    name, body = call.names["exchange"], call.body
+    new = name not in call.context.broker.vhosts[call.vhost].exchanges
+    declared = DeclareExchange(
+        CHANNEL,
+        None,
+        name,
+        body.type,
+        durable=body.durable,
+        auto_delete=body.auto_delete,
+        internal=body.internal,
+        arguments=read_table(body.arguments),
+    )
+    with precondition(problems.CONFLICT if not new else problems.ARGUMENT):
+        await call.on_channel(lambda channel: channel.declare_exchange(declared))
+    return respond(find_exchange(call), 201 if new else 200)
+
+
+async def delete_exchange(call: Call) -> None:
+    find_exchange(call)
+    op = DeleteExchange(CHANNEL, None, call.names["exchange"], call.query.if_unused)
+    with precondition(problems.CONFLICT):
+        await call.on_channel(lambda channel: channel.delete_exchange(op))
+
+
+# --- queues ---------------------------------------------------------------------------------------
+
+
+def show_queue(call: Call, one: QueueSnapshot) -> QueueDetail:
+    rate = call.context.rates.of(one)
+    return QueueDetail(
+        **one._asdict() | {"arguments": write_table(one.arguments)},
+        messages=one.ready + one.unsettled,
+        unacknowledged=one.unsettled,
+        publish_rate=rate.published,
+        deliver_rate=rate.delivered,
+    )
+
+
+def sample(call: Call) -> list[QueueSnapshot]:
+    found = call.context.broker.queues_snapshot()
+    call.context.rates.sample(time.monotonic(), found)
+    return found
+
+
+async def list_queues(call: Call) -> QueueDetailList:
+    found = sorted(one for one in sample(call) if one.vhost == call.vhost)
+    return QueueDetailList(queues=[show_queue(call, one) for one in found])
+
+
+def find_queue(call: Call) -> QueueDetail:
+    name = call.names["queue"]
+    queue = call.context.broker.vhosts[call.vhost].queues.get(name)
+    if queue is None:
+        raise Problem(problems.NOT_FOUND, f"no queue '{name}' in vhost '{call.vhost}'")
+    sample(call)
+    return show_queue(call, queue_snapshot(queue))
+
+
+async def show_one_queue(call: Call) -> QueueDetail:
+    return find_queue(call)
+
+
+async def put_queue(call: Call) -> Response:
+    name, body = call.names["queue"], call.body
+    vhost = call.context.broker.vhosts[call.vhost]
+    new = name not in vhost.queues
+    arguments = read_table(body.arguments)
+    with precondition(problems.ARGUMENT):
+        read_queue_arguments(arguments, vhost.title("queue", name))
+    declared = DeclareQueue(
+        CHANNEL,
+        None,
+        name,
+        durable=body.durable,
+        auto_delete=body.auto_delete,
+        arguments=arguments,
+    )
+    with precondition(problems.CONFLICT):
+        await call.on_channel(lambda channel: channel.declare_queue(declared))
+    return respond(find_queue(call), 201 if new else 200)
+
+
+async def delete_queue(call: Call) -> Removed:
+    find_queue(call)
+    query = call.query
+    op = DeleteQueue(CHANNEL, None, call.names["queue"], query.if_unused, query.if_empty)
+    with precondition(problems.CONFLICT):
+        return Removed(messages=await call.on_channel(lambda c: c.delete_queue(op)))
+
+
+async def purge_queue(call: Call) -> Removed:
+    find_queue(call)
+    op = PurgeQueue(CHANNEL, None, call.names["queue"])
+    return Removed(messages=await call.on_channel(lambda channel: channel.purge_queue(op)))
+
+
+# --- bindings -------------------------------------------------------------------------------------
+
+
+def binding_id(one: BindingSnapshot) -> str:
+    parts = (one.vhost, one.source, one.destination, str(one.to_exchange), one.key)
+    octets = "\0".join((*parts, fingerprint(one.arguments))).encode("utf-8", "surrogatepass")
+    return urlsafe_b64encode(hashlib.sha256(octets).digest()[:16]).decode().rstrip("=")
+
+
+def show_binding(one: BindingSnapshot) -> BindingView:
+    return BindingView(
+        id=binding_id(one),
+        vhost=one.vhost,
+        source=one.source,
+        destination=one.destination,
+        destination_type="exchange" if one.to_exchange else "queue",
+        routing_key=one.key,
+        arguments=write_table(one.arguments),
+    )
+
+
+async def list_bindings(call: Call) -> BindingList:
+    found = call.context.broker.bindings_snapshot(call.vhost)
+    return BindingList(bindings=[show_binding(one) for one in found])
+
+
+def find_binding(call: Call, wanted: str) -> BindingSnapshot | None:
+    for one in call.context.broker.bindings_snapshot(call.vhost):
+        if binding_id(one) == wanted:
+            return one
+    return None
+
+
+async def post_binding(call: Call) -> Response:
+    body = call.body
+    arguments = read_table(body.arguments)
+    to_exchange = body.destination_type == "exchange"
+    made = BindingSnapshot(
+        call.vhost, body.source, body.destination, to_exchange, body.routing_key, arguments
+    )
+    view = show_binding(made)
+    new = find_binding(call, view.id) is None
+    names = (body.destination, body.source, body.routing_key, arguments, to_exchange)
+    with precondition(problems.ARGUMENT):
+        await call.on_channel(lambda channel: channel.bind(Bind(CHANNEL, None, *names)))
+    return respond(view, 201 if new else 200)
+
+
+async def delete_binding(call: Call) -> None:
+    found = find_binding(call, call.names["binding"])
+    if found is None:
+        raise Problem(problems.NOT_FOUND, "no binding with this id")
+    names = (found.destination, found.source, found.key, found.arguments, found.to_exchange)
+    await call.on_channel(lambda channel: channel.unbind(Unbind(CHANNEL, None, *names)))
+
+
+MISSING = (problems.NOT_FOUND,)
+CHANGE = (problems.NOT_FOUND, problems.CONFLICT)
+DECLARE = (problems.NOT_FOUND, problems.CONFLICT, problems.LOCKED, problems.ARGUMENT)
+DELETE = (problems.NOT_FOUND, problems.CONFLICT, problems.LOCKED)
+ADMIN, GUEST = Rank.ADMINISTRATOR, Rank.GUEST
+EXISTED = {200: "It was there already, just so"}
+
+ENDPOINTS = [
+    Endpoint("GET", BASE, list_vhosts, "Virtual hosts", Rank.USER, gives=VhostList,
+             text="Those the caller may enter; all of them for monitors."),
+    Endpoint("GET", HOST, show_one_vhost, "One virtual host", GUEST, gives=VhostView,
+             refusals=MISSING),
+    Endpoint("PUT", HOST, put_vhost, "Make sure that a virtual host exists", ADMIN, status=201,
+             gives=VhostView, also=EXISTED, text="Who makes it gets all permissions in it."),
+    Endpoint("DELETE", HOST, delete_vhost, "Delete a virtual host and all that is in it", ADMIN,
+             status=204, refusals=MISSING, text="Its connections are closed."),
+    Endpoint("GET", HOST + "/exchanges", list_exchanges, "Exchanges of a virtual host", GUEST,
+             gives=ExchangeList, refusals=MISSING),
+    Endpoint("GET", EXCHANGE, show_one_exchange, "One exchange", GUEST, gives=ExchangeView,
+             refusals=MISSING),
+    Endpoint("PUT", EXCHANGE, put_exchange, "Declare an exchange", GUEST, takes=ExchangeInput,
+             gives=ExchangeView, status=201, also=EXISTED, optional=True, refusals=DECLARE,
+             example={"type": "topic"}),
+    Endpoint("DELETE", EXCHANGE, delete_exchange, "Delete an exchange", GUEST, query=IfUnused,
+             status=204, refusals=CHANGE),
+    Endpoint("GET", HOST + "/queues", list_queues, "Queues of a virtual host with details", GUEST,
+             gives=QueueDetailList, refusals=MISSING),
+    Endpoint("GET", QUEUE, show_one_queue, "One queue with details and rates", GUEST,
+             gives=QueueDetail, refusals=MISSING),
+    Endpoint("PUT", QUEUE, put_queue, "Declare a queue", GUEST, takes=QueueInput,
+             gives=QueueDetail, status=201, also=EXISTED, optional=True, refusals=DECLARE,
+             example={"durable": True, "arguments": {}}),
+    Endpoint("DELETE", QUEUE, delete_queue, "Delete a queue", GUEST, query=IfUnusedOrEmpty,
+             gives=Removed, refusals=DELETE),
+    Endpoint("DELETE", QUEUE + "/messages", purge_queue, "Delete the ready messages of a queue",
+             GUEST, gives=Removed, refusals=DELETE),
+    Endpoint("GET", BINDINGS, list_bindings, "Bindings of a virtual host", GUEST,
+             gives=BindingList, refusals=MISSING),
+    Endpoint("POST", BINDINGS, post_binding, "Bind", GUEST, takes=BindingInput, gives=BindingView,
+             status=201, also=EXISTED, refusals=DECLARE,
+             example={"source": "amq.topic", "destination": "orders", "routing_key": "a.#"}),
+    Endpoint("DELETE", BINDINGS + "/{binding}", delete_binding, "Unbind", GUEST, status=204,
+             refusals=MISSING),
+]  # fmt: skip

@@ -1,0 +1,88 @@
+"""Who is connected and consumes, and the gateway in numbers."""
+
+from gateway import __version__
+from gateway.http import problems
+from gateway.http.admin.desk import Call, Endpoint, Rank
+from gateway.http.admin.topology import HOST, readable
+from gateway.http.admin.views import ConsumerList, ConsumerView, Overview
+from gateway.http.problems import Problem
+from gateway.http.schemas import ConnectionList, ConnectionView
+
+CONNECTIONS = "/v1/admin/connections"
+ONE = CONNECTIONS + "/{connection}"
+
+
+async def list_admin_connections(call: Call) -> ConnectionList:
+    found = call.context.doors.connections()
+    return ConnectionList(connections=[ConnectionView(**one._asdict()) for one in found])
+
+
+def find_connection(call: Call) -> ConnectionView:
+    for one in call.context.doors.connections():
+        if str(one.id) == call.names["connection"]:
+            return ConnectionView(**one._asdict())
+    raise Problem(problems.NOT_FOUND, "no connection with this id")
+
+
+async def show_one_connection(call: Call) -> ConnectionView:
+    return find_connection(call)
+
+
+async def close_connection(call: Call) -> None:
+    found = find_connection(call)
+    reason = f"closed by {call.user} over HTTP"
+    if not await call.act(lambda: call.context.doors.close_connection(found.id, reason)):
+        raise Problem(problems.NOT_FOUND, "no connection with this id")
+
+
+async def list_consumers(call: Call) -> ConsumerList:
+    found = call.context.broker.consumers_snapshot()
+    return ConsumerList(
+        consumers=[ConsumerView(**one._asdict()) for one in found if readable(call, one.vhost)]
+    )
+
+
+async def list_consumers_of(call: Call) -> ConsumerList:
+    found = call.context.broker.consumers_snapshot(call.vhost)
+    return ConsumerList(consumers=[ConsumerView(**one._asdict()) for one in found])
+
+
+async def show_overview(call: Call) -> Overview:
+    context = call.context
+    whole = context.broker.snapshot()
+    totals = whole.totals
+    return Overview(
+        version=__version__,
+        vhosts=whole.vhosts,
+        connections=len(context.doors.connections()),
+        clients=whole.clients,
+        channels=whole.channels,
+        queues=whole.queues,
+        exchanges=whole.exchanges,
+        consumers=whole.consumers,
+        ready=whole.ready,
+        unacknowledged=whole.unsettled,
+        octets=whole.octets,
+        blocked=whole.blocked,
+        event_streams=len(context.hub.streams),
+        **totals._asdict(),
+    )
+
+
+MISSING = (problems.NOT_FOUND,)
+
+ENDPOINTS = [
+    Endpoint("GET", "/v1/admin/overview", show_overview, "The gateway in numbers", Rank.MONITOR,
+             gives=Overview),
+    Endpoint("GET", CONNECTIONS, list_admin_connections, "AMQP connections", Rank.MONITOR,
+             gives=ConnectionList),
+    Endpoint("GET", ONE, show_one_connection, "One AMQP connection", Rank.MONITOR,
+             gives=ConnectionView, refusals=MISSING),
+    Endpoint("DELETE", ONE, close_connection, "Close an AMQP connection", Rank.ADMINISTRATOR,
+             status=204, refusals=MISSING,
+             text="Politely: the client is told `CONNECTION_FORCED` and why."),
+    Endpoint("GET", "/v1/admin/consumers", list_consumers, "Consumers", Rank.USER,
+             gives=ConsumerList, text="Of the virtual hosts the caller may enter."),
+    Endpoint("GET", HOST + "/consumers", list_consumers_of, "Consumers of a virtual host",
+             Rank.GUEST, gives=ConsumerList, refusals=MISSING),
+]  # fmt: skip

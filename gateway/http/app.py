@@ -1,0 +1,148 @@
+"""The HTTP application: all routes, one error shape, one description."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Route
+
+from gateway import __version__
+from gateway.errors import Refusal
+from gateway.http import console, description, health, problems, topology
+from gateway.http.access.declared import Declared, Publishing, Streaming
+from gateway.http.access.front import Front
+from gateway.http.access.gate import Gate
+from gateway.http.access.routes import routes as access_routes
+from gateway.http.admin.routes import routes as admin_routes
+from gateway.http.context import Context
+from gateway.http.deps import User
+from gateway.http.doors import Doors
+from gateway.http.events.hub import Hub
+from gateway.http.events.routes import EVENTS_ROUTE
+from gateway.http.events.routes import routes as event_routes
+from gateway.http.metrics import Counters
+from gateway.http.observe.canary import Canary
+from gateway.http.observe.layer import Observe
+from gateway.http.observe.spans import find_spans
+from gateway.http.publish.publisher import Publisher
+from gateway.http.publish.routes import EXCHANGE_ROUTE, QUEUE_ROUTE
+from gateway.http.publish.routes import routes as publish_routes
+from gateway.http.receive.routes import routes as receive_routes
+
+DECLARED_MESSAGES = "/v1/{vhost}/routes/{route}/messages"
+DECLARED_EVENTS = "/v1/{vhost}/routes/{route}/events"
+
+Room = Callable[[Context], list[BaseRoute]]
+
+ROOMS: tuple[Room, ...] = (
+    publish_routes,
+    event_routes,
+    receive_routes,
+    admin_routes,
+    access_routes,
+)
+"""Each room's ``routes(context)``: a new room adds its line here."""
+
+
+def build(doors: Doors) -> FastAPI:
+    """The application over the given doors. End it with ``close``."""
+    app = FastAPI(
+        title="AMQP gateway",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
+    context = app.state.context = make_context(doors)
+    app.state.hub = context.hub
+    labels: dict[Any, str] = {}
+    for routes in ROOMS:
+        for route in routes(context):
+            app.router.routes.append(route)
+    app.add_api_route("/openapi.json", show_openapi, include_in_schema=False)
+    for router in (topology.router, health.router, console.router):
+        app.router.routes.extend(router.routes)
+    labels |= labels_of(app.router.routes)
+    publish_queue = endpoint_of(app, QUEUE_ROUTE)
+    publish_exchange = endpoint_of(app, EXCHANGE_ROUTE)
+    events = endpoint_of(app, EVENTS_ROUTE)
+    labels |= {Publishing: DECLARED_MESSAGES, Streaming: DECLARED_EVENTS}
+    app.add_middleware(
+        Front,
+        counters=context.counters,
+        labels=labels,
+        gate=context.gate,
+        publish={"queues": publish_queue, "exchanges": publish_exchange},
+        declared=Declared(context.gate, publish_queue, publish_exchange, events),
+    )
+    app.add_middleware(
+        Observe,
+        labels=labels,
+        durations=context.counters.durations,
+        spans=find_spans(),
+        log_requests=doors.settings.log_requests,
+    )
+    add_error_shape(app)
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]
+    return app
+
+
+def make_context(doors: Doors) -> Context:
+    hub = Hub(doors)
+    publisher = Publisher(
+        doors.broker, doors.begin_turn, doors.end_turn, doors.settings.confirm_seconds
+    )
+    counters = Counters(doors, hub, publisher)
+    gate = Gate(doors)
+    gate.tickets.positions = hub.cursors.open
+    hub.still_good = gate.still_good
+    seconds = doors.settings.canary_seconds
+    return Context(doors, hub, publisher, counters, gate, Canary(doors, seconds, seconds))
+
+
+def labels_of(routes: list[BaseRoute]) -> dict[Any, str]:
+    """What metrics call a route, by its endpoint."""
+    return {route.endpoint: route.path for route in routes if isinstance(route, Route)}
+
+
+def endpoint_of(app: FastAPI, path: str) -> Any:
+    """The endpoint of the first route with this template."""
+    return next(r.endpoint for r in app.routes if isinstance(r, Route) and r.path == path)
+
+
+async def close(app: FastAPI) -> None:
+    """Say goodbye to all event streams and let go of the broker. Before the server stops: it
+    waits for responses that would never end."""
+    context: Context = app.state.context
+    await context.hub.close()
+    for closer in context.closers:
+        await closer()
+    context.publisher.close()
+
+
+def add_error_shape(app: FastAPI) -> None:
+    app.add_exception_handler(problems.Problem, problems.on_problem)
+    app.add_exception_handler(Refusal, problems.on_refusal)
+    app.add_exception_handler(HTTPException, problems.on_http)
+    app.add_exception_handler(RequestValidationError, problems.on_validation)
+    app.add_exception_handler(Exception, problems.on_failure)
+
+
+async def show_openapi(request: Request, user: User) -> dict[str, Any]:
+    described: dict[str, Any] = request.app.openapi()
+    return described
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """OpenAPI 3.1, made once."""
+    if app.openapi_schema is None:
+        schema = get_openapi(
+            title=app.title, version=app.version, routes=app.routes, openapi_version="3.1.0"
+        )
+        app.openapi_schema = description.complete(schema, app.routes)
+    return app.openapi_schema

@@ -1,0 +1,1 @@
+"""The JavaScript client of event streams, as a page imports it."""

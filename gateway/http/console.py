@@ -1,0 +1,61 @@
+"""The console: static files at ``/`` and ``/console/`` that use the same API as everybody else.
+
+No inline script or style, nothing from other hosts, and no text that becomes HTML, so the policy
+can be strict.
+"""
+
+from functools import cache
+from importlib.resources import files
+
+from fastapi import APIRouter, Response
+
+from gateway.http import problems
+from gateway.http.deps import User
+from gateway.http.problems import Problem
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-cache",
+}
+MEDIA = {".css": "text/css", ".js": "text/javascript"}
+
+router = APIRouter(include_in_schema=False)
+
+
+@cache
+def pages() -> dict[str, tuple[bytes, str]]:
+    """Octets and media type of every script and style by name."""
+    found = {}
+    for one in (files("gateway.http") / "console").iterdir():
+        media = MEDIA.get(one.name[one.name.rfind(".") :])
+        if media is not None:
+            found[one.name] = (one.read_bytes(), media)
+    return found
+
+
+@cache
+def index_page() -> bytes:
+    return (files("gateway.http") / "console" / "index.html").read_bytes()
+
+
+@router.get("/")
+async def index(user: User) -> Response:
+    return Response(index_page(), media_type="text/html", headers=HEADERS)
+
+
+@router.get("/console/{name}")
+async def show_file(name: str, user: User) -> Response:
+    found = pages().get(name)
+    if found is None:
+        raise Problem(problems.BY_STATUS[404], "the console has no such file")
+    octets, media = found
+    return Response(octets, media_type=media, headers=HEADERS)

@@ -1,0 +1,164 @@
+// The shell: which view the address names, the virtual host, the gateway's health, the clock.
+// An address is #/VHOST/VIEW or #/VHOST/VIEW/NAME, each percent-encoded; `?` adds what a view takes.
+
+import { api } from "./api.js";
+import { h, quiet, say } from "./dom.js";
+import * as bindings from "./view-bindings.js";
+import * as connections from "./view-connections.js";
+import * as dead from "./view-dead.js";
+import * as exchanges from "./view-exchanges.js";
+import * as live from "./view-live.js";
+import * as publish from "./view-publish.js";
+import * as queue from "./view-queue.js";
+import * as queues from "./view-queues.js";
+import * as users from "./view-users.js";
+import * as vhosts from "./view-vhosts.js";
+
+const REFRESH_MS = 2000;
+const VIEWS = [
+  ["queues", "Queues", queues.open, queue.open],
+  ["exchanges", "Exchanges", exchanges.open, exchanges.openOne],
+  ["bindings", "Bindings", bindings.open],
+  ["live", "Live messages", live.open],
+  ["publish", "Publish", publish.open],
+  ["dead-letters", "Dead letters", dead.open, dead.open],
+  ["connections", "Connections", connections.open],
+  ["users", "Users", users.open],
+  ["vhosts", "Virtual hosts", vhosts.open],
+];
+const byId = (id) => document.getElementById(id);
+const main = byId("main");
+const menu = byId("menu");
+const picker = byId("vhost");
+
+let current = null;
+let place = null;
+
+// --- addresses ---------------------------------------------------------------------------------
+
+function linkIn(vhost, view, name) {
+  return `#/${[vhost, view, ...(name === undefined ? [] : [name])].map(encodeURIComponent).join("/")}`;
+}
+
+function decoded(segment) {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
+}
+
+function readHash() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [vhost, view, name] = path.split("/").map(decoded);
+  const known = VIEWS.find(([id]) => id === view) ?? VIEWS[0];
+  return { vhost: vhost || "/", view: known[0], name: name && known[3] ? name : undefined, query: new URLSearchParams(query) };
+}
+
+// --- views -------------------------------------------------------------------------------------
+
+function head(view) {
+  const title = h("h1", { tabindex: "-1" }, view.kind ? h("span", { class: "kind" }, `${view.kind} `) : null, view.title,
+    view.count ? [" ", view.count] : null);
+  const back = view.back ? h("p", { class: "back" }, h("a", { href: linkIn(place.vhost, view.back[0]) }, `‹ ${view.back[1]}`)) : null;
+  return { title, node: h("div", { class: "head" }, h("div", {}, back, title), h("div", { class: "actions" }, view.tools ?? [])) };
+}
+
+function show(first) {
+  place = readHash();
+  current?.close?.();
+  quiet();
+  const [, , openAll, openOne] = VIEWS.find(([id]) => id === place.view);
+  const { vhost } = place;
+  const view = (place.name === undefined ? openAll : openOne)({
+    ...place,
+    link: (id, name) => linkIn(vhost, id, name),
+    linkIn,
+    refreshVhosts: pickable,
+    go: (id, name) => { location.hash = linkIn(vhost, id, name); },
+  });
+  current = view;
+  const { title, node } = head(view);
+  main.replaceChildren(node, ...view.body.filter(Boolean));
+  document.title = `${view.title} · ${vhost} · AMQP gateway`;
+  navigation();
+  pickable(null);
+  if (!first) {
+    scrollTo(0, 0);
+    title.focus();
+  }
+  view.refresh?.();
+  view.opened?.();
+}
+
+function navigation() {
+  byId("views").firstElementChild.replaceChildren(...VIEWS.map(([id, label]) => h("li", {},
+    h("a", { href: linkIn(place.vhost, id), "aria-current": id === place.view ? (place.name === undefined ? "page" : "true") : undefined }, label))));
+  openMenu(false);
+}
+
+function openMenu(open) {
+  menu.setAttribute("aria-expanded", String(open));
+  byId("views").classList.toggle("open", open);
+}
+
+// --- virtual hosts -----------------------------------------------------------------------------
+
+let hosts = ["/"];
+
+function pickable(found) {
+  if (found) hosts = found.map((one) => one.name);
+  const names = hosts.includes(place.vhost) ? hosts : [place.vhost, ...hosts];
+  const shown = [...picker.options].map((one) => one.value);
+  if (names.join("\n") !== shown.join("\n")) {
+    picker.replaceChildren(...names.map((one) => h("option", { value: one }, one)));
+  }
+  picker.value = place.vhost;
+}
+
+async function showVhosts() {
+  try {
+    pickable((await api.vhosts()).vhosts);
+  } catch {
+    // The one in the address is there, and its view says what is wrong.
+  }
+}
+
+// --- the clock ---------------------------------------------------------------------------------
+
+async function showHealth() {
+  const pill = byId("health");
+  try {
+    const { ok, status, checks = {} } = await api.health();
+    const failing = Object.keys(checks).filter((name) => !checks[name]);
+    say(pill, failing.length ? `not ready: ${failing.join(", ")}` : status, `pill ${ok ? "good" : "bad"}`);
+  } catch {
+    say(pill, "unreachable", "pill bad");
+  }
+}
+
+async function tick() {
+  if (!document.hidden) await Promise.allSettled([current.refresh?.(), showHealth()]);
+  setTimeout(tick, REFRESH_MS);
+}
+
+picker.addEventListener("change", () => {
+  location.hash = linkIn(picker.value, place.view);
+});
+menu.addEventListener("click", () => openMenu(menu.getAttribute("aria-expanded") !== "true"));
+byId("views").addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && menu.offsetParent) {
+    openMenu(false);
+    menu.focus();
+  }
+});
+byId("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+addEventListener("hashchange", () => show(false));
+addEventListener("resize", () => current?.resized?.());
+
+show(true);
+showVhosts();
+tick();

@@ -1,0 +1,104 @@
+// One queue: numbers, arguments, who consumes, what is bound, and its messages without taking them.
+
+import { api } from "./api.js";
+import { button, h, say } from "./dom.js";
+import { octets, rate } from "./format.js";
+import { messageItem, valueNode } from "./message.js";
+import { Pages } from "./pages.js";
+import { LiveTable } from "./table.js";
+import { showArguments } from "./typed.js";
+import { chips, purge, queueFlags, removeQueue } from "./view-queues.js";
+
+const FIGURES = [
+  ["Ready", (one) => one.ready.toLocaleString()],
+  ["Unacked", (one) => one.unacknowledged.toLocaleString()],
+  ["Consumers", (one) => one.consumers.toLocaleString()],
+  ["In /s", (one) => rate(one.publish_rate)],
+  ["Out /s", (one) => rate(one.deliver_rate)],
+  ["Size of ready", (one) => octets(one.octets)],
+  ["Published", (one) => one.published.toLocaleString()],
+  ["Delivered", (one) => one.delivered.toLocaleString()],
+  ["Redelivered", (one) => one.redelivered.toLocaleString()],
+];
+
+export function open({ vhost, name, link, go }) {
+  let queue = null;
+  const note = h("p", { class: "hint", role: "status" });
+  const figures = FIGURES.map(([label]) => {
+    const value = h("dd", {}, "–");
+    return { value, node: h("div", {}, h("dt", {}, label), value) };
+  });
+  const features = h("p", { class: "features" });
+  const argumentList = h("dl", { class: "properties" });
+  const consumers = new LiveTable({
+    label: "consumers", key: (one) => `${one.client} ${one.tag}`, empty: "Nobody consumes.",
+    columns: [
+      { label: "Tag", mono: true, value: (one) => one.tag },
+      { label: "Client", value: (one) => one.client },
+      { label: "Prefetch", numeric: true, value: (one) => one.prefetch || "none" },
+      { label: "Held", numeric: true, value: (one) => one.held },
+      { label: "Mode", value: (one) => [one.no_ack ? "automatic ack" : "ack", one.exclusive && "exclusive", !one.active && "waiting"].filter(Boolean).join(", ") },
+    ],
+  });
+  const bindings = new LiveTable({
+    label: "bindings of this queue", key: (one) => one.id, empty: "Nothing but the default exchange.",
+    columns: [
+      { label: "Exchange", mono: true, value: (one) => one.source, make: (one) => h("a", { href: link("exchanges", one.source) }, one.source) },
+      { label: "Key", mono: true, value: (one) => one.routing_key },
+      { label: "Arguments", value: (one) => showArguments(one.arguments).join(", ") },
+    ],
+  });
+  const messages = new Pages({
+    label: "Messages, oldest first",
+    empty: "Nothing is ready in this queue.",
+    look: (page) => api.browse(vhost, name, page),
+    item: ({ message }, number) => messageItem(message, [`#${number}`]),
+  });
+
+  function show() {
+    FIGURES.forEach(([, text], at) => say(figures[at].value, text(queue)));
+    const flags = queueFlags(queue).join(" ");
+    if (features.dataset.shown !== flags) {
+      features.dataset.shown = flags;
+      features.replaceChildren(...chips(queueFlags(queue)));
+      const pairs = Object.entries(queue.arguments);
+      argumentList.replaceChildren(...pairs.map(([key, value]) =>
+        h("div", {}, h("dt", {}, key), h("dd", {}, valueNode(value)))));
+      if (!pairs.length) argumentList.replaceChildren(h("div", {}, h("dt", {}, "Arguments"), h("dd", {}, "none")));
+    }
+  }
+
+  async function refresh() {
+    try {
+      queue = await api.queue(vhost, name);
+      show();
+      say(note, "", "hint");
+      const [all, bound] = await Promise.all([api.consumers(vhost), api.bindings(vhost)]);
+      consumers.update(all.consumers.filter((one) => one.queue === name));
+      bindings.update(bound.bindings.filter((one) => one.source && one.destination_type === "queue" && one.destination === name));
+    } catch (error) {
+      say(note, error.message, "hint bad");
+    }
+  }
+
+  return {
+    title: name,
+    kind: "Queue",
+    back: ["queues", "Queues"],
+    tools: [
+      h("a", { class: "button", href: `${link("publish")}?queue=${encodeURIComponent(name)}` }, "Publish"),
+      h("a", { class: "button", href: `${link("live")}?source=${encodeURIComponent(`queue:${name}`)}` }, "Listen"),
+      button("Purge", async () => { if (queue) await purge(vhost, queue); await refresh(); }),
+      button("Delete", async () => { if (queue && (await removeQueue(vhost, queue))) go("queues"); }, { class: "danger" }),
+    ],
+    body: [
+      note,
+      h("section", {}, h("dl", { class: "figures" }, figures.map((one) => one.node)), features, argumentList),
+      h("section", {}, h("div", { class: "titled" }, h("h2", {}, "Messages"), button("Look", () => messages.load())), messages.node),
+      h("div", { class: "columns" },
+        h("section", {}, h("h2", {}, "Consumers"), consumers.node),
+        h("section", {}, h("h2", {}, "Bindings"), bindings.node)),
+    ],
+    refresh,
+  };
+}

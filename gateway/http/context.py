@@ -1,0 +1,40 @@
+"""What the rooms of this floor share: made once by ``app.build`` and handed to every room.
+
+A room has a ``routes.py`` with ``routes(context) -> list[BaseRoute]``; ``app.ROOMS`` lists them.
+What a room must end when the server stops goes into ``context.closers``.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from gateway.broker.broker import Broker
+from gateway.http.access.gate import Gate
+from gateway.http.doors import Doors, HttpSettings
+from gateway.http.events.hub import Hub
+from gateway.http.metrics import Counters
+from gateway.http.observe.canary import Canary
+from gateway.http.publish.publisher import Publisher
+from gateway.http.rates import Rates
+
+
+@dataclass(slots=True)
+class Context:
+    """``gate`` says who asks (``deps.authenticate`` uses it)."""
+
+    doors: Doors
+    hub: Hub
+    publisher: Publisher
+    counters: Counters
+    gate: Gate
+    canary: Canary
+    rates: Rates = field(default_factory=Rates)
+    closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    """Called before the server stops, in order."""
+
+    @property
+    def broker(self) -> Broker:
+        return self.doors.broker
+
+    @property
+    def settings(self) -> HttpSettings:
+        return self.doors.settings

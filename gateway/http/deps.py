@@ -1,0 +1,101 @@
+"""Who asks, and for which virtual host: shared by all routes.
+
+Names stand in the *raw* path, one percent-encoded segment each, so that ``%2F`` stays inside its
+segment; ``access.front`` makes routing see them that way and ``decode_segment`` decodes them.
+"""
+
+from functools import lru_cache
+from typing import Annotated
+from urllib.parse import unquote
+
+from fastapi import Depends, Request
+from starlette.types import Scope
+
+from gateway.broker.broker import Broker
+from gateway.http import problems
+from gateway.http.access.principal import MONITORS, Action, Principal
+from gateway.http.context import Context
+from gateway.http.doors import Doors
+from gateway.http.problems import Problem
+
+
+@lru_cache(4096)
+def decode_segment(segment: str) -> str:
+    """One path segment as the name it stands for. Raises ``Problem``."""
+    try:
+        name = unquote(segment, errors="strict")
+    except UnicodeDecodeError:
+        raise Problem(problems.INVALID, "a name in the path is not UTF-8") from None
+    if len(name.encode()) > 255:
+        raise Problem(problems.INVALID, "a name in the path is longer than 255 octets")
+    return name
+
+
+async def authenticate(context: Context, scope: Scope) -> Principal:
+    """Who asks. Raises ``Problem``: 401 without good credentials, never anonymous."""
+    return await context.gate.authenticate(scope)
+
+
+def vhost_of(broker: Broker, segment: str) -> str:
+    """The existing virtual host that a path segment names. Raises ``Problem`` 404."""
+    vhost = decode_segment(segment)
+    if vhost not in broker.vhosts:
+        raise Problem(problems.NOT_FOUND, f"no virtual host {vhost!r}")
+    return vhost
+
+
+def get_context(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context
+
+
+ContextIn = Annotated[Context, Depends(get_context)]
+
+
+def get_doors(context: ContextIn) -> Doors:
+    return context.doors
+
+
+DoorsIn = Annotated[Doors, Depends(get_doors)]
+
+
+async def get_caller(request: Request, context: ContextIn) -> Principal:
+    return await authenticate(context, request.scope)
+
+
+Caller = Annotated[Principal, Depends(get_caller)]
+
+
+def get_user(caller: Caller) -> str:
+    return caller.user
+
+
+User = Annotated[str, Depends(get_user)]
+
+
+def get_vhost(vhost: str, doors: DoorsIn, user: User) -> str:
+    return vhost_of(doors.broker, vhost)
+
+
+VHost = Annotated[str, Depends(get_vhost)]
+
+
+def get_monitor(doors: DoorsIn, caller: Caller) -> str:
+    """A user with the tag ``administrator`` or ``monitoring``."""
+    caller.need_admin(doors.broker, *sorted(MONITORS))
+    return caller.user
+
+
+Monitor = Annotated[str, Depends(get_monitor)]
+
+
+def get_readable_vhost(vhost: VHost, doors: DoorsIn, caller: Caller) -> str:
+    """The virtual host, if the user has any permission there, and a narrowed credential lets it
+    see all that is in it."""
+    sees = any(caller.may(one, vhost, "queue", "*") for one in (Action.PRESENCE, Action.ADMIN))
+    if not (sees and doors.broker.access.may_enter(caller.user, vhost)):
+        raise Problem(problems.FORBIDDEN, f"no permission in virtual host {vhost!r}")
+    return vhost
+
+
+ReadableVHost = Annotated[str, Depends(get_readable_vhost)]

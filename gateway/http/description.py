@@ -1,0 +1,294 @@
+"""What ``/openapi.json`` says: each room describes its own routes, this puts them together.
+
+A room makes its routes as ``Described``, which is a Starlette route with an OpenAPI operation per
+method and the pydantic models that those refer to as ``#/components/schemas/NAME``. Errors are
+the same everywhere: ``problem_responses`` says which a route can answer with.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute, Route
+
+from gateway.http.problems import ALL_ROWS, BY_STATUS, PREFIX, Row
+from gateway.http.schemas import ProblemDocument, Receipt
+
+REFERENCE = "#/components/schemas/{model}"
+
+PROBLEM_REF = {"$ref": "#/components/schemas/ProblemDocument"}
+
+PROBLEM_TITLES = {
+    400: "A name, parameter or metadata field is malformed",
+    401: "Credentials are missing or wrong",
+    403: "The user has no permission for this",
+    404: "No such virtual host, queue or exchange",
+    409: "No queue takes the message (`unroutable`), or the queue is another connection's",
+    413: "The body is larger than allowed; decided before it is read",
+    422: "The broker refused the message",
+    429: "The queue is full, or a quota is used up; see `Retry-After`",
+    500: "Internal error; nothing is said of it but in the log",
+    503: "Publishers are held back (`backpressure`); see `Retry-After`",
+    504: "No confirmation in time: `outcome` is `unknown`",
+}
+
+FIELDS = (
+    ("Amqp-Durable", "?1", "keep over a restart (if the queue is durable)"),
+    ("Amqp-Priority", "4", "0 to 255"),
+    ("Amqp-Ttl", "60000", "milliseconds until it expires"),
+    ("Amqp-Message-Id", '"0192f3c1-7a10-7c2e-9b1d-3f2a5c6d7e8f";t=uuid', "t: uuid, ulong, binary"),
+    ("Amqp-Correlation-Id", '"order-17"', "as Amqp-Message-Id"),
+    ("Amqp-User-Id", ":Z3Vlc3Q=:", "octets, or a string; checked by the broker"),
+    ("Amqp-To", '"orders"', ""),
+    ("Amqp-Subject", '"created"', ""),
+    ("Amqp-Reply-To", '"answers"', ""),
+    ("Amqp-Absolute-Expiry-Time", "1790000000123", "ms since 1970"),
+    ("Amqp-Creation-Time", "1790000000123", "ms since 1970"),
+    ("Amqp-Group-Id", '"a"', ""),
+    ("Amqp-Group-Sequence", "1", ""),
+    ("Amqp-Reply-To-Group-Id", '"a"', ""),
+    ("Amqp-Type", '"OrderCreated"', ""),
+    ("Amqp-App-Id", '"shop"', ""),
+    ("Amqp-Cluster-Id", '"c"', "0-8 and 0-9"),
+    ("Amqp-Content-Encoding", '"utf-8"', "when it is no HTTP coding"),
+    (
+        "Amqp-Property",
+        '"orderId";v="A-17", "attempt";v=3;t=ubyte',
+        "application properties, repeatable; t: boolean byte ubyte short ushort int uint long "
+        "ulong float double string symbol char uuid binary timestamp null",
+    ),
+)
+
+PUBLISH_TEXT = """The body becomes the message body unchanged, whatever it is. Metadata travels in
+Structured Fields (RFC 9651); a field that is not understood is an error, never ignored.
+
+201 means that the broker has the message in at least one queue, and synced to disk if message and
+queue are durable. Without `Amqp-Message-Id` the gateway makes a UUIDv7 and returns it. Names are
+one percent-encoded path segment each: the virtual host `/` is `%2F`."""
+
+
+def problem_response(status: int) -> dict[str, Any]:
+    row = next(row for row in (*ALL_ROWS, *BY_STATUS.values()) if row.status == status)
+    return one_problem(row, PROBLEM_TITLES.get(status, row.title))
+
+
+def one_problem(row: Row, text: str) -> dict[str, Any]:
+    example = {
+        "type": PREFIX + row.kind,
+        "title": row.title,
+        "status": row.status,
+        "detail": text,
+        "outcome": row.outcome,
+        "safe_to_retry": row.safe_to_retry,
+    }
+    return {
+        "description": text,
+        "content": {"application/problem+json": {"schema": PROBLEM_REF, "example": example}},
+    }
+
+
+def problem_responses(*statuses: int) -> dict[str, Any]:
+    return {str(status): problem_response(status) for status in statuses}
+
+
+def in_path(name: str, text: str, example: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": text,
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+        "example": example,
+    }
+
+
+def in_query(name: str, text: str, example: Any, **schema: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "query",
+        "description": text,
+        "schema": schema or {"type": "string"},
+        "example": example,
+    }
+
+
+def in_header(name: str, example: str, text: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "header",
+        "description": text,
+        "schema": {"type": "string"},
+        "example": example,
+    }
+
+
+VHOST = in_path("vhost", "Virtual host; `/` is written `%2F`", "/")
+
+
+def publish(operation: str, summary: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
+    octets = {"schema": {"type": "string", "format": "binary"}}
+    return {
+        "tags": ["messages"],
+        "operationId": operation,
+        "summary": summary,
+        "description": PUBLISH_TEXT,
+        "parameters": [VHOST, *parameters, *(in_header(*field) for field in FIELDS)],
+        "requestBody": {
+            "description": "The message body. `Content-Type` and `Content-Encoding` go with it.",
+            "content": {
+                "application/json": {"schema": {}, "example": {"order": 17}},
+                "*/*": octets,
+            },
+        },
+        "responses": {
+            "201": {
+                "description": "The broker has it",
+                "headers": {
+                    "Amqp-Message-Id": {"schema": {"type": "string"}},
+                    "Amqp-Outcome": {"schema": {"type": "string"}},
+                },
+                "content": {
+                    "application/vnd.amqp-gateway.receipt+json": {
+                        "schema": {"$ref": "#/components/schemas/Receipt"}
+                    }
+                },
+            },
+            **problem_responses(400, 401, 403, 404, 409, 413, 422, 429, 500, 503, 504),
+        },
+    }
+
+
+class Described(Route):
+    """A route that carries what OpenAPI says of it: an operation object per method, in lower case.
+
+    ``models`` are the shapes that the operations refer to (``reference(Model)``); ``None`` for
+    ``operations`` keeps a route out of the description.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Any,
+        *,
+        methods: Sequence[str],
+        operations: Mapping[str, dict[str, Any]] | None,
+        models: Iterable[type[BaseModel]] = (),
+    ) -> None:
+        super().__init__(path, endpoint, methods=list(methods))
+        self.operations = dict(operations or {})
+        self.models = tuple(models)
+
+
+def reference(model: type[BaseModel]) -> dict[str, Any]:
+    return {"$ref": REFERENCE.format(model=model.__name__)}
+
+
+def json_content(
+    schema: dict[str, Any], example: Any = None, media: str = "application/json"
+) -> Any:
+    """The ``content`` of a body."""
+    shown: dict[str, Any] = {"schema": schema}
+    if example is not None:
+        shown["example"] = example
+    return {media: shown}
+
+
+def row_responses(*rows: Row) -> dict[str, Any]:
+    """Responses for these problems; several of one status become one response."""
+    found: dict[str, Any] = {}
+    for row in rows:
+        known = found.get(str(row.status))
+        if known is None:
+            found[str(row.status)] = one_problem(row, row.title)
+        elif row.title not in known["description"]:
+            known["description"] += f"; {row.title}"
+    return found
+
+
+def bare_operations() -> dict[str, dict[str, Any]]:
+    """Of routes that do not describe themselves."""
+    key = in_query("routing_key", "Routing key, empty if left out", "orders.created")
+    shown_queue = in_path("queue", "Queue, percent-encoded", "orders")
+    shown_exchange = in_path("exchange", "Exchange, percent-encoded", "amq.topic")
+    return {
+        "/v1/{vhost}/queues/{queue}/messages": {
+            "post": publish("publish_to_queue", "Publish to a queue", [shown_queue])
+        },
+        "/v1/{vhost}/exchanges/{exchange}/messages": {
+            "post": publish("publish_to_exchange", "Publish to an exchange", [shown_exchange, key])
+        },
+    }
+
+
+def complete(schema: dict[str, Any], routes: Iterable[BaseRoute]) -> dict[str, Any]:
+    """Add the routes that FastAPI does not know, credentials, and the problem document."""
+    paths: dict[str, Any] = schema.setdefault("paths", {})
+    bare = bare_operations()
+    models: set[type[BaseModel]] = {ProblemDocument, Receipt}
+    for route in routes:
+        if isinstance(route, Described):
+            models.update(route.models)
+            if route.operations:
+                paths.setdefault(route.path, {}).update(route.operations)
+        elif isinstance(route, Route) and route.path in bare:
+            paths.setdefault(route.path, {}).update(bare[route.path])
+    components = schema.setdefault("components", {})
+    schemes = components.setdefault("securitySchemes", {})
+    schemes.setdefault("basic", {"type": "http", "scheme": "basic"})
+    schema["security"] = [{name: []} for name in schemes]
+    shapes = components.setdefault("schemas", {})
+    ordered = sorted(models, key=lambda model: model.__name__)
+    _, told = models_json_schema(
+        [(model, "validation") for model in ordered], ref_template=REFERENCE
+    )
+    shapes.update(told.get("$defs", {}))
+    for unused in ("HTTPValidationError", "ValidationError"):
+        shapes.pop(unused, None)
+    for path, operations in paths.items():
+        for operation in operations.values():
+            finish(path, operation, schemes)
+    return schema
+
+
+OPEN = ("/livez", "/readyz", "/startupz", "/.well-known/")
+"""Beginnings of paths that ask for no credentials."""
+
+
+def finish(path: str, operation: dict[str, Any], schemes: Iterable[str]) -> None:
+    """What holds for every route: who may fail, and how."""
+    responses = operation["responses"]
+    # FastAPI documents its own validation error shape; ours replaces it.
+    if "HTTPValidationError" in str(responses.get("422", "")):
+        responses["422"] = problem_response(422)
+    if path.startswith(OPEN):
+        operation["security"] = []
+    if path == "/metrics":
+        operation["security"] = [{}, *({name: []} for name in schemes)]
+    always = {431, 500}
+    if operation.get("security") != []:
+        always |= {401, 403, 429}
+    if operation.get("parameters") or "requestBody" in operation:
+        always.add(400)
+    if "requestBody" in operation:
+        always |= {404, 408, 413}
+    if "{" in path or path.startswith("/.well-known/"):
+        always.add(404)
+    for status in sorted(always):
+        responses.setdefault(str(status), problem_response(status))
+    for response in responses.values():
+        events = response.get("content", {}).get("text/event-stream")
+        if events is not None:
+            # The schema is of one parsed event; its data differ by kind.
+            events["schema"] = EVENT
+
+
+EVENT = {
+    "type": "object",
+    "properties": {
+        "event": {"type": "string"},
+        "data": {"type": "string"},
+        "id": {"type": "string"},
+        "retry": {"type": "integer"},
+    },
+}

@@ -1,0 +1,249 @@
+"""What a request for a stream asks for: the parameters of a query, or the same as JSON."""
+
+import json
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple, get_args
+from urllib.parse import parse_qsl
+
+from gateway.http import problems
+from gateway.http.events.filters import MOST_TERMS, BadFilter, Term, read_filter
+from gateway.http.events.formats import FORMATS
+from gateway.http.events.sources import Name
+from gateway.http.events.stream import Options, Slow
+from gateway.http.events.views import Spec
+from gateway.http.problems import Problem
+
+BINDING = "?binding="
+MAX_NAME = 255
+MOST_FIELDS = 256
+Ack = Literal["none", "on-next", "explicit"]
+EVENTS = ("none", "subject", "type", "source")
+SINGLE = frozenset(
+    {"from", "last_event_id", "heartbeat", "format", "event", "slow", "ack", "credit", "errors"}
+    | {"keepalive", "journal", "lease_ms", "payload"}
+)
+DURATION = re.compile(
+    r"-P(?:(\d{1,4})D)?(?:T(?:(\d{1,5})H)?(?:(\d{1,7})M)?(?:(\d{1,9})(?:\.(\d{1,3}))?S)?)?",
+    re.ASCII,
+)
+Pairs = list[tuple[str, str]]
+
+
+class Start(NamedTuple):
+    """Where a first connect begins. ``value``: a position; ms since 1970; ms before now."""
+
+    kind: Literal["latest", "earliest", "offset", "time", "ago"] = "latest"
+    value: int = 0
+
+
+class Asked(NamedTuple):
+    """``cursor`` is ``None`` for a first connect; ``durable`` if nothing is said of the journal."""
+
+    names: list[Name]
+    start: Start
+    cursor: str | None
+    options: Options
+    durable: bool | None
+    inband: bool
+    lease_ms: int = 30_000
+
+
+def invalid(detail: str) -> Problem:
+    return Problem(problems.INVALID, detail)
+
+
+def read_pairs(query: bytes) -> Pairs:
+    """Raises ``Problem``."""
+    try:
+        return parse_qsl(
+            query.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=MOST_FIELDS,
+        )
+    except (UnicodeDecodeError, ValueError):
+        raise invalid("the query is not percent-encoded UTF-8, or too long") from None
+
+
+def read_document(body: bytes) -> Pairs:
+    """The same from JSON: an object whose members are the parameters, those that may be repeated
+    as lists. Raises ``Problem``."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        raise invalid("the body is not JSON") from None
+    if not isinstance(document, dict):
+        raise invalid("the body is not a JSON object")
+    pairs: Pairs = []
+    for key, value in document.items():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, bool) or not isinstance(one, str | int):
+                raise invalid(f"{key} must be text, a whole number, or a list of such")
+            pairs.append((key, str(one)))
+    if len(pairs) > MOST_FIELDS:
+        raise invalid("too many values")
+    try:
+        "".join(value for _, value in pairs).encode()
+    except UnicodeEncodeError:
+        raise invalid("a value has a lone surrogate") from None
+    return pairs
+
+
+def read_query(query: bytes, last_event_id: str | None, default_heartbeat: int) -> Asked:
+    """Raises ``Problem``. The header wins over the parameter of the same meaning."""
+    return read_asked(read_pairs(query), last_event_id, default_heartbeat)
+
+
+def read_asked(
+    pairs: Iterable[tuple[str, str]],
+    last_event_id: str | None,
+    default_heartbeat: int,
+    implied: Name | None = None,
+    most_credit: int = 128,
+) -> Asked:
+    """``implied``: the source that the path names. Raises ``Problem``."""
+    once: dict[str, str] = {}
+    names: list[Name] = [] if implied is None else [implied]
+    terms: list[Term] = []
+    for key, value in pairs:
+        if key == "source" and implied is None:
+            names.append(read_source(value))
+        elif key == "binding":
+            add_binding(names, value)
+        elif key == "filter":
+            terms.append(read_term(value))
+        elif key not in SINGLE:
+            raise invalid(f"no such parameter: {key}")
+        elif key in once:
+            raise invalid(f"{key} given twice")
+        else:
+            once[key] = value
+    if len(terms) > MOST_TERMS:
+        raise invalid(f"at most {MOST_TERMS} filters")
+    journal = choose(once, "journal", ("durable", "memory"), None)
+    return Asked(
+        names,
+        read_start(once.get("from", "latest")),
+        last_event_id or once.get("last_event_id") or None,
+        read_options(once, tuple(dict.fromkeys(terms)), names, default_heartbeat, most_credit),
+        None if journal is None else journal == "durable",
+        choose(once, "errors", ("http", "inband"), "http") == "inband",
+        read_whole(once, "lease_ms", 1000, 1_800_000, 30_000),
+    )
+
+
+def choose(once: dict[str, str], name: str, words: tuple[str, ...], default: Any) -> Any:
+    found = once.get(name, default)
+    if found is not default and found not in words:
+        raise invalid(f"{name} must be {' or '.join(words)}")
+    return found
+
+
+def read_whole(once: dict[str, str], name: str, least: int, most: int, default: int) -> int:
+    text = once.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+        raise invalid(f"{name} must be from {least} to {most}")
+    return int(text)
+
+
+def read_options(
+    once: dict[str, str],
+    terms: tuple[Term, ...],
+    names: list[Name],
+    default_heartbeat: int,
+    most_credit: int,
+) -> Options:
+    ack = choose(once, "ack", get_args(Ack), "none")
+    slow = choose(once, "slow", tuple(one.value for one in Slow), None)
+    exchanges = any(name.kind == "exchange" for name in names)
+    if slow == "pause" and exchanges:
+        raise invalid("an exchange does not wait for one reader; slow=pause needs queues")
+    if ack != "none" and exchanges:
+        raise invalid(f"there is nothing to accept from an exchange; ack={ack} needs queues")
+    if ack == "explicit" and (len(names) != 1 or slow is not None):
+        raise invalid("ack=explicit reads one queue, and takes no slow")
+    if "credit" in once and ack == "none":
+        raise invalid("credit needs ack=on-next or ack=explicit")
+    if "lease_ms" in once and ack != "explicit":
+        raise invalid("lease_ms needs ack=explicit")
+    form = choose(once, "format", FORMATS, "json")
+    opaque = choose(once, "payload", ("auto", "base64"), "auto") == "base64"
+    if opaque and form == "text":
+        raise invalid("format=text shows bodies as they are, not as base64")
+    most = 1000 if ack == "explicit" else most_credit
+    credit = read_whole(once, "credit", 1, most, min(32, most))
+    return Options(
+        read_whole(once, "heartbeat", 5, 55, default_heartbeat),
+        Spec(form, choose(once, "event", EVENTS, "none"), opaque, terms),
+        None if slow is None else Slow(slow),
+        credit if ack != "none" else 0,
+        choose(once, "keepalive", ("comment", "event"), "comment") == "event",
+        ack,
+    )
+
+
+def read_start(text: str) -> Start:
+    kind, colon, rest = text.partition(":")
+    if text in ("latest", "earliest"):
+        return Start("latest" if text == "latest" else "earliest")
+    if kind == "offset" and re.fullmatch(r"[0-9]{1,12}", rest):
+        return Start("offset", int(rest))
+    if kind == "time" and colon:
+        return Start("time", read_moment(rest))
+    found = DURATION.fullmatch(text)
+    if found is not None and any(found.groups()):
+        days, hours, minutes, seconds, fraction = (part or "0" for part in found.groups())
+        total = ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
+        return Start("ago", total * 1000 + int(fraction.ljust(3, "0")))
+    raise invalid("from must be latest, earliest, offset:N, time:RFC3339 or -PT5M")
+
+
+def read_moment(text: str) -> int:
+    """RFC 3339, with an offset, as ms since 1970."""
+    try:
+        if not re.match(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d", text, re.ASCII):
+            raise ValueError
+        found = datetime.fromisoformat(text)
+        if found.tzinfo is None:
+            raise ValueError
+        return int(found.astimezone(UTC).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise invalid("from=time: needs RFC 3339 with an offset, as 2026-01-31T09:30:00Z") from None
+
+
+def read_term(text: str) -> Term:
+    try:
+        return read_filter(text)
+    except BadFilter as error:
+        raise invalid(str(error)) from None
+
+
+def read_source(text: str) -> Name:
+    kind, colon, rest = text.partition(":")
+    if kind == "queue" and colon:
+        name = Name("queue", rest)
+    elif kind == "exchange" and colon:
+        exchange, marked, key = rest.partition(BINDING)
+        name = Name("exchange", exchange, key if marked else None)
+    else:
+        raise invalid("source must be queue:NAME or exchange:NAME?binding=KEY")
+    if not name.name or len(name.name.encode()) > MAX_NAME:
+        raise invalid(f"the name in a source has 1 to {MAX_NAME} octets")
+    if name.key is not None and len(name.key.encode()) > MAX_NAME:
+        raise invalid(f"a binding key has at most {MAX_NAME} octets")
+    return name
+
+
+def add_binding(names: list[Name], key: str) -> None:
+    """``&binding=`` belongs to the exchange before it; a second one makes a second source."""
+    if not names or names[-1].kind != "exchange" or len(key.encode()) > MAX_NAME:
+        raise invalid("binding must follow an exchange source and have at most 255 octets")
+    named = names[-1]
+    if named.key is None:
+        names[-1] = named._replace(key=key)
+    else:
+        names.append(named._replace(key=key))

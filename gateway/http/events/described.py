@@ -1,0 +1,285 @@
+"""What ``/openapi.json`` says of the routes of streams."""
+
+from typing import Any
+
+from pydantic import Field
+
+from gateway.http import problems as p
+from gateway.http.description import (
+    VHOST,
+    in_header,
+    in_path,
+    in_query,
+    json_content,
+    reference,
+    row_responses,
+)
+from gateway.http.events.asking import EVENTS
+from gateway.http.events.formats import FORMATS
+from gateway.http.events.stream import Slow
+from gateway.http.schemas import Shape
+
+TEXT = """Server-sent events of up to 64 sources.
+
+* `source=queue:NAME` consumes the queue. **All readers of the same queue see every event**: the
+  gateway is one consumer, and competes with other consumers of the queue. Without readers,
+  messages stay in the queue.
+* `source=exchange:NAME?binding=KEY` (percent-encoded) gets a copy of what the exchange routes by
+  that key, without touching anybody's queue. `&binding=KEY` after the source is the same. With
+  `journal=durable` what is kept of it outlives the gateway.
+
+Each event is one `data:` line of JSON. `body` is `{"json":..}`, `{"text":..}` or `{"base64":..}`.
+Its `id:` is a cursor: reconnect with it in `Last-Event-ID` (browsers do) or `last_event_id`. The
+answer says in `amqp-resume` what became of it: `exact` (nothing lost, nothing twice), `gap` (some
+events are gone; a `bridge.gap` event says how many, `lost` null if that is unknown), or `fresh`.
+A frame with an `id:` and no data moves the cursor, and fires nothing. A cursor that was tampered
+with is 400.
+
+**Accepting** (queues): `ack=none` when written to a reader's socket; `ack=on-next` when `credit`
+more have been written, or when a reconnect brings a cursor at or behind it; `ack=explicit` by the
+`lock.token` in the event, at `/v1/{vhost}/deliveries/{token}`, and then readers compete.
+
+**Slow readers** (`slow`): `pause` lets the queue wait (queues, default), `skip` drops the oldest
+and says how many (exchanges, default), `latest` keeps the newest per routing key, `close` ends the
+stream. A reader that takes nothing for 30 s is hung up on.
+
+**Filters** (`filter`, repeatable, all must hold): `subject^=eur.` (begins with), `key=a.b`,
+`property.kind=invoice`, `property.n!=3`, `property.kind` (is there). Fields: `subject`, `key`,
+`exchange`, `id`, `correlation_id`, `type`, `app_id`, `content_type`, `to`, `reply_to`, `group`,
+`priority`, `property.NAME`.
+
+Control events: `bridge.open`, `bridge.gap`, `bridge.lag`, `bridge.reauth` (renew the credential
+with `PATCH` of the stream), `bridge.keepalive`, `bridge.settled` and `bridge.lock-lost` (explicit),
+`bridge.drain`, `bridge.warn`, `bridge.error` (with `errors=inband`, instead of another status than
+200), `bridge.close` (`reconnect` false: it is over, and asking again gives 204). Comments (`: hb`)
+keep the connection alive."""
+
+EXAMPLE = (
+    'id: b1.Qk0\ndata: {"source":"queue:orders","content_type":"application/json",'
+    '"routing_key":"orders","body":{"json":{"order":17}}}\n\n'
+)
+
+
+def words(name: str, text: str, default: str, *known: str) -> dict[str, Any]:
+    return in_query(name, text, default, type="string", enum=list(known), default=default)
+
+
+def number(name: str, text: str, example: int, least: int, most: int) -> dict[str, Any]:
+    return in_query(name, text, example, type="integer", minimum=least, maximum=most)
+
+
+SOURCE = in_query(
+    "source",
+    "What to read; repeatable, up to 64",
+    ["queue:orders"],
+    type="array",
+    items={"type": "string"},
+    maxItems=64,
+) | {"required": True, "explode": True, "style": "form"}
+BINDING = in_query("binding", "Binding key of the exchange source before it", "prices.#")
+FILTER = in_query(
+    "filter",
+    "Which events; repeatable, all must hold",
+    ["subject^=eur."],
+    type="array",
+    items={"type": "string", "maxLength": 1024},
+    maxItems=16,
+) | {"explode": True, "style": "form"}
+PARAMETERS = [
+    in_query(
+        "from",
+        "Where a first connect starts: `latest`, `earliest`, `offset:N` (positions of the gateway, "
+        "as `bridge.open` has them), `time:RFC3339`, or a time back, `-PT5M`",
+        "latest",
+        type="string",
+        default="latest",
+    ),
+    in_query("last_event_id", "A cursor, as the header", "b1.Qk0"),
+    number("heartbeat", "Seconds between comments when nothing happens", 15, 5, 55),
+    words("keepalive", "What a heartbeat is", "comment", "comment", "event"),
+    FILTER,
+    words("format", "What a `data:` line has", "json", *FORMATS),
+    words("payload", "base64: bodies are never shown as JSON or text", "auto", "auto", "base64"),
+    words("event", "What `event:` says", "none", *EVENTS),
+    in_query(
+        "slow",
+        "What becomes of a reader that falls behind",
+        "skip",
+        type="string",
+        enum=[one.value for one in Slow],
+    ),
+    words("ack", "When messages of a queue are accepted", "none", "none", "on-next", "explicit"),
+    number("credit", "How many may be unaccepted", 32, 1, 1000),
+    number("lease_ms", "How long a message is leased (`ack=explicit`)", 30000, 1000, 1800000),
+    in_query(
+        "journal",
+        "Where what is kept of an exchange is kept",
+        "durable",
+        type="string",
+        enum=["memory", "durable"],
+    ),
+    words("errors", "How errors are told", "http", "http", "inband"),
+    in_header("Last-Event-ID", "b1.Qk0", "The last cursor that was received"),
+]
+QUEUE = in_path("queue", "Queue, percent-encoded", "orders")
+EXCHANGE = in_path("exchange", "Exchange, percent-encoded", "amq.topic")
+STREAM = in_path("stream", "Id of a stream, as `amqp-stream-id` has it", "5f0c8d1e0b9a4c7d")
+OPENS = (
+    *(p.INVALID, p.INVALID_CURSOR, p.UNAUTHORIZED, p.FORBIDDEN, p.NOT_FOUND, p.LOCKED, p.QUOTA),
+    *(p.INTERNAL, p.DRAINING),
+)
+
+
+class StreamSource(Shape):
+    source: str
+    position: int
+    behind: int
+    slow: str
+
+
+class StreamState(Shape):
+    """One live stream."""
+
+    stream: str
+    user: str
+    since: str
+    expires_at: str | None
+    resume: str = Field(examples=["exact"])
+    heartbeat: int
+    format: str
+    event: str
+    ack: str
+    sources: list[StreamSource]
+
+
+class Subscription(Shape):
+    """One listener. ``protocol`` is ``http`` for streams, ``amqp`` for consumers."""
+
+    kind: str = Field(examples=["queue"])
+    name: str
+    binding: str | None
+    protocol: str
+    user: str
+    stream: str | None = None
+    since: str | None = None
+    consumer: str | None = None
+
+
+class Subscriptions(Shape):
+    subscriptions: list[Subscription]
+
+
+MODELS = (StreamState, StreamSource, Subscription, Subscriptions)
+STATE = {
+    "stream": "5f0c8d1e0b9a4c7d",
+    "user": "guest",
+    "since": "2026-08-21T10:00:00.000Z",
+    "expires_at": None,
+    "resume": "fresh",
+    "heartbeat": 15,
+    "format": "json",
+    "event": "none",
+    "ack": "none",
+    "sources": [{"source": "queue:orders", "position": 17, "behind": 0, "slow": "pause"}],
+}
+LISTENER = {
+    "kind": "exchange",
+    "name": "amq.topic",
+    "binding": "#",
+    "protocol": "http",
+    "user": "guest",
+    "stream": "5f0c8d1e0b9a4c7d",
+    "since": "2026-08-21T10:00:00.000Z",
+}
+
+
+def stream_operation(name: str, parameters: list[dict[str, Any]], post: bool) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "tags": ["events"],
+        "operationId": name,
+        "summary": "Live events of queues and exchanges, resumable",
+        "description": TEXT,
+        "parameters": [VHOST, *parameters],
+        "responses": {
+            "200": {
+                "description": "The stream",
+                "headers": {
+                    "Amqp-Resume": {
+                        "schema": {"type": "string", "enum": ["exact", "gap", "fresh"]}
+                    },
+                    "Amqp-Stream-Id": {"schema": {"type": "string"}},
+                },
+                "content": json_content({"type": "string"}, EXAMPLE, "text/event-stream"),
+            },
+            "204": {"description": "This stream is over; do not ask again"},
+            **row_responses(*OPENS, *((p.TOO_LARGE, p.UNSUPPORTED_MEDIA) if post else ())),
+        },
+    }
+    if post:
+        made["summary"] += "; the parameters as JSON"
+        members = {
+            one["name"]: one["schema"] | {"description": one["description"]}
+            for one in (SOURCE, BINDING, *PARAMETERS)
+            if one["in"] == "query"
+        }
+        made["requestBody"] = {
+            "required": True,
+            "content": json_content(
+                {"type": "object", "properties": members, "additionalProperties": False},
+                {"source": ["queue:orders"], "from": "latest"},
+            ),
+        }
+    return made
+
+
+def opening(name: str, *first: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """``GET`` and ``POST`` of one path. What is in the path need not be in the query."""
+    in_path_only = [one for one in first if one["in"] == "path"]
+    header = [one for one in PARAMETERS if one["in"] == "header"]
+    return {
+        "get": stream_operation(name, [*first, *PARAMETERS], False),
+        "post": stream_operation(f"{name}_by_post", [*in_path_only, *header], True),
+    }
+
+
+def operation(name: str, summary: str, responses: dict[str, Any], *rows: p.Row) -> dict[str, Any]:
+    return {
+        "tags": ["events"],
+        "operationId": name,
+        "summary": summary,
+        "parameters": [VHOST, STREAM],
+        "responses": {**row_responses(p.UNAUTHORIZED, p.FORBIDDEN, *rows), **responses},
+    }
+
+
+def state() -> dict[str, Any]:
+    return {"200": {"description": "The stream", "content": json_content(
+        reference(StreamState), STATE)}}  # fmt: skip
+
+
+def streams() -> dict[str, dict[str, Any]]:
+    gone = p.BY_STATUS[404]
+    return {
+        "get": operation("show_stream", "How a live stream stands", state(), gone),
+        "patch": operation(
+            "renew_stream",
+            "Go on with the credential of this request, which must be of the same subject",
+            state(),
+            gone,
+        ),
+        "delete": operation(
+            "close_stream", "End a live stream", {"204": {"description": "Done"}}, gone
+        ),
+    }
+
+
+def subscriptions() -> dict[str, dict[str, Any]]:
+    found = json_content(reference(Subscriptions), {"subscriptions": [LISTENER]})
+    made = operation(
+        "list_subscriptions",
+        "Presence: who listens to what",
+        {"200": {"description": "Listeners over HTTP and AMQP", "content": found}},
+        p.NOT_FOUND,
+    )
+    made["parameters"] = [VHOST]
+    return {"get": made}

@@ -1,0 +1,195 @@
+"""Exchange sources whose journals outlive the gateway: after a restart, or ``kill -9``, a cursor
+continues exactly where it was.
+
+Three things make that so. The exchange is bound to a durable queue of the source's own, so that
+nothing is missed while nobody is here. What comes out of it goes into the store under the journal's
+number in the same batch in which it leaves the queue, so that it is in one of them and not in both.
+And a reader is shown nothing that is not safe yet, so that no position is ever given out twice.
+"""
+
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gateway.broker.client import Client
+from gateway.broker.exchanges import Binding
+from gateway.errors import Refusal
+from gateway.http.events.cursor import EPOCH_OCTETS
+from gateway.http.events.journal import Event
+from gateway.http.events.rendering import data_line
+from gateway.http.events.sources import CHANNEL, Name, Reader, Source
+from gateway.message import Message
+from gateway.operations import DeclareQueue, Outcome
+
+if TYPE_CHECKING:
+    from gateway.http.events.hub import Hub
+
+KIND = "journal"
+"""Of the store's records: one per durable source."""
+PREFIX = "amq.events-"
+PORTION = 1024
+
+
+class Waiting(NamedTuple):
+    """In the store, in a batch that is not written yet."""
+
+    mark: int
+    event: Event
+
+
+class DurableSource(Source):
+    """``number`` is where the store has the journal; ``used`` when it was last read, ms."""
+
+    def __init__(
+        self, hub: "Hub", vhost: str, name: Name, record: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(hub, vhost, name, 1 if record is None else record["start"])
+        store = hub.broker.store
+        self.store = store
+        self.waiting: deque[Waiting] = deque()
+        self.asked = 0
+        """The batch that was last waited for."""
+        self.queue = PREFIX + self.digest.hex()
+        if record is None:
+            self.number = hub.broker.number()
+            self.epoch = os.urandom(EPOCH_OCTETS)
+            self.user = ""
+            self.used = hub.broker.now
+        else:
+            self.number = record["number"]
+            self.epoch = bytes.fromhex(record["epoch"])
+            self.user = record["user"]
+            self.used = record["used"] or hub.broker.now
+        self.key = self.digest + self.epoch
+        self.renderer = self.make_renderer()
+        self.journal.render = lambda at, event: (
+            self.id_line(at) + data_line(self.head, event.message, event.redelivered)
+        )
+        self.next = self.journal.born
+        if record is not None:
+            self.restore()
+
+    @property
+    def record_key(self) -> tuple[str, ...]:
+        return self.vhost, self.name.name, self.name.key or ""
+
+    def save(self) -> None:
+        """``used`` is 0 while it is being read."""
+        self.store.save(
+            KIND,
+            self.record_key,
+            {
+                "number": self.number,
+                "epoch": self.epoch.hex(),
+                "start": self.journal.born,
+                "user": self.user,
+                "used": 0 if self.readers else self.used,
+            },
+        )
+
+    def restore(self) -> None:
+        """Read the journal back. The frames are made when somebody reads them."""
+        journal = self.journal
+        while kept := self.store.read(self.number, self.next, PORTION):
+            for position, message, stamp in kept:
+                if not len(journal):
+                    # The oldest ones have gone; the ring begins here.
+                    journal.first, journal.head = position, position - 1
+                while journal.head + 1 < position:
+                    journal.append(b"")
+                first = journal.first
+                journal.append(None, Event(message, False, stamp or 0, message.size))
+                self.drop_before(first)
+                self.next = position + 1
+
+    def drop_before(self, first: int) -> None:
+        """The ring has let go of what begins here: so does the store."""
+        for position in range(first, self.journal.first):
+            self.store.remove(self.number, position)
+
+    # --- the subscription -----------------------------------------------------------------------
+
+    def open(self, user: str, returning: bool) -> None:
+        """Make what is not there yet: the queue, its binding and its only consumer. The rights of
+        readers are looked at by the hub; these things are the gateway's own."""
+        if self.channel is not None:
+            return
+        broker = self.hub.broker
+        vhost = broker.vhosts[self.vhost]
+        exchange = vhost.exchange(self.name.name)
+        self.user = self.user or user
+        client = Client(broker, vhost, self.user, f"HTTP events {self.name}")
+        vhost.clients[client] = None
+        channel = client.channel(CHANNEL, self)
+        channel.allowed.add(("read", self.queue))
+        try:
+            queue = vhost.queues.get(self.queue)
+            if queue is None:
+                op = DeclareQueue(CHANNEL, None, self.queue, durable=True)
+                queue = vhost.make_queue(self.queue, op, client)
+            vhost.add_binding(Binding(exchange, queue, self.name.key or "", {}))
+            tag = channel.subscribe(self.queue, "", False, True, False, {})
+        except Refusal:
+            client.close()
+            raise
+        self.client, self.channel, self.exchange = client, channel, exchange
+        self.save()
+        # Messages may come before ``start`` returns.
+        channel.start(tag)
+
+    def pause(self) -> None:
+        """It goes on recording."""
+
+    def join(self, reader: Reader) -> None:
+        idle = not self.readers
+        super().join(reader)
+        if idle:
+            self.save()
+
+    def leave(self, reader: Reader, now: float) -> None:
+        super().leave(reader, now)
+        if not self.readers:
+            self.used = self.hub.broker.now
+            self.save()
+
+    def idle_seconds(self) -> float:
+        return max(0.0, (self.hub.broker.now - self.used) / 1000)
+
+    def destroy(self) -> None:
+        """Forget all of it. Within a turn."""
+        vhost = self.hub.broker.vhosts.get(self.vhost)
+        queue = vhost.queues.get(self.queue) if vhost is not None else None
+        self.detach()
+        if vhost is not None and queue is not None:
+            vhost.remove_queue(queue)
+        self.store.purge(self.number)
+        self.store.forget(KIND, self.record_key)
+
+    # --- recipient ------------------------------------------------------------------------------
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        store, broker = self.store, self.hub.broker
+        event = Event(message, False, broker.now, message.size)
+        # The field for the expiry has the time of arrival.
+        store.append(self.number, self.next, message, event.stamp, True)
+        self.next += 1
+        self.waiting.append(Waiting(store.mark, event))
+        if self.channel is not None:
+            self.channel.settle(delivery, False, Outcome.ACCEPT)
+        if self.asked != store.mark:
+            self.asked = mark = store.mark
+            broker.when_safe(lambda: self.safe(mark))
+
+    def safe(self, mark: int) -> None:
+        """Batches up to ``mark`` are on disk: their events may be shown."""
+        waiting, journal = self.waiting, self.journal
+        first = journal.first
+        appended = False
+        while waiting and waiting[0].mark <= mark:
+            event = waiting.popleft().event
+            data = data_line(self.head, event.message, False)
+            journal.append(self.id_line(journal.head + 1) + data, event)
+            self.hub.appended(self)
+            appended = True
+        if appended:
+            self.drop_before(first)

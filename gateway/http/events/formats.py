@@ -1,0 +1,184 @@
+"""One message as the lines of one server-sent event, in each format that a stream may ask for.
+
+``json`` is ``rendering.data_line``. ``full`` has every section typed. ``cloudevents`` is the JSON
+format of CloudEvents 1.0: an event that came as one keeps its attributes, any other message gets
+them made. ``text`` is the bare body, and only for what a line-based format can carry: UTF-8 without
+carriage returns; anything else becomes a ``bridge.warn``.
+"""
+
+import base64
+import re
+from typing import Any, Literal
+from urllib.parse import quote
+
+from gateway.http.events.rendering import (
+    LINE_ENDS,
+    body_json,
+    compact,
+    control,
+    data_line,
+    is_json,
+)
+from gateway.http.observe.trace import trace_of
+from gateway.http.publish.forms import write_full
+from gateway.http.typed import json_value, moment
+from gateway.message import Message, Properties
+
+Format = Literal["json", "full", "cloudevents", "text"]
+FORMATS: tuple[Format, ...] = ("json", "full", "cloudevents", "text")
+
+ATTRIBUTE = re.compile(r"[a-z0-9]{1,20}")
+PREFIXES = ("cloudEvents_", "cloudEvents:")
+REQUIRED = ("id", "source", "specversion", "type")
+RESERVED = frozenset({*REQUIRED, "data", "data_base64", "datacontenttype"})
+
+
+def look(message: Message) -> Properties | None:
+    """The decoded properties; ``None`` for what cannot be decoded."""
+    try:
+        return message.properties
+    except (ValueError, RecursionError):
+        return None
+    finally:
+        message.forget_properties()
+
+
+def full_line(source: str, position: int, message: Message, redelivered: bool) -> bytes:
+    properties = look(message)
+    shown: dict[str, Any] = {"source": source, "position": position}
+    if properties is None:
+        shown |= {"properties_unreadable": True, "redelivered": redelivered}
+        body: dict[str, Any] = {"kind": "data", "base64": base64.b64encode(message.body).decode()}
+        legacy = {"exchange": message.exchange, "routing_key": message.key}
+        shown |= {"view": "full", "legacy": legacy, "body": body}
+    else:
+        properties.first_acquirer = not redelivered
+        shown |= write_full(properties, message.body, message.exchange, message.key)
+    return b"data: " + compact(shown) + b"\n\n"
+
+
+def text_line(source: str, position: int, message: Message) -> bytes:
+    body = message.body
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        reason = "the body is not UTF-8"
+    else:
+        # A leading U+FEFF is safe: only one at the very beginning of the stream is dropped.
+        if b"\r" not in body:
+            return b"data: " + body.replace(b"\n", b"\ndata: ") + b"\n\n"
+        reason = "the body has a carriage return"
+    told = {"type": "not-text", "source": source, "position": position, "reason": reason}
+    return control("bridge.warn", told)
+
+
+# --- CloudEvents --------------------------------------------------------------------------------
+
+
+def cloudevents_line(
+    base: str, instance: str, position: int, message: Message, opaque: bool = False
+) -> bytes:
+    """``base``: the URI of the source; ``instance``: what tells its journals apart. An event that
+    came as one in JSON is passed on as it is, ``opaque`` or not."""
+    properties = look(message) or Properties()
+    content_type = properties.content_type
+    media = (content_type or "").partition(";")[0].strip().lower()
+    body = message.body
+    if media == "application/cloudevents+json" and body.lstrip()[:1] == b"{" and is_json(body):
+        return b"data: " + body.translate(LINE_ENDS) + b"\n\n"
+    shown = attributes_of(properties)
+    if shown is None:
+        shown = made_attributes(base, instance, position, message, properties)
+    for name, value in trace_of(properties.application).items():
+        shown.setdefault(name, value)
+    if content_type is not None:
+        shown["datacontenttype"] = content_type
+    return b"data: %b,%b}\n\n" % (compact(shown)[:-1], data_member(properties, body, opaque))
+
+
+def attributes_of(properties: Properties) -> dict[str, Any] | None:
+    """The attributes of an event in the binary mode of the AMQP binding, if it is one."""
+    given = properties.application or {}
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        name = next((key[len(p) :] for p in PREFIXES if isinstance(key, str) and key[:12] == p), "")
+        if ATTRIBUTE.fullmatch(name) and name not in ("data", "datacontenttype"):
+            shown = scalar(value)
+            if shown is not None:
+                found[name] = shown if name != "specversion" else str(shown)
+    if all(isinstance(found.get(name), str) and found[name] for name in REQUIRED):
+        return found
+    return None
+
+
+def scalar(value: Any) -> str | int | bool | None:
+    if isinstance(value, bool | str):
+        return value
+    shown = json_value(value)
+    if isinstance(shown, int) and -(2**31) <= shown < 2**31:
+        return shown
+    if isinstance(shown, dict):
+        shown = shown.get("value")
+    return str(shown) if isinstance(shown, str | int | float) else None
+
+
+def made_attributes(
+    base: str, instance: str, position: int, message: Message, properties: Properties
+) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "specversion": "1.0",
+        "id": f"{instance}-{position}",
+        "source": base,
+        "type": properties.type or "amqp.message",
+    }
+    identity = properties.message_id
+    if identity is not None and not isinstance(identity, bytes) and str(identity):
+        made["id"] = str(identity)
+    subject = properties.subject or message.key
+    if subject:
+        made["subject"] = subject
+    if properties.creation_time is not None:
+        shown = moment(properties.creation_time)
+        if "T" in shown:
+            made["time"] = shown
+    for key, value in (properties.application or {}).items():
+        if isinstance(key, str) and ATTRIBUTE.fullmatch(key) and key not in RESERVED | made.keys():
+            extension = scalar(value)
+            if extension is not None:
+                made[key] = extension
+    return made
+
+
+def data_member(properties: Properties, body: bytes, opaque: bool) -> bytes:
+    media = None if opaque else properties.content_type
+    shown = body_json(media, properties.content_encoding, body)
+    for kind, name in ((b'{"json":', b'"data":'), (b'{"text":', b'"data":')):
+        if shown.startswith(kind):
+            return name + shown[len(kind) : -1]
+    return b'"data_base64":' + shown[len(b'{"base64":') : -1]
+
+
+# --- any of them --------------------------------------------------------------------------------
+
+
+class Renderer:
+    """What the formats need to know of a source."""
+
+    __slots__ = ("source", "head", "base", "instance")
+
+    def __init__(self, vhost: str, kind: str, name: str, shown: str, head: bytes, epoch: bytes):
+        self.source = shown
+        self.head = head
+        self.base = f"/v1/{quote(vhost, safe='')}/{kind}s/{quote(name, safe='')}"
+        self.instance = epoch.hex()
+
+    def lines(
+        self, how: str, position: int, message: Message, redelivered: bool, opaque: bool
+    ) -> bytes:
+        if how == "full":
+            return full_line(self.source, position, message, redelivered)
+        if how == "cloudevents":
+            return cloudevents_line(self.base, self.instance, position, message, opaque)
+        if how == "text":
+            return text_line(self.source, position, message)
+        return data_line(self.head, message, redelivered, opaque)

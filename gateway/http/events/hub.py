@@ -1,0 +1,370 @@
+"""All event sources and streams of the gateway, and the one clock they share.
+
+Streams are woken at most once per round of the loop however many events came, and the heartbeat of
+every stream, the lingering of sources and stalled sockets are seen to by one ticker.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+from gateway.broker.broker import Broker
+from gateway.errors import Condition, Refusal
+from gateway.http import problems
+from gateway.http.access.principal import Principal
+from gateway.http.doors import Doors, HttpSettings
+from gateway.http.events.cursor import EPOCH_OCTETS, Cursors
+from gateway.http.events.durable import KIND, DurableSource
+from gateway.http.events.sources import Name, Reader, Source
+from gateway.http.problems import Problem
+
+TICK_SECONDS = 0.5
+PROOF_TICKS = 4
+
+
+class Stream(Reader, Protocol):
+    """A reader as the hub knows it."""
+
+    identity: str
+    browser: str
+    sources: list[Source]
+
+    def tick(self, now: float, wall: float) -> None:
+        """Send a heartbeat if it is due; give up on a socket that takes nothing."""
+        ...
+
+    def close(self, reason: str, reconnect: bool = True, retry_ms: int | None = None) -> None:
+        """Say goodbye and end."""
+        ...
+
+    def part(self) -> None:
+        """Let go of what is shared with other streams."""
+        ...
+
+
+class Hub:
+    """Made once per gateway, inside or outside a running loop."""
+
+    def __init__(self, doors: Doors) -> None:
+        self.broker: Broker = doors.broker
+        self.begin: Callable[[], None] = doors.begin_turn
+        self.end: Callable[[], None] = doors.end_turn
+        self.clock: Callable[[], float] = doors.clock
+        self.settings: HttpSettings = doors.settings
+        self.cursors = Cursors(doors.secret)
+        self.epoch = os.urandom(EPOCH_OCTETS)
+        """Of the journals that are in memory only."""
+        self.sources: dict[tuple[str, Name], Source] = {}
+        self.streams: set[Stream] = set()
+        self.per_user: Counter[str] = Counter()
+        self.per_browser: Counter[str] = Counter()
+        self.still_good: Callable[[Principal, float], bool] = lambda principal, now: True
+        """Whether a caller may go on; replaced by the gate's."""
+        self.leasing: Any = None
+        """Where leases are kept (``leased.Leasing``), once the receiving room is there."""
+        self.closing = False
+        self.events = 0
+        """Events appended to journals since the start."""
+        self.gaps = 0
+        self.dropped = 0
+        """Events left out for slow readers who asked for that."""
+        self._high = 0
+        self._fresh: set[Source] = set()
+        self._settle: dict[Source, int] = {}
+        self._ticker: asyncio.Task[None] | None = None
+        self._restore()
+
+    def _restore(self) -> None:
+        """Durable sources go on from the start, whether anybody reads them or not."""
+        self.begin()
+        for kind, key, record in list(self.broker.store.records()):
+            if kind != KIND:
+                continue
+            vhost, exchange, binding = key
+            name = Name("exchange", exchange, binding, True)
+            try:
+                if vhost not in self.broker.vhosts:
+                    raise Refusal(Condition.NOT_FOUND, f"no vhost '{vhost}'")
+                source = DurableSource(self, vhost, name, record)
+                source.open(source.user, True)
+                self.sources[vhost, name] = source
+            except Refusal:
+                # Its exchange is gone: a cursor of it will be an honest gap.
+                self.broker.store.purge(record["number"])
+                self.broker.store.forget(KIND, key)
+        self.end()
+        if self.sources:
+            with contextlib.suppress(RuntimeError):  # built before the loop runs
+                self.start_ticker()
+
+    # --- streams --------------------------------------------------------------------------------
+
+    def admit(self, user: str) -> None:
+        """Raises ``Problem`` if this user may not have one more stream."""
+        settings = self.settings
+        if self.closing:
+            raise Problem(problems.DRAINING, "the gateway is shutting down")
+        if len(self.streams) >= settings.max_streams:
+            raise Problem(problems.QUOTA, f"{settings.max_streams} streams are open already")
+        if self.per_user[user] >= settings.max_streams_per_user:
+            raise Problem(
+                problems.QUOTA, f"user {user!r} has {settings.max_streams_per_user} streams open"
+            )
+
+    def enter(self, stream: Stream, vhost: str, names: list[Name], returning: bool) -> None:
+        """Join a stream to its sources, opening what is not open. Raises ``Refusal`` or
+        ``Problem``; then the stream has joined nothing."""
+        self.begin()
+        try:
+            for name in names:
+                stream.need(vhost, name)
+                source = self.source(vhost, name, stream.user, returning)
+                stream.sources.append(source)
+                source.join(stream)
+        except (Refusal, Problem):
+            self.part(stream)
+            raise
+        finally:
+            self.end()
+        self.streams.add(stream)
+        self.per_user[stream.user] += 1
+        if stream.browser:
+            self.per_browser[stream.browser] += 1
+        self.start_ticker()
+
+    def start_ticker(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._ticker is None:
+            self._ticker = loop.create_task(self._tick())
+
+    def source(self, vhost: str, name: Name, user: str, returning: bool) -> Source:
+        """The one there is, or a new one; whether its reader may read it has been asked."""
+        source = self.sources.get((vhost, name))
+        if source is not None and (why := source.dead()):
+            self._forget(source, why)
+            source = None
+        if source is None:
+            self.make_room(name)
+            # No position of an earlier journal of this source may look valid in the new one.
+            source = (
+                DurableSource(self, vhost, name)
+                if name.durable
+                else Source(self, vhost, name, self._high + 2)
+            )
+        source.open(user, returning)
+        self.sources[vhost, name] = source
+        return source
+
+    def make_room(self, name: Name) -> None:
+        """For one more source, at the cost of the one that nobody has read for longest."""
+        if name.durable:
+            durable = sum(known.durable for _, known in self.sources)
+            if durable >= self.settings.max_durable_sources:
+                most = self.settings.max_durable_sources
+                raise Problem(problems.QUOTA, f"{most} durable journals are kept already")
+        if len(self.sources) < self.settings.max_sources:
+            return
+        idle = [
+            source
+            for source in self.sources.values()
+            if source.idle_since is not None and not source.name.durable
+        ]
+        if not idle:
+            raise Problem(problems.QUOTA, f"{self.settings.max_sources} sources are open already")
+        self.drop(min(idle, key=lambda source: source.idle_since or 0.0))
+
+    def complete(self, vhost: str, name: Name, durable: bool | None) -> Name:
+        """What a name leaves open: the key of an exchange source without one (everything), and
+        where its journal is (``durable``; ``None`` leaves it to the settings)."""
+        if name.kind != "exchange":
+            return name
+        exchange = self.broker.vhosts[vhost].exchanges.get(name.name)
+        if name.key is None:
+            if exchange is not None and exchange.type == "direct":
+                raise Problem(problems.INVALID, f"exchange:{name.name} needs ?binding=KEY")
+            name = name._replace(key="#" if exchange and exchange.type == "topic" else "")
+        possible = exchange is not None and exchange.durable and not self.broker.volatile
+        if durable is None:
+            wanted = any(fnmatchcase(str(name), one) for one in self.settings.durable_sources)
+            return name._replace(durable=wanted and possible)
+        if durable and exchange is not None and not possible:
+            raise Problem(
+                problems.INVALID, f"{name} cannot be durable: the exchange or the gateway is not"
+            )
+        return name._replace(durable=durable)
+
+    def head(self, vhost: str, name: Name) -> int | None:
+        """Newest position of a source's journal, ``None`` if it has none yet."""
+        source = self.sources.get((vhost, name))
+        return None if source is None else source.journal.head
+
+    def leave(self, stream: Stream) -> None:
+        if stream in self.streams:
+            self.streams.discard(stream)
+            for counter, key in (
+                (self.per_user, stream.user),
+                (self.per_browser, stream.browser),
+            ):
+                counter[key] -= 1
+                if counter[key] <= 0:
+                    del counter[key]
+        self.begin()
+        try:
+            self.part(stream)
+        finally:
+            self.end()
+
+    def part(self, stream: Stream) -> None:
+        now = asyncio.get_running_loop().time()
+        stream.part()
+        for source in stream.sources:
+            position = self._settle.pop(source, None)
+            if position is not None:
+                source.settle(position)
+            source.leave(stream, now)
+        stream.sources.clear()
+
+    def find(self, identity: str) -> Stream | None:
+        return next((one for one in self.streams if one.identity == identity), None)
+
+    # --- what sources say -----------------------------------------------------------------------
+
+    def appended(self, source: Source) -> None:
+        """Wake the readers, once, when this round of the loop is over."""
+        self.events += 1
+        if not source.readers:
+            return
+        if not self._fresh and not self._settle:
+            asyncio.get_running_loop().call_soon(self._round)
+        self._fresh.add(source)
+
+    def settle_later(self, source: Source, position: int) -> None:
+        if not self._fresh and not self._settle:
+            asyncio.get_running_loop().call_soon(self._round)
+        if self._settle.get(source, -1) < position:
+            self._settle[source] = position
+
+    def _round(self) -> None:
+        settle, self._settle = self._settle, {}
+        if settle:
+            self.begin()
+            for source, position in settle.items():
+                source.settle(position)
+            self.end()
+        fresh, self._fresh = self._fresh, set()
+        for source in fresh:
+            for reader in source.readers:
+                reader.wake()
+
+    def lost(self, source: Source, text: str) -> None:
+        """The broker ended a subscription (its queue is gone). Its readers are told and part."""
+        asyncio.get_running_loop().call_soon(self._forget, source, text)
+
+    def _forget(self, source: Source, text: str) -> None:
+        self.drop(source)
+        for reader in list(source.readers):
+            reader.source_lost(source, text)
+
+    def drop(self, source: Source) -> None:
+        """Forget a source and its journal."""
+        self._remove(source)
+        self.begin()
+        source.destroy()
+        self.end()
+
+    def _remove(self, source: Source) -> None:
+        key = (source.vhost, source.name)
+        if self.sources.get(key) is source:
+            del self.sources[key]
+        self._high = max(self._high, source.journal.head)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        ticks = 0
+        while self.sources or self.streams:
+            await asyncio.sleep(TICK_SECONDS)
+            now, wall = loop.time(), self.clock()
+            for stream in list(self.streams):
+                stream.tick(now, wall)
+            ticks += 1
+            if ticks % PROOF_TICKS == 0:
+                self.prove(wall)
+            self.review(now)
+            self.expire(now)
+        self._ticker = None
+
+    def prove(self, wall: float) -> None:
+        """End the streams whose credential was withdrawn: a password changed, a session ended."""
+        good: dict[Principal, bool] = {}
+        for stream in list(self.streams):
+            caller = stream.caller
+            if caller not in good:
+                good[caller] = self.still_good(caller, wall)
+            if not good[caller]:
+                stream.close("the credential was withdrawn")
+
+    def review(self, now: float) -> None:
+        """Part streams from sources that are dead or that their caller may no longer read."""
+        for source in list(self.sources.values()):
+            why = source.dead()
+            if why:
+                self._forget(source, why)
+                continue
+            for reader in self.barred(source):
+                self.begin()
+                source.leave(reader, now)
+                self.end()
+                reader.source_lost(source, "the permission to read was withdrawn")
+
+    def barred(self, source: Source) -> list[Reader]:
+        """Readers who may not read this any more."""
+        may: dict[Principal, bool] = {}
+        for reader in source.readers:
+            if reader.caller not in may:
+                may[reader.caller] = True
+                try:
+                    reader.need(source.vhost, source.name)
+                except Problem:
+                    may[reader.caller] = False
+        return [reader for reader in source.readers if not may[reader.caller]]
+
+    def expire(self, now: float) -> None:
+        """Drop sources that nobody has read for the linger time."""
+        for source in list(self.sources.values()):
+            linger = (
+                self.settings.durable_linger_seconds
+                if source.name.durable
+                else self.settings.linger_seconds
+            )
+            if source.readers:
+                continue
+            if source.idle_since is None:
+                source.idle_since = now - source.idle_seconds()
+            if now - source.idle_since >= linger:
+                self.drop(source)
+
+    async def close(self) -> None:
+        """End all streams with a goodbye, spread over time when they come back, then let go of
+        all sources; what is durable stays."""
+        self.closing = True
+        settings = self.settings
+        for stream in list(self.streams):
+            retry = settings.reconnect_ms + random.randrange(settings.drain_spread_ms + 1)
+            stream.close("the gateway is shutting down", True, retry)
+        if self._ticker is not None:
+            self._ticker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._ticker
+            self._ticker = None
+        for source in list(self.sources.values()):
+            self._remove(source)
+            self.begin()
+            source.detach()
+            self.end()

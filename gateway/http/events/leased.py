@@ -1,0 +1,220 @@
+"""``ack=explicit``: a stream that competes for the messages of one queue and leases each of them.
+
+Every event has a token, and is settled where all leases are: ``/v1/{vhost}/deliveries/{token}``. A
+stream's credit is how many may be unsettled. What was never written goes back when the stream ends;
+what was written stays leased, because its reader may be settling it right now. There is no cursor:
+what comes next is for the queue to say.
+"""
+
+from collections import deque
+from typing import Any, NamedTuple, Protocol
+from uuid import uuid4
+
+from gateway.broker.channel import Channel
+from gateway.broker.client import Client
+from gateway.errors import Condition, LocalError, Refusal
+from gateway.http import problems
+from gateway.http.access.principal import Principal
+from gateway.http.events.asking import Asked, invalid
+from gateway.http.events.hub import Hub
+from gateway.http.events.opening import headers_of, jittered
+from gateway.http.events.rendering import compact, control, data_head, data_line
+from gateway.http.events.sources import CHANNEL, Name
+from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
+from gateway.http.problems import Problem
+from gateway.http.receive.leases import Fate, Lease, LeaseTable
+from gateway.http.typed import moment
+from gateway.message import Message, Table
+from gateway.operations import Outcome
+
+
+class Leasing(Protocol):
+    """Where leases are kept and tokens are made: the receiver."""
+
+    leases: LeaseTable
+
+    def token(self, lease: Lease) -> str: ...
+
+
+class Leased(NamedTuple):
+    lease: Lease
+    token: str
+
+
+class LeasedStream(EventStream):
+    """The stream, the channel's recipient, and the holder of what is unsettled on it."""
+
+    def __init__(
+        self, hub: Hub, leasing: Leasing, caller: Principal, vhost: str, asked: Asked, browser: str
+    ) -> None:
+        super().__init__(hub, caller, vhost, uuid4().hex, asked.options, browser)
+        self.leasing = leasing
+        self.name = asked.names[0]
+        self.lease_ms = asked.lease_ms
+        self.head = data_head(str(self.name))
+        self.unwritten: deque[tuple[int, bytes]] = deque()
+        """Delivery and frame."""
+        self.held_leases: dict[int, Leased] = {}
+        self.client: Client | None = None
+        self.channel: Channel | None = None
+        self.tag: str | None = None
+
+    def open(self) -> None:
+        """Raises ``Refusal`` and ``Problem``."""
+        hub = self.hub
+        self.need(self.vhost, self.name)
+        hub.begin()
+        try:
+            client = hub.broker.attach(self.vhost, self.user, f"HTTP events {self.name}")
+            self.client, self.channel = client, client.channel(CHANNEL, self)
+            self.channel.allowed.add(("read", self.name.name))
+            self.channel.prefetch(self.options.credit, hub.settings.receive_octets, False)
+            self.tag = self.channel.subscribe(self.name.name)
+        except Refusal:
+            if self.client is not None:
+                self.client.close()
+            raise
+        finally:
+            hub.end()
+        self.announce()
+        hub.enter(self, self.vhost, [], returning=False)
+        hub.begin()
+        self.channel.start(self.tag)
+        hub.end()
+
+    def announce(self) -> None:
+        self.headers = headers_of(self.identity, Resume.fresh.name)
+        opened: dict[str, Any] = {
+            "stream": self.identity,
+            "resume": Resume.fresh.name,
+            "heartbeat": self.options.heartbeat,
+            "ack": "explicit",
+            "credit": self.options.credit,
+            "sources": [{"source": str(self.name), "resume": Resume.fresh.name}],
+        }
+        if self.caller.expires is not None:
+            opened["expires_at"] = moment(int(self.caller.expires * 1000))
+        self.pending = [
+            b"retry: %d\n: ok\n\n" % jittered(self.hub),
+            control("bridge.open", opened),
+        ]
+
+    def names(self) -> list[Name]:
+        return [self.name]
+
+    # --- what is to be written ------------------------------------------------------------------
+
+    def cursor(self) -> bytes:
+        return b""
+
+    def take(self) -> bytes:
+        pending, self.pending = self.pending, []
+        octets = 0
+        while self.unwritten and not self.finished and octets < CHUNK_OCTETS:
+            _, frame = self.unwritten.popleft()
+            octets += len(frame)
+            pending.append(frame)
+        return b"".join(pending)
+
+    def more(self) -> bool:
+        return bool(self.pending or self.unwritten)
+
+    def tick(self, now: float, wall: float) -> None:
+        super().tick(now, wall)
+        if self.client is not None and self.client.closed and not self.finished:
+            self.end({"reason": "the virtual host was deleted"}, False)
+        try:
+            self.need(self.vhost, self.name)
+        except Problem:
+            self.end({"reason": "the permission to read was withdrawn"}, False)
+
+    def part(self) -> None:
+        """Within a turn."""
+        channel = self.channel
+        if channel is None or self.tag is None:
+            return
+        tag, self.tag = self.tag, None
+        channel.unsubscribe(tag)
+        while self.unwritten:
+            delivery, _ = self.unwritten.popleft()
+            leased = self.held_leases.get(delivery)
+            if leased is not None:
+                self.leasing.leases.settle(leased.lease, Fate.LOST, Outcome.RELEASE, None)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """When the stream has ended and nothing is unsettled any more."""
+        if self.tag is None and not self.held_leases and self.client is not None:
+            self.client.close()
+
+    # --- holder ---------------------------------------------------------------------------------
+
+    def held(self, delivery: int) -> Message | None:
+        entry = None if self.channel is None else self.channel.unsettled.get(delivery)
+        return None if entry is None or entry.lane.queue.gone else entry.message
+
+    def settle(self, delivery: int, outcome: Outcome, notes: Table | None) -> None:
+        leased = self.held_leases.pop(delivery, None)
+        channel = self.channel
+        if channel is not None and delivery in channel.unsettled:
+            if notes:
+                channel.annotate(delivery, notes)
+            channel.settle(delivery, False, outcome)
+        if leased is not None and self.tag is not None:
+            fate = leased.lease.fate
+            told = {"token": leased.token}
+            if fate.settled:
+                told["outcome"] = fate.value
+            kind = "bridge.settled" if fate.settled else "bridge.lock-lost"
+            self.pending.append(control(kind, told))
+            self.wake()
+        self.let_go()
+
+    # --- recipient ------------------------------------------------------------------------------
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        assert self.channel is not None
+        count = self.channel.delivery_count(delivery) + 1
+        lease = self.leasing.leases.grant(
+            self,
+            self.vhost,
+            self.name.name,
+            self.caller.identity,
+            delivery,
+            count,
+            self.lease_ms,
+        )
+        token = self.leasing.token(lease)
+        self.held_leases[delivery] = Leased(lease, token)
+        lock = {"token": token, "until": moment(lease.until), "delivery_count": count}
+        head = self.head + b',"lock":' + compact(lock)
+        self.unwritten.append((delivery, data_line(head, message, redelivered)))
+        self.wake()
+
+    def cancelled(self, tag: str) -> None:
+        self.tag = None
+        self.end({"reason": f"{self.name} was deleted", "source": str(self.name)}, False)
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        raise LocalError("an event stream publishes nothing")
+
+    def returned(self, message: Message, condition: Condition, text: str) -> None:
+        raise LocalError("an event stream publishes nothing")
+
+
+def open_leased(
+    hub: Hub, vhost: str, caller: Principal, asked: Asked, browser: str = ""
+) -> LeasedStream:
+    """Raises ``Problem`` and ``Refusal``."""
+    leasing = hub.leasing
+    if leasing is None:
+        raise Problem(problems.UNSUPPORTED, "there are no leases here")
+    if not asked.options.spec.plain:
+        raise invalid("ack=explicit takes no filter, format or event: what is left out would wait")
+    hub.admit(caller.user)
+    left = hub.settings.max_leases_per_user - leasing.leases.per_owner[caller.identity]
+    if left < asked.options.credit:
+        raise Problem(problems.QUOTA, f"{left} more deliveries can be leased by this user")
+    stream = LeasedStream(hub, leasing, caller, vhost, asked, browser)
+    stream.open()
+    return stream

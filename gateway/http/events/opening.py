@@ -1,0 +1,143 @@
+"""How a stream starts: its sources are joined, each at its place, and the first octets say so."""
+
+import random
+from typing import Any
+from uuid import uuid4
+
+from gateway.http import problems
+from gateway.http.access.principal import Principal
+from gateway.http.events.asking import Asked, Start, invalid
+from gateway.http.events.cursor import DIGEST_OCTETS, Forged, Positions
+from gateway.http.events.hub import Hub
+from gateway.http.events.rendering import control
+from gateway.http.events.sources import Source
+from gateway.http.events.stream import EventStream, Reading, Resume
+from gateway.http.problems import Problem
+from gateway.http.typed import moment
+
+NOWHERE = -1
+"""A position of which nothing is known: the stream says ``bridge.gap`` with unknown loss."""
+
+
+def open_stream(
+    hub: Hub, vhost: str, caller: Principal, asked: Asked, browser: str = ""
+) -> EventStream:
+    """A stream that has joined its sources and is ready to be sent. Raises ``Problem`` and
+    ``Refusal``."""
+    if not asked.names:
+        raise invalid("at least one source is needed")
+    if len(asked.names) > hub.settings.max_sources_per_stream:
+        raise invalid(f"at most {hub.settings.max_sources_per_stream} sources per stream")
+    known = open_cursor(hub, asked.cursor)
+    hub.admit(caller.user)
+    stream = EventStream(hub, caller, vhost, uuid4().hex, asked.options, browser)
+    names = [hub.complete(vhost, name, asked.durable) for name in asked.names]
+    names = list(dict.fromkeys(names))
+    # Positions are taken before sources open: what a new subscription delivers at once is live.
+    heads = {name: hub.head(vhost, name) for name in names}
+    hub.enter(stream, vhost, names, returning=known is not None)
+    resumes = []
+    for source in stream.sources:
+        position, resume = start(source, asked.start, known, heads[source.name])
+        stream.read(source, position)
+        if resume is Resume.exact:
+            source.written(stream, position)
+        resumes.append(resume)
+    announce(stream, resumes)
+    return stream
+
+
+def open_cursor(hub: Hub, text: str | None) -> Positions | None:
+    """The positions of a cursor: empty for one that is unknown here, ``None`` if there is none."""
+    if text is None:
+        return None
+    try:
+        return hub.cursors.open(text) or {}
+    except Forged as error:
+        raise Problem(problems.INVALID_CURSOR, f"the cursor is not valid: {error}") from None
+
+
+def start(
+    source: Source, begin: Start, known: Positions | None, head: int | None
+) -> tuple[int, Resume]:
+    """Where a stream starts in a source. ``head`` is that of the journal before this stream came,
+    ``None`` if there was none."""
+    journal = source.journal
+    if known is not None:
+        position = known.get(source.key)
+        if position is not None:
+            return position, Resume.gap if journal.gap(position) else Resume.exact
+        if not known or any(key[:DIGEST_OCTETS] == source.digest for key in known):
+            # A position of another journal of this source, or of nobody knows what.
+            return NOWHERE, Resume.gap
+    return first_connect(source, begin, head)
+
+
+def first_connect(source: Source, begin: Start, head: int | None) -> tuple[int, Resume]:
+    journal = source.journal
+    oldest = journal.first - 1
+    if begin.kind == "earliest":
+        return oldest, Resume.fresh
+    if begin.kind == "offset" and begin.value - 1 <= journal.head:
+        position = max(begin.value, 1) - 1
+        return position, Resume.gap if journal.gap(position) else Resume.fresh
+    if begin.kind in ("time", "ago"):
+        now = source.hub.broker.now
+        moment = begin.value if begin.kind == "time" else now - begin.value
+        position = journal.since(moment)
+        if position == oldest and oldest >= journal.born and len(journal):
+            # Whether what the ring has lost was young enough cannot be known.
+            return NOWHERE, Resume.gap
+        return position, Resume.fresh
+    latest = journal.born - 1 if head is None else head
+    return max(latest, oldest), Resume.fresh
+
+
+def described(reading: Reading, resume: Resume) -> dict[str, Any]:
+    """One source in ``bridge.open``. ``offset``: of the next event."""
+    source = reading.source
+    shown: dict[str, Any] = {"source": str(source.name), "resume": resume.name}
+    shown["offset"] = max(reading.position, source.journal.first - 1) + 1
+    if source.name.kind == "exchange":
+        shown["journal"] = "durable" if source.name.durable else "memory"
+    return shown
+
+
+def announce(stream: EventStream, resumes: list[Resume]) -> None:
+    """Headers and the first octets: retry, a comment, ``bridge.open``, a gap if there is one, and
+    a cursor-only frame so that a reconnect before the first event still resumes."""
+    hub, options = stream.hub, stream.options
+    worst = stream.resume = max(resumes)
+    stream.headers = headers_of(stream.identity, worst.name)
+    opened: dict[str, Any] = {
+        "stream": stream.identity,
+        "resume": worst.name,
+        "heartbeat": options.heartbeat,
+        "ack": options.ack,
+        "sources": [
+            described(reading, resume)
+            for reading, resume in zip(stream.readings, resumes, strict=True)
+        ],
+    }
+    if stream.caller.expires is not None:
+        opened["expires_at"] = moment(int(stream.caller.expires * 1000))
+    pending = [b"retry: %d\n: ok\n\n" % jittered(hub), control("bridge.open", opened)]
+    for reading in stream.readings:
+        stream.skip_gap(reading, pending, close=False)
+    pending.append(b"id: " + stream.cursor() + b"\n\n")
+    stream.pending = pending
+
+
+def headers_of(identity: str, resume: str) -> list[tuple[bytes, bytes]]:
+    return [
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-store, no-transform"),
+        (b"x-accel-buffering", b"no"),
+        (b"amqp-stream-id", identity.encode()),
+        (b"amqp-resume", resume.encode()),
+    ]
+
+
+def jittered(hub: Hub) -> int:
+    """Reconnect time, ms: another for everybody, so that not all come back at once."""
+    return int(hub.settings.reconnect_ms * random.uniform(0.5, 1.5))

@@ -1,0 +1,130 @@
+"""A message as the ``data:`` line of one server-sent event.
+
+The binary rule: ``body`` is ``{"json": ...}`` if the content type says JSON and the octets are
+valid JSON (they are spliced in as they came, so big numbers and repeated keys survive), else
+``{"text": ...}`` if the content type is textual and the octets are UTF-8, else ``{"base64": ...}``.
+"""
+
+import base64
+import json
+from typing import Any, NoReturn
+
+from gateway.http.observe.trace import trace_of
+from gateway.http.typed import json_value, moment
+from gateway.message import Message, Properties
+
+LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
+TEXTUAL = frozenset({"application/xml", "application/javascript", "application/yaml"})
+
+
+def compact(value: Any) -> bytes:
+    """JSON on one line, UTF-8; a lone surrogate becomes its escape."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def body_json(content_type: str | None, coding: str | None, body: bytes) -> bytes:
+    """The ``body`` member by the binary rule."""
+    media = (content_type or "").partition(";")[0].strip().lower()
+    if not coding:
+        if (media == "application/json" or media.endswith("+json")) and is_json(body):
+            # Outside strings a line end is white space; inside, valid JSON has none.
+            return b'{"json":' + body.translate(LINE_ENDS) + b"}"
+        if media.startswith("text/") or media in TEXTUAL or media.endswith(("+xml", "json")):
+            try:
+                return b'{"text":' + compact(body.decode()) + b"}"
+            except UnicodeDecodeError:
+                pass
+    return b'{"base64":"' + base64.b64encode(body) + b'"}'
+
+
+def is_json(body: bytes) -> bool:
+    try:
+        json.loads(body.decode(), parse_constant=refuse_constant, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def metadata(properties: Properties) -> dict[str, Any]:
+    """The simple view of the properties: what is absent is left out."""
+    shown: dict[str, Any] = {}
+    for attribute, name in PLAIN:
+        value = getattr(properties, attribute)
+        if value is not None:
+            shown[name] = json_value(value)
+    for attribute, name in MOMENTS:
+        value = getattr(properties, attribute)
+        if value is not None:
+            shown[name] = moment(value)
+    if properties.user_id is not None:
+        shown["user_id"] = properties.user_id.decode("utf-8", "replace")
+    group = {
+        name: getattr(properties, attribute)
+        for attribute, name in GROUP
+        if getattr(properties, attribute) is not None
+    }
+    if group:
+        shown["group"] = group
+    if properties.application:
+        shown |= trace_of(properties.application)
+        shown["properties"] = json_value(properties.application)
+    return shown
+
+
+PLAIN = (
+    ("message_id", "id"),
+    ("correlation_id", "correlation_id"),
+    ("subject", "subject"),
+    ("to", "to"),
+    ("reply_to", "reply_to"),
+    ("content_type", "content_type"),
+    ("content_encoding", "content_encoding"),
+    ("type", "type"),
+    ("app_id", "app_id"),
+    ("durable", "durable"),
+    ("priority", "priority"),
+    ("ttl", "ttl_ms"),
+)
+MOMENTS = (("creation_time", "time"), ("absolute_expiry_time", "expires_at"))
+GROUP = (
+    ("group_id", "id"),
+    ("group_sequence", "sequence"),
+    ("reply_to_group_id", "reply_to"),
+)
+
+
+def data_line(head: bytes, message: Message, redelivered: bool, opaque: bool = False) -> bytes:
+    """``data: {...}`` and the blank line. ``head`` is the source's ``data: {"source":"..."``;
+    ``opaque``: the body is base64 whatever it is."""
+    fields: dict[str, Any]
+    try:
+        properties = message.properties
+        fields = metadata(properties)
+        content_type, coding = properties.content_type, properties.content_encoding
+    except (ValueError, RecursionError):
+        # Another peer's broken properties must not end the stream of everybody else.
+        fields = {"properties_unreadable": True}
+        content_type = coding = None
+    finally:
+        message.forget_properties()
+    fields["exchange"] = message.exchange
+    fields["routing_key"] = message.key
+    if redelivered:
+        fields["redelivered"] = True
+    body = body_json(None if opaque else content_type, coding, message.body)
+    return b'%b,%b,"body":%b}\n\n' % (head, compact(fields)[1:-1], body)
+
+
+def data_head(source: str) -> bytes:
+    return b'data: {"source":' + compact(source)
+
+
+def control(event: str, data: dict[str, Any], cursor: bytes | None = None) -> bytes:
+    """A control event such as ``bridge.open``."""
+    line = b"id: " + cursor + b"\n" if cursor is not None else b""
+    return b"%bevent: %b\ndata: %b\n\n" % (line, event.encode(), compact(data))

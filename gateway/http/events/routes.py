@@ -1,0 +1,64 @@
+"""Server-sent events: the routes of streams, and the JavaScript client."""
+
+from starlette.routing import BaseRoute
+
+from gateway.http.client.served import CLIENT_ROUTE, serve_client
+from gateway.http.context import Context
+from gateway.http.description import Described
+from gateway.http.events import described
+from gateway.http.events.cursor import Forged, Positions
+from gateway.http.events.desk import Desk
+from gateway.http.events.endpoint import EventsEndpoint
+
+EVENTS_ROUTE = "/v1/{vhost}/events"
+
+
+def routes(context: Context) -> list[BaseRoute]:
+    hub = context.hub
+    hub.still_good = context.gate.still_good
+
+    def positions(text: str) -> Positions | None:
+        try:
+            return hub.cursors.open(text)
+        except Forged:
+            return None  # the endpoint will say so
+
+    context.gate.tickets.positions = positions
+    desk = Desk(context)
+    both = ("GET", "POST")
+    return [
+        Described(
+            EVENTS_ROUTE,
+            EventsEndpoint(context),
+            methods=both,
+            operations=described.opening("stream_events", described.SOURCE, described.BINDING),
+        ),
+        Described(
+            "/v1/{vhost}/queues/{queue}/events",
+            EventsEndpoint(context, "queue"),
+            methods=both,
+            operations=described.opening("stream_queue_events", described.QUEUE),
+        ),
+        Described(
+            "/v1/{vhost}/exchanges/{exchange}/events",
+            EventsEndpoint(context, "exchange"),
+            methods=both,
+            operations=described.opening(
+                "stream_exchange_events", described.EXCHANGE, described.BINDING
+            ),
+        ),
+        Described(
+            "/v1/{vhost}/streams/{stream}",
+            desk.stream,
+            methods=("GET", "PATCH", "DELETE"),
+            operations=described.streams(),
+            models=described.MODELS,
+        ),
+        Described(
+            "/v1/{vhost}/subscriptions",
+            desk.subscriptions,
+            methods=("GET",),
+            operations=described.subscriptions(),
+        ),
+        Described(CLIENT_ROUTE, serve_client, methods=("GET",), operations=None),
+    ]

@@ -1,0 +1,288 @@
+"""Sources of events: one shared broker subscription each, journaled, read by many streams.
+
+An exchange source is an exclusive server-named queue bound with the key; it goes on recording for
+a while after its last reader left. A queue source is a consumer on the queue; it stops when nobody
+reads, and a message is accepted only after it was written to at least one reader's socket. What was
+on its way when the last reader vanished may have arrived or not: it is kept, unsettled, until a
+cursor says so or the linger time is over; then it goes back to the queue.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from gateway.broker.channel import Channel
+from gateway.broker.client import Client
+from gateway.broker.exchanges import Binding, Exchange
+from gateway.errors import Condition, LocalError, Refusal
+from gateway.http.access.principal import Principal
+from gateway.http.events.cursor import digest_of
+from gateway.http.events.formats import Renderer
+from gateway.http.events.journal import Event, Journal
+from gateway.http.events.rendering import data_head, data_line
+from gateway.http.events.views import Spec, View
+from gateway.message import Message
+from gateway.operations import DeclareQueue, Outcome
+
+if TYPE_CHECKING:
+    from gateway.http.events.hub import Hub
+
+CHANNEL = 1
+
+
+class Name(NamedTuple):
+    """What ``source=`` names. ``key`` is ``None`` for a queue. A ``durable`` journal of an exchange
+    is another source than one in memory."""
+
+    kind: str
+    name: str
+    key: str | None = None
+    durable: bool = False
+
+    def __str__(self) -> str:
+        shown = f"{self.kind}:{self.name}"
+        return shown if self.key is None else f"{shown}?binding={self.key}"
+
+
+class Reader(Protocol):
+    """A stream, as its sources know it."""
+
+    user: str
+    caller: Principal
+
+    def need(self, vhost: str, name: "Name") -> None:
+        """Raises ``Problem`` unless this may be read."""
+        ...
+
+    def wake(self) -> None:
+        """There is something new."""
+        ...
+
+    def source_lost(self, source: "Source", text: str) -> None:
+        """The broker ended the subscription."""
+        ...
+
+
+class Source:
+    """One journal and the subscription that feeds it. Recipient of its broker channel."""
+
+    def __init__(self, hub: "Hub", vhost: str, name: Name, start: int) -> None:
+        settings = hub.settings
+        self.hub = hub
+        self.vhost = vhost
+        self.name = name
+        self.digest = digest_of(vhost, f"{name}\0durable" if name.durable else str(name))
+        self.epoch = hub.epoch
+        self.key = self.digest + self.epoch
+        """What stands for this journal in cursors."""
+        self.journal = Journal(settings.journal_events, settings.journal_octets, start)
+        self.views: dict[Spec, View] = {}
+        self.readers: set[Reader] = set()
+        self.client: Client | None = None
+        self.channel: Channel | None = None
+        self.exchange: Exchange | None = None
+        self.idle_since: float | None = None
+        self.head = data_head(str(name))
+        self.id_octets = len(self.id_line(0))
+        self.renderer = self.make_renderer()
+        self.tag: str | None = None
+        """Our consumer on a queue; ``None`` while nobody reads."""
+        self.handed = start - 1
+        """Newest position that was given to any reader's socket, arrived or not."""
+        self.unsettled: deque[tuple[int, int]] = deque()
+        """Position and delivery number of what is not accepted yet (queue sources)."""
+        self.holding: dict[Reader, int] = {}
+        """Readers who must have had what is accepted, and up to where they have."""
+        self.wrote = start - 1
+        """Newest position that has left for some reader."""
+        if name.kind == "queue":
+            self.journal.pin = start - 1
+
+    def id_line(self, position: int) -> bytes:
+        """For streams of this source alone; always of the same length."""
+        return b"id: %b\n" % self.hub.cursors.seal_one(self.key, position)
+
+    def make_renderer(self) -> Renderer:
+        name = self.name
+        return Renderer(self.vhost, name.kind, name.name, str(name), self.head, self.epoch)
+
+    def view(self, spec: Spec) -> View | None:
+        """For one more reader; ``None`` for what the journal holds as it is."""
+        if spec.plain:
+            return None
+        view = self.views.get(spec)
+        if view is None:
+            view = self.views[spec] = View(self, spec)
+        view.readers += 1
+        return view
+
+    def release(self, view: View | None) -> None:
+        """One reader less."""
+        if view is not None:
+            view.readers -= 1
+            if not view.readers:
+                self.views.pop(view.spec, None)
+
+    # --- the subscription -----------------------------------------------------------------------
+
+    def open(self, user: str, returning: bool) -> None:
+        """Subscribe, in the name of this user; whether a reader may read is the hub's question, and
+        what it takes to find out what an exchange routes is the gateway's own affair. Within a
+        turn. Raises ``Refusal``. ``returning``: the reader has a cursor, which will say what of
+        the kept it has."""
+        if self.channel is not None:
+            if self.name.key is None and self.tag is None:
+                if not returning:
+                    self.give_back(self.channel, 0)
+                self.consume_queue(self.channel)
+            return
+        client = self.hub.broker.attach(self.vhost, user, f"HTTP events {self.name}")
+        try:
+            channel = client.channel(CHANNEL, self)
+            if self.name.key is None:
+                self.consume_queue(channel)
+            else:
+                self.consume_exchange(channel, self.name.key)
+        except Refusal:
+            client.close()
+            raise
+        self.client, self.channel = client, channel
+
+    def consume_queue(self, channel: Channel) -> None:
+        settings = self.hub.settings
+        # The journal has the message and its frame, together up to 7/3: what is pinned fits.
+        channel.prefetch(settings.queue_prefetch, settings.journal_octets // 3, False)
+        channel.allowed.add(("read", self.name.name))
+        self.tag = channel.subscribe(self.name.name, "", False, False, False, {})
+        # Deliveries may come before start returns: they need the channel only when settled.
+        channel.start(self.tag)
+
+    def consume_exchange(self, channel: Channel, key: str) -> None:
+        vhost = channel.vhost
+        exchange = vhost.exchange(self.name.name)
+        name = vhost.new_name()
+        op = DeclareQueue(CHANNEL, None, name, exclusive=True)
+        queue = vhost.make_queue(name, op, channel.client)
+        vhost.add_binding(Binding(exchange, queue, key, {}))
+        channel.allowed.add(("read", name))
+        channel.start(channel.subscribe(name, "", True, True, False, {}))
+        self.exchange = exchange
+
+    def pause(self) -> None:
+        """Stop consuming a queue. What no socket was given goes back at once; the rest is kept for
+        the reader who comes back with a cursor. Within a turn."""
+        channel, tag, unsettled = self.channel, self.tag, self.unsettled
+        if channel is None or tag is None:
+            return
+        self.tag = None
+        channel.unsubscribe(tag)
+        self.give_back(channel, self.handed)
+        if not unsettled:
+            self.detach()
+            self.journal.pin = self.journal.head
+
+    def give_back(self, channel: Channel, after: int) -> None:
+        """Requeue what is unsettled behind a position."""
+        unsettled = self.unsettled
+        last = self.journal.head
+        while unsettled and unsettled[-1][0] > after:
+            last, delivery = unsettled.pop()
+            channel.settle(delivery, False, Outcome.RELEASE)
+            last -= 1
+        self.journal.void(last)
+        for view in self.views.values():
+            view.forget(last)
+
+    def dead(self) -> str:
+        """Why nothing will come any more, though nobody said so; "" if that is not so."""
+        if self.client is not None and self.client.closed:
+            return "the virtual host was deleted"
+        if self.exchange is not None and self.exchange.gone:
+            return f"{self.name} was deleted"
+        return ""
+
+    def destroy(self) -> None:
+        """The end of the source and its journal. Within a turn."""
+        self.detach()
+
+    def detach(self) -> None:
+        client, self.client, self.channel, self.tag = self.client, None, None, None
+        if client is not None:
+            client.close()
+
+    def idle_seconds(self) -> float:
+        """How long nobody had read it when the gateway started."""
+        return 0.0
+
+    # --- readers --------------------------------------------------------------------------------
+
+    def join(self, reader: Reader) -> None:
+        self.readers.add(reader)
+        self.idle_since = None
+
+    def leave(self, reader: Reader, now: float) -> None:
+        """``now`` is monotonic seconds. Within a turn."""
+        self.readers.discard(reader)
+        if self.holding.pop(reader, None) is not None:
+            self.settle(min(self.holding.values(), default=self.wrote))
+        if not self.readers:
+            self.idle_since = now
+            if self.name.kind == "queue":
+                self.pause()
+
+    def handing(self, position: int) -> None:
+        """Everything up to here is about to be given to a socket."""
+        if position > self.handed:
+            self.handed = position
+
+    def written(self, reader: Reader, position: int) -> None:
+        """Everything up to here has left for a reader, or has arrived at one. It is accepted when
+        those who hold the source back have it, or when there are none."""
+        holding = self.holding
+        self.wrote = max(self.wrote, position)
+        if reader in holding:
+            holding[reader] = max(position, holding[reader])
+            position = min(holding.values())
+        elif holding:
+            return
+        self.accept(position)
+
+    def behind(self, credit: int) -> int:
+        """How many events acceptance stays behind writing: fewer when that would fill the room
+        there is for what is not accepted, and nothing more would come."""
+        channel = self.channel
+        full = channel is not None and channel.octets * 6 >= self.hub.settings.journal_octets
+        return 0 if full else credit
+
+    def accept(self, position: int) -> None:
+        if self.unsettled and self.unsettled[0][0] <= position:
+            self.hub.settle_later(self, position)
+
+    def settle(self, position: int) -> None:
+        """Accept up to a position. Within a turn."""
+        last = 0
+        unsettled = self.unsettled
+        while unsettled and unsettled[0][0] <= position:
+            last = unsettled.popleft()[1]
+        if last and self.channel is not None:
+            self.journal.pin = max(position, self.journal.pin or 0)
+            self.channel.settle(last, True, Outcome.ACCEPT)
+
+    # --- recipient ------------------------------------------------------------------------------
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        journal = self.journal
+        data = data_line(self.head, message, redelivered)
+        event = Event(message, redelivered, self.hub.broker.now, message.size)
+        position = journal.append(self.id_line(journal.head + 1) + data, event)
+        if self.name.key is None:
+            self.unsettled.append((position, delivery))
+        self.hub.appended(self)
+
+    def cancelled(self, tag: str) -> None:
+        self.hub.lost(self, f"{self.name} was deleted")
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        raise LocalError("an event source publishes nothing")
+
+    def returned(self, message: Message, condition: Condition, text: str) -> None:
+        raise LocalError("an event source publishes nothing")

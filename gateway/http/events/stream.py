@@ -1,0 +1,401 @@
+"""One event stream: an ASGI response that writes as many events in one send as there are.
+
+The stream holds a position per source and reads the journals, so a slow reader costs no memory;
+what happens when it falls behind is its policy (``Slow``).
+"""
+
+import asyncio
+import contextlib
+from enum import Enum, IntEnum
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from starlette.types import Receive, Scope, Send
+
+from gateway.http.access.principal import Action, Principal
+from gateway.http.events.cursor import END
+from gateway.http.events.hub import Hub
+from gateway.http.events.rendering import control
+from gateway.http.events.sources import Name, Source
+from gateway.http.events.views import PLAIN, Spec, View
+from gateway.http.problems import Problem
+from gateway.http.typed import moment
+
+CHUNK_OCTETS = 256 * 1024
+EVERYTHING = 1 << 62
+HEARTBEAT = b": hb\n\n"
+REAUTH_SHARE = 0.8
+"""Of the life of a credential, after which it is to be renewed."""
+
+
+class Resume(IntEnum):
+    """How a stream (or one source of it) starts; for a stream, the worst of its sources."""
+
+    exact = 0
+    fresh = 1
+    gap = 2
+
+
+class Slow(Enum):
+    """What becomes of a reader that falls behind. ``PAUSE``: the queue waits for it. ``SKIP``: it
+    loses the oldest and is told how many. ``LATEST``: of several events with one routing key it
+    gets the newest. ``CLOSE``: the stream ends and the client comes back."""
+
+    PAUSE = "pause"
+    SKIP = "skip"
+    LATEST = "latest"
+    CLOSE = "close"
+
+
+class Options(NamedTuple):
+    """How a stream behaves. ``credit`` is 0 unless events of queues are accepted only when so many
+    more have been written (``ack=on-next``)."""
+
+    heartbeat: int = 15
+    spec: Spec = PLAIN
+    slow: Slow | None = None
+    credit: int = 0
+    keepalive: bool = False
+    ack: str = "none"
+
+
+class Reading:
+    """One source as one stream reads it. ``told``: the position in the last cursor sent."""
+
+    __slots__ = ("source", "position", "told", "view", "slow", "dropped")
+
+    def __init__(self, source: Source, position: int, view: View | None, slow: Slow) -> None:
+        self.source = source
+        self.position = position
+        self.told = position
+        self.view = view
+        self.slow = slow
+        self.dropped = 0
+
+
+class EventStream:
+    """Reader of one or more sources, and the response that writes them."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        caller: Principal,
+        vhost: str,
+        identity: str,
+        options: Options,
+        browser: str = "",
+    ) -> None:
+        self.hub = hub
+        self.caller = caller
+        self.user = caller.user
+        self.vhost = vhost
+        self.identity = identity
+        self.options = options
+        self.browser = browser
+        self.resume = Resume.fresh
+        self.sources: list[Source] = []
+        self.readings: list[Reading] = []
+        self.direct = False
+        """One source, as its journal has it: the way of most streams."""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.pending: list[bytes] = []
+        self.finished = False
+        """Write what is pending, then end."""
+        self.gone = False
+        """The peer has hung up."""
+        self.hung = False
+        self.opened = self.since = hub.clock()
+        """When the stream, and when its credential, began; seconds since 1970."""
+        self.reminded = False
+        self.wrote_at = 0.0
+        self.writing_since: float | None = None
+        self.waiter: asyncio.Future[None] | None = None
+        self.task: asyncio.Task[Any] | None = None
+
+    def read(self, source: Source, position: int) -> Reading:
+        """Begin to read a source that has been joined."""
+        slow = self.options.slow
+        if slow is None:
+            slow = Slow.PAUSE if source.name.kind == "queue" else Slow.SKIP
+        reading = Reading(source, position, source.view(self.options.spec), slow)
+        self.readings.append(reading)
+        if slow is Slow.PAUSE and source.name.kind == "queue":
+            source.holding[self] = position
+        self.judge()
+        return reading
+
+    def judge(self) -> None:
+        readings = self.readings
+        self.direct = (
+            len(readings) == 1 and readings[0].view is None and readings[0].slow is not Slow.LATEST
+        )
+
+    # --- what the hub asks and says -------------------------------------------------------------
+
+    def need(self, vhost: str, name: Name) -> None:
+        self.caller.need(self.hub.broker, Action.STREAM, vhost, name.kind, name.name)
+
+    def wake(self) -> None:
+        waiter = self.waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def source_lost(self, source: Source, text: str) -> None:
+        if source in self.sources:
+            self.sources.remove(source)
+        for reading in self.readings:
+            if reading.source is source:
+                source.release(reading.view)
+        self.readings = [one for one in self.readings if one.source is not source]
+        self.judge()
+        told: dict[str, Any] = {"source": str(source.name), "reason": text}
+        if self.readings:
+            self.pending.append(control("bridge.warn", {"type": "source-lost"} | told))
+            self.wake()
+        else:
+            self.end(told, False)
+
+    def close(self, reason: str, reconnect: bool = True, retry_ms: int | None = None) -> None:
+        told: dict[str, Any] = {"reason": reason}
+        if retry_ms is not None:
+            self.pending.append(b"retry: %d\n" % retry_ms)
+            self.pending.append(control("bridge.drain", {"retry": retry_ms}))
+            told["retry"] = retry_ms
+        self.end(told, reconnect)
+
+    def end(self, told: dict[str, Any], reconnect: bool) -> None:
+        """A browser comes back whatever it is told; with the cursor of the end it gets 204."""
+        if self.finished:
+            return
+        told["reconnect"] = reconnect
+        self.pending.append(control("bridge.close", told, None if reconnect else END.encode()))
+        self.finished = True
+        self.wake()
+
+    def part(self) -> None:
+        for reading in self.readings:
+            reading.source.release(reading.view)
+        self.readings = []
+
+    def names(self) -> list[Name]:
+        """What is being read."""
+        return [source.name for source in self.sources]
+
+    def renew(self, caller: Principal) -> None:
+        """Go on with another credential of the same user. Raises ``Problem`` if it may not read
+        all that is being read."""
+        before, self.caller = self.caller, caller
+        try:
+            for name in self.names():
+                self.need(self.vhost, name)
+        except Problem:
+            self.caller = before
+            raise
+        self.since = self.hub.clock()
+        self.reminded = False
+
+    def tick(self, now: float, wall: float) -> None:
+        if self.writing_since is not None:
+            if now - self.writing_since >= self.hub.settings.stall_seconds and self.task:
+                self.hung = True
+                self.task.cancel()
+            return
+        if self.finished:
+            return
+        self.look_at_credential(wall)
+        if not self.direct:
+            self.tell_of_silence()
+        if now - self.wrote_at >= self.options.heartbeat and not self.pending:
+            beat = HEARTBEAT
+            if self.options.keepalive:
+                told = {"time": moment(int(wall * 1000)), "cursor": self.cursor().decode()}
+                beat = control("bridge.keepalive", told)
+            self.pending.append(beat)
+            self.wake()
+
+    def look_at_credential(self, wall: float) -> None:
+        expires = self.caller.expires
+        if expires is not None and wall >= expires:
+            self.close("the credential has expired")
+        elif (
+            expires is not None
+            and not self.reminded
+            and wall >= self.since + REAUTH_SHARE * (expires - self.since)
+        ):
+            self.reminded = True
+            told = {"expires_at": moment(int(expires * 1000)), "refresh": self.path}
+            self.pending.append(control("bridge.reauth", told))
+            self.wake()
+        elif wall - self.opened >= self.hub.settings.stream_seconds > 0:
+            self.close("the stream has lived long enough", True, self.hub.settings.reconnect_ms)
+
+    @property
+    def path(self) -> str:
+        return f"/v1/{quote(self.vhost, safe='')}/streams/{self.identity}"
+
+    def tell_of_silence(self) -> None:
+        """A cursor after what a filter left out, and what ``latest`` has left out."""
+        for reading in self.readings:
+            if reading.dropped:
+                told = {
+                    "source": str(reading.source.name),
+                    "behind": reading.source.journal.head - reading.position,
+                    "dropped": reading.dropped,
+                }
+                self.hub.dropped += reading.dropped
+                reading.dropped = 0
+                self.pending.append(control("bridge.lag", told))
+                self.wake()
+        if any([one.position != one.told for one in self.readings]):
+            self.pending.append(b"id: " + self.cursor() + b"\n\n")
+            self.wake()
+
+    # --- what is to be written ------------------------------------------------------------------
+
+    def cursor(self) -> bytes:
+        for reading in self.readings:
+            reading.told = reading.position
+        return self.hub.cursors.seal([(one.source.key, one.position) for one in self.readings])
+
+    def take(self) -> bytes:
+        """Everything that is due, up to about ``CHUNK_OCTETS``; positions move on."""
+        if self.direct and not self.pending:
+            reading = self.readings[0]
+            after, journal = reading.position, reading.source.journal
+            if after == journal.head:
+                return b""
+            if after + 1 >= journal.first:
+                chunk, reading.position = journal.read(after, CHUNK_OCTETS)
+                return chunk
+        pending, self.pending = self.pending, []
+        for reading in self.readings:
+            if self.skip_gap(reading, pending):
+                self.take_from(reading, pending)
+        pending += self.pending
+        self.pending = []
+        return b"".join(pending)
+
+    def skip_gap(self, reading: Reading, pending: list[bytes], close: bool = True) -> bool:
+        """Say what the ring has lost, unless the stream is to end for it. Whether to read on."""
+        if self.finished:
+            return False
+        gap = reading.source.journal.gap(reading.position)
+        if gap is None:
+            return True
+        if close and reading.slow is Slow.CLOSE:
+            self.end({"reason": "slow", "source": str(reading.source.name)}, True)
+            return False
+        self.hub.gaps += 1
+        reading.position = reading.source.journal.first - 1
+        detail: dict[str, Any] = {"source": str(reading.source.name), "from": None, "to": None}
+        if gap.lost is not None:
+            detail |= {"from": gap.start, "to": gap.end}
+        detail["lost"] = gap.lost
+        pending.append(control("bridge.gap", detail, self.cursor()))
+        return True
+
+    def take_from(self, reading: Reading, pending: list[bytes]) -> None:
+        source = reading.source
+        budget = CHUNK_OCTETS // len(self.readings)
+        superseded: set[int] = set()
+        most = EVERYTHING if reading.slow is Slow.LATEST else budget
+        frames, reached = (reading.view or source.journal).frames(reading.position, most)
+        first = reached - len(frames) + 1
+        if reading.slow is Slow.LATEST:
+            superseded = self.superseded(reading, frames, first)
+        several = len(self.readings) > 1
+        octets = 0
+        for position, frame in enumerate(frames, first):
+            if not frame:
+                continue
+            if position in superseded:
+                reading.dropped += 1
+                continue
+            if octets >= budget:
+                reached = position - 1
+                break
+            reading.position = reading.told = position
+            if several:
+                # Each event's id holds the positions of all sources.
+                frame = b"id: " + self.cursor() + b"\n" + frame[source.id_octets :]
+            octets += len(frame)
+            pending.append(frame)
+        reading.position = reached
+
+    def superseded(self, reading: Reading, frames: list[bytes], first: int) -> set[int]:
+        """Positions that are followed by another event of the same routing key."""
+        journal = reading.source.journal
+        seen: set[str] = set()
+        found: set[int] = set()
+        for position in range(first + len(frames) - 1, first - 1, -1):
+            event = journal.event(position)
+            if event is None or not frames[position - first]:
+                continue
+            if event.message.key in seen:
+                found.add(position)
+            seen.add(event.message.key)
+        return found
+
+    # --- the response ---------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.task = asyncio.current_task()
+        watcher = asyncio.create_task(self.watch(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.headers})
+            await self.write_all(send)
+        except asyncio.CancelledError:
+            if not self.hung or self.task is None:
+                raise
+            self.task.uncancel()
+        finally:
+            watcher.cancel()
+            self.hub.leave(self)
+            with contextlib.suppress(asyncio.CancelledError):
+                await watcher
+
+    async def watch(self, receive: Receive) -> None:
+        """Only ``receive`` tells that the peer has hung up."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        self.wake()
+
+    async def write_all(self, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        while not self.gone:
+            # Nothing follows a goodbye: not even what would move the cursor past it.
+            chunk = b"" if self.finished and not self.pending else self.take()
+            if chunk:
+                self.writing_since = loop.time()
+                await self.write(send, chunk)
+                self.writing_since = None
+                self.wrote_at = loop.time()
+            elif self.finished:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                return
+            elif not self.more():
+                self.waiter = loop.create_future()
+                await self.waiter
+                self.waiter = None
+
+    def more(self) -> bool:
+        """Holes give an empty chunk, yet there may be events behind them."""
+        if self.pending:
+            return True
+        return any([one.position != one.source.journal.head for one in self.readings])
+
+    async def write(self, send: Send, chunk: bytes) -> None:
+        for reading in self.readings:
+            reading.source.handing(reading.position)
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        if not any([source.unsettled for source in self.sources]):
+            return
+        # An empty body waits until the transport has room again, so the chunk has left; one more
+        # round lets the watcher learn of a hang-up, after which a send writes nothing.
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
+        await asyncio.sleep(0)
+        if not self.gone:
+            for reading in self.readings:
+                source = reading.source
+                source.written(self, reading.position - source.behind(self.options.credit))

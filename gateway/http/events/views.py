@@ -1,0 +1,123 @@
+"""A source in another shape: a format, an event name, a filter.
+
+What most streams ask for is what journals hold. Any other *view* renders from the same messages
+when somebody reads it, once for all who read it so; what a filter leaves out is an empty frame.
+"""
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway.http.events.filters import Term, passes
+from gateway.http.events.journal import Event
+from gateway.message import Message
+
+if TYPE_CHECKING:
+    from gateway.http.events.sources import Source
+
+KEPT_OCTETS = 1024 * 1024
+"""Rendered frames that a view keeps."""
+MOST_NAME = 255
+
+
+class Spec(NamedTuple):
+    """What a stream asked for, the same for all its sources."""
+
+    format: str = "json"
+    event: str = "none"
+    opaque: bool = False
+    filter: tuple[Term, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        return self == PLAIN
+
+
+PLAIN = Spec()
+
+
+class View:
+    """Shared by the readers of one source who asked for the same."""
+
+    def __init__(self, source: "Source", spec: Spec) -> None:
+        self.source = source
+        self.journal = source.journal
+        self.spec = spec
+        self.readers = 0
+        self.as_stored = spec == Spec(filter=spec.filter)
+        self.kept: OrderedDict[int, bytes] = OrderedDict()
+        self.octets = 0
+
+    def frames(self, after: int, max_octets: int) -> tuple[list[bytes], int]:
+        """As ``Journal.frames``."""
+        journal = self.journal
+        position = max(after, journal.first - 1)
+        frames: list[bytes] = []
+        octets = 0
+        while position < journal.head and octets < max_octets:
+            position += 1
+            frame = self.kept.get(position)
+            if frame is None:
+                frame = self.render(position)
+                self.keep(position, frame)
+            # Looking at what is left out costs time too.
+            octets += len(frame) or 64
+            frames.append(frame)
+        return frames, position
+
+    def render(self, position: int) -> bytes:
+        event = self.journal.event(position)
+        if event is None or not passes(self.spec.filter, event.message):
+            return b""
+        source = self.source
+        if self.as_stored:
+            (frame,), _ = self.journal.frames(position - 1, 1)
+            return frame
+        return source.id_line(position) + self.name_line(event) + self.lines(position, event)
+
+    def lines(self, position: int, event: Event) -> bytes:
+        renderer = self.source.renderer
+        spec = self.spec
+        return renderer.lines(spec.format, position, event.message, event.redelivered, spec.opaque)
+
+    def name_line(self, event: Event) -> bytes:
+        asked = self.spec.event
+        if asked == "none":
+            return b""
+        name = str(self.source.name) if asked == "source" else name_of(event.message, asked)
+        return event_line(name)
+
+    def keep(self, position: int, frame: bytes) -> None:
+        self.kept[position] = frame
+        self.octets += len(frame) + 64
+        while self.octets > KEPT_OCTETS and len(self.kept) > 1:
+            _, gone = self.kept.popitem(last=False)
+            self.octets -= len(gone) + 64
+
+    def forget(self, after: int) -> None:
+        """The events after this position went back."""
+        for position in [one for one in self.kept if one > after]:
+            self.octets -= len(self.kept.pop(position)) + 64
+
+
+def name_of(message: Message, asked: str) -> str:
+    """The subject or type of a message, "" if it has none."""
+    try:
+        properties = message.properties
+    except (ValueError, RecursionError):
+        return ""
+    finally:
+        message.forget_properties()
+    if asked == "type":
+        return properties.type or ""
+    return properties.subject or message.key
+
+
+def event_line(name: str) -> bytes:
+    """``event:`` with a name that somebody else chose: no name is better than one that would end
+    the line or pass for one of ours."""
+    octets = name.encode("utf-8", "replace")
+    if not octets or len(octets) > MOST_NAME or min(octets) < 0x20:
+        return b""
+    if octets in (b"open", b"error") or octets.startswith(b"bridge."):
+        return b""
+    return b"event: " + octets + b"\n"

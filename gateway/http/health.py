@@ -1,0 +1,67 @@
+"""``/livez``, ``/readyz``, ``/startupz`` and ``/metrics``: for orchestrators, without credentials
+but for the last: metrics name virtual hosts, so peers elsewhere authenticate."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from gateway.http.access.origins import peer_is_loopback
+from gateway.http.context import Context
+from gateway.http.deps import ContextIn, authenticate, get_monitor
+from gateway.http.metrics import CONTENT_TYPE
+from gateway.http.schemas import Health
+
+router = APIRouter(tags=["operation"])
+
+
+@router.get("/livez", summary="The process answers")
+async def live() -> Health:
+    return Health(status="live")
+
+
+NOT_YET: dict[int | str, dict[str, Any]] = {
+    503: {"model": Health, "description": "not ready; `checks` says why"}
+}
+
+
+async def look(context: Context) -> dict[str, bool]:
+    """What must be true; the canary is asked last, and only if the rest is well."""
+    checks = dict(context.doors.ready())
+    checks["publish"] = all(checks.values()) and await context.canary.sings()
+    return checks
+
+
+def tell(well: bool, checks: dict[str, bool]) -> Response:
+    health = Health(status="ready" if well else "not-ready", checks=checks)
+    return Response(
+        health.model_dump_json(),
+        200 if well else 503,
+        media_type="application/json",
+        headers={"cache-control": "no-store"},
+    )
+
+
+@router.get("/readyz", summary="Publishing works now", responses=NOT_YET)
+async def ready(context: ContextIn) -> Response:
+    """Listeners are up, the store writes, publishers are not held back, and a message that was
+    published just now came through the broker to the disk in time. While it is not ready, what is
+    open stays open: streams go on."""
+    checks = await look(context)
+    return tell(all(checks.values()), checks)
+
+
+@router.get("/startupz", summary="Publishing has worked since the start", responses=NOT_YET)
+async def started(context: ContextIn) -> Response:
+    if context.canary.ever:
+        return tell(True, {"publish": True})
+    checks = await look(context)
+    return tell(all(checks.values()), checks)
+
+
+@router.get("/metrics", summary="Counters for Prometheus", response_class=Response)
+async def metrics(request: Request, context: ContextIn) -> Response:
+    """From the same machine without credentials, from elsewhere as a user with the tag
+    `administrator` or `monitoring`."""
+    if not peer_is_loopback(request.scope):
+        get_monitor(context.doors, await authenticate(context, request.scope))
+    return Response(context.counters.exposition(), media_type=CONTENT_TYPE)

@@ -1,0 +1,158 @@
+"""What Prometheus reads: an own registry, filled when it is asked, with bounded labels.
+
+Our own counts are plain dictionaries, because a labelled ``prometheus_client`` counter costs more
+than the rest of a publish.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from gateway.http.doors import Doors
+from gateway.http.events.hub import Hub
+from gateway.http.observe.meter import Histogram
+from gateway.http.publish.publisher import Publisher
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+PREFIX = "amqp_gateway_"
+OUTCOMES = ("accepted", "unroutable", "rejected", "unknown")
+
+
+class Counters(Collector):
+    """Everything ``/metrics`` shows."""
+
+    def __init__(self, doors: Doors, hub: Hub, publisher: Publisher) -> None:
+        self.doors = doors
+        self.hub = hub
+        self.publisher = publisher
+        self.requests: Counter[tuple[str, str, int]] = Counter()
+        """By method, route template and status."""
+        self.published: Counter[str] = Counter()
+        """Messages confirmed to HTTP callers, by virtual host."""
+        self.returned: Counter[str] = Counter()
+        """Messages that found no queue, by virtual host."""
+        self.durations: dict[str, Histogram] = {}
+        """Until the answer begins, by route template."""
+        self.registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self.registry.register(self)
+
+    def exposition(self) -> bytes:
+        return generate_latest(self.registry)
+
+    def collect(self) -> Iterable[Metric]:
+        yield from self.collect_broker()
+        yield from self.collect_connections()
+        yield from self.collect_http()
+        for name, value in self.doors.figures().items():
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = kind(PREFIX + name, f"{name}, from the gateway.")
+            family.add_metric((), value)
+            yield family
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect_broker(self) -> Iterable[Metric]:
+        broker = self.doors.broker
+        vhosts = broker.vhosts_snapshot()
+        for name in ("published", "delivered", "acked", "redelivered", "unrouted"):
+            family = CounterMetricFamily(
+                f"{PREFIX}messages_{name}", f"Messages {name}, all protocols.", labels=("vhost",)
+            )
+            for vhost in vhosts:
+                family.add_metric((vhost.name,), getattr(vhost.totals, name))
+            yield family
+        for name in ("ready", "unsettled", "queues", "exchanges", "consumers", "clients"):
+            gauge = GaugeMetricFamily(
+                f"{PREFIX}{name}", f"Number of {name} now.", labels=("vhost",)
+            )
+            for vhost in vhosts:
+                gauge.add_metric((vhost.name,), getattr(vhost, name))
+            yield gauge
+        whole = broker.snapshot()
+        yield scalar("message_octets", "Octets of messages in memory.", whole.octets)
+        yield scalar("channels", "Open channels.", whole.channels)
+        yield scalar("blocked", "1 while publishers are held back.", whole.blocked is not None)
+
+    def collect_connections(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily(
+            f"{PREFIX}connections", "Open AMQP connections by version.", labels=("version",)
+        )
+        connections = self.doors.connections()
+        for version, number in Counter(one.version or "none" for one in connections).items():
+            family.add_metric((version,), number)
+        yield family
+
+    def collect_http(self) -> Iterable[Metric]:
+        family = CounterMetricFamily(
+            f"{PREFIX}http_requests",
+            "Answered HTTP requests.",
+            labels=("method", "route", "status"),
+        )
+        for (method, route, status), number in self.requests.items():
+            family.add_metric((method, route, str(status)), number)
+        yield family
+        for name, counter in (("confirmed", self.published), ("returned", self.returned)):
+            family = CounterMetricFamily(
+                f"{PREFIX}http_messages_{name}",
+                f"Messages of HTTP publishers {name}.",
+                labels=("vhost",),
+            )
+            for vhost, number in counter.items():
+                family.add_metric((vhost,), number)
+            yield family
+        yield from self.collect_latencies()
+        hub = self.hub
+        yield scalar("http_confirms_waiting", "Unconfirmed publishes.", self.publisher.waiting())
+        yield scalar("sse_streams", "Open event streams.", len(hub.streams))
+        yield scalar("sse_sources", "Event sources with a journal.", len(hub.sources))
+        octets = sum(source.journal.octets for source in hub.sources.values())
+        yield scalar("sse_journal_octets", "Octets in journals.", octets)
+        yield total("sse_events", "Events journaled.", hub.events)
+        yield total("sse_dropped", "Events left out for slow readers.", getattr(hub, "dropped", 0))
+        yield total("sse_gaps", "Gaps reported to event readers.", hub.gaps)
+
+    def collect_latencies(self) -> Iterable[Metric]:
+        meter = self.publisher.meter
+        family = CounterMetricFamily(
+            f"{PREFIX}http_publish_outcomes",
+            "What became of messages of HTTP publishers.",
+            labels=("outcome",),
+        )
+        for outcome in OUTCOMES:
+            family.add_metric((outcome,), meter.outcomes[outcome])
+        yield family
+        confirms = HistogramMetricFamily(
+            f"{PREFIX}http_confirm_seconds", "From the broker's hands to its confirm.", labels=()
+        )
+        confirms.add_metric((), meter.confirms.buckets(), meter.confirms.seconds)
+        yield confirms
+        answers = HistogramMetricFamily(
+            f"{PREFIX}http_request_seconds",
+            "Until the answer begins, by route.",
+            labels=("route",),
+        )
+        for route, one in self.durations.items():
+            answers.add_metric((route,), one.buckets(), one.seconds)
+        yield answers
+
+
+def scalar(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(PREFIX + name, text, value=value)
+
+
+def total(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(PREFIX + name, text, value=value)

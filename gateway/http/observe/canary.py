@@ -1,0 +1,83 @@
+"""Whether publishing works now: a durable message goes through a turn of the broker and the store
+to the disk and away again, and the answer waits for it, for a limited time.
+
+It runs when somebody asks for readiness and the last result is old, so that it costs nothing when
+nobody asks. Only one is under way at a time: while the disk hangs, everybody hears at once that
+the last one is still waiting.
+"""
+
+import asyncio
+
+from gateway.http.doors import Doors
+from gateway.message import DIALECTS, Message, Properties
+
+DIALECT = "0-9-1"
+
+
+class Canary:
+    """``fresh_seconds`` is how long a good result counts, ``limit_seconds`` how long one may
+    take."""
+
+    def __init__(self, doors: Doors, fresh_seconds: float, limit_seconds: float) -> None:
+        self.doors = doors
+        self.fresh = fresh_seconds
+        self.limit = limit_seconds
+        self.number: int | None = None
+        self.position = 0
+        self.waiting: asyncio.Future[None] | None = None
+        self.began = 0.0
+        self.last_good: float | None = None
+        """When the last one arrived, in the loop's time."""
+        self.last_seconds = 0.0
+        self.ever = False
+
+    async def sings(self) -> bool:
+        """Whether a publish completes in time."""
+        if self.doors.broker.blocked is not None:
+            return False
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self.waiting is None:
+            if self.last_good is not None and now - self.last_good < self.fresh:
+                return True
+            self.send(loop)
+        waiting = self.waiting
+        if waiting is None:
+            return True
+        left = self.began + self.limit - now
+        if left > 0:
+            await asyncio.wait([waiting], timeout=left)
+        return waiting.done()
+
+    def send(self, loop: asyncio.AbstractEventLoop) -> None:
+        doors, broker = self.doors, self.doors.broker
+        waiting = self.waiting = loop.create_future()
+        self.began = loop.time()
+        doors.begin_turn()
+        try:
+            if self.number is None:
+                self.number = broker.number()
+            number = self.number
+            self.position += 1
+            position = self.position
+            broker.store.append(number, position, self.message(), None, True)
+
+            def arrived() -> None:
+                # What is removed at once would cancel out and never see the disk.
+                broker.store.remove(number, position)
+                self.last_good = loop.time()
+                self.last_seconds = self.last_good - self.began
+                self.ever = True
+                self.waiting = None
+                if not waiting.done():
+                    waiting.set_result(None)
+
+            broker.when_safe(arrived)
+        finally:
+            doors.end_turn()
+
+    @staticmethod
+    def message() -> Message:
+        dialect = DIALECTS[DIALECT]
+        header = dialect.write(Properties(durable=True))
+        return Message(dialect, header, b"canary", "", "", dialect.essentials(header))

@@ -1,0 +1,77 @@
+"""OpenTelemetry spans, when somebody has set up the SDK; nothing of it is imported otherwise.
+
+The gateway only speaks the API (``pip install amqp-gateway[otel]``); exporters and sampling are
+the operator's, for example by ``opentelemetry-instrument amqp-gateway serve``.
+"""
+
+import sys
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from gateway.http.observe.trace import Trace
+
+NAME = "amqp-gateway"
+
+
+class Span(Protocol):
+    """The part of an OpenTelemetry span that is used."""
+
+    def set_attribute(self, key: str, value: Any) -> None: ...
+
+    def get_span_context(self) -> Any: ...
+
+    def end(self) -> None: ...
+
+
+class Spans:
+    """Makes one server span per request, a child of the caller's."""
+
+    def __init__(self, tracer: Any, api: Any, propagator: Any) -> None:
+        self.tracer = tracer
+        self.api = api
+        self.propagator = propagator
+
+    def start(self, name: str, trace: Trace | None, attributes: dict[str, Any]) -> Span:
+        carrier = {} if trace is None else {"traceparent": trace.parent, "tracestate": trace.state}
+        span: Span = self.tracer.start_span(
+            name,
+            context=self.propagator.extract(carrier),
+            kind=self.api.SpanKind.SERVER,
+            attributes=attributes,
+        )
+        return span
+
+    def inside(self, span: Span) -> AbstractContextManager[Any]:
+        """What the request's own code and libraries start becomes a child."""
+        found: AbstractContextManager[Any] = self.api.use_span(span, end_on_exit=False)
+        return found
+
+    def trace_of(self, span: Span, before: Trace | None) -> Trace | None:
+        """What goes into messages: this span as their parent."""
+        carrier: dict[str, str] = {}
+        self.propagator.inject(carrier, context=self.api.set_span_in_context(span))
+        parent = carrier.get("traceparent")
+        return before if parent is None else Trace(parent, carrier.get("tracestate", ""))
+
+    def finish(self, span: Span, route: str, status: int) -> None:
+        span.set_attribute("http.response.status_code", status)
+        span.set_attribute("http.route", route)
+        if status >= 500:
+            self.api_status(span)
+        span.end()
+
+    def api_status(self, span: Any) -> None:
+        span.set_status(self.api.Status(self.api.StatusCode.ERROR))
+
+
+def find_spans() -> Spans | None:
+    """``None`` unless an SDK is set up: then the API's own provider is a stand-in."""
+    if "opentelemetry.sdk.trace" not in sys.modules:
+        return None
+    from opentelemetry import trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    provider = trace.get_tracer_provider()
+    if not type(provider).__module__.startswith("opentelemetry.sdk"):
+        return None
+    return Spans(trace.get_tracer(NAME), trace, TraceContextTextMapPropagator())

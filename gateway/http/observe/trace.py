@@ -1,0 +1,79 @@
+"""W3C trace context: from requests into messages, and out again.
+
+The context of the request that is being served stands in ``CURRENT``. A message gets it as the
+headers ``traceparent`` and ``tracestate`` when its publisher gave none: the publisher owns them,
+so what is there is never overwritten. They travel as notes, which every version sees as ordinary
+headers and which leave the publisher's octets as they are.
+"""
+
+import re
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from gateway.message import Message
+
+TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
+PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+STATE = re.compile(r"[\x20-\x7e]{1,512}")
+
+
+class Trace(NamedTuple):
+    """``parent`` is a valid ``traceparent``; ``state`` may be empty."""
+
+    parent: str
+    state: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.parent[3:35]
+
+
+CURRENT: ContextVar[Trace | None] = ContextVar("trace", default=None)
+
+
+def read_trace(headers: list[tuple[bytes, bytes]]) -> Trace | None:
+    """The context of a request with lower-case header names. What is malformed or given twice does
+    not count (W3C Trace Context, 3.2)."""
+    parents = [value for name, value in headers if name == b"traceparent"]
+    if len(parents) != 1:
+        return None
+    parent = parents[0].decode("latin-1").strip()
+    # Version 00 has exactly these fields; a later one may have more behind a dash.
+    known, more = parent[:55], parent[55:]
+    if not PARENT.fullmatch(known) or (more and (parent[:2] == "00" or more[0] != "-")):
+        return None
+    states = [v.decode("latin-1").strip() for name, v in headers if name == b"tracestate"]
+    state = ",".join(one for one in states if one)
+    return Trace(known if not more else parent, state if STATE.fullmatch(state) else "")
+
+
+def stamp(message: Message) -> None:
+    """Give a message the current context unless it has one. Hot: nearly always one look."""
+    trace = CURRENT.get()
+    if trace is None or has_trace(message):
+        return
+    notes = dict(message.notes or {})
+    notes[TRACEPARENT] = trace.parent
+    if trace.state:
+        notes[TRACESTATE] = trace.state
+    message.notes = notes
+    message.forget_properties()
+
+
+def has_trace(message: Message) -> bool:
+    if message.notes and TRACEPARENT in message.notes:
+        return True
+    if not message.essentials.has_headers or b"traceparent" not in message.header:
+        return False
+    try:
+        return TRACEPARENT in (message.properties.application or {})
+    except (ValueError, RecursionError):
+        return True
+    finally:
+        message.forget_properties()
+
+
+def trace_of(table: dict[str, object] | None) -> dict[str, str]:
+    """The context that a message's headers carry, for who reads it."""
+    found = {name: (table or {}).get(name) for name in (TRACEPARENT, TRACESTATE)}
+    return {name: value for name, value in found.items() if isinstance(value, str)}

@@ -1,0 +1,223 @@
+"""Condition to status, and the one error shape of every route: a problem document (RFC 9457).
+
+Each document carries ``outcome`` (what became of the caller's message) and ``safe_to_retry``.
+429 means that *this* destination or caller is limited, 503 that the path is down.
+"""
+
+import json
+from typing import Any, NamedTuple
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+
+from gateway.errors import Condition, Refusal
+
+MEDIA_TYPE = "application/problem+json"
+PREFIX = "/problems/"
+"""Types are relative references (RFC 9457, 3.1.1) to pages that this gateway serves."""
+
+
+class Row(NamedTuple):
+    """How one kind of problem is answered."""
+
+    status: int
+    kind: str
+    title: str
+    outcome: str
+    safe_to_retry: bool | str
+    retry_after: bool = False
+
+
+UNROUTABLE = Row(409, "unroutable", "No queue takes this message", "unroutable", True)
+NOT_FOUND = Row(404, "address-not-found", "No such address", "refused", False)
+FORBIDDEN = Row(403, "forbidden", "Not permitted", "refused", False)
+TOO_LARGE = Row(413, "too-large", "Message too large", "refused", False)
+FULL = Row(429, "destination-full", "The queue is full", "rejected", True, True)
+BACKPRESSURE = Row(503, "backpressure", "Publishers are held back", "not-sent", True, True)
+QUOTA = Row(429, "quota", "Quota used up", "not-sent", True, True)
+DRAINING = Row(503, "draining", "The gateway is shutting down", "not-sent", True, True)
+UNAUTHORIZED = Row(401, "unauthorized", "Credentials needed", "not-sent", False)
+INVALID = Row(400, "invalid-request", "The request cannot be understood", "not-sent", False)
+INVALID_FIELD = Row(400, "invalid-field", "A metadata field is malformed", "not-sent", False)
+INVALID_CURSOR = Row(400, "invalid-cursor", "The cursor was not made here", "not-sent", False)
+REFUSED = Row(422, "message-refused", "The message was refused", "rejected", False)
+SCHEMA = Row(422, "schema", "The request does not match its schema", "not-sent", False)
+LOCKED = Row(409, "resource-locked", "In exclusive use by another connection", "refused", True)
+NO_CONSUMER = Row(503, "no-consumer", "Nobody is there to take it", "released", True, True)
+CONFLICT = Row(409, "conflict", "It is not as the request needs it", "refused", False)
+ARGUMENT = Row(422, "invalid-argument", "An argument cannot be used", "refused", False)
+UNSUPPORTED_MEDIA = Row(415, "unsupported-media-type", "Not in this format", "not-sent", False)
+WITH_KEY = "with-idempotency-key"
+"""Safe to retry if the retry carries the same ``Idempotency-Key``."""
+LEASE_LOST = Row(410, "lease-lost", "The lease is over", "refused", False)
+ALREADY_SETTLED = Row(409, "already-settled", "Settled otherwise already", "refused", False)
+INVALID_TOKEN = Row(404, "invalid-token", "The token was not made here", "refused", False)
+OUTCOME_UNSUPPORTED = Row(422, "outcome-unsupported", "This queue cannot do it", "refused", False)
+REPLY_TIMEOUT = Row(504, "reply-timeout", "No reply in time", "accepted", False)
+UNKNOWN = Row(504, "outcome-unknown", "No confirmation in time", "unknown", WITH_KEY)
+BAD_KEY = Row(400, "idempotency-key", "The Idempotency-Key is malformed", "not-sent", False)
+KEY_BUSY = Row(
+    409, "idempotency-in-progress", "The first request is under way", "unknown", WITH_KEY, True
+)
+KEY_REUSED = Row(
+    422, "idempotency-mismatch", "The key came with another message before", "not-sent", False
+)
+BAD_DIGEST = Row(
+    400, "digest-mismatch", "The content is not what its digest says", "not-sent", True
+)
+NOT_ATTEMPTED = Row(424, "not-attempted", "Another item failed", "not-sent", True)
+INTERNAL = Row(500, "internal-error", "Internal error", "unknown", False)
+UNSUPPORTED = Row(501, "not-implemented", "Not implemented", "refused", False)
+KEYS_UNAVAILABLE = Row(
+    503, "keys-unavailable", "Tokens cannot be checked now", "not-sent", True, True
+)
+HEAD_TOO_LARGE = Row(431, "head-too-large", "The request head is too large", "not-sent", False)
+TOO_SLOW = Row(408, "too-slow", "The request did not come in time", "not-sent", True)
+CROWDED = Row(503, "too-many-connections", "Too many connections", "not-sent", True, True)
+
+ROWS: dict[Condition, Row] = {
+    Condition.CONTENT_TOO_LARGE: TOO_LARGE,
+    Condition.NO_ROUTE: UNROUTABLE,
+    Condition.NO_CONSUMERS: NO_CONSUMER,
+    Condition.CONNECTION_FORCED: DRAINING,
+    Condition.INVALID_PATH: NOT_FOUND,
+    Condition.ACCESS_REFUSED: FORBIDDEN,
+    Condition.NOT_FOUND: NOT_FOUND,
+    Condition.RESOURCE_LOCKED: LOCKED,
+    Condition.PRECONDITION_FAILED: REFUSED,
+    Condition.FRAME_ERROR: INVALID,
+    Condition.SYNTAX_ERROR: INVALID,
+    Condition.COMMAND_INVALID: INVALID,
+    Condition.CHANNEL_ERROR: INTERNAL,
+    Condition.UNEXPECTED_FRAME: INVALID,
+    Condition.RESOURCE_ERROR: BACKPRESSURE,
+    Condition.NOT_ALLOWED: FORBIDDEN,
+    Condition.NOT_IMPLEMENTED: UNSUPPORTED,
+    Condition.INTERNAL_ERROR: INTERNAL,
+}
+
+ALL_ROWS: tuple[Row, ...] = (
+    *(INVALID, INVALID_FIELD, INVALID_CURSOR, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, UNROUTABLE),
+    *(LOCKED, TOO_LARGE, REFUSED, SCHEMA, FULL, QUOTA, INTERNAL, UNSUPPORTED, BACKPRESSURE),
+    *(NO_CONSUMER, DRAINING, UNKNOWN, CONFLICT, ARGUMENT, UNSUPPORTED_MEDIA),
+    *(LEASE_LOST, ALREADY_SETTLED, INVALID_TOKEN, OUTCOME_UNSUPPORTED, REPLY_TIMEOUT),
+    *(BAD_KEY, KEY_BUSY, KEY_REUSED, BAD_DIGEST, NOT_ATTEMPTED),
+    *(KEYS_UNAVAILABLE, HEAD_TOO_LARGE, TOO_SLOW, CROWDED),
+)
+
+BY_STATUS: dict[int, Row] = {
+    404: Row(404, "not-found", "No such resource", "not-sent", False),
+    405: Row(405, "method-not-allowed", "Method not allowed here", "not-sent", False),
+}
+
+
+class Problem(Exception):
+    """A request ends with this document. ``extra`` adds members to it."""
+
+    def __init__(
+        self,
+        row: Row,
+        detail: str,
+        *,
+        retry_after: int = 1,
+        headers: dict[str, str] | None = None,
+        **extra: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.row = row
+        self.detail = detail
+        self.retry_after = retry_after
+        self.headers = headers or {}
+        self.extra = extra
+
+    def document(self, instance: str = "") -> dict[str, Any]:
+        """The JSON object, which also stands in results of batch items."""
+        document: dict[str, Any] = {
+            "type": PREFIX + self.row.kind,
+            "title": self.row.title,
+            "status": self.row.status,
+            "detail": self.detail,
+        }
+        if instance:
+            document["instance"] = instance
+        document["outcome"] = self.row.outcome
+        document["safe_to_retry"] = self.row.safe_to_retry
+        if self.row.retry_after:
+            document["retry_after_ms"] = self.retry_after * 1000
+        return document | self.extra
+
+    def response(self, instance: str = "") -> Response:
+        headers = {"cache-control": "no-store", **self.headers}
+        if self.row.retry_after:
+            headers["retry-after"] = str(self.retry_after)
+        return Response(
+            json.dumps(self.document(instance)),
+            self.row.status,
+            headers=headers,
+            media_type=MEDIA_TYPE,
+        )
+
+
+def of_refusal(refusal: Refusal) -> Problem:
+    """The broker said no; its text may be shown."""
+    amqp = {"condition": refusal.condition.value, "description": refusal.text}
+    return Problem(ROWS[refusal.condition], refusal.text, amqp=amqp)
+
+
+def challenge(detail: str = "Authenticate with HTTP Basic as a broker user.") -> Problem:
+    headers = {"www-authenticate": 'Basic realm="amqp-gateway", charset="UTF-8"'}
+    return Problem(UNAUTHORIZED, detail, headers=headers)
+
+
+def instance_of(request: Request) -> str:
+    return str(request.scope.get("path", ""))
+
+
+async def on_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return error.response(instance_of(request))
+
+
+async def on_refusal(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return of_refusal(error).response(instance_of(request))
+
+
+async def on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    row = BY_STATUS.get(error.status_code)
+    if row is None:
+        row = Row(error.status_code, "http", str(error.detail), "not-sent", False)
+    detail = row.title if row.kind != "not-found" else f"nothing at {instance_of(request)}"
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers = {"allow": ", ".join(methods_here(request))}
+    return Problem(row, detail, headers=headers).response(instance_of(request))
+
+
+def methods_here(request: Request) -> list[str]:
+    """What may be done at this path: several rooms may have a route for it."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return sorted(found)
+
+
+async def on_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [
+        {"pointer": "/" + "/".join(str(part) for part in one["loc"]), "detail": one["msg"]}
+        for one in error.errors()
+    ]
+    return Problem(SCHEMA, "see errors", errors=errors).response(instance_of(request))
+
+
+async def on_failure(request: Request, error: Exception) -> Response:
+    """The log has the traceback (the server writes it); the caller learns nothing of it."""
+    return Problem(INTERNAL, "The gateway failed to answer; this was logged.").response(
+        instance_of(request)
+    )

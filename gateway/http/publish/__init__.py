@@ -1,0 +1,1 @@
+"""Publishing over HTTP: from a request to a confirmed message."""

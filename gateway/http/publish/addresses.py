@@ -1,0 +1,129 @@
+"""Where a message goes: queues, exchanges with a key, and addresses as AMQP 1.0 clients write them.
+
+``/queues/x`` and ``/exchanges/x/key`` (percent-encoded, as RabbitMQ 4 has them) or the bare name
+of a queue.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+from gateway.http import problems
+from gateway.http.access.principal import Action, Principal
+from gateway.http.deps import decode_segment
+from gateway.http.problems import Problem
+
+LONGEST_NAME = 255
+
+
+class Target(NamedTuple):
+    """``queue``: through the default exchange; ``key`` is its name then."""
+
+    exchange: str
+    key: str
+    queue: bool
+
+    @property
+    def address(self) -> str:
+        """As receipts show it."""
+        return self.key if self.queue else self.exchange
+
+    @property
+    def scope(self) -> str:
+        """What keys of idempotency and of order belong to."""
+        return f"queue:{self.key}" if self.queue else f"exchange:{self.exchange}"
+
+    def with_key(self, key: str | None) -> "Target":
+        """The item says its own routing key; a queue is where it is."""
+        return self if self.queue or key is None else self._replace(key=key)
+
+    def permit(self, caller: Principal, vhost: str) -> None:
+        """Raises ``Problem`` (403) if the credential is narrower than the user and does not cover
+        this; what the user may do is asked of the broker, by the exchange, as over AMQP."""
+        kind = "queue" if self.queue else "exchange"
+        if caller.rights is None or caller.may(Action.PUBLISH, vhost, kind, self.address):
+            return
+        raise Problem(
+            problems.FORBIDDEN,
+            f"the credential of '{caller.user}' does not cover publishing to {kind} "
+            f"'{self.address}' in vhost '{vhost}'",
+        )
+
+
+def to_queue(name: str) -> Target:
+    return Target("", name, True)
+
+
+@lru_cache(4096)
+def read_address(text: str) -> Target:
+    """Raises ``Problem`` (400)."""
+    if not text:
+        raise Problem(problems.INVALID, "an address is empty")
+    if not text.startswith("/"):
+        return to_queue(checked(text))
+    parts = text.split("/")[1:]
+    try:
+        names = [checked(unquote(part, errors="strict")) for part in parts[1:]]
+    except UnicodeDecodeError:
+        raise Problem(problems.INVALID, "an address is not percent-encoded UTF-8") from None
+    if parts[0] == "queues" and len(names) == 1 and names[0]:
+        return to_queue(names[0])
+    if parts[0] == "exchanges" and len(names) in (1, 2) and names[0]:
+        return Target(names[0], names[1] if len(names) == 2 else "", False)
+    raise Problem(
+        problems.INVALID, f"{text!r} is neither /queues/NAME nor /exchanges/NAME/KEY nor a name"
+    )
+
+
+def checked(name: str) -> str:
+    if len(name.encode("utf-8", "surrogateescape")) > LONGEST_NAME:
+        raise Problem(problems.INVALID, f"a name is longer than {LONGEST_NAME} octets")
+    return name
+
+
+def queue_of_path(path: dict[str, str], query: bytes) -> Target:
+    if query:
+        no_query(query)
+    return queue_segment(path["queue"])
+
+
+@lru_cache(4096)
+def queue_segment(segment: str) -> Target:
+    return to_queue(decode_segment(segment))
+
+
+def exchange_of_path(path: dict[str, str], query: bytes) -> Target:
+    return Target(decode_segment(path["exchange"]), routing_key(query), False)
+
+
+def address_of_path(path: dict[str, str], query: bytes) -> Target:
+    no_query(query)
+    try:
+        return read_address(unquote(path["address"], errors="strict"))
+    except UnicodeDecodeError:
+        raise Problem(problems.INVALID, "a name in the path is not UTF-8") from None
+
+
+def nowhere(path: dict[str, str], query: bytes) -> None:
+    """The message says where to."""
+    no_query(query)
+
+
+def no_query(query: bytes) -> None:
+    if query:
+        raise Problem(problems.INVALID, "publishing here takes no parameters")
+
+
+def routing_key(query: bytes) -> str:
+    if not query:
+        return ""
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+    except (UnicodeDecodeError, ValueError):
+        raise Problem(problems.INVALID, "the query is not percent-encoded UTF-8") from None
+    if len(pairs) != 1 or pairs[0][0] != "routing_key":
+        raise Problem(problems.INVALID, "the only parameter is routing_key, given once")
+    key = pairs[0][1]
+    if len(key.encode()) > LONGEST_NAME:
+        raise Problem(problems.INVALID, "routing_key is longer than 255 octets")
+    return key

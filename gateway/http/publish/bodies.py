@@ -1,0 +1,161 @@
+"""Request bodies within bounds: how much one has, and how much is under way in all.
+
+What is large waits in a temporary file until it is complete, so that many slow uploads cost disk
+and not memory.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import IO
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
+
+from gateway.http import problems
+from gateway.http.doors import HttpSettings
+from gateway.http.problems import Problem
+from gateway.http.publish.wishes import Verifier
+
+
+class Budget:
+    """Octets of bodies that are coming in, of all requests together."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.used = 0
+
+    def hold(self) -> "Held":
+        return Held(self)
+
+
+class Held:
+    """One request's part of the budget; given back at the end of its block."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.octets = 0
+
+    def reach(self, octets: int) -> None:
+        """Hold at least so many. Raises ``Problem`` (503)."""
+        more = octets - self.octets
+        if more <= 0:
+            return
+        if self.budget.used + more > self.budget.most:
+            raise Problem(
+                problems.BACKPRESSURE,
+                "too many octets of requests are under way",
+                headers={"connection": "close"},
+            )
+        self.budget.used += more
+        self.octets = octets
+
+    def __enter__(self) -> "Held":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.budget.used -= self.octets
+        self.octets = 0
+
+
+def check_length(scope: Scope, limit: int) -> int:
+    """What ``Content-Length`` says, 0 if nothing. Raises ``Problem`` (413)."""
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            if not value.isdigit() or int(value) > limit:
+                raise too_large(limit)
+            return int(value)
+    return 0
+
+
+def too_large(limit: int) -> Problem:
+    return Problem(
+        problems.TOO_LARGE,
+        f"a message body has at most {limit} octets",
+        headers={"connection": "close"},
+        limit_octets=limit,
+    )
+
+
+async def chunks(receive: Receive) -> AsyncIterator[bytes]:
+    """The body as it comes. Raises ``ClientDisconnect``."""
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        more = message.get("more_body", False)
+        octets: bytes = message.get("body", b"")
+        if octets:
+            yield octets
+
+
+async def read_body(
+    scope: Scope, receive: Receive, limit: int, budget: Budget, settings: HttpSettings
+) -> bytes:
+    """All of it, unless it is too large: told from ``Content-Length`` before a byte is read, and
+    while reading. Raises ``Problem``."""
+    length = check_length(scope, limit)
+    if length <= settings.spool_octets:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body", False) and len(body) <= limit:
+            return body
+    else:
+        body = b""
+    with budget.hold() as held:
+        return await gather(receive, limit, held, settings, body, length)
+
+
+async def gather(
+    receive: Receive,
+    limit: int,
+    held: Held,
+    settings: HttpSettings,
+    first: bytes = b"",
+    length: int = 0,
+    verifier: Verifier | None = None,
+) -> bytes:
+    """The rest of a body after ``first``, in memory or beside it. Raises ``Problem``."""
+    if len(first) > limit:
+        raise too_large(limit)
+    held.reach(max(length, len(first)))
+    if verifier is not None:
+        verifier.add(first)
+    parts, size, waiting = [first], len(first), len(first)
+    file: IO[bytes] | None = None
+    try:
+        async for octets in chunks(receive):
+            size += len(octets)
+            if size > limit:
+                raise too_large(limit)
+            held.reach(size)
+            if verifier is not None:
+                verifier.add(octets)
+            parts.append(octets)
+            waiting += len(octets)
+            if waiting > settings.spool_octets:
+                if file is None:
+                    file = tempfile.TemporaryFile(dir=settings.spool_dir)  # noqa: SIM115
+                await asyncio.to_thread(file.write, b"".join(parts))
+                parts, waiting = [], 0
+        if file is None:
+            return b"".join(parts)
+        return await asyncio.to_thread(read_back, file, b"".join(parts))
+    finally:
+        if file is not None:
+            file.close()
+
+
+def read_back(file: IO[bytes], rest: bytes) -> bytes:
+    file.write(rest)
+    file.seek(0)
+    return file.read()

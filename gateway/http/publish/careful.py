@@ -1,0 +1,302 @@
+"""Every way to publish but the plain one: documents, batches, keys, patience, order, digests.
+
+Whatever can be decided without the body is decided before it is asked for: a client that expects
+100 (continue) then never sends it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from email.message import Message as MimeHeader
+
+from starlette.types import Message, Receive, Scope, Send
+
+from gateway.errors import Refusal
+from gateway.http import problems
+from gateway.http.context import Context
+from gateway.http.deps import authenticate, vhost_of
+from gateway.http.fields import BadField
+from gateway.http.problems import Problem, of_refusal
+from gateway.http.publish import cloudevents
+from gateway.http.publish.addresses import Target
+from gateway.http.publish.bodies import Budget, Held, check_length, chunks, gather, too_large
+from gateway.http.publish.forms import FORM
+from gateway.http.publish.items import (
+    BATCH,
+    DOCUMENTS,
+    LINES,
+    MULTIPART,
+    Batch,
+    Item,
+    Maker,
+    Pairs,
+    Parts,
+    as_problem,
+    read_batch,
+    read_document,
+    read_events,
+    read_parts,
+    refuse_metadata,
+)
+from gateway.http.publish.operations import Operations
+from gateway.http.publish.results import Answer, batch_answer, problem_answer, single_answer
+from gateway.http.publish.sending import Call, Sender
+from gateway.http.publish.streaming import Stream
+from gateway.http.publish.wishes import Verifier, Wishes, applied, read_wishes
+from gateway.http.typed_json import BadForm
+
+Finder = Callable[[dict[str, str], bytes], Target | None]
+
+
+class Watched:
+    """``receive`` that remembers whether the body was asked for."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.receive = receive
+        self.asked = False
+
+    async def __call__(self) -> Message:
+        self.asked = True
+        return await self.receive()
+
+
+class Media:
+    """``Content-Type``: ``name`` in lower case, and its parameters."""
+
+    def __init__(self, headers: Pairs) -> None:
+        raw = next((value for name, value in headers if name == b"content-type"), b"")
+        self.raw = raw.decode("latin-1")
+        self.header = MimeHeader()
+        self.header["content-type"] = self.raw
+        self.name = self.raw.partition(";")[0].strip().lower()
+
+    def parameter(self, name: str, default: str) -> str:
+        value = self.header.get_param(name, default)
+        return value if isinstance(value, str) else default
+
+
+class CarefulPublish:
+    """Shared by all publish routes."""
+
+    def __init__(self, context: Context, sender: Sender, operations: Operations, budget: Budget):
+        self.context = context
+        self.settings = context.settings
+        self.sender = sender
+        self.operations = operations
+        self.budget = budget
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, find: Finder) -> None:
+        watched = Watched(receive)
+        try:
+            answer = await self.answer(scope, watched, send, find)
+        except Problem as problem:
+            answer = self.refuse(problem, scope)
+        except Refusal as refusal:
+            answer = self.refuse(of_refusal(refusal), scope)
+        except (BadField, BadForm) as error:
+            answer = self.refuse(as_problem(error), scope)
+        if answer is None:
+            return
+        status, headers, body = answer
+        if status >= 400 and not watched.asked and expects(scope["headers"]):
+            # The client may or may not send the body now: nobody could tell it from a request.
+            headers = [pair for pair in headers if pair[0] != b"connection"]
+            headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def refuse(self, problem: Problem, scope: Scope) -> Answer:
+        problem.retry_after = max(problem.retry_after, self.settings.retry_after_seconds)
+        return problem_answer(problem, scope["path"])
+
+    async def answer(
+        self, scope: Scope, receive: Receive, send: Send, find: Finder
+    ) -> Answer | None:
+        caller = await authenticate(self.context, scope)
+        headers: Pairs = scope["headers"]
+        path = scope["path_params"]
+        vhost = vhost_of(self.context.broker, path["vhost"])
+        media = Media(headers)
+        query: bytes = scope["query_string"]
+        stop = False
+        if media.name in DOCUMENTS:
+            refuse_metadata(headers, media.name)
+        if media.name == LINES:
+            query, stop = take_on_error(query)
+        target = find(path, query)
+        wishes = read_wishes(headers)
+        self.sender.check_open()
+        if target is not None:
+            self.sender.check_target(caller, vhost, target)
+        if wishes.asynchronous:
+            self.operations.check_room(caller, vhost)
+        self.context.doors.begin_turn()  # for the time in the ids
+        maker = Maker(
+            target,
+            self.context.broker.now,
+            media.parameter("view", "simple"),
+            wishes.key is not None,
+        )
+        call = self.call(wishes, Call(caller, vhost, wishes.key))
+        if media.name == LINES:
+            if wishes.digests or wishes.asynchronous:
+                raise Problem(
+                    problems.INVALID,
+                    "a streamed batch takes neither Content-Digest nor respond-async",
+                )
+            stream = Stream(self.sender, call, maker, stop, wishes.ordering)
+            await stream.run(receive, send, applied(wishes))
+            return None
+        return await self.whole(scope, receive, call, wishes, media, maker)
+
+    def call(self, wishes: Wishes, call: Call) -> Call:
+        seconds = self.settings.confirm_seconds
+        if wishes.asynchronous:
+            seconds = max(seconds, self.settings.confirm_most_seconds)
+        elif wishes.wait is not None:
+            seconds = min(wishes.wait, self.settings.confirm_most_seconds)
+        until = asyncio.get_running_loop().time() + seconds
+        return call._replace(seconds=seconds, until=until, unconfirmed=wishes.unconfirmed)
+
+    async def whole(
+        self,
+        scope: Scope,
+        receive: Receive,
+        call: Call,
+        wishes: Wishes,
+        media: Media,
+        maker: Maker,
+    ) -> Answer:
+        """Read everything, send it, and answer once."""
+        several = media.name in (BATCH, MULTIPART, cloudevents.BATCH)
+        place = None
+        if wishes.ordering is not None and not several:
+            place = self.sender.place(call, maker.target, wishes.ordering)
+        try:
+            with self.budget.hold() as held:
+                if several:
+                    batch = await self.read_many(scope, receive, held, wishes, media, maker)
+                    work = self.send_many(call, batch, scope["path"])
+                else:
+                    item = await self.read_one(scope, receive, held, wishes, media, maker)
+                    if place is None and item.ordering is not None:
+                        place = self.sender.place(call, item.target, item.ordering)
+                    call = self.call(wishes, call)  # the upload was not waiting
+                    work = self.send_one(call, item, place, scope["path"])
+                if not wishes.asynchronous:
+                    status, headers, body = await work
+                    return Answer(status, [*headers, *applied(wishes)], body)
+            wait, place = wishes.wait or 0.0, None  # the work leaves the place
+            return await self.operations.run(call.caller, call.vhost, work, wait, applied(wishes))
+        finally:
+            if place is not None:
+                place.leave()
+
+    async def send_one(self, call: Call, item: Item, place: object, instance: str) -> Answer:
+        result = await self.sender.one(call, item, place)  # type: ignore[arg-type]
+        return single_answer(result, instance)
+
+    async def send_many(self, call: Call, batch: Batch, instance: str) -> Answer:
+        return batch_answer(await self.sender.many(call, batch), instance)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    async def read_one(
+        self,
+        scope: Scope,
+        receive: Receive,
+        held: Held,
+        wishes: Wishes,
+        media: Media,
+        maker: Maker,
+    ) -> Item:
+        limit = self.settings.max_body_octets
+        body = await self.read_all(scope, receive, held, wishes, limit)
+        headers: Pairs = scope["headers"]
+        if media.name == FORM:
+            return maker.from_form(read_document(body))
+        if media.name == cloudevents.ONE:
+            return maker.from_event(headers, read_document(body), body, None)
+        return maker.from_headers(headers, body)
+
+    async def read_many(
+        self,
+        scope: Scope,
+        receive: Receive,
+        held: Held,
+        wishes: Wishes,
+        media: Media,
+        maker: Maker,
+    ) -> Batch:
+        most, limit = self.settings.max_batch_items, self.settings.max_batch_octets
+        headers: Pairs = scope["headers"]
+        if media.name == MULTIPART:
+            batch = await self.read_multipart(scope, receive, held, wishes, media, maker)
+        else:
+            body = await self.read_all(scope, receive, held, wishes, limit)
+            if media.name == BATCH:
+                batch = read_batch(body, maker, most)
+            else:
+                batch = read_events(body, headers, maker, most)
+        if wishes.ordering is None:
+            return batch
+        return batch._replace(
+            items=[
+                (name, item._replace(ordering=item.ordering or wishes.ordering))
+                if isinstance(item, Item)
+                else (name, item)
+                for name, item in batch.items
+            ]
+        )
+
+    async def read_all(
+        self, scope: Scope, receive: Receive, held: Held, wishes: Wishes, limit: int
+    ) -> bytes:
+        length = check_length(scope, limit)
+        held.reach(length)
+        verifier = Verifier(wishes.digests)
+        body = await gather(receive, limit, held, self.settings, b"", length, verifier)
+        verifier.check()
+        return body
+
+    async def read_multipart(
+        self,
+        scope: Scope,
+        receive: Receive,
+        held: Held,
+        wishes: Wishes,
+        media: Media,
+        maker: Maker,
+    ) -> Batch:
+        limit = self.settings.max_batch_octets
+        held.reach(check_length(scope, limit))
+        parts = Parts(media.raw, self.settings.max_batch_items)
+        verifier = Verifier(wishes.digests)
+        size = 0
+        async for octets in chunks(receive):
+            size += len(octets)
+            if size > limit:
+                raise too_large(limit)
+            held.reach(size)
+            verifier.add(octets)
+            parts.feed(octets)
+        verifier.check()
+        return read_parts(parts.finish(), maker)
+
+
+def expects(headers: Pairs) -> bool:
+    return any(name == b"expect" for name, _ in headers)
+
+
+def take_on_error(query: bytes) -> tuple[bytes, bool]:
+    """The other parameters of a streamed batch, and whether it stops. Raises ``Problem``."""
+    others = []
+    stop = False
+    for part in query.split(b"&"):
+        name, _, value = part.partition(b"=")
+        if name != b"on_error":
+            others.append(part)
+        elif value not in (b"continue", b"stop"):
+            raise Problem(problems.INVALID, "on_error is continue or stop")
+        else:
+            stop = value == b"stop"
+    return b"&".join(others), stop

@@ -1,0 +1,198 @@
+"""What ``/openapi.json`` says of the routes of publishing."""
+
+from typing import Any
+
+from pydantic import Field
+
+from gateway.http import problems as p
+from gateway.http.description import (
+    FIELDS,
+    VHOST,
+    in_header,
+    in_path,
+    in_query,
+    json_content,
+    reference,
+    row_responses,
+)
+from gateway.http.publish import cloudevents
+from gateway.http.publish.forms import FORM
+from gateway.http.publish.items import BATCH, LINES, MULTIPART
+from gateway.http.publish.operations import MEDIA_TYPE
+from gateway.http.publish.results import RECEIPT, RESULTS
+from gateway.http.publish.streaming import RECEIPTS
+from gateway.http.schemas import Receipt, Shape
+
+
+class ItemResult(Shape):
+    """What became of one message of a batch: the members of a receipt, or a problem."""
+
+    index: int
+    id: str | None = Field(default=None, description="the item's own id")
+    status: int = Field(examples=[201])
+    outcome: str = Field(examples=["accepted"])
+    replayed: bool | None = Field(default=None, description="known by its idempotency key")
+    problem: dict[str, Any] | None = None
+
+
+class Results(Shape):
+    """One result per message, in the order of the batch."""
+
+    accepted: int
+    failed: int
+    results: list[ItemResult]
+
+
+class OperationView(Shape):
+    """A request that goes on after its answer. ``result`` is the answer it would have had."""
+
+    id: str
+    status: str = Field(examples=["running", "done"])
+    created: str
+    expires_in_ms: int | None = None
+    result: dict[str, Any] | None = Field(default=None, description="status, content_type and body")
+
+
+MODELS = (Receipt, Results, ItemResult, OperationView)
+
+EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "order.created"}
+MESSAGE: dict[str, Any] = {
+    "durable": True,
+    "properties": {"attempt": {"$type": "ubyte", "value": 3}},
+    "body": {"json": {"order": 17}},
+}
+PARTS = (
+    "--frontier\r\nContent-Type: text/plain\r\nAmqp-Durable: ?1\r\n\r\nfirst\r\n"
+    "--frontier\r\nContent-Type: image/png\r\n\r\nsecond\r\n--frontier--\r\n"
+)
+
+TEXT = """What the body is, its `Content-Type` says:
+
+| `Content-Type` | |
+|---|---|
+| `application/vnd.amqp-gateway.message+json` | one message as JSON; `view` (member, parameter) is \
+`simple` or `full`, which has all sections and keeps every type |
+| `application/cloudevents+json` | one CloudEvent; carried as it is |
+| any, with `ce-specversion` | a binary CloudEvent: `ce-x` becomes property `cloudEvents_x` |
+| `application/vnd.amqp-gateway.batch+json` | `{"messages": [...], "atomic", "on_error"}` |
+| `application/cloudevents-batch+json` | an array of CloudEvents |
+| `multipart/mixed` | raw bodies, each with its own fields; `Content-ID` names a part |
+| `application/vnd.amqp-gateway.messages+ndjson` | a message a line; receipts come line by line \
+while messages go (207), in order. `on_error=stop` stops at the first that fails |
+| anything else | the message body, unchanged; metadata in Structured Fields (RFC 9651) |
+
+201 means that the broker has the message in at least one queue, and synced to disk if message and
+queue are durable. A batch is 201 if all are in, 207 if some are, else the problem that all have.
+Without an id the gateway makes a UUIDv7. A field or member that is not understood is an error.
+
+* `Idempotency-Key`: a retry with the same key (of the same caller, to the same place, with the same
+  message) gets the first receipt, `Idempotency-Replayed: true`, and no second message, also after
+  the gateway was killed in between. In a batch every item has the key `key/id` (`key/index`
+  without an id), so that a batch that went in half can be repeated as a whole; an atomic batch has
+  one. A key whose message was not taken is free again. A key of a message that is not durable is
+  sent once more after a crash, with the same message id and `"duplicate": "possible"`.
+* `Prefer: wait=n` waits n seconds for the outcome, then 504. `Prefer: respond-async` answers 202
+  and `Location` when it takes longer than `wait` (or 0 s). `Prefer: confirm=none` answers 202 when
+  the broker has been handed the message.
+* `Amqp-Ordering-Key` (member `ordering_key` of an item): publishes with the same key are sent in
+  the order in which they arrive, across requests of the same caller to the same place.
+* `Content-Digest` with sha-256 or sha-512 is checked before anything is sent.
+
+Names are one percent-encoded path segment each: the virtual host `/` is `%2F`."""
+
+HEADERS = (
+    ("Idempotency-Key", '"8e03978e-40d5-43e8-bc93-6894a57f9324"', "makes retries safe"),
+    ("Prefer", "wait=10", "wait=n, respond-async, confirm=none"),
+    ("Content-Digest", "sha-256=:RBNvo1WzZ4oRRq0W9+hknpT7T8If536DEMBg9hyq/4o=:", "RFC 9530"),
+    ("Amqp-Ordering-Key", '"customer-17"', "what must stay in order"),
+)
+
+QUEUE = [in_path("queue", "Queue, percent-encoded", "orders")]
+EXCHANGE = [
+    in_path("exchange", "Exchange, percent-encoded", "amq.topic"),
+    in_query("routing_key", "Routing key, empty if left out", "orders.created"),
+]
+ADDRESS = [
+    in_path(
+        "address", "A queue, `/queues/NAME` or `/exchanges/NAME/KEY`, percent-encoded", "orders"
+    )
+]
+
+
+def publish(operation: str, summary: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
+    message = MESSAGE if parameters else {"to": "orders", **MESSAGE}
+    anything: dict[str, Any] = {"type": "object"}
+    octets = {"type": "string", "format": "binary"}
+    content: dict[str, Any] = {
+        "application/json": {"schema": {}, "example": {"order": 17}},
+        **json_content(anything, message, FORM),
+        **json_content(anything, {"messages": [message, message]}, BATCH),
+        **json_content({"type": "string"}, '{"body":"first"}\n{"body":"second"}\n', LINES),
+        **json_content(anything, EVENT, cloudevents.ONE),
+        **json_content({"type": "array", "items": anything}, [EVENT], cloudevents.BATCH),
+        f"{MULTIPART}; boundary=frontier": {"schema": octets, "example": PARTS},
+        "*/*": {"schema": octets},
+    }
+    fields = [in_header(*field) for field in (*FIELDS, *HEADERS)]
+    return {
+        "tags": ["messages"],
+        "operationId": operation,
+        "summary": summary,
+        "description": TEXT,
+        "parameters": [VHOST, *parameters, *fields],
+        "requestBody": {"description": "See the description.", "content": content},
+        "responses": responses(),
+    }
+
+
+def responses() -> dict[str, Any]:
+    receipt = json_content(reference(Receipt), media=RECEIPT)
+    results = json_content(reference(Results), media=RESULTS)
+    said = {
+        name: {"schema": {"type": "string"}}
+        for name in ("Amqp-Message-Id", "Amqp-Outcome", "Idempotency-Replayed")
+    }
+    later = json_content(reference(OperationView), media=MEDIA_TYPE)
+    location = {"Location": {"schema": {"type": "string"}}}
+    lines = {RECEIPTS: {"schema": {"type": "string"}}}
+    return {
+        "201": {
+            "description": "The broker has it, or all of them",
+            "headers": said,
+            "content": {**receipt, **results},
+        },
+        "202": {
+            "description": "Sent, not confirmed (`confirm=none`), or under way (`respond-async`)",
+            "headers": location,
+            "content": {**receipt, **results, **later},
+        },
+        "207": {"description": "What became of each", "content": {**results, **lines}},
+        **row_responses(
+            *(p.INVALID, p.INVALID_FIELD, p.BAD_KEY, p.BAD_DIGEST, p.UNAUTHORIZED, p.FORBIDDEN),
+            *(p.NOT_FOUND, p.UNROUTABLE, p.KEY_BUSY, p.TOO_LARGE, p.UNSUPPORTED_MEDIA, p.REFUSED),
+            *(p.SCHEMA, p.KEY_REUSED, p.FULL, p.QUOTA, p.INTERNAL, p.UNSUPPORTED, p.BACKPRESSURE),
+            *(p.DRAINING, p.UNKNOWN),
+        ),
+    }
+
+
+def operation(verb: str) -> dict[str, Any]:
+    done = (
+        {"200": {"description": "How it stands", "content": json_content(
+            reference(OperationView), media=MEDIA_TYPE)}}
+        if verb == "get"
+        else {"204": {"description": "Forgotten; what it does goes on"}}
+    )  # fmt: skip
+    return {
+        "tags": ["messages"],
+        "operationId": "show_operation" if verb == "get" else "delete_operation",
+        "summary": "How a request of `respond-async` stands"
+        if verb == "get"
+        else "Let go of an answer",
+        "description": "Kept for its caller only, for some minutes after it is done.",
+        "parameters": [VHOST, in_path("id", "From `Location`", "Zm9vYmFyYmF6cXV4cXV1eA")],
+        "responses": {
+            **done,
+            **row_responses(p.UNAUTHORIZED, p.FORBIDDEN, p.BY_STATUS[404], p.INVALID),
+        },
+    }

@@ -1,0 +1,200 @@
+"""Idempotency keys: a retry with the same key gets the first outcome and never a second message.
+
+A key is *claimed* when its request is about to be sent, *sent* with the message, and *done* when
+the broker has confirmed. The record of a key is saved in the same batch of the store as its
+message: after a crash either both are there or neither. So what is found at start is known exactly:
+
+* record and a message that lasts (durable, on a durable queue): it was stored. Replayed.
+* record of a message that does not last: it was taken, and is gone with the process unless a
+  consumer got it before. Sent once more with the same message id, ``"duplicate": "possible"``.
+* no record: nothing was stored. Sent as if for the first time. (A consumer may have been handed
+  the message in the moments before the crash, as it may be handed any message twice.)
+
+A key whose message was refused, returned or rejected is free again: a retry may do better.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from gateway.broker.store import Record
+from gateway.http import problems
+from gateway.http.problems import Problem
+from gateway.http.publish.publisher import Ticket
+
+KIND = "idempotency"
+LONGEST_SECONDS = 86_400
+
+Key = tuple[str, ...]
+"""User, subject, virtual host, target, key."""
+
+
+class Records(Protocol):
+    """Of the store, what is needed here."""
+
+    def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None: ...
+
+    def forget(self, kind: str, key: tuple[str, ...]) -> None: ...
+
+
+class Entry:
+    """One key. ``receipt`` is the answer to replay; ``stale``: its message went with the process
+    that had it. ``attempts`` counts how often the message was handed to the broker."""
+
+    __slots__ = ("key", "fingerprint", "expires", "receipt", "done", "stale", "saved", "attempts")
+
+    def __init__(self, key: Key, fingerprint: str, expires: int) -> None:
+        self.key = key
+        self.fingerprint = fingerprint
+        self.expires = expires
+        self.receipt: dict[str, Any] = {}
+        self.done = False
+        self.stale = False
+        self.saved = False
+        self.attempts = 0
+
+
+class KeyBook:
+    """All keys in the order in which they expire. Times are ms since 1970."""
+
+    def __init__(self, store: Records, seconds: int, most: int) -> None:
+        self.store = store
+        self.keep = min(seconds, LONGEST_SECONDS) * 1000
+        self.most = most
+        self.entries: OrderedDict[Key, Entry] = OrderedDict()
+        self.counts: Counter[Key] = Counter()
+
+    def load(self, records: Iterable[Record]) -> None:
+        """What earlier processes have saved."""
+        found = []
+        for kind, key, value in records:
+            if kind == KIND:
+                entry = Entry(tuple(key), value["fingerprint"], value["expires"])
+                entry.receipt = value["receipt"]
+                entry.attempts = value["attempts"]
+                entry.saved = entry.done = True
+                entry.stale = not value["lasts"]
+                found.append(entry)
+        for entry in sorted(found, key=lambda entry: entry.expires):
+            self.entries[entry.key] = entry
+            self.counts[entry.key[:2]] += 1
+
+    def claim(self, key: Key, fingerprint: str, now: int) -> Entry:
+        """The entry to go on with: new, or ``done`` and to be replayed, unless it is ``stale``.
+        Raises ``Problem``: 409 under way, 422 another message, 429 too many keys. Within a turn."""
+        self.sweep(now)
+        entry = self.entries.get(key)
+        if entry is not None:
+            if entry.fingerprint != fingerprint:
+                raise Problem(
+                    problems.KEY_REUSED, f"the key {key[-1]!r} came with another message before"
+                )
+            if not entry.done:
+                raise Problem(
+                    problems.KEY_BUSY, f"the first request with the key {key[-1]!r} is under way"
+                )
+            if entry.stale:
+                entry.done = False
+            return entry
+        owner = key[:2]
+        if self.counts[owner] >= self.most:
+            raise Problem(
+                problems.QUOTA,
+                f"{self.most} idempotency keys are kept for '{owner[0]}', each for "
+                f"{self.keep // 1000} s",
+            )
+        entry = self.entries[key] = Entry(key, fingerprint, now + self.keep)
+        self.counts[owner] += 1
+        return entry
+
+    def sent(self, entry: Entry, receipt: dict[str, Any], lasts: bool) -> None:
+        """In the turn of the publish, so that both become durable at once."""
+        entry.receipt = receipt
+        entry.stale = False
+        entry.saved = True
+        value = {
+            "fingerprint": entry.fingerprint,
+            "expires": entry.expires,
+            "receipt": receipt,
+            "lasts": lasts,
+            "attempts": entry.attempts,
+        }
+        self.store.save(KIND, entry.key, value)
+
+    def abandon(self, entry: Entry) -> None:
+        """Nothing came of it: the key is free, or what it was."""
+        if entry.stale:
+            entry.done = True
+        else:
+            self.release(entry)
+
+    def release(self, entry: Entry) -> None:
+        """Forget it."""
+        if self.entries.get(entry.key) is not entry:
+            return
+        del self.entries[entry.key]
+        owner = entry.key[:2]
+        self.counts[owner] -= 1
+        if not self.counts[owner]:
+            del self.counts[owner]
+        if entry.saved:
+            self.store.forget(KIND, entry.key)
+
+    def sweep(self, now: int) -> None:
+        """Let go of what has expired. What is under way stays."""
+        while self.entries:
+            entry = next(iter(self.entries.values()))
+            if entry.expires > now or not entry.done:
+                return
+            self.release(entry)
+
+
+class KeyedTicket(Ticket):
+    """Settled when the broker has confirmed *and* the record of its key is safe."""
+
+    __slots__ = ("book", "entry", "verdict", "safe", "over")
+
+    def __init__(self, book: KeyBook, entry: Entry) -> None:
+        super().__init__()
+        self.book = book
+        self.entry = entry
+        self.verdict: bool | None = None
+        self.safe = False
+        self.over = False
+
+    def refused(self) -> None:
+        """The broker did not take it, as is known before it says so."""
+        self.over = True
+        self.book.abandon(self.entry)
+
+    def settle(self, accepted: bool) -> None:
+        self.verdict = accepted
+        self.conclude()
+
+    def record_safe(self) -> None:
+        self.safe = True
+        self.conclude()
+
+    def conclude(self) -> None:
+        if self.verdict is None or self.accepted is not None:
+            return
+        if self.over:
+            pass
+        elif not self.verdict or self.condition is not None:
+            self.book.abandon(self.entry)
+        elif self.safe:
+            self.entry.done = True
+        else:
+            return
+        super().settle(self.verdict)
+
+    def lose(self) -> None:
+        """The virtual host is gone, and the message with it, or the gateway stops: what was saved
+        with the message is still right then."""
+        if self.over:
+            pass
+        elif not self.entry.saved:
+            self.book.abandon(self.entry)
+        else:
+            self.entry.done = True
+        super().lose()

@@ -1,0 +1,303 @@
+"""One message ready to be sent, from whichever way in; and many from one document."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from email.message import Message as MimeHeader
+from typing import Any, NamedTuple
+
+from python_multipart.exceptions import MultipartParseError
+from python_multipart.multipart import MultipartParser
+
+from gateway.http import problems
+from gateway.http.fields import READERS, BadField, identifier, read_properties, string
+from gateway.http.problems import Problem
+from gateway.http.publish import cloudevents
+from gateway.http.publish.addresses import Target, read_address
+from gateway.http.publish.forms import FORM, read_form
+from gateway.http.publish.results import shown_id
+from gateway.http.publish.templates import Prepared, prepare_properties
+from gateway.http.publish.wishes import ORDERING
+from gateway.http.typed_json import BadForm, loads
+from gateway.message import Properties
+
+BATCH = "application/vnd.amqp-gateway.batch+json"
+LINES = "application/vnd.amqp-gateway.messages+ndjson"
+MULTIPART = "multipart/mixed"
+DOCUMENTS = frozenset({FORM, BATCH, LINES, MULTIPART, cloudevents.ONE, cloudevents.BATCH})
+"""What is read, and not only carried."""
+
+Pairs = list[tuple[bytes, bytes]]
+
+
+class Item(NamedTuple):
+    """``name`` tells it from others of its batch."""
+
+    target: Target
+    prepared: Prepared
+    body: bytes
+    fingerprint: str
+    name: str | None = None
+    ordering: str | None = None
+
+    def again(self, message_id: str) -> "Item":
+        """With the id that an earlier attempt had, as ``Amqp-Message-Id`` writes it."""
+        properties = self.prepared.properties()
+        properties.message_id = identifier("amqp-message-id", message_id.encode())
+        return self._replace(prepared=prepare_properties(properties, 0))
+
+
+class Batch(NamedTuple):
+    """``items``: name and item, or what is wrong with it. ``stop``: at the first that fails."""
+
+    items: list[tuple[str | None, Item | Problem]]
+    atomic: bool = False
+    stop: bool = False
+
+
+class Maker(NamedTuple):
+    """Makes items of one request. ``target`` is ``None`` where each item says its own ``to``.
+    ``keyed``: fingerprints are wanted."""
+
+    target: Target | None
+    now: int
+    view: str = "simple"
+    keyed: bool = False
+
+    def find(self, properties: Properties, key: str | None) -> Target:
+        if self.target is not None:
+            return self.target.with_key(key)
+        if not properties.to:
+            raise Problem(problems.INVALID, "the message does not say where to (property to)")
+        return read_address(properties.to).with_key(key)
+
+    def from_headers(self, headers: Pairs, body: bytes, name: str | None = None) -> Item:
+        """A raw body, or a CloudEvent in binary mode. Raises ``BadField`` and ``Problem``."""
+        significant = [
+            (field, value)
+            for field, value in headers
+            if field != ORDERING and (field in READERS or field.startswith((b"amqp-", b"ce-")))
+        ]
+        properties = read_properties(pair for pair in significant if not pair[0].startswith(b"ce-"))
+        attributes = cloudevents.read_attributes(headers)
+        if attributes:
+            properties.application = {**attributes, **(properties.application or {})}
+        elif any(field.startswith(b"ce-") for field, _ in significant):
+            significant = [pair for pair in significant if not pair[0].startswith(b"ce-")]
+        target = self.find(properties, None)
+        said = b"\n".join(b"%b:%b" % pair for pair in sorted(significant))
+        return Item(
+            target,
+            prepare_properties(properties, self.now),
+            body,
+            fingerprint(target, said, body) if self.keyed else "",
+            name,
+            ordering_of(headers),
+        )
+
+    def from_event(self, headers: Pairs, event: Any, octets: bytes, name: str | None) -> Item:
+        """A CloudEvent in structured mode. Raises ``BadForm`` and more."""
+        cloudevents.check_event(event)
+        kept = [pair for pair in headers if pair[0] not in (b"content-type", b"amqp-message-id")]
+        kept.append((b"content-type", b"application/cloudevents+json; charset=utf-8"))
+        return self.from_headers(kept, octets, name)
+
+    def from_form(self, found: Any) -> Item:
+        """A message in JSON. Raises ``BadForm`` and ``Problem``."""
+        ordering = None
+        if isinstance(found, dict) and "ordering_key" in found:
+            ordering = found["ordering_key"]
+            if not isinstance(ordering, str) or not 0 < len(ordering) <= 255:
+                raise BadForm("/ordering_key", "must be text of 1 to 255 characters")
+        form = read_form(
+            {k: v for k, v in found.items() if k != "ordering_key"} if ordering else found,
+            self.view,
+        )
+        target = self.find(form.properties, form.key)
+        mark = ""
+        if self.keyed:
+            mark = fingerprint(target, json.dumps(found, sort_keys=True).encode(), b"")
+        given = form.properties.message_id
+        name = None if given is None else shown_id(given)
+        prepared = prepare_properties(form.properties, self.now)
+        return Item(target, prepared, form.body, mark, name, ordering)
+
+
+def ordering_of(headers: Pairs) -> str | None:
+    for name, value in headers:
+        if name == ORDERING:
+            return string(name.decode(), value)
+    return None
+
+
+def fingerprint(target: Target, said: bytes, body: bytes) -> str:
+    """What tells one message from another under the same key."""
+    digest = hashlib.sha256(f"{target.scope}\n{target.key}\n".encode("utf-8", "surrogateescape"))
+    digest.update(hashlib.sha256(said).digest())
+    digest.update(hashlib.sha256(body).digest())
+    return digest.hexdigest()
+
+
+# --- many ---------------------------------------------------------------------------------------
+
+
+def attempt(make: Any, *arguments: Any) -> Item | Problem:
+    """An item, or why there is none: the others of its batch may be good."""
+    try:
+        item: Item = make(*arguments)
+    except (BadField, BadForm, Problem) as error:
+        return as_problem(error)
+    return item
+
+
+def as_problem(error: BadField | BadForm | Problem) -> Problem:
+    if isinstance(error, BadField):
+        return Problem(problems.INVALID_FIELD, str(error), field=error.name)
+    if isinstance(error, BadForm):
+        errors = [{"pointer": error.pointer, "detail": error.text}]
+        return Problem(problems.SCHEMA, str(error), errors=errors)
+    return error
+
+
+def read_document(body: bytes) -> Any:
+    """Raises ``Problem`` (400)."""
+    try:
+        return loads(body)
+    except BadForm as error:
+        raise Problem(problems.INVALID, f"the body {error.text}") from None
+
+
+def read_batch(body: bytes, maker: Maker, most: int) -> Batch:
+    """``{"messages": [...], "atomic": false, "on_error": "continue"}``. Raises ``Problem``."""
+    found = read_document(body)
+    try:
+        if not isinstance(found, dict):
+            raise BadForm("", "must be an object")
+        strange = found.keys() - {"messages", "atomic", "on_error"}
+        if strange:
+            raise BadForm("", f"a batch has no member {min(strange)!r}")
+        messages = found.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise BadForm("/messages", "must be an array that is not empty")
+        atomic, on_error = found.get("atomic", False), found.get("on_error", "continue")
+        if not isinstance(atomic, bool):
+            raise BadForm("/atomic", "must be true or false")
+        if on_error not in ("continue", "stop"):
+            raise BadForm("/on_error", "must be continue or stop")
+    except BadForm as error:
+        raise as_problem(error) from None
+    check_count(len(messages), most)
+    made = [attempt(maker.from_form, each) for each in messages]
+    return Batch([named(each) for each in made], atomic, on_error == "stop")
+
+
+def read_events(body: bytes, headers: Pairs, maker: Maker, most: int) -> Batch:
+    """A JSON array of CloudEvents. Raises ``Problem``."""
+    try:
+        events = cloudevents.split_batch(body)
+    except BadForm as error:
+        raise Problem(problems.INVALID, f"the body {error.text}") from None
+    if not events:
+        raise Problem(problems.SCHEMA, "the batch is empty")
+    check_count(len(events), most)
+    made = []
+    for event, octets in events:
+        name = event.get("id") if isinstance(event, dict) else None
+        name = name if isinstance(name, str) else None
+        made.append((name, attempt(maker.from_event, headers, event, octets, name)))
+    return Batch(made)
+
+
+def read_parts(parts: "Parts", maker: Maker) -> Batch:
+    """``multipart/mixed``: raw bodies with their own fields; ``Content-ID`` names them."""
+    made: list[tuple[str | None, Item | Problem]] = []
+    for headers, body in parts.found:
+        raw = next((value for field, value in headers if field == b"content-id"), None)
+        name = None if raw is None else raw.decode("latin-1").strip("<> ")
+        made.append((name, attempt(maker.from_headers, headers, body, name)))
+    if not made:
+        raise Problem(problems.INVALID, "the body has no parts, or its last boundary is missing")
+    return Batch(made)
+
+
+def named(made: Item | Problem) -> tuple[str | None, Item | Problem]:
+    return (None if isinstance(made, Problem) else made.name), made
+
+
+def check_count(count: int, most: int) -> None:
+    if count > most:
+        raise Problem(problems.TOO_LARGE, f"a batch has at most {most} messages")
+
+
+class Parts:
+    """Takes a multipart body apart as it comes."""
+
+    def __init__(self, content_type: str, most: int) -> None:
+        header = MimeHeader()
+        header["content-type"] = content_type
+        boundary = header.get_param("boundary")
+        if not isinstance(boundary, str) or not 0 < len(boundary) <= 70:
+            raise Problem(problems.INVALID, "multipart needs a boundary of 1 to 70 characters")
+        self.most = most
+        self.found: list[tuple[Pairs, bytes]] = []
+        self.name, self.value = bytearray(), bytearray()
+        self.headers: Pairs = []
+        self.body = bytearray()
+        self.ended = False
+        self.parser = MultipartParser(
+            boundary.encode(),
+            {
+                "on_part_begin": self.begin,
+                "on_header_field": self.field_data,
+                "on_header_value": self.value_data,
+                "on_header_end": self.header_end,
+                "on_part_data": self.part_data,
+                "on_part_end": self.part_end,
+                "on_end": self.end,
+            },
+        )
+
+    def feed(self, octets: bytes) -> None:
+        """Raises ``Problem``."""
+        try:
+            self.parser.write(octets)
+        except MultipartParseError as error:
+            raise Problem(problems.INVALID, f"the body is not multipart: {error}") from None
+
+    def finish(self) -> "Parts":
+        if not self.ended:
+            raise Problem(problems.INVALID, "the last boundary is missing")
+        return self
+
+    def begin(self) -> None:
+        check_count(len(self.found) + 1, self.most)
+        self.headers, self.body = [], bytearray()
+
+    def field_data(self, data: bytes, start: int, end: int) -> None:
+        self.name += data[start:end]
+
+    def value_data(self, data: bytes, start: int, end: int) -> None:
+        self.value += data[start:end]
+
+    def header_end(self) -> None:
+        self.headers.append((bytes(self.name).strip().lower(), bytes(self.value).strip()))
+        self.name, self.value = bytearray(), bytearray()
+
+    def part_data(self, data: bytes, start: int, end: int) -> None:
+        self.body += data[start:end]
+
+    def part_end(self) -> None:
+        self.found.append((self.headers, bytes(self.body)))
+
+    def end(self) -> None:
+        self.ended = True
+
+
+def refuse_metadata(headers: Iterable[tuple[bytes, bytes]], media: str) -> None:
+    """Fields beside a document that says it all. Raises ``BadField``: nothing is ignored."""
+    for name, _ in headers:
+        if name == b"content-encoding":
+            raise Problem(problems.UNSUPPORTED_MEDIA, "documents are taken uncompressed only")
+        alone = media in (cloudevents.ONE, cloudevents.BATCH)  # has no place for metadata
+        if name.startswith(b"amqp-") and name != ORDERING and not alone:
+            raise BadField(name.decode("latin-1"), "stands in the document, not beside it")

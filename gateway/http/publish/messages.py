@@ -1,0 +1,123 @@
+"""Publish: ``POST`` to a queue, an exchange or an address, or with the address in the message.
+
+A bare ASGI endpoint: for a plain body with metadata in fields, the answer costs little more than
+reading the request. Everything that can be refused without the body is refused before the body is
+read. Whatever asks for more goes the careful way (``careful.py``).
+"""
+
+from json.encoder import encode_basestring_ascii as quote
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from gateway.errors import Refusal
+from gateway.http import problems
+from gateway.http.context import Context
+from gateway.http.deps import authenticate, vhost_of
+from gateway.http.fields import BadField, write_identifier
+from gateway.http.problems import Problem, of_refusal
+from gateway.http.publish.addresses import Target
+from gateway.http.publish.bodies import Budget, read_body
+from gateway.http.publish.careful import CarefulPublish, Finder
+from gateway.http.publish.publisher import Ticket
+from gateway.http.publish.results import RECEIPT, Headers, instant, judge, shown_id
+from gateway.http.publish.templates import DIALECT, prepare
+from gateway.http.publish.wishes import wants_care
+from gateway.message import DIALECTS, Message
+
+
+class PublishEndpoint:
+    """One of the publish routes. ``find`` tells the target from path and query; it is ``None``
+    where the message says it."""
+
+    def __init__(
+        self, context: Context, careful: CarefulPublish, name: str, find: Finder, plain: bool = True
+    ) -> None:
+        self.context = context
+        self.doors = doors = context.doors
+        self.broker = doors.broker
+        self.publisher = context.publisher
+        self.counters = context.counters
+        self.careful = careful
+        self.find = find
+        self.plain = plain
+        self.budget: Budget = careful.budget
+        self.limit = doors.settings.max_body_octets
+        self.__name__ = name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            if wants_care(scope["headers"]) or not self.plain:
+                await self.careful(scope, receive, send, self.find)
+                return
+            status, headers, body = await self.answer(scope, receive)
+        except (Problem, Refusal, BadField) as error:
+            problem = self.as_problem(error)
+            await problem.response(scope["path"])(scope, receive, send)
+            return
+        except ClientDisconnect:
+            return  # nobody is left to answer; nothing was published
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def as_problem(self, error: Problem | Refusal | BadField) -> Problem:
+        if isinstance(error, BadField):
+            return Problem(problems.INVALID_FIELD, str(error), field=error.name)
+        if isinstance(error, Refusal):
+            error = of_refusal(error)
+        error.retry_after = max(error.retry_after, self.doors.settings.retry_after_seconds)
+        return error
+
+    async def answer(self, scope: Scope, receive: Receive) -> tuple[int, Headers, bytes]:
+        caller = await authenticate(self.context, scope)
+        path = scope["path_params"]
+        vhost = vhost_of(self.broker, path["vhost"])
+        target = self.find(path, scope["query_string"])
+        assert target is not None
+        if caller.rights is not None:
+            target.permit(caller, vhost)
+        self.doors.begin_turn()  # for the time in the id
+        prepared = prepare(scope["headers"], self.broker.now)
+        if self.publisher.closed:
+            raise Problem(problems.DRAINING, "the gateway is shutting down")
+        if self.broker.blocked is not None:
+            raise Problem(problems.BACKPRESSURE, f"publishers are held back: {self.broker.blocked}")
+        body = await read_body(scope, receive, self.limit, self.budget, self.doors.settings)
+        message = Message(
+            DIALECTS[DIALECT],
+            prepared.header,
+            body,
+            target.exchange,
+            target.key,
+            prepared.essentials,
+        )
+        ticket = await self.publisher.publish(vhost, caller.user, message)
+        if not ticket.accepted or ticket.condition is not None:
+            self.fail(ticket, vhost, target)
+        self.counters.published[vhost] += 1
+        return self.receipt(prepared.message_id, target.address)
+
+    def fail(self, ticket: Ticket, vhost: str, target: Target) -> None:
+        if ticket.condition is not None:
+            self.counters.returned[vhost] += 1
+        problem = judge(ticket, target, self.doors.settings.confirm_seconds, False)
+        assert problem is not None
+        raise problem
+
+    def receipt(self, message_id: Any, address: str) -> tuple[int, Headers, bytes]:
+        """As ``receipt_of`` makes it, faster."""
+        body = (
+            f'{{"outcome":"accepted","durability":"broker-confirmed",'
+            f'"message_id":{quote(shown_id(message_id))},"address":{quote(address)},'
+            f'"routed":true,"duplicate":false,"fidelity":"exact","attempts":1,'
+            f'"confirmed_at":"{instant(self.broker.now)}"}}'
+        ).encode()
+        headers = [
+            (b"content-type", RECEIPT.encode()),
+            (b"content-length", b"%d" % len(body)),
+            (b"amqp-message-id", write_identifier(message_id).encode()),
+            (b"amqp-outcome", b"accepted"),
+            (b"cache-control", b"no-store"),
+        ]
+        return 201, headers, body

@@ -1,0 +1,131 @@
+"""``Prefer: respond-async``: answers that are fetched later, for a while, by their owner only."""
+
+import asyncio
+import json
+import secrets
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.http import problems
+from gateway.http.access.principal import Principal
+from gateway.http.context import Context
+from gateway.http.deps import authenticate, vhost_of
+from gateway.http.problems import Problem
+from gateway.http.publish.results import Answer, Headers, instant, json_answer
+
+MEDIA_TYPE = "application/vnd.amqp-gateway.operation+json"
+
+Owner = tuple[str, str, str]
+"""User, subject, virtual host."""
+
+
+class Operation:
+    """One request that goes on. ``done`` is monotonic seconds, ``created`` ms since 1970."""
+
+    __slots__ = ("id", "owner", "task", "created", "done")
+
+    def __init__(self, owner: Owner, task: "asyncio.Task[Answer]", created: int) -> None:
+        self.id = secrets.token_urlsafe(16)
+        self.owner = owner
+        self.task = task
+        self.created = created
+        self.done: float | None = None
+        task.add_done_callback(self.finished)
+
+    def finished(self, task: "asyncio.Task[Answer]") -> None:
+        self.done = time.monotonic()
+
+    def document(self, seconds: int) -> dict[str, object]:
+        shown: dict[str, object] = {"id": self.id, "status": "running"}
+        shown["created"] = instant(self.created)
+        if not self.task.done():
+            return shown
+        shown["status"] = "done"
+        since = 0.0 if self.done is None else time.monotonic() - self.done
+        shown["expires_in_ms"] = max(0, int((seconds - since) * 1000))
+        status, headers, body = self.task.result()
+        media = next(value.decode() for name, value in headers if name == b"content-type")
+        shown["result"] = {"status": status, "content_type": media, "body": json.loads(body)}
+        return shown
+
+
+class Operations:
+    """All of them, oldest first; bounded per owner, and let go of some time after they end."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.most = context.settings.max_operations
+        self.seconds = context.settings.operation_seconds
+        self.all: OrderedDict[str, Operation] = OrderedDict()
+        self.counts: Counter[Owner] = Counter()
+
+    def check_room(self, caller: Principal, vhost: str) -> None:
+        """Raises ``Problem`` (429)."""
+        self.sweep()
+        if self.counts[*caller.identity, vhost] >= self.most:
+            raise Problem(problems.QUOTA, f"{self.most} operations are kept; fetch or delete some")
+
+    async def run(
+        self, caller: Principal, vhost: str, work: Awaitable[Answer], wait: float, headers: Headers
+    ) -> Answer:
+        """Its answer if it comes within ``wait`` seconds, else 202 and where to ask."""
+        task = asyncio.ensure_future(work)
+        await asyncio.wait([task], timeout=wait)
+        if task.done():
+            return task.result()
+        owner = (*caller.identity, vhost)
+        operation = Operation(owner, task, self.context.broker.now)
+        self.all[operation.id] = operation
+        self.counts[owner] += 1
+        where = f"/v1/{quote(vhost, safe='')}/operations/{operation.id}"
+        more = [(b"location", where.encode()), (b"retry-after", b"1"), *headers]
+        return json_answer(202, MEDIA_TYPE, operation.document(self.seconds), more)
+
+    def find(self, caller: Principal, vhost: str, name: str) -> Operation:
+        """Raises ``Problem`` (404), also for those of others."""
+        self.sweep()
+        operation = self.all.get(name)
+        if operation is None or operation.owner != (*caller.identity, vhost):
+            raise Problem(problems.BY_STATUS[404], f"no operation {name!r}, or no more")
+        return operation
+
+    def forget(self, operation: Operation) -> None:
+        """What it does goes on; nobody will hear of it."""
+        if self.all.pop(operation.id, None) is not None:
+            self.counts[operation.owner] -= 1
+            if not self.counts[operation.owner]:
+                del self.counts[operation.owner]
+
+    def sweep(self) -> None:
+        now = time.monotonic()
+        over = [
+            one
+            for one in self.all.values()
+            if one.done is not None and one.done + self.seconds <= now
+        ]
+        for one in over:
+            self.forget(one)
+
+    # --- routes ---------------------------------------------------------------------------------
+
+    async def located(self, request: Request) -> Operation:
+        caller = await authenticate(self.context, request.scope)
+        vhost = vhost_of(self.context.broker, request.path_params["vhost"])
+        return self.find(caller, vhost, request.path_params["id"])
+
+    async def show_operation(self, request: Request) -> Response:
+        operation = await self.located(request)
+        document = operation.document(self.seconds)
+        status, headers, body = json_answer(200, MEDIA_TYPE, document)
+        more = {} if operation.task.done() else {"retry-after": "1"}
+        shown = {name.decode(): value.decode() for name, value in headers}
+        return Response(body, status, headers={**shown, **more})
+
+    async def delete_operation(self, request: Request) -> Response:
+        self.forget(await self.located(request))
+        return Response(status_code=204)

@@ -1,0 +1,177 @@
+"""What became of a publish, in one shape for single answers, batch items and operations."""
+
+import json
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from gateway.errors import Condition, Refusal
+from gateway.http import problems
+from gateway.http.problems import MEDIA_TYPE, NOT_ATTEMPTED, Problem, Row, of_refusal
+from gateway.http.publish.addresses import Target
+from gateway.http.publish.publisher import Ticket
+
+RECEIPT = "application/vnd.amqp-gateway.receipt+json"
+RESULTS = "application/vnd.amqp-gateway.results+json"
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Answer(NamedTuple):
+    """A whole response."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+class Result(NamedTuple):
+    """Either ``receipt`` or ``problem``. ``field`` is the id as ``Amqp-Message-Id`` writes it."""
+
+    receipt: dict[str, Any] | None = None
+    problem: Problem | None = None
+    field: str = ""
+    replayed: bool = False
+
+    @property
+    def status(self) -> int:
+        if self.problem is not None:
+            return self.problem.row.status
+        assert self.receipt is not None
+        return 202 if self.receipt["outcome"] == "sent" else 201
+
+    def document(self, index: int, name: str | None) -> dict[str, Any]:
+        """As an item of a batch."""
+        shown: dict[str, Any] = {"index": index}
+        if name is not None:
+            shown["id"] = name
+        shown["status"] = self.status
+        if self.problem is not None:
+            shown["outcome"] = self.problem.row.outcome
+            shown["problem"] = self.problem.document()
+            return shown
+        assert self.receipt is not None
+        shown |= self.receipt
+        if self.replayed:
+            shown["replayed"] = True
+        return shown
+
+
+def judge(ticket: Ticket, target: Target, seconds: float, keyed: bool) -> Problem | None:
+    """``None``: some queue has it."""
+    if ticket.condition is not None:
+        if target.queue and ticket.condition is Condition.NO_ROUTE:
+            return Problem(problems.NOT_FOUND, f"no queue {target.key!r}")
+        return of_refusal(Refusal(ticket.condition, ticket.text))
+    if ticket.accepted is None:
+        again = "retry with the same key" if keyed else "a retry may store it twice"
+        return Problem(
+            problems.UNKNOWN,
+            f"no confirmation within {seconds:g} s; the message may or may not be stored; {again}",
+        )
+    if not ticket.accepted:
+        return Problem(problems.FULL, "a queue is full and rejects what is published")
+    return None
+
+
+def shown_id(message_id: Any) -> str:
+    if isinstance(message_id, bytes):
+        return message_id.hex()
+    return str(message_id)
+
+
+@lru_cache(16)
+def instant(now: int) -> str:
+    moment = datetime.fromtimestamp(now / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def receipt_of(
+    message_id: Any, address: str, now: int, attempts: int = 1, confirmed: bool = True
+) -> dict[str, Any]:
+    shown = {
+        "outcome": "accepted" if confirmed else "sent",
+        "durability": "broker-confirmed" if confirmed else "broker-sent",
+        "message_id": shown_id(message_id),
+        "address": address,
+        "routed": True,
+        "duplicate": "possible" if attempts > 1 else False,
+        "fidelity": "exact",
+        "attempts": attempts,
+    }
+    if confirmed:
+        shown["confirmed_at"] = instant(now)
+    return shown
+
+
+def json_answer(status: int, media: str, value: Any, headers: Headers | None = None) -> Answer:
+    body = json.dumps(value).encode()
+    common = [
+        (b"content-type", media.encode()),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+    ]
+    return Answer(status, [*common, *(headers or ())], body)
+
+
+def problem_answer(problem: Problem, instance: str, headers: Headers | None = None) -> Answer:
+    more = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
+    if problem.row.retry_after:
+        more.append((b"retry-after", b"%d" % problem.retry_after))
+    status = problem.row.status
+    return json_answer(status, MEDIA_TYPE, problem.document(instance), [*more, *(headers or ())])
+
+
+def single_answer(result: Result, instance: str) -> Answer:
+    if result.problem is not None:
+        return problem_answer(result.problem, instance)
+    assert result.receipt is not None
+    headers = [
+        (b"amqp-message-id", result.field.encode()),
+        (b"amqp-outcome", result.receipt["outcome"].encode()),
+    ]
+    if result.replayed:
+        headers.append((b"idempotency-replayed", b"true"))
+    return json_answer(result.status, RECEIPT, result.receipt, headers)
+
+
+def batch_answer(results: list[tuple[str | None, Result]], instance: str) -> Answer:
+    """201 if all are in, the status that all share, or 207. ``results``: item id and result."""
+    shown = [result.document(index, name) for index, (name, result) in enumerate(results)]
+    statuses = {result.status for _, result in results}
+    accepted = sum(result.problem is None for _, result in results)
+    headers: Headers = []
+    if results and all(result.replayed for _, result in results):
+        headers.append((b"idempotency-replayed", b"true"))
+    failures = [one.problem for _, one in results if one.problem is not None]
+    causes = [one for one in failures if one.row is not NOT_ATTEMPTED]
+    first = next(iter(causes or failures), None)
+    if first is not None and not accepted and len(statuses - {NOT_ATTEMPTED.status}) < 2:
+        return problem_answer(whole(first, results, shown), instance, headers)
+    status = 207 if first is not None or len(statuses) > 1 else statuses.pop()
+    document = {"accepted": accepted, "failed": len(results) - accepted, "results": shown}
+    return json_answer(status, RESULTS, document, headers)
+
+
+def whole(
+    first: Problem, results: list[tuple[str | None, Result]], shown: list[dict[str, Any]]
+) -> Problem:
+    """The problem that all items have. Retrying the batch is as safe as retrying its items."""
+    found = [one.problem.row for _, one in results if one.problem is not None]
+    row: Row = first.row._replace(safe_to_retry=safest(found))
+    one = Problem(
+        row,
+        first.detail if len(found) == 1 else f"nothing was stored: {first.detail}; see results",
+        retry_after=first.retry_after,
+        headers=first.headers,
+        results=shown,
+    )
+    return one
+
+
+def safest(rows: list[Row]) -> bool | str:
+    """What can be said of all."""
+    said = [row.safe_to_retry for row in rows]
+    if all(one is True for one in said):
+        return True
+    return False if any(one is False for one in said) else problems.WITH_KEY

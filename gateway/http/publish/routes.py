@@ -1,0 +1,67 @@
+"""All ways in: the routes of publishing."""
+
+from starlette.routing import BaseRoute
+
+from gateway.http.context import Context
+from gateway.http.description import Described
+from gateway.http.publish import described
+from gateway.http.publish.addresses import (
+    address_of_path,
+    exchange_of_path,
+    nowhere,
+    queue_of_path,
+)
+from gateway.http.publish.bodies import Budget
+from gateway.http.publish.careful import CarefulPublish, Finder
+from gateway.http.publish.messages import PublishEndpoint
+from gateway.http.publish.operations import Operations
+from gateway.http.publish.sending import Sender
+
+QUEUE_ROUTE = "/v1/{vhost}/queues/{queue}/messages"
+EXCHANGE_ROUTE = "/v1/{vhost}/exchanges/{exchange}/messages"
+ADDRESS_ROUTE = "/v1/{vhost}/addresses/{address}/messages"
+ANYWHERE_ROUTE = "/v1/{vhost}/messages"
+OPERATION_ROUTE = "/v1/{vhost}/operations/{id}"
+
+
+def routes(context: Context) -> list[BaseRoute]:
+    operations = Operations(context)
+    budget = Budget(context.settings.max_inflight_octets)
+    careful = CarefulPublish(context, Sender(context), operations, budget)
+
+    def publish(path: str, name: str, summary: str, find: Finder) -> BaseRoute:
+        plain = find is not nowhere
+        parameters = {
+            QUEUE_ROUTE: described.QUEUE,
+            EXCHANGE_ROUTE: described.EXCHANGE,
+            ADDRESS_ROUTE: described.ADDRESS,
+        }.get(path, [])
+        return Described(
+            path,
+            PublishEndpoint(context, careful, name, find, plain),
+            methods=["POST"],
+            operations={"post": described.publish(name, summary, parameters)},
+            models=described.MODELS,
+        )
+
+    return [
+        publish(QUEUE_ROUTE, "publish_to_queue", "Publish to a queue", queue_of_path),
+        publish(EXCHANGE_ROUTE, "publish_to_exchange", "Publish to an exchange", exchange_of_path),
+        publish(ADDRESS_ROUTE, "publish_to_address", "Publish to an address", address_of_path),
+        publish(
+            ANYWHERE_ROUTE, "publish_anywhere", "Publish where each message says (`to`)", nowhere
+        ),
+        Described(
+            OPERATION_ROUTE,
+            operations.show_operation,
+            methods=["GET"],
+            operations={"get": described.operation("get")},
+            models=described.MODELS,
+        ),
+        Described(
+            OPERATION_ROUTE,
+            operations.delete_operation,
+            methods=["DELETE"],
+            operations={"delete": described.operation("delete")},
+        ),
+    ]

@@ -1,0 +1,393 @@
+"""Items to the broker: one, many in order, or all of them or none.
+
+``start`` hands an item to the broker within a turn and never raises; ``finish`` waits for what
+became of it.
+"""
+
+import asyncio
+import hashlib
+from typing import NamedTuple, Protocol
+
+from gateway.errors import Refusal
+from gateway.http import problems
+from gateway.http.access.principal import Principal
+from gateway.http.context import Context
+from gateway.http.fields import write_identifier
+from gateway.http.problems import Problem, of_refusal
+from gateway.http.publish.addresses import Target
+from gateway.http.publish.atomic import check_all, open_transaction
+from gateway.http.publish.idempotency import KeyBook, KeyedTicket
+from gateway.http.publish.items import Batch, Item
+from gateway.http.publish.ordering import Ordering, Place
+from gateway.http.publish.publisher import Line, Ticket
+from gateway.http.publish.results import Result, judge, receipt_of
+from gateway.http.publish.templates import DIALECT
+from gateway.message import DIALECTS, Message
+
+Named = list[tuple[str | None, Result]]
+
+
+class Call(NamedTuple):
+    """Who publishes where, and how long they wait. ``until`` is loop time."""
+
+    caller: Principal
+    vhost: str
+    key: str | None = None
+    seconds: float = 10.0
+    until: float = 0.0
+    unconfirmed: bool = False
+
+
+class Pending(NamedTuple):
+    """Handed to the broker. ``refused``: it will not be accepted, as is known already."""
+
+    item: Item
+    ticket: Ticket
+    refused: bool
+
+
+class Drained(Protocol):
+    """A streamed batch."""
+
+    def drain(self) -> None: ...
+
+
+class Sender:
+    """What all ways in share."""
+
+    def __init__(self, context: Context) -> None:
+        settings = context.settings
+        self.publisher = context.publisher
+        self.broker = context.broker
+        self.counters = context.counters
+        self.settings = settings
+        self.ordering = Ordering()
+        self.streams: dict[Drained, None] = {}
+        self.book = KeyBook(
+            self.broker.store, settings.idempotency_seconds, settings.max_idempotency_keys
+        )
+        self.book.load(context.doors.records())
+        context.closers.append(self.drain)
+
+    async def drain(self) -> None:
+        """Streamed batches end; whoever comes now is told to go elsewhere."""
+        for stream in list(self.streams):
+            stream.drain()
+
+    # --- before anything is read ----------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raises ``Problem`` (503)."""
+        if self.publisher.closed:
+            raise Problem(problems.DRAINING, "the gateway is shutting down")
+        if self.broker.blocked is not None:
+            raise Problem(problems.BACKPRESSURE, f"publishers are held back: {self.broker.blocked}")
+
+    def check_target(self, caller: Principal, vhost: str, target: Target) -> None:
+        """Whether it makes sense to read the message. Raises ``Problem`` and ``Refusal``."""
+        target.permit(caller, vhost)
+        channel = self.publisher.line(vhost, caller.user).channel
+        if target.exchange not in channel.writable:
+            channel.find_writable(target.exchange)
+        here = channel.vhost
+        if target.queue and target.key not in here.queues and target.key not in here.replies:
+            raise Problem(problems.NOT_FOUND, f"no queue {target.key!r}")
+
+    def place(self, call: Call, target: Target | None, key: str) -> Place:
+        """In line for an ordering key."""
+        where = "" if target is None else target.scope
+        return self.ordering.enter(*call.caller.identity, call.vhost, where, key)
+
+    # --- one ------------------------------------------------------------------------------------
+
+    def start(self, call: Call, item: Item, name: str | None = None) -> Pending | Result:
+        """Within a turn. ``name`` tells the item's key from those of its batch."""
+        try:
+            self.check_open()
+            item.target.permit(call.caller, call.vhost)
+            return self.send(call, item, name)
+        except Problem as problem:
+            return self.failed(problem)
+        except Refusal as refusal:
+            return self.failed(of_refusal(refusal))
+
+    def send(self, call: Call, item: Item, name: str | None) -> Pending | Result:
+        line = self.publisher.line(call.vhost, call.caller.user)
+        if call.key is None:
+            ticket = line.publish(message_of(item), Ticket())
+            return Pending(item, ticket, not line.took(ticket))
+        key = call.key if name is None else f"{call.key}/{name}"
+        scope = (*call.caller.identity, call.vhost, item.target.scope, key)
+        entry = self.book.claim(scope, item.fingerprint, self.broker.now)
+        if entry.done:
+            field = entry.receipt.get("field", "")
+            receipt = {k: v for k, v in entry.receipt.items() if k != "field"}
+            return Result(receipt, field=field, replayed=True)
+        keyed = KeyedTicket(self.book, entry)
+        try:
+            if entry.stale:
+                item = item.again(entry.receipt["field"])
+            line.publish(message_of(item), keyed)
+        except BaseException:
+            self.book.abandon(entry)
+            raise
+        took = line.took(keyed)
+        if took:
+            entry.attempts += 1
+            self.book.sent(entry, self.receipt(item, entry.attempts), lasts(line, item))
+            self.broker.when_safe(keyed.record_safe)
+        else:
+            keyed.refused()
+        return Pending(item, keyed, not took)
+
+    def receipt(self, item: Item, attempts: int = 1) -> dict[str, object]:
+        message_id = item.prepared.message_id
+        shown = receipt_of(message_id, item.target.address, self.broker.now, attempts)
+        return {**shown, "field": write_identifier(message_id)}
+
+    async def finish(self, call: Call, pending: Pending | Result) -> Result:
+        """Wait for the broker's word."""
+        if isinstance(pending, Result):
+            return pending
+        item, ticket, refused = pending
+        field = write_identifier(item.prepared.message_id)
+        if call.unconfirmed and not refused and ticket.accepted is None:
+            message_id, address = item.prepared.message_id, item.target.address
+            receipt = receipt_of(message_id, address, self.broker.now, confirmed=False)
+            return Result(receipt, field=field)
+        if refused and ticket.accepted is None:
+            ticket.accepted = (
+                False  # its confirmation has to wait for others; what it says is known
+            )
+        elif ticket.accepted is None:
+            left = max(0.0, call.until - asyncio.get_running_loop().time())
+            await self.publisher.wait(ticket, left)
+        keyed = isinstance(ticket, KeyedTicket)
+        problem = judge(ticket, item.target, call.seconds, keyed)
+        if problem is not None:
+            if ticket.condition is not None:
+                self.counters.returned[call.vhost] += 1
+            return self.failed(problem)
+        self.counters.published[call.vhost] += 1
+        receipt = dict(ticket.entry.receipt) if isinstance(ticket, KeyedTicket) else {}
+        receipt = receipt or self.receipt(item)
+        receipt.pop("field", None)
+        return Result(receipt, field=field)
+
+    def failed(self, problem: Problem) -> Result:
+        problem.retry_after = max(problem.retry_after, self.settings.retry_after_seconds)
+        return Result(problem=problem)
+
+    async def one(self, call: Call, item: Item, place: Place | None) -> Result:
+        """``place`` is left when it is sent, or fails."""
+        try:
+            if place is not None and not place.free:
+                await place.reached(call.seconds)
+            self.publisher.begin()
+            try:
+                pending = self.start(call, item)
+            finally:
+                self.publisher.end()
+        except Problem as problem:
+            return self.failed(problem)
+        finally:
+            if place is not None:
+                place.leave()
+        return await self.finish(call, pending)
+
+    # --- many -----------------------------------------------------------------------------------
+
+    async def many(self, call: Call, batch: Batch) -> Named:
+        """All in order; an item that fails does not stop the others unless the batch says so."""
+        if batch.atomic:
+            return await self.all_or_none(call, batch)
+        places = self.places(call, batch)
+        try:
+            started = await self.start_all(call, batch, places)
+        finally:
+            for place in places.values():
+                place.leave()
+        return [
+            (name, await self.finish(call, pending))
+            for (name, _), pending in zip(batch.items, started, strict=True)
+        ]
+
+    def places(self, call: Call, batch: Batch) -> dict[int, Place]:
+        """In the order of the batch, all at once: two batches cannot wait for each other."""
+        return {
+            index: self.place(call, item.target, item.ordering)
+            for index, (_, item) in enumerate(batch.items)
+            if isinstance(item, Item) and item.ordering is not None
+        }
+
+    async def start_all(
+        self, call: Call, batch: Batch, places: dict[int, Place]
+    ) -> list[Pending | Result]:
+        started: list[Pending | Result] = []
+        stopped: set[str | None] = set()
+        self.publisher.begin()
+        try:
+            for index, (_, item) in enumerate(batch.items):
+                order = item.ordering if isinstance(item, Item) else None
+                place = places.get(index)
+                pending: Pending | Result
+                if batch.stop and order in stopped:
+                    pending = not_attempted()
+                elif isinstance(item, Problem):
+                    pending = self.failed(item)
+                else:
+                    if place is not None and not place.free:
+                        self.publisher.end()
+                        try:
+                            await place.reached(call.seconds)
+                        except Problem as problem:
+                            started.append(self.failed(problem))
+                            stopped.add(order)
+                            continue
+                        finally:
+                            self.publisher.begin()
+                    pending = self.start(call, item, item.name or str(index))
+                if place is not None:
+                    place.leave()
+                if has_failed(pending):
+                    stopped.add(order)
+                started.append(pending)
+        finally:
+            self.publisher.end()
+        return started
+
+    # --- all or none ----------------------------------------------------------------------------
+
+    async def all_or_none(self, call: Call, batch: Batch) -> Named:
+        """In one batch of the store, and only if every queue takes its part."""
+        wrong = [(n, self.failed(i) if isinstance(i, Problem) else None) for n, i in batch.items]
+        if any(result is not None for _, result in wrong):
+            return [(name, result or not_attempted()) for name, result in wrong]
+        items = [item for _, item in batch.items if isinstance(item, Item)]
+        names = [name for name, _ in batch.items]
+        places = self.places(call, batch)
+        try:
+            for place in places.values():
+                if not place.free:
+                    if any(place.before is other.left for other in places.values()):
+                        continue  # one of ours, sent with us
+                    await place.reached(call.seconds)
+            results = self.commit(call, items)
+        except Problem as problem:
+            results = [self.failed(problem) for _ in items]
+        except Refusal as refusal:
+            results = [self.failed(of_refusal(refusal)) for _ in items]
+        finally:
+            for place in places.values():
+                place.leave()
+        if isinstance(results, Ticket):
+            return await self.finish_all(call, items, names, results)
+        return list(zip(names, results, strict=True))
+
+    def commit(self, call: Call, items: list[Item]) -> list[Result] | Ticket:
+        """The results if nothing was sent, else a ticket for all. Raises ``Problem`` and
+        ``Refusal``: nothing was sent then."""
+        self.check_open()
+        for item in items:
+            item.target.permit(call.caller, call.vhost)
+        self.publisher.begin()
+        entry = None
+        try:
+            client = self.publisher.line(call.vhost, call.caller.user).client
+            if call.key is not None:
+                scope = (*call.caller.identity, call.vhost, "batch", call.key)
+                whole = hashlib.sha256("".join(i.fingerprint for i in items).encode()).hexdigest()
+                entry = self.book.claim(scope, whole, self.broker.now)
+                if entry.done:
+                    return replayed(entry.receipt["results"])
+                if entry.stale:
+                    told = [str(each["field"]) for each in entry.receipt["results"]]
+                    items = [item.again(one) for item, one in zip(items, told, strict=True)]
+            channel = open_transaction(client)
+            try:
+                wrong = check_all(channel, [message_of(item) for item in items])
+                if wrong:
+                    return [
+                        self.failed(wrong[index]) if index in wrong else not_attempted()
+                        for index in range(len(items))
+                    ]
+                channel.commit()
+            finally:
+                channel.close()
+            ticket: Ticket = Ticket() if entry is None else KeyedTicket(self.book, entry)
+            if entry is not None:
+                entry.attempts += 1
+                receipts = [self.receipt(item, entry.attempts) for item in items]
+                line = self.publisher.line(call.vhost, call.caller.user)
+                lasting = all(lasts(line, item) for item in items)
+                self.book.sent(entry, {"results": receipts}, lasting)
+            self.broker.when_safe(lambda: settle(ticket))
+            entry = None
+            return ticket
+        finally:
+            if entry is not None and not entry.done:
+                self.book.abandon(entry)
+            self.publisher.end()
+
+    async def finish_all(
+        self, call: Call, items: list[Item], names: list[str | None], ticket: Ticket
+    ) -> Named:
+        left = max(0.0, call.until - asyncio.get_running_loop().time())
+        await self.publisher.wait(ticket, left)
+        if ticket.accepted is None:
+            keyed = call.key is not None
+            problem = judge(ticket, items[0].target, call.seconds, keyed)
+            assert problem is not None
+            return [(name, self.failed(problem)) for name in names]
+        self.counters.published[call.vhost] += len(items)
+        receipts = [self.receipt(item) for item in items]
+        if isinstance(ticket, KeyedTicket):
+            receipts = ticket.entry.receipt["results"]
+        return [(name, one) for name, one in zip(names, replayed(receipts, False), strict=True)]
+
+
+def settle(ticket: Ticket) -> None:
+    if isinstance(ticket, KeyedTicket):
+        ticket.safe = True
+    ticket.settle(True)
+
+
+def replayed(receipts: list[dict[str, object]], again: bool = True) -> list[Result]:
+    return [
+        Result({k: v for k, v in each.items() if k != "field"}, None, str(each["field"]), again)
+        for each in receipts
+    ]
+
+
+def has_failed(pending: Pending | Result) -> bool:
+    return pending.refused if isinstance(pending, Pending) else pending.problem is not None
+
+
+def not_attempted() -> Result:
+    return Result(problem=Problem(problems.NOT_ATTEMPTED, "another item failed"))
+
+
+def message_of(item: Item) -> Message:
+    target, prepared = item.target, item.prepared
+    return Message(
+        DIALECTS[DIALECT],
+        prepared.header,
+        item.body,
+        target.exchange,
+        target.key,
+        prepared.essentials,
+    )
+
+
+def lasts(line: Line, item: Item) -> bool:
+    """Whether some queue keeps it over a restart."""
+    if not item.prepared.essentials.durable:
+        return False
+    vhost = line.channel.vhost
+    exchange = vhost.exchanges.get(item.target.exchange)
+    if exchange is None:
+        return False
+    queues = exchange.routes.get(item.target.key)
+    if queues is None:
+        queues = vhost.route(exchange, message_of(item))
+    return any(queue.keeps for queue in queues)

@@ -1,0 +1,89 @@
+"""From request headers to encoded properties, without doing the same work twice.
+
+A publisher sends the same metadata with every message but its id. When the id is ours to make, the
+encoding of the rest is kept, split where the id goes.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from gateway.http import problems
+from gateway.http.fields import READERS, read_properties
+from gateway.http.identifiers import uuid7
+from gateway.http.problems import Problem
+from gateway.message import DIALECTS, Essentials, Properties
+
+DIALECT = "0-9-1"
+STAND_IN = "5a1d3c7e-0b42-7e96-8f4d-c2b7a9e61f03"
+"""As long as any id of ours. One that somebody else's bytes contain makes no template."""
+MESSAGE_ID = b"amqp-message-id"
+
+Pairs = tuple[tuple[bytes, bytes], ...]
+
+
+class Prepared(NamedTuple):
+    """What a message needs besides body and address."""
+
+    message_id: Any
+    header: bytes
+    essentials: Essentials
+
+    def properties(self) -> Properties:
+        return DIALECTS[DIALECT].read(self.header)
+
+
+class Template(NamedTuple):
+    """Encoded properties before and after the message id."""
+
+    before: bytes
+    after: bytes
+    essentials: Essentials
+
+
+def prepare(headers: list[tuple[bytes, bytes]], now: int) -> Prepared:
+    """Read lower-case request headers. Raises ``BadField`` and ``Problem``."""
+    given = tuple([pair for pair in headers if pair[0] in READERS or pair[0].startswith(b"amqp-")])
+    if any([name == MESSAGE_ID for name, _ in given]):
+        properties = read_properties(given)
+        return Prepared(properties.message_id, *encode(properties))
+    message_id = uuid7(now)
+    template = make_template(given)
+    if template is None:
+        properties = read_properties(given)
+        properties.message_id = message_id
+        return Prepared(message_id, *encode(properties))
+    header = template.before + message_id.encode() + template.after
+    return Prepared(message_id, header, template.essentials)
+
+
+def prepare_properties(properties: Properties, now: int) -> Prepared:
+    """With an id of ours if it has none. Raises ``Problem``."""
+    if properties.message_id is None:
+        properties.message_id = uuid7(now)
+    return Prepared(properties.message_id, *encode(properties))
+
+
+@lru_cache(256)
+def make_template(given: Pairs) -> Template | None:
+    properties = read_properties(given)
+    properties.message_id = STAND_IN
+    header, essentials = encode(properties)
+    parts = header.split(STAND_IN.encode())
+    return Template(parts[0], parts[1], essentials) if len(parts) == 2 else None
+
+
+@lru_cache(1024)
+def shared_essentials(*values: Any) -> Essentials:
+    """Equal ones are one object: queues hold them in great numbers."""
+    return Essentials(*values)
+
+
+def encode(properties: Properties) -> tuple[bytes, Essentials]:
+    """The property bytes as a legacy peer would write them. Raises ``Problem``."""
+    dialect = DIALECTS[DIALECT]
+    try:
+        header = dialect.write(properties)
+        return header, shared_essentials(*dialect.essentials(header))
+    except (ValueError, OverflowError) as error:
+        text = f"the properties cannot be encoded: {error}"
+        raise Problem(problems.INVALID_FIELD, text) from None

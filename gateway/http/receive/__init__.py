@@ -1,0 +1,1 @@
+"""Receiving over HTTP: leases, looking without taking, dead letters, and request with reply."""

@@ -1,0 +1,193 @@
+"""What callers ask of this room, as pydantic models, and how it is read from a request."""
+
+import json
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from urllib.parse import parse_qsl
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from starlette.requests import Request
+
+from gateway.http import problems
+from gateway.http.problems import Problem
+
+MOST_OCTETS = 1024 * 1024
+"""Of a JSON request of this room."""
+LONGEST_WAIT = 60_000
+LONGEST_LEASE = 1_800_000
+
+View = Literal["simple", "full"]
+Payload = Literal["auto", "base64"]
+T = TypeVar("T")
+
+
+class Asked(BaseModel):
+    """Members nobody knows are errors: a misspelt ``lease_ms`` must not lose a message."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Receive(Asked):
+    """How many messages, how long to wait for the first, and for how long to lease them."""
+
+    max: Annotated[int, Field(ge=1, le=1000)] = 1
+    wait_ms: Annotated[int, Field(ge=0, le=LONGEST_WAIT, description="for the first message")] = 0
+    lease_ms: Annotated[int, Field(ge=1000, le=LONGEST_LEASE)] = 30_000
+    view: Literal["simple", "full", "raw"] | None = Field(
+        default=None, description="raw: the body of one message as it is, metadata in fields"
+    )
+    payload: Payload = "auto"
+    mode: Literal["lease", "auto"] = Field(
+        default="lease", description="auto: accepted once the answer is written (at most once)"
+    )
+    filter: None = Field(default=None, description="not supported yet; must be null")
+    group: None = Field(default=None, description="not supported yet; must be null")
+
+
+class Renew(Asked):
+    """A lease runs this long from now."""
+
+    lease_ms: Annotated[int, Field(ge=1000, le=LONGEST_LEASE)] = 30_000
+
+
+class Release(Asked):
+    """Back to the queue, at its place. This broker counts every delivery, ``failed`` or not."""
+
+    failed: bool = False
+
+
+class Reject(Asked):
+    """To the dead letters, if the queue has such a place, else dropped. The words go with it."""
+
+    reason: str | None = Field(default=None, max_length=255)
+    description: str | None = Field(default=None, max_length=4096)
+
+
+Long = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Scalar = bool | Long | float | str | None
+Note = Annotated[str, Field(pattern=r"^x-opt-[!-~]+$", max_length=128)]
+
+
+class Modify(Asked):
+    """Back to the queue with notes; ``undeliverable_here`` to the dead letters instead."""
+
+    delivery_failed: bool = False
+    undeliverable_here: bool = False
+    annotations: dict[Note, Scalar] = Field(
+        default={}, max_length=32, json_schema_extra={"additionalProperties": False}
+    )
+
+
+class SettleItem(Reject, Modify):
+    """One of a bulk: what to do with the delivery of this token."""
+
+    token: str = Field(max_length=1024)
+    outcome: Literal["accepted", "released", "rejected", "modified", "renewed"]
+    lease_ms: Annotated[int, Field(ge=1000, le=LONGEST_LEASE)] = 30_000
+
+
+def short(name: str) -> str:
+    if len(name.encode()) > 255:
+        raise ValueError("longer than 255 octets")
+    return name
+
+
+Name = Annotated[str, Field(max_length=255), AfterValidator(short)]
+
+
+class Target(Asked):
+    """An exchange and a routing key; the exchange "" leads to the queue of the key's name."""
+
+    exchange: Name = ""
+    routing_key: Name
+
+
+class Which(Asked):
+    """Which dead letters: all that is given must hold."""
+
+    reason: Literal["rejected", "expired", "maxlen", "delivery_limit"] | None = None
+    queue: str | None = Field(default=None, description="where it died last")
+    properties: dict[str, Scalar] = Field(default={}, description="headers equal to this")
+
+
+class Redrive(Asked):
+    """Which dead letters go back, where to, and how fast."""
+
+    filter: Which = Which()
+    limit: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    rate: Annotated[float, Field(gt=0, le=100_000, description="a second")] | None = None
+    to: Literal["exchange", "queue"] | Target = Field(
+        default="exchange",
+        description="exchange: where it was published first; queue: where it died first",
+    )
+    after: str | None = Field(
+        default=None,
+        pattern="^[0-9]{1,3}-[0-9]{1,13}$",
+        description="go on from this position",
+    )
+
+
+def check(kind: Any, given: Any) -> Any:
+    """Raises ``Problem`` 422 with a pointer to each error."""
+    try:
+        return TypeAdapter(kind).validate_python(given)
+    except ValidationError as error:
+        errors = [
+            {
+                "pointer": "".join("/" + str(part) for part in one["loc"]),
+                "detail": one["msg"],
+            }
+            for one in error.errors(include_url=False, include_context=False, include_input=False)
+        ]
+        raise Problem(problems.SCHEMA, "see errors", errors=errors) from None
+
+
+async def read_json(request: Request) -> Any:
+    """The JSON of a request, ``None`` if it has no body. Raises ``Problem``."""
+    octets = b""
+    async for chunk in request.stream():
+        octets += chunk
+        if len(octets) > MOST_OCTETS:
+            raise Problem(
+                problems.TOO_LARGE,
+                f"a request has at most {MOST_OCTETS} octets here",
+                headers={"connection": "close"},
+            )
+    if not octets:
+        return None
+    try:
+        return json.loads(octets, parse_float=number, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        raise Problem(problems.INVALID, "the body is not JSON") from None
+
+
+def number(text: str) -> int | float:
+    """What has no fraction is whole, as JSON Schema has it."""
+    found = float(text)
+    return int(found) if found.is_integer() and abs(found) < 2**53 else found
+
+
+def refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+async def read_asked(request: Request, kind: type[T]) -> T:
+    """The body as a model; an empty one gives the defaults. Raises ``Problem``."""
+    given = await read_json(request)
+    found: T = check(kind, {} if given is None else given)
+    return found
+
+
+def read_query(query: bytes, *known: str) -> dict[str, Any]:
+    """Parameters, each at most once. Whole numbers become such. Raises ``Problem``."""
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+    except (UnicodeDecodeError, ValueError):
+        raise Problem(problems.INVALID, "the query is not percent-encoded UTF-8") from None
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name not in known:
+            raise Problem(problems.INVALID, f"there is no parameter {name!r}")
+        if name in found:
+            raise Problem(problems.INVALID, f"{name} is given twice")
+        found[name] = value
+    return found

@@ -1,0 +1,305 @@
+"""``POST /v1/{vhost}/requests``: publish a request, wait for its reply, answer with it.
+
+Each request has a channel of its own, with its own place for direct replies (``broker.replies``):
+what comes there is the reply, whatever correlation id the replier wrote, and the caller's own id
+travels untouched. A place outlives its caller for a while, to count what comes too late.
+"""
+
+import asyncio
+from collections import Counter
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from gateway.broker.channel import Channel
+from gateway.broker.client import Client
+from gateway.broker.replies import REPLY_TO
+from gateway.errors import Condition, Refusal
+from gateway.http import problems
+from gateway.http.access.principal import Principal
+from gateway.http.deps import authenticate, vhost_of
+from gateway.http.fields import READERS, BadField, read_properties, write_identifier
+from gateway.http.identifiers import uuid7
+from gateway.http.observe.trace import stamp
+from gateway.http.problems import Problem
+from gateway.http.publish.addresses import Target, read_address
+from gateway.http.publish.templates import DIALECT, encode
+from gateway.http.receive.asking import read_query
+from gateway.http.receive.deliveries import hung_up
+from gateway.http.receive.moments import Alarm
+from gateway.http.receive.receiver import Receiver
+from gateway.http.receive.views import Pairs, message_json, raw_fields
+from gateway.message import DIALECTS, Message
+
+MOST_LINGERING = 10_000
+"""Places whose caller has gone, of all users."""
+LONGEST_WAIT = 120
+
+
+class Call:
+    """One request: its channel, and what has come. The channel's recipient. ``due`` is when a
+    place whose caller has gone is cleared away."""
+
+    __slots__ = ("calls", "channel", "alarm", "reply", "accepted", "condition", "late", "due")
+
+    def __init__(self, calls: "Calls", client: Client, number: int, until: int) -> None:
+        self.calls = calls
+        self.reply: Message | None = None
+        self.accepted: bool | None = None
+        self.condition: Condition | None = None
+        self.late = False
+        self.due: int | None = None
+        self.channel: Channel = client.channel(number, self)
+        self.channel.select_confirms()
+        self.channel.start(self.channel.subscribe(REPLY_TO, no_ack=True))
+        self.alarm = Alarm(client.broker, until)
+
+    def on_due(self) -> None:
+        self.calls.clear(self)
+
+    # --- recipient ------------------------------------------------------------------------------
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        if self.late:
+            self.calls.late += 1
+        elif self.reply is None:
+            self.reply = message
+            self.alarm.ring()
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        self.accepted = accepted
+        if not accepted:
+            self.alarm.ring()
+
+    def returned(self, message: Message, condition: Condition, text: str) -> None:
+        self.condition = condition
+        self.alarm.ring()
+
+    def cancelled(self, tag: str) -> None:
+        self.alarm.ring()
+
+
+class Calls:
+    """All requests of this gateway."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.broker = receiver.broker
+        self.settings = receiver.settings
+        self.clients: dict[tuple[str, str], Client] = {}
+        self.waiting: Counter[str] = Counter()
+        self.lingering: dict[Call, None] = {}
+        self.numbers = 0
+        self.late = 0
+        """Replies that came too late."""
+        self.timeouts = 0
+        self.replied = 0
+
+    def begin(self, vhost: str, user: str, message: Message, seconds: float) -> Call:
+        """Publish it. Within a turn. Raises ``Problem`` and ``Refusal``; then nothing was sent."""
+        if self.waiting[user] >= self.settings.max_requests_per_user:
+            raise Problem(problems.QUOTA, "this user has too many requests waiting for replies")
+        client = self.clients.get((vhost, user))
+        if client is None or client.closed:
+            client = self.broker.attach(vhost, user, f"HTTP requests of {user}")
+            self.clients[vhost, user] = client
+        self.numbers += 1
+        call = Call(self, client, self.numbers, self.broker.now + int(seconds * 1000))
+        try:
+            stamp(message)
+            call.channel.publish(message, True)
+        except Refusal:
+            call.channel.close()
+            raise
+        self.waiting[user] += 1
+        return call
+
+    def end(self, call: Call) -> None:
+        """Nobody waits for it any more. Within a turn."""
+        user = call.channel.client.user
+        self.waiting[user] -= 1
+        if not self.waiting[user]:
+            del self.waiting[user]
+        call.late = True
+        if call.reply is not None or call.condition is not None or call.accepted is False:
+            call.channel.close()
+            return
+        self.lingering[call] = None
+        self.broker.schedule(call, self.broker.now + int(self.settings.late_reply_seconds * 1000))
+        if len(self.lingering) > MOST_LINGERING:
+            self.clear(next(iter(self.lingering)))
+
+    def clear(self, call: Call) -> None:
+        if self.lingering.pop(call, call) is None:
+            call.channel.close()
+
+    def close(self) -> None:
+        """Within a turn."""
+        for client in self.clients.values():
+            for channel in client.channels.values():
+                recipient = channel.recipient
+                if isinstance(recipient, Call):
+                    recipient.alarm.ring()
+            client.close()
+        self.clients.clear()
+        self.lingering.clear()
+
+
+class RequestsEndpoint:
+    def __init__(self, receiver: Receiver, calls: Calls) -> None:
+        self.receiver = receiver
+        self.calls = calls
+        self.context = receiver.context
+        self.doors = receiver.doors
+        self.__name__ = "request_reply"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        principal = await authenticate(self.context, scope)
+        vhost = vhost_of(self.context.broker, scope["path_params"]["vhost"])
+        target = self.target(scope, principal, vhost)
+        seconds = self.seconds(scope)
+        self.check_open()
+        self.doors.begin_turn()  # for the time in the id
+        try:
+            shown, header = self.prepare(scope)
+        except BadField as error:
+            raise Problem(problems.INVALID_FIELD, str(error), field=error.name) from None
+        body = await read_body(Request(scope, receive), self.doors.settings.max_body_octets)
+        dialect = DIALECTS[DIALECT]
+        message = Message(
+            dialect, header, body, target.exchange, target.key, dialect.essentials(header)
+        )
+        gone = asyncio.create_task(hung_up(receive))
+        try:
+            call = await self.wait(vhost, principal.user, message, seconds, gone)
+        finally:
+            gone.cancel()
+        if call is None:
+            return
+        status, pairs, content = self.render(call, target, shown, seconds)
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in pairs]
+        headers.append((b"content-length", b"%d" % len(content)))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
+
+    # --- the request ----------------------------------------------------------------------------
+
+    def target(self, scope: Scope, principal: Principal, vhost: str) -> Target:
+        """Where the request goes. Raises ``Problem``."""
+        given = read_query(scope["query_string"], "to")
+        if "to" not in given:
+            raise Problem(problems.INVALID, "the parameter to says where the request goes")
+        target = read_address(given["to"])
+        target.permit(principal, vhost)
+        return target
+
+    def seconds(self, scope: Scope) -> float:
+        """How long to wait: ``Prefer: wait=n`` (RFC 7240), or the default."""
+        for name, value in scope["headers"]:
+            if name != b"prefer":
+                continue
+            for part in value.decode("latin-1").split(","):
+                key, _, number = part.partition(";")[0].partition("=")
+                if key.strip().lower() == "wait":
+                    number = number.strip().strip('"')
+                    if number.isascii() and number.isdigit() and len(number) < 9:
+                        return float(min(int(number), LONGEST_WAIT))
+        return self.doors.settings.reply_seconds
+
+    def check_open(self) -> None:
+        broker = self.context.broker
+        if self.receiver.closing:
+            raise Problem(problems.DRAINING, "the gateway is shutting down")
+        if broker.blocked is not None:
+            raise Problem(problems.BACKPRESSURE, f"publishers are held back: {broker.blocked}")
+
+    def prepare(self, scope: Scope) -> tuple[str, bytes]:
+        """The id as a field value, and the encoded properties. Raises ``BadField``, ``Problem``."""
+        given = [
+            pair for pair in scope["headers"] if pair[0] in READERS or pair[0].startswith(b"amqp-")
+        ]
+        properties = read_properties(given)
+        if properties.reply_to is not None:
+            raise BadField("amqp-reply-to", "is the gateway's own here: it waits for the reply")
+        if properties.message_id is None:
+            properties.message_id = uuid7(self.context.broker.now)
+        if properties.correlation_id is None:
+            properties.correlation_id = properties.message_id
+        properties.reply_to = REPLY_TO
+        return write_identifier(properties.message_id), encode(properties)[0]
+
+    # --- the reply ------------------------------------------------------------------------------
+
+    async def wait(
+        self, vhost: str, user: str, message: Message, seconds: float, gone: "asyncio.Task[None]"
+    ) -> Call | None:
+        """``None`` if the caller has hung up."""
+        doors = self.doors
+        doors.begin_turn()
+        try:
+            call = self.calls.begin(vhost, user, message, seconds)
+        finally:
+            doors.end_turn()
+        future = call.alarm.future
+        try:
+            await asyncio.wait((future, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            doors.begin_turn()
+            self.calls.end(call)
+            doors.end_turn()
+        return call if future.done() else None
+
+    def render(
+        self, call: Call, target: Target, shown: str, seconds: float
+    ) -> tuple[int, Pairs, bytes]:
+        """Raises ``Problem``."""
+        reply = call.reply
+        if reply is None:
+            raise self.no_reply(call, target, shown, seconds)
+        self.calls.replied += 1
+        more = [("amqp-request-id", shown), ("cache-control", "no-store")]
+        pairs = raw_fields(reply, False, 1)
+        if pairs is not None:
+            return 200, pairs + more, reply.body
+        body = message_json(reply, "full", "auto", redelivered=False, deliveries=1)
+        return 200, [("content-type", "application/json"), ("amqp-view", "full"), *more], body
+
+    def no_reply(self, call: Call, target: Target, shown: str, seconds: float) -> Problem:
+        """Why there is none, and what became of the request."""
+        if call.condition is Condition.NO_ROUTE and target.queue:
+            return Problem(problems.NOT_FOUND, f"no queue {target.key!r}")
+        if call.condition is not None:
+            return problems.of_refusal(Refusal(call.condition, call.condition.name))
+        if call.accepted is False:
+            return Problem(problems.FULL, "a queue is full and rejects what is published")
+        if self.receiver.closing:
+            return Problem(problems.DRAINING, "the gateway is shutting down",
+                           outcome="accepted" if call.accepted else "unknown",
+                           safe_to_retry=False)  # fmt: skip
+        self.calls.timeouts += 1
+        headers = {"amqp-request-id": shown}
+        if call.accepted:
+            text = f"the request was accepted, and no reply came within {seconds:g} s"
+            return Problem(problems.REPLY_TIMEOUT, text, headers=headers)
+        text = f"no reply came within {seconds:g} s, and whether the request is stored is unknown"
+        row = problems.REPLY_TIMEOUT._replace(outcome="unknown")
+        return Problem(row, text, headers=headers)
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """Raises ``Problem`` 413, before anything is read if the length says so."""
+    length = request.headers.get("content-length", "0")
+    too_large = Problem(
+        problems.TOO_LARGE,
+        f"a message body has at most {limit} octets",
+        headers={"connection": "close"},
+        limit_octets=limit,
+    )
+    if not length.isdigit() or int(length) > limit:
+        raise too_large
+    parts, size = [], 0
+    async for chunk in request.stream():
+        parts.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            raise too_large
+    return b"".join(parts)

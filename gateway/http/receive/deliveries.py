@@ -1,0 +1,252 @@
+"""``POST /v1/{vhost}/queues/{queue}/deliveries``: receive with a lease, waiting if asked to.
+
+A bare ASGI endpoint, because it has to notice that the caller hangs up: while it waits, and until
+the answer is written. What was not written goes back to the queue at once.
+"""
+
+import asyncio
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import Receive as Hear
+from starlette.types import Scope, Send
+
+from gateway.http import problems
+from gateway.http.access.principal import Principal
+from gateway.http.deps import authenticate, decode_segment, vhost_of
+from gateway.http.problems import Problem
+from gateway.http.receive.asking import Receive, check, read_json, read_query
+from gateway.http.receive.holding import Waiting
+from gateway.http.receive.leases import Lease
+from gateway.http.receive.receiver import Batch, Receiver, may_receive
+from gateway.http.receive.views import Pairs, message_json, raw_fields
+from gateway.http.typed import moment
+from gateway.message import Message
+
+ATTEMPT = b"receive-attempt-id"
+LONGEST_ATTEMPT = 128
+WHOLE = frozenset({"max", "wait_ms", "lease_ms"})
+PARAMETERS = ("max", "wait_ms", "lease_ms", "view", "payload", "mode")
+
+
+class HungUp(Exception):
+    """The caller is gone."""
+
+
+class DeliveriesEndpoint:
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.context = receiver.context
+        self.doors = receiver.doors
+        self.__name__ = "receive"
+
+    async def __call__(self, scope: Scope, receive: Hear, send: Send) -> None:
+        principal = await authenticate(self.context, scope)
+        path = scope["path_params"]
+        vhost = vhost_of(self.context.broker, path["vhost"])
+        queue = decode_segment(path["queue"])
+        may_receive(self.context, principal, vhost, queue)
+        asked = await read_receive(scope, receive)
+        attempt = read_attempt(scope)
+        if attempt and asked.mode == "auto":
+            raise Problem(problems.CONFLICT, "Receive-Attempt-Id needs mode lease")
+        gone = asyncio.create_task(hung_up(receive))
+        try:
+            batch = await self.take(principal, vhost, queue, asked, attempt, gone)
+            await self.answer(batch, asked, path["vhost"], send, gone)
+        except HungUp:
+            return
+        finally:
+            gone.cancel()
+
+    async def take(
+        self,
+        principal: Principal,
+        vhost: str,
+        queue: str,
+        asked: Receive,
+        attempt: str,
+        gone: "asyncio.Task[None]",
+    ) -> Batch:
+        receiver, doors = self.receiver, self.doors
+        doors.begin_turn()
+        try:
+            batch, waiting = receiver.begin(principal, vhost, queue, asked, attempt)
+        finally:
+            doors.end_turn()
+        if waiting is None:
+            return batch
+        try:
+            await self.wait(waiting, gone)
+        except BaseException:
+            doors.begin_turn()
+            receiver.abandon(batch, waiting)
+            doors.end_turn()
+            raise
+        doors.begin_turn()
+        try:
+            receiver.finish(batch, waiting, principal, vhost, queue, asked)
+        finally:
+            doors.end_turn()
+        return batch
+
+    async def wait(self, waiting: Waiting, gone: "asyncio.Task[None]") -> None:
+        """Raises ``HungUp``."""
+        future = waiting.alarm.future
+        await asyncio.wait((future, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not future.done() or (gone.done() and not waiting.taken):
+            raise HungUp
+
+    async def answer(
+        self, batch: Batch, asked: Receive, vhost: str, send: Send, gone: "asyncio.Task[None]"
+    ) -> None:
+        """Write it; what cannot be written goes back. Raises ``HungUp``."""
+        written = False
+        try:
+            status, pairs, body = self.render(batch, asked, vhost)
+            written = await write(send, status, pairs, body, gone)
+        finally:
+            doors = self.doors
+            doors.begin_turn()
+            try:
+                if written:
+                    batch.written()
+                else:
+                    batch.hang_up()
+                    self.receiver.hang_ups += 1
+            finally:
+                doors.end_turn()
+        if not written:
+            raise HungUp
+        await send({"type": "http.response.body", "body": b""})
+
+    # --- what it looks like ---------------------------------------------------------------------
+
+    def render(self, batch: Batch, asked: Receive, vhost: str) -> tuple[int, Pairs, bytes]:
+        if not batch.leases and not batch.taken:
+            return 204, [], b""
+        if asked.view == "raw":
+            raw = self.render_raw(batch, vhost)
+            if raw is not None:
+                return raw
+        view = "full" if asked.view in ("full", "raw") else "simple"
+        parts = [self.one_lease(lease, view, asked.payload, vhost) for lease in batch.leases]
+        parts += [
+            with_message(head(None, taken.times), taken.message, view, asked.payload, taken.times)
+            for taken in batch.taken
+        ]
+        body = b'{"deliveries":[' + b",".join(parts) + b"]}"
+        pairs = [("content-type", "application/json")]
+        if asked.view == "raw":
+            pairs.append(("amqp-view", "full"))
+        return 200, pairs, body
+
+    def one_lease(self, lease: Lease, view: str, payload: str, vhost: str) -> bytes:
+        message = lease.message
+        assert message is not None  # leases of a batch are open when it is rendered
+        known = head(self.receiver.token(lease), lease.count, lease.until)
+        return with_message(known, message, view, payload, lease.count)
+
+    def render_raw(self, batch: Batch, vhost: str) -> tuple[int, Pairs, bytes] | None:
+        """The body of the one message as it is; ``None`` if its fields take too much room."""
+        if batch.leases:
+            lease = batch.leases[0]
+            message, count = lease.message, lease.count
+            assert message is not None
+            token = self.receiver.token(lease)
+            more = [
+                ("amqp-lock-token", token),
+                ("amqp-lock-until", moment(lease.until)),
+                ("location", f"/v1/{vhost}/deliveries/{token}"),
+            ]
+        else:
+            message, count, more = batch.taken[0].message, batch.taken[0].times, []
+        pairs = raw_fields(message, count > 1, count)
+        if pairs is None:
+            return None
+        return 200, pairs + more, message.body
+
+
+def head(token: str | None, count: int, until: int | None = None) -> bytes:
+    redelivered = b"true" if count > 1 else b"false"
+    if token is None or until is None:
+        return b'{"delivery_count":%d,"redelivered":%b' % (count, redelivered)
+    return b'{"token":"%b","lock_until":"%b","delivery_count":%d,"redelivered":%b' % (
+        token.encode(), moment(until).encode(), count, redelivered,
+    )  # fmt: skip
+
+
+def with_message(known: bytes, message: Message, view: str, payload: str, count: int) -> bytes:
+    shown = message_json(message, view, payload, redelivered=count > 1, deliveries=count)
+    return known + b',"message":' + shown + b"}"
+
+
+# --- the request --------------------------------------------------------------------------------
+
+
+async def read_receive(scope: Scope, receive: Hear) -> Receive:
+    """The body, and parameters over it. Who wants no JSON gets raw. Raises ``Problem``."""
+    given: Any = await read_json(Request(scope, receive))
+    if given is None:
+        given = {}
+    if isinstance(given, dict):
+        for name, value in read_query(scope["query_string"], *PARAMETERS).items():
+            whole = name in WHOLE and value.isascii() and value.isdigit() and len(value) < 10
+            given[name] = int(value) if whole else value
+    asked: Receive = check(Receive, given)
+    if asked.view is None:
+        view = "simple" if takes_json(scope) or asked.max > 1 else "raw"
+        asked = asked.model_copy(update={"view": view})
+    # A raw answer is one message; max is only the most that is wanted.
+    return asked.model_copy(update={"max": 1}) if asked.view == "raw" else asked
+
+
+def takes_json(scope: Scope) -> bool:
+    """Whether the ``Accept`` field, if any, allows JSON."""
+    given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"accept"]
+    ranges = [part.partition(";")[0].strip().lower() for one in given for part in one.split(",")]
+    if not any(ranges):
+        return True
+    return any(one in ("*/*", "application/*", "application/json") for one in ranges)
+
+
+def read_attempt(scope: Scope) -> str:
+    given = [value for name, value in scope["headers"] if name == ATTEMPT]
+    if not given:
+        return ""
+    text: str = given[0].decode("latin-1")
+    if len(given) > 1 or not 0 < len(text) <= LONGEST_ATTEMPT or not text.isascii():
+        raise Problem(
+            problems.INVALID_FIELD,
+            f"Receive-Attempt-Id is one value of 1 to {LONGEST_ATTEMPT} ASCII characters",
+            field="receive-attempt-id",
+        )
+    return text
+
+
+# --- the caller's line --------------------------------------------------------------------------
+
+
+async def hung_up(receive: Hear) -> None:
+    """Returns when the caller is gone. The request has been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def write(
+    send: Send, status: int, pairs: Pairs, body: bytes, gone: "asyncio.Task[None]"
+) -> bool:
+    """All but the end of an answer; whether it has left for the caller's socket."""
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in pairs]
+    headers += [(b"cache-control", b"no-store")]
+    if status != 204:
+        headers.append((b"content-length", b"%d" % len(body)))
+    if gone.done():
+        return False
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    if status != 204:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        # Returns when the socket has taken what was before it.
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
+        await asyncio.sleep(0)  # a hang-up that has been noticed is told
+    return not gone.done()

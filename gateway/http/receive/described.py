@@ -1,0 +1,341 @@
+"""What ``/openapi.json`` says of the routes of receiving."""
+
+from typing import Any
+
+from pydantic import Field
+
+from gateway.http import problems as p
+from gateway.http.description import (
+    FIELDS,
+    VHOST,
+    in_header,
+    in_path,
+    in_query,
+    json_content,
+    reference,
+    row_responses,
+)
+from gateway.http.receive.asking import (
+    LONGEST_LEASE,
+    LONGEST_WAIT,
+    Modify,
+    Receive,
+    Redrive,
+    Reject,
+    Release,
+    Renew,
+    SettleItem,
+)
+from gateway.http.schemas import Shape
+
+TOKEN = "AgAAAKl2dG9rZW4"
+MESSAGE: dict[str, Any] = {
+    "id": "0192f3c1-7a10-7c2e-9b1d-3f2a5c6d7e8f",
+    "content_type": "application/json",
+    "exchange": "",
+    "routing_key": "orders",
+    "redelivered": False,
+    "body": {"json": {"order": 17}},
+}
+
+
+class Delivery(Shape):
+    """One message in the caller's hands. In mode "auto" there is no token: it is accepted."""
+
+    token: str | None = None
+    lock_until: str | None = Field(default=None, examples=["2026-08-21T10:00:30.000Z"])
+    delivery_count: int = Field(description="which delivery of the message this is, from 1")
+    redelivered: bool
+    message: dict[str, Any]
+
+
+class Deliveries(Shape):
+    deliveries: list[Delivery]
+
+
+class Standing(Shape):
+    """How a lease stands; the message as long as it is open."""
+
+    state: str = Field(examples=["leased"], description="leased or settled")
+    outcome: str | None = None
+    lock_until: str | None = None
+    delivery_count: int | None = None
+    redelivered: bool | None = None
+    message: dict[str, Any] | None = None
+
+
+class Settled(Shape):
+    """``confirmed``: it is safe on disk, if the message was. ``repeated``: it was so before."""
+
+    outcome: str = Field(examples=["accepted"])
+    confirmed: bool = True
+    repeated: bool = False
+
+
+class Renewed(Shape):
+    outcome: str = Field(examples=["renewed"])
+    lock_until: str
+
+
+class SettleResults(Shape):
+    """One entry per item, in order: its status, and its outcome or its problem."""
+
+    results: list[dict[str, Any]]
+
+
+class Looked(Shape):
+    """One message, left where it is."""
+
+    position: str = Field(examples=["0-17"])
+    deliveries: int = Field(description="how often it was delivered before")
+    expires: str | None = None
+    message: dict[str, Any]
+
+
+class Page(Shape):
+    """``next`` goes into ``after``; when no messages come, there are no more."""
+
+    ready: int
+    messages: list[Looked]
+    next: str | None
+
+
+class Redriven(Shape):
+    """What became of the dead letters that were looked at."""
+
+    redriven: int
+    skipped: int = Field(description="did not match, or were taken by somebody else")
+    failed: int
+    failures: list[dict[str, str]] = Field(description="position and reason of the first hundred")
+    complete: bool = Field(description="all that stood there has been looked at")
+    next: str | None = Field(description="go on from here")
+
+
+class Purged(Shape):
+    purged: int
+
+
+MODELS = (
+    *(Receive, Renew, Release, Reject, Modify, SettleItem, Redrive, Deliveries, Standing),
+    *(Settled, Renewed, SettleResults, Page, Redriven, Purged),
+)
+
+RECEIVE_TEXT = """Takes up to `max` messages and leases them for `lease_ms`: settle each by its
+token before that, or it goes back to its queue. With `wait_ms` the answer waits for the first
+message; 204 means that none came. Messages are taken only while somebody waits, and an answer that
+could not be written is undone at once.
+
+Repeating the request with the same `Receive-Attempt-Id` while its leases run gives the same
+deliveries again: for when the answer got lost. Everything in the body may stand in the query
+instead. `view=raw` (or an `Accept` without JSON) gives the body of one message as it is, its
+metadata in fields, and its token in `Amqp-Lock-Token`; it is one message whatever `max` says."""
+
+REDRIVE_TEXT = """Publishes dead letters where they came from (`to: exchange`, as they were first
+published), into the queue they died in first (`to: queue`), or to a target, and takes each out of
+here in the same commit. One call works for about 30 seconds; `next` says how to go on."""
+
+REQUEST_TEXT = """Publishes the request with a reply address of its own and answers with the reply:
+its body, its metadata in `Amqp-` fields. `Prefer: wait=n` says how many seconds (30, at most 120).
+504 `reply-timeout` says in `outcome` whether the request was accepted."""
+
+GONE = (p.INVALID_TOKEN, p.LEASE_LOST, p.NOT_FOUND)
+Operation = dict[str, Any]
+QUEUE = in_path("queue", "Queue, percent-encoded", "orders")
+TOKEN_IN_PATH = {
+    **in_path("token", "What a receive gave", TOKEN),
+    "schema": {"type": "string", "minLength": 1, "maxLength": 256},
+}
+VIEW = in_query("view", "Shape of messages", "simple", type="string", enum=["simple", "full"])
+PAYLOAD = in_query("payload", "Bodies always in base64?", "auto", type="string",
+                   enum=["auto", "base64"])  # fmt: skip
+
+
+def ok(model: type[Shape], example: Any) -> Operation:
+    return {"description": "Done", "content": json_content(reference(model), example)}
+
+
+def body(model: Any, example: Any) -> Operation:
+    return {"required": False, "content": json_content(reference(model), example)}
+
+
+def make(
+    name: str,
+    summary: str,
+    text: str,
+    parameters: list[Operation],
+    responses: Operation,
+    *rows: p.Row,
+    asks: Operation | None = None,
+) -> Operation:
+    made: Operation = {
+        "tags": ["receiving"],
+        "operationId": name,
+        "summary": summary,
+        "description": text,
+        "parameters": [VHOST, *parameters],
+        "responses": {**row_responses(p.INVALID, p.FORBIDDEN, *rows), **responses},
+    }
+    if asks is not None:
+        made["requestBody"] = asks
+    return made
+
+
+SETTLED = {"outcome": "accepted", "confirmed": True, "repeated": False}
+SEEN = {"position": "0-17", "deliveries": 0, "message": MESSAGE}
+PAGE = {"200": ok(Page, {"ready": 1, "messages": [SEEN], "next": "0-17"})}
+PAGES = [
+    QUEUE,
+    in_query("after", "Go on behind this position", "0-16", type="string",
+             pattern="^[0-9]{1,3}-[0-9]{1,13}$"),
+    in_query("limit", "Messages at most", 50, type="integer", minimum=1, maximum=1000),
+    VIEW,
+    PAYLOAD,
+]  # fmt: skip
+
+
+def settle(name: str, summary: str, text: str, model: Any, example: Any) -> Operation:
+    asks = None if model is None else body(model, example)
+    rows: tuple[p.Row, ...] = (*GONE, p.ALREADY_SETTLED, p.UNKNOWN)
+    if model is not None:
+        rows += (p.SCHEMA, p.TOO_LARGE)
+    if model is Modify:
+        rows += (p.OUTCOME_UNSUPPORTED,)
+    result = (
+        ok(Renewed, {"outcome": "renewed", "lock_until": "2026-08-21T10:01:00.000Z"})
+        if model is Renew
+        else ok(Settled, SETTLED)
+    )
+    return make(name, summary, text, [TOKEN_IN_PATH], {"200": result}, *rows, asks=asks)
+
+
+def receive() -> Operation:
+    numbers = (("max", 1, 1, 1000), ("wait_ms", 0, 0, LONGEST_WAIT),
+               ("lease_ms", 30000, 1000, LONGEST_LEASE))  # fmt: skip
+    parameters = [
+        QUEUE,
+        in_header("Receive-Attempt-Id", "6f0e-1", "Makes the receive repeatable")
+        | {"schema": {"type": "string", "pattern": "^[!-~]{1,128}$"}},
+        *(
+            in_query(name, "As in the body", value, type="integer", minimum=low, maximum=high)
+            for name, value, low, high in numbers
+        ),
+        in_query("view", "As in the body", "simple", type="string", enum=["simple", "full", "raw"]),
+        PAYLOAD,
+        in_query("mode", "As in the body", "lease", type="string", enum=["lease", "auto"]),
+    ]
+    delivery = {
+        "token": TOKEN,
+        "lock_until": "2026-08-21T10:00:30.000Z",
+        "delivery_count": 1,
+        "redelivered": False,
+        "message": MESSAGE,
+    }
+    got = ok(Deliveries, {"deliveries": [delivery]})
+    got["content"]["*/*"] = {"schema": {"type": "string", "format": "binary"}}
+    # A raw answer has the message's own type, which may be JSON of any shape.
+    document = got["content"]["application/json"]
+    document["schema"] = {
+        "anyOf": [document["schema"], {"description": "With view=raw: the body as published."}]
+    }
+    asks = body(Receive, {"max": 10, "wait_ms": 0, "lease_ms": 30000})
+    return make(
+        "receive", "Receive messages with a lease", RECEIVE_TEXT, parameters,
+        {"200": got, "204": {"description": "Nothing came in time"}},
+        p.INVALID_FIELD, p.NOT_FOUND, p.LOCKED, p.CONFLICT, p.TOO_LARGE, p.SCHEMA, p.QUOTA,
+        p.DRAINING, asks=asks,
+    )  # fmt: skip
+
+
+def bulk() -> Operation:
+    items = {"type": "array", "items": reference(SettleItem), "minItems": 1, "maxItems": 1000}
+    result = {"index": 0, "token": TOKEN, "status": 200, **SETTLED}
+    return make(
+        "settle", "Settle many deliveries", "Each item has its own result: 200 if all went well, "
+        "else 207.", [],
+        {
+            "200": ok(SettleResults, {"results": [result]}),
+            "207": {
+                "description": "Some failed",
+                "content": json_content(reference(SettleResults)),
+            },
+        },
+        p.SCHEMA, p.TOO_LARGE, p.UNKNOWN,
+        asks={
+            "required": True,
+            "content": json_content(items, [{"token": TOKEN, "outcome": "accepted"}]),
+        },
+    )  # fmt: skip
+
+
+def request_reply() -> Operation:
+    octets = {"schema": {"type": "string", "format": "binary"}}
+    fields = [in_header(*field) for field in FIELDS if field[0] != "Amqp-Reply-To"]
+    return make(
+        "request_reply", "Request and reply in one call", REQUEST_TEXT,
+        [
+            in_query(
+                "to", "A queue's name, /queues/NAME or /exchanges/NAME/KEY, percent-encoded",
+                "/queues/rpc", type="string", minLength=1, maxLength=1024,
+                pattern="^(/queues/[!-.0-~]+|/exchanges/[!-.0-~]+(/[!-.0-~]*)?|[!-.0-~][!-~]*)$",
+            )
+            | {"required": True},
+            in_header("Prefer", "wait=10", "How many seconds to wait for the reply"),
+            *fields,
+        ],
+        {"200": {"description": "The reply", "content": {"*/*": octets}}},
+        p.INVALID_FIELD, p.NOT_FOUND, p.UNROUTABLE, p.TOO_LARGE, p.REFUSED, p.FULL, p.QUOTA,
+        p.BACKPRESSURE, p.DRAINING, p.REPLY_TIMEOUT,
+        asks={
+            "description": "The body of the request as it is.",
+            "content": {"application/json": {"schema": {}, "example": {"ask": 17}}, "*/*": octets},
+        },
+    )  # fmt: skip
+
+
+REDRIVEN = {"redriven": 1, "skipped": 0, "failed": 0, "failures": [], "complete": True,
+            "next": None}  # fmt: skip
+ONE = "/v1/{vhost}/deliveries/{token}"
+LETTERS = "/v1/{vhost}/dead-letters/{queue}"
+NO_QUEUE = (p.NOT_FOUND, p.LOCKED)
+
+OPERATIONS: dict[tuple[str, str], Operation] = {
+    ("POST", "/v1/{vhost}/queues/{queue}/deliveries"): receive(),
+    ("GET", "/v1/{vhost}/queues/{queue}/messages"): make(
+        "browse", "Look at messages without taking them",
+        "What stands ready, in the order in which it would be delivered.", PAGES, PAGE, *NO_QUEUE,
+    ),
+    ("POST", "/v1/{vhost}/deliveries/settle"): bulk(),
+    ("GET", ONE): make(
+        "inspect_delivery", "How a lease stands", "With the message while it is open.",
+        [TOKEN_IN_PATH, VIEW, PAYLOAD],
+        {"200": ok(Standing, {"state": "settled", "outcome": "accepted"})}, *GONE,
+    ),
+    ("DELETE", ONE): settle("accept", "Accept a delivery", "The message is done.", None, None),
+    ("PATCH", ONE): settle(
+        "renew", "Renew a lease", "It runs `lease_ms` from now.", Renew, {"lease_ms": 60000}
+    ),
+    ("POST", f"{ONE}/release"): settle(
+        "release", "Give a delivery back", "It goes back to its place.", Release, {"failed": False}
+    ),
+    ("POST", f"{ONE}/reject"): settle(
+        "reject", "Reject a delivery", str(Reject.__doc__), Reject, {"reason": "invalid-order"}
+    ),
+    ("POST", f"{ONE}/modify"): settle(
+        "modify", "Give a delivery back, changed", str(Modify.__doc__), Modify,
+        {"delivery_failed": True, "annotations": {"x-opt-tried-by": "a"}},
+    ),
+    ("GET", LETTERS): make(
+        "browse_dead_letters", "Look at dead letters",
+        "Each with its history in `dead_letter`, the latest death first.", PAGES, PAGE, *NO_QUEUE,
+    ),
+    ("DELETE", LETTERS): make(
+        "purge_dead_letters", "Drop all dead letters", "Those that stand ready.", [QUEUE],
+        {"200": ok(Purged, {"purged": 3})}, *NO_QUEUE, p.UNKNOWN,
+    ),
+    ("POST", f"{LETTERS}/redrive"): make(
+        "redrive", "Send dead letters back", REDRIVE_TEXT, [QUEUE],
+        {"200": ok(Redriven, REDRIVEN)}, *NO_QUEUE, p.CONFLICT, p.SCHEMA, p.TOO_LARGE, p.UNKNOWN,
+        asks=body(Redrive, {"filter": {"reason": "rejected"}, "limit": 100}),
+    ),
+    ("POST", "/v1/{vhost}/requests"): request_reply(),
+}  # fmt: skip

@@ -1,0 +1,52 @@
+"""What ``/metrics`` shows of this room."""
+
+from collections.abc import Iterable
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gateway.http.receive.calling import Calls
+from gateway.http.receive.leases import Fate
+from gateway.http.receive.receiver import Receiver
+from gateway.http.receive.redriving import Redriving
+
+PREFIX = "amqp_gateway_"
+
+
+class Figures(Collector):
+    """Registered with the other counters."""
+
+    def __init__(self, receiver: Receiver, redriving: Redriving, calls: Calls) -> None:
+        self.receiver = receiver
+        self.redriving = redriving
+        self.calls = calls
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        receiver, calls = self.receiver, self.calls
+        leases = receiver.leases
+        ended = CounterMetricFamily(
+            f"{PREFIX}leases_ended", "Leases that are over, by how.", labels=("fate",)
+        )
+        for fate in Fate:
+            if fate is not Fate.OPEN:
+                ended.add_metric((fate.value,), leases.fates[fate])
+        yield ended
+        waits = sum(len(hand.waiting) for hand in receiver.hands.hands.values())
+        for name, text, value in (
+            ("leases_open", "Deliveries leased to HTTP callers.", leases.open()),
+            ("receives_waiting", "Receives that wait for a message.", waits),
+            ("requests_waiting", "Requests that wait for a reply.", calls.waiting.total()),
+        ):
+            yield GaugeMetricFamily(PREFIX + name, text, value=value)
+        for name, text, value in (
+            ("leases_granted", "Leases granted.", leases.granted),
+            ("receive_hang_ups", "Receives nobody was there to read.", receiver.hang_ups),
+            ("dead_letters_redriven", "Dead letters sent back.", self.redriving.redriven),
+            ("replies", "Replies given to callers.", calls.replied),
+            ("replies_late", "Replies that came too late.", calls.late),
+            ("reply_timeouts", "Requests whose reply did not come in time.", calls.timeouts),
+        ):
+            yield CounterMetricFamily(PREFIX + name, text, value=value)

@@ -1,0 +1,160 @@
+"""Channels of the gateway that take messages out of queues for HTTP callers.
+
+One per virtual host and user. Demand is what callers wait for: messages that are there are fetched
+at once; a consumer exists only while somebody waits for one, with as much credit as was asked for,
+so that no message ever rests here that nobody asked for.
+"""
+
+from typing import NamedTuple
+
+from gateway.broker.broker import Broker
+from gateway.broker.channel import Channel
+from gateway.broker.client import Client
+from gateway.errors import Condition, LocalError, Refusal
+from gateway.http.receive.moments import Alarm
+from gateway.message import Message, Table
+from gateway.operations import Outcome
+
+CHANNEL = 1
+
+
+class Taken(NamedTuple):
+    """One unsettled delivery. ``times``: which delivery of the message this is, from 1."""
+
+    delivery: int
+    times: int
+    message: Message
+
+
+class Waiting:
+    """A caller who waits for up to ``most`` messages. ``alarm`` rings when some have come, when
+    the time is up, or when there will be none."""
+
+    __slots__ = ("tag", "alarm", "most", "taken", "gone")
+
+    def __init__(self, tag: str, alarm: Alarm, most: int) -> None:
+        self.tag = tag
+        self.alarm = alarm
+        self.most = most
+        self.taken: list[Taken] = []
+        self.gone = False
+
+
+class Hand:
+    """One channel, its deliveries, and who waits. The channel's recipient. Use within a turn."""
+
+    def __init__(self, broker: Broker, vhost: str, user: str) -> None:
+        self.broker = broker
+        self.waiting: dict[str, Waiting] = {}
+        self.client: Client = broker.attach(vhost, user, f"HTTP receiver of {user}")
+        self.channel: Channel = self.client.channel(CHANNEL, self)
+
+    @property
+    def dead(self) -> bool:
+        """Ended with its virtual host."""
+        return self.client.closed
+
+    def fetch(self, queue: str, most: int, octets: int) -> list[Taken]:
+        """What is there now: up to so many, and so many octets but for the first. Raises
+        ``Refusal``; then nothing was taken."""
+        channel = self.channel
+        found: list[Taken] = []
+        while len(found) < most and (octets > 0 or not found):
+            got = channel.fetch(queue)
+            if got is None:
+                break
+            octets -= len(got.message.body)
+            count = channel.delivery_count(got.delivery) + 1
+            found.append(Taken(got.delivery, count, got.message))
+        return found
+
+    def wait(self, queue: str, most: int, octets: int, until: int) -> Waiting:
+        """Become a consumer for as long as nothing has come. Raises ``Refusal``."""
+        channel = self.channel
+        channel.prefetch(most, octets)
+        tag = channel.subscribe(queue)
+        waiting = self.waiting[tag] = Waiting(tag, Alarm(self.broker, until), most)
+        channel.start(tag)
+        return waiting
+
+    def stop(self, waiting: Waiting) -> list[Taken]:
+        """The wait is over; what has come."""
+        if self.waiting.pop(waiting.tag, None) is not None and not self.dead:
+            self.channel.unsubscribe(waiting.tag, spare=True)
+        return waiting.taken
+
+    def settle(self, delivery: int, outcome: Outcome, notes: Table | None = None) -> None:
+        """Nothing happens if the delivery is gone."""
+        if delivery not in self.channel.unsettled:
+            return
+        if notes:
+            self.channel.annotate(delivery, notes)
+        self.channel.settle(delivery, False, outcome)
+
+    def held(self, delivery: int) -> Message | None:
+        entry = self.channel.unsettled.get(delivery)
+        if entry is None or entry.lane.queue.gone:
+            return None
+        return entry.message
+
+    def buries(self, delivery: int) -> bool:
+        """Whether a rejected delivery goes to a dead letter exchange."""
+        entry = self.channel.unsettled.get(delivery)
+        return entry is not None and entry.lane.queue.limits.dead_letter_exchange is not None
+
+    def close(self) -> None:
+        """Everything unsettled goes back."""
+        for waiting in self.waiting.values():
+            waiting.alarm.ring()
+        self.client.close()
+
+    # --- recipient ------------------------------------------------------------------------------
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        waiting = self.waiting[consumer]
+        count = self.channel.delivery_count(delivery) + 1
+        waiting.taken.append(Taken(delivery, count, message))
+        waiting.alarm.ring()
+
+    def cancelled(self, tag: str) -> None:
+        waiting = self.waiting.pop(tag, None)
+        if waiting is not None:
+            waiting.gone = True
+            waiting.alarm.ring()
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        raise LocalError("a receiving channel publishes nothing")
+
+    def returned(self, message: Message, condition: Condition, text: str) -> None:
+        raise LocalError("a receiving channel publishes nothing")
+
+
+class Hands:
+    """All of them, by virtual host and user."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.hands: dict[tuple[str, str], Hand] = {}
+
+    def of(self, vhost: str, user: str) -> Hand:
+        """Within a turn. Raises ``Refusal``."""
+        hand = self.hands.get((vhost, user))
+        if hand is not None and hand.dead:
+            hand.close()
+            hand = None
+        if hand is None:
+            hand = self.hands[vhost, user] = Hand(self.broker, vhost, user)
+        return hand
+
+    def waiting(self, user: str) -> int:
+        """How many callers of a user wait now."""
+        return sum(len(hand.waiting) for (_, name), hand in self.hands.items() if name == user)
+
+    def close(self) -> None:
+        for hand in self.hands.values():
+            hand.close()
+        self.hands.clear()
+
+
+def no_queue(queue: str) -> Refusal:
+    return Refusal(Condition.NOT_FOUND, f"queue '{queue}' was deleted")

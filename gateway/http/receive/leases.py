@@ -1,0 +1,174 @@
+"""Leases: deliveries that an HTTP caller holds for a time, and what has become of them.
+
+A lease is open until it is settled, runs out, or is lost with its queue. After that it is
+remembered for twice its time, so that settling it again tells the truth.
+"""
+
+from collections import Counter
+from enum import Enum
+from typing import Protocol
+
+from gateway.broker.ledger import Ledger
+from gateway.message import Message, Table
+from gateway.operations import Outcome
+
+Owner = tuple[str, str]
+"""User and subject: ``Principal.identity``."""
+
+MOST_CLOSED = 100_000
+"""Leases that are over and still remembered."""
+
+
+class Fate(Enum):
+    """What became of a lease."""
+
+    OPEN = "leased"
+    ACCEPTED = "accepted"
+    RELEASED = "released"
+    REJECTED = "rejected"
+    MODIFIED = "modified"
+    EXPIRED = "expired"
+    LOST = "lost"
+
+    @property
+    def settled(self) -> bool:
+        """Somebody said so."""
+        return self not in (Fate.OPEN, Fate.EXPIRED, Fate.LOST)
+
+
+class Holder(Protocol):
+    """Who holds the unsettled delivery: a channel of this gateway in the broker."""
+
+    def held(self, delivery: int) -> Message | None:
+        """The message, unless it is gone with its queue."""
+        ...
+
+    def settle(self, delivery: int, outcome: Outcome, notes: Table | None) -> None:
+        """Within a turn."""
+        ...
+
+
+class Lease:
+    """One delivery in the hands of a caller. Times are ms since 1970, ``length`` ms."""
+
+    __slots__ = (
+        "table", "number", "holder", "vhost", "queue", "owner", "delivery", "count", "length",
+        "since", "until", "fate", "forget", "due",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        table: "LeaseTable",
+        number: int,
+        holder: Holder,
+        vhost: str,
+        queue: str,
+        owner: Owner,
+        delivery: int,
+        count: int,
+        length: int,
+    ) -> None:
+        self.table = table
+        self.number = number
+        self.holder = holder
+        self.vhost = vhost
+        self.queue = queue
+        self.owner = owner
+        self.delivery = delivery
+        self.count = count
+        self.length = length
+        self.since = table.ledger.now
+        self.until = self.since + length
+        self.fate = Fate.OPEN
+        self.forget = 0
+        self.due: int | None = None
+
+    @property
+    def message(self) -> Message | None:
+        """The message while the lease is open."""
+        return self.holder.held(self.delivery) if self.fate is Fate.OPEN else None
+
+    def on_due(self) -> None:
+        self.table.look_at(self)
+
+
+class LeaseTable:
+    """All leases of this process by number."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.leases: dict[int, Lease] = {}
+        self.closed: dict[int, Lease] = {}
+        self.per_owner: Counter[Owner] = Counter()
+        self.fates: Counter[Fate] = Counter()
+        """How many leases ended how since the start."""
+        self.granted = 0
+
+    def grant(
+        self,
+        holder: Holder,
+        vhost: str,
+        queue: str,
+        owner: Owner,
+        delivery: int,
+        count: int,
+        length: int,
+    ) -> Lease:
+        """A delivery is unsettled with ``holder``; it goes back when the lease runs out."""
+        self.granted += 1
+        lease = Lease(self, self.granted, holder, vhost, queue, owner, delivery, count, length)
+        self.leases[lease.number] = lease
+        self.per_owner[owner] += 1
+        self.ledger.schedule(lease, lease.until)
+        return lease
+
+    def find(self, number: int) -> Lease | None:
+        """An open lease, or one that is over and remembered. Sees what has happened to it."""
+        lease = self.leases.get(number)
+        if lease is not None and lease.fate is Fate.OPEN:
+            self.look_at(lease)
+        return lease
+
+    def settle(self, lease: Lease, fate: Fate, outcome: Outcome, notes: Table | None) -> None:
+        """An open lease ends so. Within a turn."""
+        self.close(lease, fate)
+        lease.holder.settle(lease.delivery, outcome, notes)
+
+    def renew(self, lease: Lease, length: int) -> None:
+        """An open lease runs ``length`` ms from now."""
+        lease.length = length
+        lease.until = self.ledger.now + length
+        self.ledger.schedule(lease, lease.until)
+
+    def look_at(self, lease: Lease) -> None:
+        """Its time may have come: to go back to the queue, or to be forgotten."""
+        now = self.ledger.now
+        if lease.fate is Fate.OPEN:
+            if lease.message is None:
+                self.settle(lease, Fate.LOST, Outcome.RELEASE, None)
+            elif now >= lease.until:
+                self.settle(lease, Fate.EXPIRED, Outcome.RELEASE, None)
+            else:
+                self.ledger.schedule(lease, lease.until)
+        elif now >= lease.forget:
+            self.leases.pop(lease.number, None)
+            self.closed.pop(lease.number, None)
+        elif lease.number in self.leases:
+            self.ledger.schedule(lease, lease.forget)
+
+    def close(self, lease: Lease, fate: Fate) -> None:
+        lease.fate = fate
+        self.fates[fate] += 1
+        lease.forget = self.ledger.now + 2 * lease.length
+        owner = lease.owner
+        self.per_owner[owner] -= 1
+        if not self.per_owner[owner]:
+            del self.per_owner[owner]
+        self.closed[lease.number] = lease
+        if len(self.closed) > MOST_CLOSED:
+            oldest = next(iter(self.closed))
+            del self.closed[oldest], self.leases[oldest]
+        self.ledger.schedule(lease, lease.forget)
+
+    def open(self) -> int:
+        return len(self.leases) - len(self.closed)

@@ -1,0 +1,128 @@
+"""Looking at messages without taking them: a queue, or a queue as a heap of dead letters."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.broker.browsing import Place, Seen
+from gateway.broker.channel import Channel
+from gateway.errors import Condition, LocalError
+from gateway.http import problems
+from gateway.http.access.principal import Action, Principal
+from gateway.http.deps import authenticate, decode_segment, vhost_of
+from gateway.http.problems import Problem
+from gateway.http.receive.asking import read_query
+from gateway.http.receive.receiver import Receiver
+from gateway.http.receive.views import message_json
+from gateway.http.typed import moment
+from gateway.message import Message
+
+NO_STORE = {"cache-control": "no-store"}
+MOST = 1000
+FEW = 50
+
+
+class Silent:
+    """Recipient of a channel that neither publishes nor consumes."""
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        raise LocalError("this channel consumes nothing")
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        raise LocalError("this channel publishes nothing")
+
+    def returned(self, message: Message, condition: Condition, text: str) -> None:
+        raise LocalError("this channel publishes nothing")
+
+    def cancelled(self, tag: str) -> None:
+        raise LocalError("this channel consumes nothing")
+
+
+def read_place(text: str) -> Place:
+    """``priority-position``. Raises ``Problem``."""
+    priority, dash, position = text.partition("-")
+    digits = priority + position
+    if not (dash and priority and position and digits.isascii() and digits.isdigit()):
+        raise Problem(problems.INVALID, "after is a position that an answer gave")
+    if len(priority) > 3 or len(position) > 13:
+        raise Problem(problems.INVALID, "after is a position that an answer gave")
+    return Place(int(priority), int(position))
+
+
+def write_place(place: Place) -> str:
+    return f"{place.priority}-{place.position}"
+
+
+def read_page(query: bytes, *more: str) -> tuple[dict[str, Any], Place | None, int, str, str]:
+    """The parameters of a page: all of them, after, limit, view, payload. Raises ``Problem``."""
+    given = read_query(query, "after", "limit", "view", "payload", *more)
+    after = read_place(given["after"]) if "after" in given else None
+    limit = given.get("limit", str(FEW))
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 0 < int(limit) <= MOST):
+        raise Problem(problems.INVALID, f"limit is from 1 to {MOST}")
+    view, payload = given.get("view", "simple"), given.get("payload", "auto")
+    if view not in ("simple", "full") or payload not in ("auto", "base64"):
+        raise Problem(problems.INVALID, "view is simple or full, payload auto or base64")
+    return given, after, int(limit), view, payload
+
+
+def open_channel(receiver: Receiver, vhost: str, user: str) -> Channel:
+    """For one turn; close its client. Raises ``Refusal``."""
+    client = receiver.broker.attach(vhost, user, f"HTTP reader of {user}")
+    return client.channel(1, Silent())
+
+
+class Looking:
+    """``GET .../queues/{queue}/messages`` and ``GET .../dead-letters/{queue}``."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.context = receiver.context
+        self.doors = receiver.doors
+
+    async def who(self, request: Request) -> tuple[Principal, str, str]:
+        principal = await authenticate(self.context, request.scope)
+        vhost = vhost_of(self.context.broker, request.path_params["vhost"])
+        queue = decode_segment(request.path_params["queue"])
+        principal.need(self.context.broker, Action.BROWSE, vhost, "queue", queue)
+        return principal, vhost, queue
+
+    async def on_browse(self, request: Request) -> Response:
+        """A page of what stands ready. Dead letters are told as such wherever they stand."""
+        principal, vhost, queue = await self.who(request)
+        _, after, limit, view, payload = read_page(request.scope["query_string"])
+        doors = self.doors
+        doors.begin_turn()
+        try:
+            channel = open_channel(self.receiver, vhost, principal.user)
+            try:
+                ready = channel.readable(queue).depth
+                seen = channel.browse(queue, after, limit, doors.settings.receive_octets)
+            finally:
+                channel.client.close()
+        finally:
+            doors.end_turn()
+        parts = [self.show(one, view, payload) for one in seen]
+        # A page that was cut by its octets is followed by another one, too.
+        last = f'"{write_place(seen[-1].place)}"' if seen else "null"
+        body = b'{"ready":%d,"messages":[%b],"next":%b}' % (ready, b",".join(parts), last.encode())
+        return Response(body, media_type="application/json", headers=NO_STORE)
+
+    async def on_letters(self, request: Request) -> Response:
+        """The same; the console and metrics tell them apart."""
+        return await self.on_browse(request)
+
+    def show(self, seen: Seen, view: str, payload: str) -> bytes:
+        again = seen.deliveries > 0
+        expires = (
+            b"" if seen.expires is None else b',"expires":"%b"' % moment(seen.expires).encode()
+        )
+        return b'{"position":"%b","deliveries":%d%b,"message":%b}' % (
+            write_place(seen.place).encode(),
+            seen.deliveries,
+            expires,
+            message_json(
+                seen.message, view, payload, redelivered=again, deliveries=seen.deliveries + 1
+            ),
+        )

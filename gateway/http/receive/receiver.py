@@ -1,0 +1,252 @@
+"""Taking messages for callers: at once, after a wait, or again for an attempt that is repeated."""
+
+import os
+
+from gateway.broker.broker import Broker
+from gateway.errors import Refusal
+from gateway.http import problems
+from gateway.http.access.principal import Action, Principal
+from gateway.http.context import Context
+from gateway.http.problems import Problem
+from gateway.http.receive.asking import Receive
+from gateway.http.receive.holding import Hand, Hands, Taken, Waiting, no_queue
+from gateway.http.receive.leases import Fate, Lease, LeaseTable, Owner
+from gateway.http.receive.tokens import EPOCH_OCTETS, Tokens, owner_of, place_of
+from gateway.operations import Outcome
+
+Key = tuple[str, str, Owner, str]
+"""Virtual host, queue, owner, and what the caller wrote in ``Receive-Attempt-Id``."""
+
+
+class Attempt:
+    """A receive that may be repeated while one of its leases runs. ``round`` counts answers."""
+
+    __slots__ = ("attempts", "key", "leases", "round", "waiting", "due")
+
+    def __init__(self, attempts: "dict[Key, Attempt]", key: Key) -> None:
+        self.attempts = attempts
+        self.key = key
+        self.leases: list[Lease] = []
+        self.round = 0
+        self.waiting: Waiting | None = None
+        self.due: int | None = None
+
+    def open_leases(self) -> list[Lease]:
+        for lease in self.leases:
+            lease.table.look_at(lease)
+        return [lease for lease in self.leases if lease.fate is Fate.OPEN]
+
+    def end(self) -> None:
+        if self.attempts.get(self.key) is self:
+            del self.attempts[self.key]
+
+    def on_due(self) -> None:
+        open_leases = self.open_leases()
+        if open_leases:
+            first = open_leases[0]
+            first.table.ledger.schedule(self, max(lease.until for lease in open_leases) + 1)
+        elif self.waiting is None:
+            self.end()
+
+
+class Batch:
+    """What one receive has got. Mode "lease" has leases, "auto" what is accepted when the answer
+    has been written. ``written`` or ``hang_up`` ends it."""
+
+    __slots__ = ("hand", "leases", "taken", "attempt", "round")
+
+    def __init__(self, hand: Hand) -> None:
+        self.hand = hand
+        self.leases: list[Lease] = []
+        self.taken: list[Taken] = []
+        self.attempt: Attempt | None = None
+        self.round = 0
+
+    def written(self) -> None:
+        """The answer has left. Within a turn."""
+        for taken in self.taken:
+            self.hand.settle(taken.delivery, Outcome.ACCEPT)
+        self.taken.clear()
+
+    def hang_up(self) -> None:
+        """Nobody got the answer: everything goes back, unless a later round of the same attempt
+        answers with it. Within a turn."""
+        for taken in self.taken:
+            self.hand.settle(taken.delivery, Outcome.RELEASE)
+        self.taken.clear()
+        attempt = self.attempt
+        if attempt is not None and attempt.round != self.round:
+            return
+        for lease in self.leases:
+            if lease.fate is Fate.OPEN:
+                lease.table.settle(lease, Fate.LOST, Outcome.RELEASE, None)
+        if attempt is not None:
+            attempt.end()
+
+
+class Receiver:
+    """Made once per gateway."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.doors = context.doors
+        self.broker: Broker = context.broker
+        self.settings = context.settings
+        self.tokens = Tokens(context.doors.secret, os.urandom(EPOCH_OCTETS))
+        self.leases = LeaseTable(self.broker)
+        self.hands = Hands(self.broker)
+        self.attempts: dict[Key, Attempt] = {}
+        self.closing = False
+        self.hang_ups = 0
+        """Answers that nobody was there to read."""
+
+    async def close(self) -> None:
+        """Everything leased goes back to its queue."""
+        self.closing = True
+        self.doors.begin_turn()
+        self.hands.close()
+        self.doors.end_turn()
+
+    def token(self, lease: Lease) -> str:
+        place = place_of(lease.vhost, lease.queue)
+        return self.tokens.seal(lease.number, place, owner_of(lease.owner), lease.until)
+
+    # --- taking ---------------------------------------------------------------------------------
+
+    def begin(
+        self, principal: Principal, vhost: str, queue: str, asked: Receive, attempt_id: str
+    ) -> tuple[Batch, Waiting | None]:
+        """What is there, or a wait for it. Within a turn. Raises ``Problem`` and ``Refusal``."""
+        owner = principal.identity
+        most = self.room(owner, asked)
+        hand = self.hands.of(vhost, principal.user)
+        batch = Batch(hand)
+        attempt = None
+        if attempt_id:
+            attempt = self.attempt((vhost, queue, owner, attempt_id))
+            batch.attempt, batch.round = attempt, attempt.round
+            batch.leases = attempt.open_leases()
+            if batch.leases:
+                return batch, None
+        try:
+            octets = self.settings.receive_octets
+            found = hand.fetch(queue, most, octets)
+            if found or not asked.wait_ms:
+                self.hold(batch, vhost, queue, owner, found, asked)
+                return batch, None
+            if self.hands.waiting(principal.user) >= self.settings.max_receives_per_user:
+                raise Problem(problems.QUOTA, "this user has too many receives waiting")
+            waiting = hand.wait(queue, most, octets, self.broker.now + asked.wait_ms)
+        except (Problem, Refusal):
+            if attempt is not None:
+                attempt.end()
+            raise
+        if attempt is not None:
+            attempt.waiting = waiting
+        return batch, waiting
+
+    def room(self, owner: Owner, asked: Receive) -> int:
+        """How many this caller may still have. Raises ``Problem``."""
+        if self.closing:
+            raise Problem(problems.DRAINING, "the gateway is shutting down")
+        left = self.settings.max_leases_per_user - self.leases.per_owner[owner]
+        if left <= 0:
+            raise Problem(
+                problems.QUOTA,
+                f"{self.settings.max_leases_per_user} deliveries are leased already",
+            )
+        return min(asked.max, left)
+
+    def attempt(self, key: Key) -> Attempt:
+        """The attempt as it stands, one round further: an earlier one that still waits ends."""
+        attempt = self.attempts.get(key)
+        if attempt is None:
+            attempt = self.attempts[key] = Attempt(self.attempts, key)
+        attempt.round += 1
+        if attempt.waiting is not None:
+            attempt.waiting.alarm.ring()
+            attempt.waiting = None
+        return attempt
+
+    def finish(
+        self,
+        batch: Batch,
+        waiting: Waiting,
+        principal: Principal,
+        vhost: str,
+        queue: str,
+        asked: Receive,
+    ) -> None:
+        """The wait is over. Within a turn. Raises ``Problem`` and ``Refusal``."""
+        attempt = batch.attempt
+        if attempt is not None and attempt.waiting is waiting:
+            attempt.waiting = None
+        found = batch.hand.stop(waiting)
+        try:
+            if self.closing:
+                raise Problem(problems.DRAINING, "the gateway is shutting down")
+            if waiting.gone or batch.hand.dead:
+                raise no_queue(queue)
+            self.may_still(principal, vhost, queue)
+        except (Problem, Refusal):
+            self.give_back(batch, found)
+            raise
+        if attempt is not None and attempt.round != batch.round:
+            # A later round has taken over, and it is the one that answers.
+            self.give_back(batch, found)
+            return
+        self.hold(batch, vhost, queue, principal.identity, found, asked)
+
+    def may_still(self, principal: Principal, vhost: str, queue: str) -> None:
+        """A long wait outlives credentials and permissions. Raises ``Problem``."""
+        may_receive(self.context, principal, vhost, queue)
+        if not self.context.gate.still_good(principal, self.broker.now / 1000):
+            raise problems.challenge("The credentials have ended meanwhile.")
+
+    def abandon(self, batch: Batch, waiting: Waiting) -> None:
+        """The caller hung up while waiting. Within a turn."""
+        if batch.attempt is not None and batch.attempt.waiting is waiting:
+            batch.attempt.end()
+        self.give_back(batch, batch.hand.stop(waiting))
+        self.hang_ups += 1
+
+    def give_back(self, batch: Batch, found: list[Taken]) -> None:
+        for taken in found:
+            batch.hand.settle(taken.delivery, Outcome.RELEASE)
+        found.clear()
+
+    def hold(
+        self,
+        batch: Batch,
+        vhost: str,
+        queue: str,
+        owner: Owner,
+        found: list[Taken],
+        asked: Receive,
+    ) -> None:
+        """Lease what was found, or (mode "auto") keep it until the answer is written."""
+        attempt = batch.attempt
+        if asked.mode == "auto":
+            batch.taken = found
+            return
+        # Several waits may have been let in for the last free places.
+        left = max(0, self.settings.max_leases_per_user - self.leases.per_owner[owner])
+        self.give_back(batch, found[left:])
+        found = found[:left]
+        for taken in found:
+            lease = self.leases.grant(
+                batch.hand, vhost, queue, owner, taken.delivery, taken.times, asked.lease_ms
+            )
+            batch.leases.append(lease)
+        if attempt is None:
+            return
+        attempt.leases = list(batch.leases)
+        if batch.leases:
+            self.broker.schedule(attempt, self.broker.now + asked.lease_ms + 1)
+        else:
+            attempt.end()
+
+
+def may_receive(context: Context, principal: Principal, vhost: str, queue: str) -> None:
+    """Raises ``Problem``."""
+    principal.need(context.broker, Action.RECEIVE, vhost, "queue", queue)

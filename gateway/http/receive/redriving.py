@@ -1,0 +1,256 @@
+"""Dead letters that go back: chosen, at a pace, each one in one step.
+
+A message is published where it goes and taken out of here in one batch of the store: after a crash
+it is in one place or the other. Who takes it meanwhile as a consumer has it; then it is not sent.
+"""
+
+import asyncio
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from gateway.broker.browsing import Place, Seen
+from gateway.broker.channel import Channel
+from gateway.errors import Refusal
+from gateway.http import problems
+from gateway.http.access.principal import Action, Principal
+from gateway.http.deps import authenticate, decode_segment, vhost_of
+from gateway.http.problems import Problem
+from gateway.http.receive.asking import Redrive, Target, Which, read_asked, read_query
+from gateway.http.receive.looking import NO_STORE, open_channel, read_place, write_place
+from gateway.http.receive.moments import Alarm, safely, until_safe
+from gateway.http.receive.receiver import Receiver
+from gateway.http.receive.views import dead_letter, look, plain
+from gateway.message import Message, Properties
+
+PORTION = 100
+"""Messages looked at in one turn."""
+PORTION_OCTETS = 4 * 1024 * 1024
+MOST_NAMED = 100
+"""Failures that an answer names one by one."""
+
+
+class Address(NamedTuple):
+    exchange: str
+    key: str
+
+
+def matches(message: Message, which: Which, deaths: list[dict[str, Any]]) -> bool:
+    """Whether this is one of those asked for. Its last death counts."""
+    last = deaths[0] if deaths else {}
+    if which.reason is not None and last.get("reason") != which.reason:
+        return False
+    if which.queue is not None and last.get("queue") != which.queue:
+        return False
+    if not which.properties:
+        return True
+    properties = look(message)
+    headers = (properties.application if properties is not None else None) or {}
+    return all(same(headers.get(name), wanted, name in headers)
+               for name, wanted in which.properties.items())  # fmt: skip
+
+
+def same(found: Any, wanted: Any, present: bool) -> bool:
+    if isinstance(found, bytes):
+        found = found.decode("utf-8", "replace")
+    if isinstance(found, bool) is not isinstance(wanted, bool):
+        return False
+    return present and bool(found == wanted)
+
+
+def address_of(
+    properties: Properties | None, deaths: list[dict[str, Any]], to: str | Target
+) -> Address | None:
+    """Where it goes; ``None`` if nothing says where it came from."""
+    if isinstance(to, Target):
+        return Address(to.exchange, to.routing_key)
+    if not deaths:
+        return None
+    # The list is by the latest death of each kind; these headers name the very first.
+    headers = (properties.application if properties is not None else None) or {}
+    born = plain(headers.get("x-first-death-queue")), plain(headers.get("x-first-death-reason"))
+    known = [death for death in deaths if (death["queue"], death["reason"]) == born]
+    first = known[0] if known else deaths[-1]
+    if to == "queue":
+        return Address("", first["queue"])
+    keys = first["routing_keys"]
+    return Address(first["exchange"], keys[0] if keys else "")
+
+
+class Drive:
+    """One redrive under way."""
+
+    def __init__(self, asked: Redrive, left: int) -> None:
+        self.asked = asked
+        self.after: Place | None = read_place(asked.after) if asked.after else None
+        self.left = left
+        """Messages that stood there when it began and have not been looked at."""
+        self.redriven = 0
+        self.skipped = 0
+        self.failed = 0
+        self.failures: list[dict[str, str]] = []
+
+    @property
+    def done(self) -> bool:
+        return self.left <= 0 or self.redriven >= self.asked.limit
+
+    def fail(self, seen: Seen, why: str) -> None:
+        self.failed += 1
+        if len(self.failures) < MOST_NAMED:
+            self.failures.append({"position": write_place(seen.place), "reason": why})
+
+
+class Redriving:
+    """``POST .../dead-letters/{queue}/redrive`` and ``DELETE .../dead-letters/{queue}``."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.context = receiver.context
+        self.doors = receiver.doors
+        self.broker = receiver.broker
+        self.busy: set[tuple[str, str]] = set()
+        self.redriven = 0
+
+    async def who(self, request: Request) -> tuple[Principal, str, str]:
+        principal = await authenticate(self.context, request.scope)
+        vhost = vhost_of(self.broker, request.path_params["vhost"])
+        queue = decode_segment(request.path_params["queue"])
+        principal.need(self.broker, Action.RECEIVE, vhost, "queue", queue)
+        read_query(request.scope["query_string"])
+        return principal, vhost, queue
+
+    async def on_purge(self, request: Request) -> Response:
+        """Drop all that stands ready."""
+        principal, vhost, queue = await self.who(request)
+        doors = self.doors
+        doors.begin_turn()
+        try:
+            channel = open_channel(self.receiver, vhost, principal.user)
+            try:
+                purged = channel.readable(queue).purge()
+            finally:
+                channel.client.close()
+            safe = safely(doors)
+        finally:
+            doors.end_turn()
+        await until_safe(doors, safe, "the purge")
+        return JSONResponse({"purged": purged}, headers=NO_STORE)
+
+    async def on_redrive(self, request: Request) -> Response:
+        """Send dead letters back. One redrive of a queue at a time."""
+        principal, vhost, queue = await self.who(request)
+        asked = await read_asked(request, Redrive)
+        if (vhost, queue) in self.busy:
+            raise Problem(problems.CONFLICT, f"queue '{queue}' is being redriven", retry_after=5)
+        self.busy.add((vhost, queue))
+        try:
+            drive = await self.drive(request, principal, vhost, queue, asked)
+        finally:
+            self.busy.discard((vhost, queue))
+        shown = {
+            "redriven": drive.redriven,
+            "skipped": drive.skipped,
+            "failed": drive.failed,
+            "failures": drive.failures,
+            "complete": drive.left <= 0,
+            "next": None if drive.left <= 0 or not drive.after else write_place(drive.after),
+        }
+        return JSONResponse(shown, headers=NO_STORE)
+
+    async def drive(
+        self, request: Request, principal: Principal, vhost: str, queue: str, asked: Redrive
+    ) -> Drive:
+        doors, broker = self.doors, self.broker
+        doors.begin_turn()
+        started = broker.now
+        try:
+            channel = open_channel(self.receiver, vhost, principal.user)
+            try:
+                drive = Drive(asked, channel.readable(queue).depth)
+            finally:
+                channel.client.close()
+        finally:
+            doors.end_turn()
+        deadline = started + doors.settings.redrive_seconds * 1000
+        while True:
+            doors.begin_turn()
+            try:
+                due = self.allowance(asked, broker.now - started) - drive.redriven
+                if due > 0:
+                    self.portion(drive, principal, vhost, queue, due)
+                safe = safely(doors)
+                over = drive.done or broker.now >= deadline or self.receiver.closing
+                alarm = None
+                if (
+                    not over
+                    and asked.rate
+                    and drive.redriven >= self.allowance(asked, broker.now - started)
+                ):
+                    when = started + drive.redriven * 1000 / asked.rate
+                    alarm = Alarm(broker, int(min(max(when, broker.now + 1), deadline)))
+            finally:
+                doors.end_turn()
+            await until_safe(doors, safe, "the redrive so far")
+            if over or await request.is_disconnected():
+                return drive
+            if alarm is not None:
+                await alarm.future
+            else:
+                await asyncio.sleep(0)  # others want their turn, too
+
+    def allowance(self, asked: Redrive, elapsed: int) -> int:
+        """How many may have gone by now."""
+        if asked.rate is None:
+            return asked.limit
+        return min(asked.limit, 1 + int(elapsed * asked.rate / 1000))
+
+    def portion(self, drive: Drive, principal: Principal, vhost: str, queue: str, due: int) -> None:
+        """Look at some, and send those that are due. Within a turn. Raises ``Refusal``."""
+        channel = open_channel(self.receiver, vhost, principal.user)
+        try:
+            most = min(PORTION, drive.left)
+            seen = channel.browse(queue, drive.after, most, PORTION_OCTETS)
+            if not seen:
+                drive.left = 0
+            for one in seen:
+                if due <= 0 or drive.done:
+                    return
+                drive.after = one.place
+                drive.left -= 1
+                due -= self.send(drive, channel, principal, queue, one)
+        finally:
+            channel.client.close()
+
+    def send(
+        self, drive: Drive, channel: Channel, principal: Principal, queue: str, seen: Seen
+    ) -> int:
+        """How many went: 1 or 0."""
+        properties = look(seen.message)
+        deaths = dead_letter(properties)
+        if not matches(seen.message, drive.asked.filter, deaths):
+            drive.skipped += 1
+            return 0
+        to = address_of(properties, deaths, drive.asked.to)
+        if to is None:
+            drive.fail(seen, "not-a-dead-letter")
+            return 0
+        try:
+            principal.need(
+                self.broker, Action.PUBLISH, channel.vhost.name,
+                "exchange" if to.exchange else "queue", to.exchange or to.key,
+            )  # fmt: skip
+            what = channel.move(queue, seen.place, to.exchange, to.key)
+        except (Problem, Refusal) as error:
+            refused = error if isinstance(error, Problem) else problems.of_refusal(error)
+            drive.fail(seen, refused.row.kind)
+            return 0
+        if what == "gone":
+            drive.skipped += 1
+        elif what == "moved":
+            drive.redriven += 1
+            self.redriven += 1
+            return 1
+        else:
+            drive.fail(seen, "destination-full" if what == "full" else what)
+        return 0

@@ -1,0 +1,126 @@
+"""A message as a reader over HTTP sees it: JSON in two views, or its raw body with fields."""
+
+import re
+from typing import Any
+
+import http_sf
+
+from gateway.http.events.rendering import body_json, compact
+from gateway.http.fields import sf_string, write_headers
+from gateway.http.publish.forms import write_full, write_simple
+from gateway.http.typed import moment
+from gateway.message import Message, Properties, Table
+
+HEADER_OCTETS = 8192
+"""A raw answer whose fields take more than this is given in JSON instead."""
+MEDIA_TYPE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+                        r"(?:[ \t]*;[ -~\t]*)?")  # fmt: skip
+GUARD = [
+    ("x-content-type-options", "nosniff"),
+    ("content-security-policy", "sandbox; default-src 'none'"),
+]
+"""A message's body is nobody's page."""
+
+Pairs = list[tuple[str, str]]
+
+
+def look(message: Message) -> Properties | None:
+    """The decoded properties; ``None`` for what cannot be decoded."""
+    try:
+        return message.properties
+    except (ValueError, RecursionError):
+        return None
+    finally:
+        message.forget_properties()
+
+
+def dead_letter(properties: Properties | None) -> list[dict[str, Any]]:
+    """The ``x-death`` header in plain words, newest first."""
+    deaths = (properties.application or {}).get("x-death") if properties is not None else None
+    found = []
+    for death in deaths if isinstance(deaths, list) else ():
+        if not isinstance(death, dict):
+            continue
+        keys = death.get("routing-keys")
+        shown: dict[str, Any] = {
+            "queue": plain(death.get("queue")),
+            "reason": plain(death.get("reason")),
+            "count": death["count"] if isinstance(death.get("count"), int) else 1,
+            "exchange": plain(death.get("exchange")),
+            "routing_keys": [plain(key) for key in keys] if isinstance(keys, list) else [],
+        }
+        if isinstance(death.get("time"), int):
+            shown["first"] = moment(int(death["time"]) * 1000)
+        if "original-expiration" in death:
+            shown["original_expiration"] = plain(death["original-expiration"])
+        found.append(shown)
+    return found
+
+
+def plain(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else ""
+
+
+def message_json(
+    message: Message, view: str, payload: str, *, redelivered: bool, deliveries: int
+) -> bytes:
+    """``deliveries``: which delivery this is, from 1, or 0 for one that was never delivered."""
+    properties = look(message)
+    if properties is None:
+        fields: Table = {
+            "properties_unreadable": True,
+            "exchange": message.exchange,
+            "routing_key": message.key,
+        }
+        return spliced(fields, body_json(None, None, message.body))
+    if view == "full":
+        properties.first_acquirer = not redelivered
+        properties.delivery_count = max(0, deliveries - 1)
+        return compact(write_full(properties, message.body, message.exchange, message.key))
+    fields = write_simple(properties, b"", message.exchange, message.key)
+    body = fields.pop("body")
+    fields["redelivered"] = redelivered
+    deaths = dead_letter(properties)
+    if deaths:
+        fields["dead_letter"] = deaths
+    if payload == "base64":
+        shown = body_json(None, None, message.body)
+    elif properties.body_kind in (None, "data"):
+        shown = body_json(properties.content_type, properties.content_encoding, message.body)
+    else:
+        shown = (
+            compact({"kind": body.get("kind")})[:-1]
+            + b","
+            + body_json(None, None, message.body)[1:]
+        )
+    return spliced(fields, shown)
+
+
+def spliced(fields: Table, body: bytes) -> bytes:
+    """The body's own octets are kept: big numbers and repeated keys survive."""
+    return compact(fields)[:-1] + b',"body":' + body + b"}"
+
+
+def raw_fields(message: Message, redelivered: bool, deliveries: int) -> Pairs | None:
+    """The fields of a raw answer, ``None`` if they take too much room or cannot be read."""
+    properties = look(message)
+    if properties is None:
+        return None
+    content_type = properties.content_type
+    if content_type is not None and not MEDIA_TYPE.fullmatch(content_type):
+        properties.content_type = None
+    pairs = write_headers(properties)
+    if properties.content_type is None:
+        pairs.append(("content-type", "application/octet-stream"))
+    pairs += [
+        ("amqp-exchange", http_sf.ser(sf_string(message.exchange))),
+        ("amqp-routing-key", http_sf.ser(sf_string(message.key))),
+        ("amqp-first-acquirer", "?0" if redelivered else "?1"),
+        ("amqp-delivery-count", str(max(0, deliveries - 1))),
+    ]
+    pairs += GUARD
+    if sum(len(name) + len(value) + 4 for name, value in pairs) > HEADER_OCTETS:
+        return None
+    return pairs

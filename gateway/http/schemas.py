@@ -1,0 +1,98 @@
+"""Shapes of answers, for the description and for the routes that build them; not the domain."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Shape(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Receipt(Shape):
+    """The broker has the message."""
+
+    outcome: str = Field(examples=["accepted"])
+    durability: str = Field(examples=["broker-confirmed"])
+    message_id: str = Field(examples=["0192f3c1-7a10-7c2e-9b1d-3f2a5c6d7e8f"])
+    address: str = Field(description="the queue or exchange", examples=["orders"])
+    routed: bool
+    duplicate: bool | str = Field(
+        description="`possible`: sent once more after the gateway's process died with the first"
+    )
+    fidelity: str = Field(examples=["exact"])
+    attempts: int
+    confirmed_at: str = Field(examples=["2026-08-21T10:00:00.123Z"])
+
+
+class ProblemDocument(Shape):
+    """Every error of every route (RFC 9457)."""
+
+    type: str = Field(examples=["/problems/unroutable"])
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
+    outcome: str = Field(
+        description="what became of the caller's message: accepted, unroutable, released, "
+        "rejected, refused, not-sent or unknown"
+    )
+    safe_to_retry: bool | str = Field(
+        description="sending it again cannot store it twice; `with-idempotency-key`: it cannot if "
+        "both have the same key"
+    )
+    retry_after_ms: int | None = None
+    amqp: dict[str, str] | None = Field(
+        default=None, description="condition and description as an AMQP peer would get them"
+    )
+    errors: list[dict[str, str]] | None = None
+
+
+class QueueView(Shape):
+    """One queue, now. The rates are per second over the last few seconds."""
+
+    name: str
+    messages: int = Field(description="ready and unacknowledged")
+    ready: int
+    unacknowledged: int
+    consumers: int
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    publish_rate: float = 0.0
+    deliver_rate: float = 0.0
+
+
+class QueueList(Shape):
+    """All queues of a virtual host by name."""
+
+    queues: list[QueueView]
+
+
+class ConnectionView(Shape):
+    """One AMQP connection."""
+
+    id: int
+    address: str
+    version: str = Field(description="of AMQP", examples=["0-9-1"])
+    product: str
+    product_version: str
+    platform: str
+    user: str
+    vhost: str
+    channels: int
+    state: str
+    since: int = Field(description="ms since 1970")
+    octets_in: int
+    octets_out: int
+
+
+class ConnectionList(Shape):
+    """All AMQP connections of the gateway."""
+
+    connections: list[ConnectionView]
+
+
+class Health(Shape):
+    """Whether traffic makes sense, and what does not work if not."""
+
+    status: str = Field(examples=["ready"])
+    checks: dict[str, bool] = {}

@@ -1,0 +1,361 @@
+"""Typed JSON: any AMQP value as JSON that reads back to the identical value.
+
+Text, booleans, null, integers within 2^53 (long), fractions (double), objects (string keys) and
+arrays stand for themselves. Everything else is ``{"$type": ..., "value": ...}``. What is read is
+whatever was written here, and what a person would write by hand for the same types.
+"""
+
+import base64
+import binascii
+import json
+import math
+import re
+import struct
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, NoReturn
+from uuid import UUID
+
+from gateway import values
+from gateway.http.typed import EPOCH, SAFE, BadValue
+from gateway.http.typed import READ as SCALARS
+
+MARK = "$type"
+DEPTH = 32
+DECIMAL = re.compile(r"(-?)(\d{1,20})(?:\.(\d{1,255}))?", re.ASCII)
+FLOATS = {"double": (">d", float), "float": (">f", values.Float)}
+TEXTS: dict[str, type] = {
+    "symbol": values.Symbol,
+    "char": values.Char,
+    "short-string": values.ShortString,
+}
+INTEGERS: dict[type, str] = {
+    values.Byte: "byte",
+    values.UByte: "ubyte",
+    values.Short: "short",
+    values.UShort: "ushort",
+    values.Int: "int",
+    values.UInt: "uint",
+    values.ULong: "ulong",
+}
+
+
+class BadForm(Exception):
+    """What stands at ``pointer`` (RFC 6901) cannot be read."""
+
+    def __init__(self, pointer: str, text: str) -> None:
+        super().__init__(f"{pointer or '/'}: {text}")
+        self.pointer = pointer
+        self.text = text
+
+    def under(self, name: object) -> "BadForm":
+        escaped = str(name).replace("~", "~0").replace("/", "~1")
+        return BadForm(f"/{escaped}{self.pointer}", self.text)
+
+
+def loads(text: bytes | str) -> Any:
+    """JSON as RFC 8259 has it: no NaN, no member twice. Raises ``BadForm``."""
+    try:
+        if isinstance(text, bytes):
+            text = text.decode()
+        return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+    except UnicodeDecodeError:
+        raise BadForm("", "is not UTF-8") from None
+    except RecursionError:
+        raise BadForm("", "nests too deeply") from None
+    except ValueError as error:
+        raise BadForm("", f"is not JSON: {error}") from None
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object has a member twice")
+    return found
+
+
+def refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def write_json(value: Any) -> Any:
+    """Something ``json.dumps`` takes; ``read_json`` undoes it."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        return write_float(value)
+    if isinstance(value, int):
+        return write_integer(value)
+    if isinstance(value, str):
+        return write_text(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return typed("binary", base64.b64encode(bytes(value)).decode())
+    if isinstance(value, UUID):
+        return typed("uuid", str(value))
+    if isinstance(value, values.Scaled):
+        return typed("decimal", decimal_text(value))
+    if isinstance(value, values.Described):
+        descriptor = write_json(value.descriptor)
+        return {MARK: "described", "descriptor": descriptor, "value": write_json(value.value)}
+    if isinstance(value, dict):
+        return write_map(value)
+    if isinstance(value, list | tuple):
+        return [write_json(each) for each in value]
+    raise TypeError(f"no AMQP value: {type(value).__name__}")
+
+
+def typed(kind: str, value: Any) -> dict[str, Any]:
+    return {MARK: kind, "value": value}
+
+
+def write_float(value: float) -> Any:
+    kind = "float" if isinstance(value, values.Float) else "double"
+    if math.isnan(value):
+        octets = struct.pack(FLOATS[kind][0], value)
+        return {MARK: kind, "value": "NaN", "bits": octets.hex()}
+    if math.isinf(value):
+        return typed(kind, "Infinity" if value > 0 else "-Infinity")
+    if kind == "double" and not value.is_integer():
+        return float(value)
+    # A number without a fraction is an integer to many who read JSON.
+    return typed(kind, repr(float(value)))
+
+
+def write_integer(value: int) -> Any:
+    if isinstance(value, values.Timestamp):
+        return typed("timestamp", moment(value))
+    if isinstance(value, values.Seconds):
+        return {MARK: "timestamp", "value": int(value), "unit": "s"}
+    kind = INTEGERS.get(type(value))
+    if kind is None:
+        return int(value) if -SAFE <= value <= SAFE else typed("long", str(int(value)))
+    return typed(kind, int(value) if -SAFE <= value <= SAFE else str(int(value)))
+
+
+def write_text(value: str) -> Any:
+    kind = next((name for name, made in TEXTS.items() if type(value) is made), None)
+    if not encodable(value):
+        octets = base64.b64encode(value.encode("utf-8", "surrogateescape")).decode()
+        return {MARK: kind or "string", "base64": octets}
+    return str(value) if kind is None else typed(kind, str(value))
+
+
+def encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def write_map(value: dict[Any, Any]) -> Any:
+    if MARK in value or not all(type(key) is str and encodable(key) for key in value):
+        return typed("map", [[write_json(key), write_json(each)] for key, each in value.items()])
+    return {key: write_json(each) for key, each in value.items()}
+
+
+def decimal_text(value: values.Scaled) -> str:
+    digits = str(abs(value.value)).rjust(value.places + 1, "0")
+    sign = "-" if value.value < 0 else ""
+    if not value.places:
+        return sign + digits
+    return f"{sign}{digits[: -value.places]}.{digits[-value.places :]}"
+
+
+def moment(ms: int) -> str:
+    """RFC 3339 with milliseconds, or the number as text when no calendar reaches it."""
+    try:
+        found = EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return str(int(ms))
+    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def read_json(value: Any, depth: int = 0) -> Any:
+    """The AMQP value. Raises ``BadForm``."""
+    if depth > DEPTH:
+        raise BadForm("", f"nests deeper than {DEPTH}")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        if not encodable(value):
+            raise BadForm("", "has a lone surrogate")
+        return value
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise BadForm("", "is outside 64 bits; write it as text with its $type")
+        return value
+    if isinstance(value, float):
+        if math.isinf(value):
+            raise BadForm("", "is larger than a double")
+        return value
+    if isinstance(value, list):
+        return [each_read(index, each, depth) for index, each in enumerate(value)]
+    if MARK in value:
+        return read_typed(value, depth)
+    for key in value:
+        if not encodable(key):
+            raise BadForm("", "has a key with a lone surrogate")
+    return {key: each_read(key, each, depth) for key, each in value.items()}
+
+
+def each_read(name: object, value: Any, depth: int) -> Any:
+    try:
+        return read_json(value, depth + 1)
+    except BadForm as error:
+        raise error.under(name) from None
+
+
+def read_typed(found: dict[str, Any], depth: int) -> Any:
+    kind = found[MARK]
+    reader = READERS.get(kind) if isinstance(kind, str) else None
+    if reader is None:
+        raise BadForm(f"/{MARK}", "is no type known here")
+    allowed = {MARK, *MEMBERS.get(str(kind), ("value",))}
+    strange = next((name for name in found if name not in allowed), None)
+    if strange is not None:
+        raise BadForm("", f"has a member {strange!r} that {kind} does not take")
+    try:
+        return reader(found, depth)
+    except BadValue as error:
+        raise BadForm("/value", str(error)) from None
+    except (KeyError, TypeError) as error:
+        raise BadForm("", f"is no {kind}: {error}") from None
+
+
+MEMBERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(FLOATS, ("value", "bits")),
+    **dict.fromkeys(("string", *TEXTS), ("value", "base64")),
+    "timestamp": ("value", "unit"),
+    "described": ("value", "descriptor"),
+    "array": ("value", "of"),
+}
+
+
+def scalar(kind: str) -> Callable[[dict[str, Any], int], Any]:
+    return lambda found, depth: SCALARS[kind](found["value"])
+
+
+def read_float(found: dict[str, Any], depth: int) -> Any:
+    layout, make = FLOATS[found[MARK]]
+    if "bits" in found:
+        try:
+            octets = bytes.fromhex(found["bits"])
+            return make(struct.unpack(layout, octets)[0])
+        except (ValueError, struct.error):
+            raise BadForm("/bits", "must be the octets in hexadecimal") from None
+    value = found["value"]
+    if isinstance(value, bool):
+        raise BadValue("must be a number, or one in a string")
+    if isinstance(value, float):
+        value = repr(value)
+    number = SCALARS[found[MARK]](value)
+    if math.isinf(number) and "inf" not in str(value).lower():
+        raise BadForm("/value", f"is larger than a {found[MARK]}")
+    return number
+
+
+def read_text(found: dict[str, Any], depth: int) -> Any:
+    kind = found[MARK]
+    if "base64" in found:
+        text = read_base64(found["base64"]).decode("utf-8", "surrogateescape")
+    else:
+        text = found["value"]
+        if not isinstance(text, str) or not encodable(text):
+            raise BadValue("must be text")
+    if kind in ("symbol", "char"):
+        return SCALARS[kind](text)
+    return TEXTS[kind](text) if kind in TEXTS else text
+
+
+def read_base64(text: Any) -> bytes:
+    if not isinstance(text, str):
+        raise BadForm("", "must be base64 text")
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadForm("", "is not base64") from None
+
+
+def read_binary(found: dict[str, Any], depth: int) -> bytes:
+    try:
+        return read_base64(found["value"])
+    except BadForm as error:
+        raise error.under("value") from None
+
+
+def read_timestamp(found: dict[str, Any], depth: int) -> Any:
+    value = found["value"]
+    if found.get("unit", "ms") == "s":
+        if type(value) is not int or not 0 <= value < 2**64:
+            raise BadValue("must be whole seconds since 1970")
+        return values.Seconds(value)
+    return values.Timestamp(read_moment(value))
+
+
+def read_moment(value: Any) -> int:
+    """Milliseconds since 1970: as a number, as text, or as RFC 3339. Raises ``BadValue``."""
+    if isinstance(value, str) and "T" in value:
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            raise BadValue("is no RFC 3339 time") from None
+        if found.tzinfo is None:
+            raise BadValue("has no time zone")
+        return (found - EPOCH) // timedelta(milliseconds=1)
+    return int(SCALARS["timestamp"](value))
+
+
+def read_decimal(found: dict[str, Any], depth: int) -> values.Scaled:
+    match = DECIMAL.fullmatch(found["value"])
+    if match is None:
+        raise BadValue("must be decimal text")
+    sign, whole, places = match[1], match[2], match[3] or ""
+    number = int(whole + places)
+    if number >= 2**32:
+        raise BadValue("has more digits than a legacy decimal")
+    return values.Scaled(len(places), -number if sign else number)
+
+
+def read_described(found: dict[str, Any], depth: int) -> values.Described:
+    descriptor = each_read("descriptor", found["descriptor"], depth)
+    return values.Described(descriptor, each_read("value", found["value"], depth))
+
+
+def read_map(found: dict[str, Any], depth: int) -> dict[Any, Any]:
+    pairs = found["value"]
+    if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
+        raise BadValue("must be a list of pairs")
+    table: dict[Any, Any] = {}
+    for index, (key, value) in enumerate(pairs):
+        read = each_read(index, key, depth)
+        if isinstance(read, dict | list) or read in table:
+            raise BadForm(f"/value/{index}", "is no key, or one that was there already")
+        table[read] = each_read(index, value, depth)
+    return table
+
+
+def read_array(found: dict[str, Any], depth: int) -> list[Any]:
+    kind, items = found["of"], found["value"]
+    if not isinstance(items, list):
+        raise BadValue("must be a list")
+    return [each_read(index, typed(kind, each), depth) for index, each in enumerate(items)]
+
+
+READERS: dict[str, Callable[[dict[str, Any], int], Any]] = {
+    **{kind: scalar(kind) for kind in SCALARS},
+    **dict.fromkeys(FLOATS, read_float),
+    **dict.fromkeys(("string", *TEXTS), read_text),
+    "binary": read_binary,
+    "timestamp": read_timestamp,
+    "decimal": read_decimal,
+    "described": read_described,
+    "map": read_map,
+    "array": read_array,
+}
