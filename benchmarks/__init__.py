@@ -1,0 +1,1 @@
+"""Ratios against pamqp, RabbitMQ and bare uvicorn, measured in one run: `python -m benchmarks`."""

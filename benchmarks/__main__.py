@@ -1,0 +1,103 @@
+"""`python -m benchmarks [--quick] [--only PATTERN] [--repeat N] [--json FILE]`: one table."""
+
+import argparse
+import fnmatch
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from benchmarks import codec, codec_1_0, http, memory, throughput
+from benchmarks.rows import Row, human
+
+GROUPS: list[Callable[[Callable[[str], bool], bool, int], Iterator[Row]]] = [
+    codec.rows,
+    codec_1_0.rows,
+    throughput.rows,
+    http.rows,
+    memory.rows,
+]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="short cells: a smoke test")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="rows whose name holds PATTERN (shell wildcards); may be repeated",
+    )
+    parser.add_argument("--repeat", type=int, default=0, help="interleaved pairs (3; quick 1)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    return parser.parse_args()
+
+
+def chosen(patterns: list[str]) -> Callable[[str], bool]:
+    def wanted(name: str) -> bool:
+        plain = name.lower().replace(",", "")
+        return not patterns or any(
+            fnmatch.fnmatch(plain, f"*{pattern.lower().replace(',', '')}*") for pattern in patterns
+        )
+
+    return wanted
+
+
+def empty_table(title: str) -> Table:
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    for name in ("row", "ours", "compared with"):
+        table.add_column(name, justify="left" if name == "row" else "right")
+    table.add_column("ratio", justify="right")
+    table.add_column("min..max", justify="right")
+    table.add_column("aim", justify="right")
+    table.add_column("note", overflow="fold")
+    return table
+
+
+def add(table: Table, row: Row) -> None:
+    ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
+    if row.met is not None and row.ratio is not None and row.ceiling is None:
+        ratio = f"[{'green' if row.met else 'red'}]{ratio}[/]"
+    spread = f"{min(row.ratios):.2f}..{max(row.ratios):.2f}" if len(row.ratios) > 1 else ""
+    aim = f"{row.aim:g}x" if row.aim else ""
+    if row.ceiling is not None:
+        aim = f"< {human(row.ceiling, row.unit)}"
+    if row.met is not None:
+        aim += " [green]met[/]" if row.met else " [red]missed[/]"
+    theirs = human(row.theirs, row.unit) if row.theirs is not None else "-"
+    against = f"{row.against} {theirs}" if row.against else "-"
+    label = f"{row.group}: {row.name}"
+    table.add_row(label, human(row.ours, row.unit), against, ratio, spread, aim, row.note)
+
+
+def main() -> int:
+    options = arguments()
+    repeat = options.repeat or (1 if options.quick else 3)
+    console = Console(width=None if sys.stdout.isatty() else 170)
+    title = f"{platform.python_implementation()} {platform.python_version()}"
+    title += f", {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} at start"
+    title += f", {repeat} interleaved repeats{', quick' if options.quick else ''}"
+    table, found, begun = empty_table(title), [], time.monotonic()
+    with Live(table, console=console, auto_refresh=False) as live:
+        for group in GROUPS:
+            for row in group(chosen(options.only), options.quick, repeat):
+                found.append(row)
+                add(table, row)
+                live.refresh()
+        table.caption = f"{time.monotonic() - begun:.0f} s, load {os.getloadavg()[0]:.1f} at end"
+    if options.json:
+        record = {"title": title, "rows": [row.as_json() for row in found]}
+        options.json.write_text(json.dumps(record, indent=2) + "\n")
+    return 0 if found else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

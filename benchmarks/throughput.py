@@ -1,0 +1,176 @@
+"""Publish to consume over loopback: the same two client processes against both brokers."""
+
+import contextlib
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+
+from benchmarks.drivers import Driver, build
+from benchmarks.rows import Row, compare
+from benchmarks.servers import Failed, Missing, Server, gateway, machine_busy, rabbitmq
+
+GROUP = "throughput"
+SIZES = {"16 B": 16, "256 B": 256, "16 KiB": 16 << 10}
+WARM_UP = {16: 20_000, 256: 20_000, 16 << 10: 3_000}
+LIMIT_SECONDS = 60
+MOST_MESSAGES = 3_000_000
+DISTURBED = 0.25  # processors; above, the row says so
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How the two clients behave; `window` outstanding confirms, `every` messages per ack."""
+
+    name: str
+    aim: float
+    durable: bool = False
+    window: int = 0
+    every: int = 0
+    prefetch: int = 0
+
+
+MODES = [
+    Mode("transient, auto-ack", aim=2.0),
+    Mode("transient, confirmed", aim=1.0, window=1000),
+    Mode("durable, confirmed", aim=1.0, durable=True, window=1000, every=100, prefetch=1000),
+]
+
+
+@dataclass
+class Run:
+    """One passage of `count` messages, first publish to last delivery and last confirm."""
+
+    count: int
+    seconds: float
+    producer_cpu: float
+    consumer_cpu: float
+    server_cpu: float
+    others: float  # processors kept busy meanwhile by what is not being measured
+
+    @property
+    def rate(self) -> float:
+        return self.count / self.seconds
+
+
+@dataclass
+class Side:
+    """One broker and what was measured with it."""
+
+    server: Server
+    count: int = 0
+    runs: list[Run] = field(default_factory=list)
+
+
+QUEUES = (f"bench-{os.getpid()}-{number}" for number in range(1_000_000))
+
+
+def passage(server: Server, mode: Mode, size: int, count: int) -> Run:
+    """Carry `count` messages of `size` octets through the server."""
+    queue, durable = next(QUEUES), int(mode.durable)
+    port = server.amqp_port
+    begun, busy, all_busy = time.monotonic(), server.cpu(), machine_busy()
+    with contextlib.ExitStack() as stack:
+        consumer = Driver(
+            "consumer", port, queue, size, count, durable, mode.every, mode.prefetch, LIMIT_SECONDS
+        )
+        stack.callback(consumer.stop)
+        consumer.wait_ready()
+        producer = Driver(
+            "producer",
+            *(port, "amq.direct", queue, size, count, durable, mode.window, 0, LIMIT_SECONDS),
+        )
+        stack.callback(producer.stop)
+        published, delivered = producer.result(), consumer.result()
+    if published["refused"] or delivered["delivered"] != count:
+        raise Failed(f"{published['refused']} refused, {delivered['delivered']} delivered")
+    last = delivered["last"]
+    if mode.window:
+        last = max(last, published["last"])
+    server_cpu, all_cpu = server.cpu() - busy, machine_busy() - all_busy
+    foreign = all_cpu - server_cpu - published["cpu"] - delivered["cpu"]
+    return Run(
+        count,
+        (last - published["first"]) / 1e9,
+        published["cpu"],
+        delivered["cpu"],
+        server_cpu,
+        max(foreign, 0.0) / (time.monotonic() - begun),
+    )
+
+
+def cell(sides: list[Side], mode: Mode, size: int, seconds: float, repeat: int) -> None:
+    """Warm up, choose counts that take about `seconds`, then measure in turns."""
+    for side in sides:
+        trial = passage(side.server, mode, size, WARM_UP[size])
+        side.count = int(min(max(trial.rate * seconds, 1000), MOST_MESSAGES))
+        side.runs = []
+    for _ in range(repeat):
+        for side in sides:
+            side.runs.append(passage(side.server, mode, size, side.count))
+
+
+def describe(runs: list[Run]) -> dict[str, object]:
+    """Medians of the processor time per message, in microseconds, beside the raw runs."""
+    micro = {
+        who: round(statistics.median(getattr(run, who) * 1e6 / run.count for run in runs), 3)
+        for who in ("producer_cpu", "consumer_cpu", "server_cpu")
+    }
+    return {"us_per_message": micro, "runs": [asdict(run) for run in runs]}
+
+
+@contextlib.contextmanager
+def started(
+    *starters: Callable[[], contextlib.AbstractContextManager[Server]],
+) -> Iterator[list[Server | str]]:
+    """Each server, or why it is not there."""
+    with contextlib.ExitStack() as stack:
+        servers: list[Server | str] = []
+        for starter in starters:
+            try:
+                servers.append(stack.enter_context(starter()))
+            except (Missing, Failed) as why:
+                servers.append(str(why))
+        yield servers
+
+
+def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
+    """Nine cells; each is skipped with a reason when one side is missing."""
+    cells = [
+        (mode, label, size)
+        for mode in MODES
+        for label, size in SIZES.items()
+        if wanted(f"{GROUP} {mode.name} {label}")
+    ]
+    if not cells:
+        return
+    seconds = 0.4 if quick else 3.0
+    try:
+        for name in ("producer", "consumer"):
+            build(name)
+    except (Missing, Failed) as why:
+        yield Row(GROUP, "all", note=f"skipped: {why}")
+        return
+    with started(gateway, rabbitmq) as (ours, theirs):
+        sides = [Side(server) for server in (ours, theirs) if isinstance(server, Server)]
+        absent = "; ".join(why for why in (ours, theirs) if isinstance(why, str))
+        for mode, label, size in cells:
+            row = Row(GROUP, f"{mode.name}, {label}", "msg/s", against="RabbitMQ", aim=mode.aim)
+            row.note = absent
+            try:
+                cell(sides, mode, size, seconds, repeat)
+            except Failed as why:
+                row.note = f"{absent}; {why}".strip("; ")
+                row.detail = {"logs": {side.server.name: side.server.log() for side in sides}}
+                yield row
+                continue
+            mine = next((side.runs for side in sides if side.server is ours), [])
+            other = next((side.runs for side in sides if side.server is theirs), [])
+            compare(row, [run.rate for run in mine], [run.rate for run in other])
+            others = max(run.others for run in mine + other)
+            if others > DISTURBED:
+                row.note = f"{row.note}; others kept {others:.1f} processors busy".strip("; ")
+            row.detail = {"ours": describe(mine) if mine else None}
+            row.detail["theirs"] = describe(other) if other else None
+            yield row

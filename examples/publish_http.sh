@@ -1,0 +1,12 @@
+#!/bin/sh
+# Publish over HTTP with curl: the body is the message, typed metadata goes into headers.
+#   sh examples/publish_http.sh [BASE-URL]
+set -eu
+base=${1:-http://127.0.0.1:8080}
+curl --silent --show-error --fail-with-body --user guest:guest \
+  --header 'Content-Type: application/json' \
+  --header 'Amqp-Durable: ?1' \
+  --header 'Amqp-Property: "attempt";v=3;t=ubyte, "source";v="curl"' \
+  --data '{"order": 42}' \
+  "$base/v1/%2F/queues/orders/messages"
+echo
