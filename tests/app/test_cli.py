@@ -1,0 +1,248 @@
+"""The command line as its user meets it: every message names what is to be changed."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.adapters.v0_9.wire import layouts as w
+from tests.net.running import ROOT, Running, environment, until
+from tests.net.wire import PERSISTENT, Gone, Wire
+
+
+def run(
+    *arguments: object, text: str | None = None, **settings: object
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gateway", *map(str, arguments)],
+        cwd=ROOT,
+        env=environment(**settings),
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """Ended with status 2, and one readable message with these words."""
+    assert done.returncode == 2, done
+    for word in words:
+        assert word in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr + done.stdout, done.stderr
+
+
+def serve(folder: Path, *arguments: object) -> list[object]:
+    ports = ["--amqp-port", 0, "--http-port", 0, "--data-dir", folder / "data"]
+    return ["serve", *ports, *arguments]
+
+
+@pytest.mark.parametrize(
+    ("toml", "words"),
+    [
+        ("[amqp]\nport = 70000\n", ["amqp.port"]),
+        ("[amqp]\nprot = 5672\n", ["amqp.prot", "not permitted"]),
+        ("[limits]\nmemory_high = 2\n", ["limits.memory_high"]),
+        ("[amqp.tls]\nport = 5671\n", ["amqp.tls", "certificate"]),
+        ("log_level = 'loud'\n", ["log_level", "debug"]),
+        ("[amqp]\nmechanisms = ['MAGIC']\n", ["amqp.mechanisms"]),
+        ("[amqp\n", ["not valid TOML"]),
+        ("[amqp]\nport = 'x'\nheartbeat_seconds = -1\n", ["amqp.port", "amqp.heartbeat_seconds"]),
+    ],
+)
+def test_a_mistake_in_the_file(tmp_path: Path, toml: str, words: list[str]) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text(toml)
+    refused(run("check", file), str(file), *words)
+    refused(run("serve", "--config", file, "--data-dir", tmp_path / "data"), *words)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    refused(run(*serve(tmp_path, "--config", tmp_path / "no.toml")), "no.toml", "No such file")
+
+
+def test_a_mistake_in_the_environment(tmp_path: Path) -> None:
+    refused(run(*serve(tmp_path), amqp__heartbeat_seconds="often"), "amqp.heartbeat_seconds")
+
+
+def test_check_says_what_holds(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text("[amqp]\nport = 1234\n")
+    done = run("check", file)
+    assert done.returncode == 0, done
+    assert "amqp.port = 1234" in done.stdout
+    assert "http.port = 8080" in done.stdout
+
+
+def test_the_example_is_good() -> None:
+    done = run("check", ROOT / "examples" / "gateway.toml")
+    assert done.returncode == 0, done.stderr
+
+
+def test_command_line_over_environment_over_file(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text("[amqp]\nheartbeat_seconds = 11\nchannel_max = 21\nframe_max = 8192\n")
+    settings = {"amqp__heartbeat_seconds": 12, "amqp__port": 1}
+    with Running(tmp_path, "--config", file, **settings) as gateway:
+        tune = gateway.wire(1).tune
+        assert gateway.port != 1
+        assert (tune.heartbeat, tune.channel_max, tune.frame_max) == (12, 21, 8192)
+
+
+def test_versions() -> None:
+    done = run("versions")
+    assert done.returncode == 0, done.stderr
+    for version in ("0-8", "0-9", "0-9-1"):
+        assert version in done.stdout
+
+
+def test_version() -> None:
+    assert run("version").stdout.startswith("amqp-gateway 0.")
+
+
+# --- what is taken --------------------------------------------------------------------------------
+
+
+def test_ports_that_are_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = run(*serve(tmp_path, "--amqp-port", port))
+        refused(done, f"127.0.0.1:{port}", "in use")
+        done = run(*serve(tmp_path, "--http-port", port))
+        refused(done, f"127.0.0.1:{port}", "in use")
+
+
+def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
+    refused(run(*serve(tmp_path, "--host", "192.0.2.77")), "192.0.2.77")
+
+
+def test_data_of_another_gateway(tmp_path: Path) -> None:
+    with Running(tmp_path) as gateway:
+        refused(run(*serve(tmp_path)), str(tmp_path / "data"))
+        gateway.wire(1).ended()
+
+
+def test_data_where_none_can_be(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file")
+    refused(run(*serve(tmp_path)), "data_dir")
+
+
+def test_data_that_is_none_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "gateway.db").write_bytes(b"no database at all" * 500)
+    refused(run(*serve(tmp_path)), str(tmp_path / "data"))
+
+
+def test_tls_files(tmp_path: Path) -> None:
+    missing, text = tmp_path / "none.pem", tmp_path / "text.pem"
+    text.write_text("hello")
+    refused(run(*serve(tmp_path, "--tls-cert", missing, "--tls-key", text)), str(missing))
+    refused(run(*serve(tmp_path, "--tls-cert", text, "--tls-key", text)), str(text), "TLS")
+    refused(run(*serve(tmp_path, "--tls-cert", text)), "amqp.tls", "key")
+    refused(run(*serve(tmp_path, "--amqps-port", 0)), "amqp.tls", "certificate")
+
+
+# --- users ----------------------------------------------------------------------------------------
+
+
+def enters(gateway: Running, user: str, password: str) -> bool:
+    wire = Wire(gateway.port, user=user, password=password)
+    with contextlib.suppress(AssertionError, Gone, ConnectionError):
+        wire.opened(1).ended()
+        return True
+    return False
+
+
+def test_users_while_it_runs(tmp_path: Path) -> None:
+    with Running(tmp_path) as gateway:
+        folder = ["--data-dir", gateway.data]
+        assert not enters(gateway, "alice", "wonder")
+        done = run("user", "add", "alice", "--password", "wonder", "--write", "^b", *folder)
+        assert done.returncode == 0, done.stderr
+        until(lambda: enters(gateway, "alice", "wonder"), "alice may enter", 3)
+        assert not enters(gateway, "alice", "wrong")
+        wire = gateway.wire(1, user="alice", password="wonder")
+        wire.declare("b")
+        wire.publish("b", b"x", exchange="amq.direct")
+        assert wire.heard(w.ChannelClose).reply_code == 403
+
+        listed = run("user", "list", *folder)
+        assert "alice" in listed.stdout and "guest" in listed.stdout, listed
+        assert "this machine only" in listed.stdout
+
+        # From standard input, for those who look at the list of processes; and with a tag.
+        done = run("user", "add", "bob", "--tag", "monitoring", *folder, text="secret\n")
+        assert done.returncode == 0, done.stderr
+        until(lambda: enters(gateway, "bob", "secret"), "bob may enter", 3)
+
+        done = run("user", "remove", "alice", *folder)
+        assert done.returncode == 0, done.stderr
+        until(lambda: not enters(gateway, "alice", "wonder"), "alice may not enter any more", 3)
+        assert enters(gateway, "guest", "guest")
+
+
+def test_a_new_password_and_rights(tmp_path: Path) -> None:
+    """``user add`` of a user that exists changes it, as its help says."""
+    with Running(tmp_path) as gateway:
+        folder = ["--data-dir", gateway.data]
+        assert run("user", "add", "carol", "--password", "one", *folder).returncode == 0
+        done = run("user", "add", "carol", "--password", "two", "--read", "^$", *folder)
+        assert done.returncode == 0, done.stderr
+        until(lambda: enters(gateway, "carol", "two"), "the new password", 3)
+        assert not enters(gateway, "carol", "one")
+        wire = gateway.wire(1, user="carol", password="two")
+        wire.declare("c")
+        close = wire.call(1, w.BasicGet(queue="c"), w.ChannelClose)
+        assert close.reply_code == 403
+        # Whoever gives guest a password of its own may log in with it.
+        assert run("user", "add", "guest", "--password", "own", *folder).returncode == 0
+        until(lambda: enters(gateway, "guest", "own"), "guest's own password", 3)
+        assert not enters(gateway, "guest", "guest")
+
+
+def test_user_mistakes(tmp_path: Path) -> None:
+    folder = ["--data-dir", tmp_path / "data"]
+    refused(run("user", "remove", "nobody", *folder), "nobody")
+    refused(run("user", "add", "x", "--password", "", *folder), "password")
+    refused(run("user", "add", "x", "--password", "y", "--tag", "king", *folder), "king")
+    refused(run("user", "add", "x", "--password", "y", "--read", "(", *folder), "(")
+
+
+def test_users_before_the_first_start(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    assert run("user", "add", "dora", "--password", "d", "--data-dir", data).returncode == 0
+    with Running(tmp_path) as gateway:
+        assert enters(gateway, "dora", "d")
+
+
+# --- kinds of store -------------------------------------------------------------------------------
+
+
+def test_volatile_keeps_nothing(tmp_path: Path) -> None:
+    with Running(tmp_path, "--volatile") as gateway:
+        wire = gateway.wire(1)
+        wire.declare("q", durable=True)
+        wire.call(1, w.ConfirmSelect(), w.ConfirmSelectOk)
+        wire.publish("q", b"x", PERSISTENT)
+        wire.heard(w.BasicAck)
+        assert wire.got("q") == b"x"
+        wire.ended()
+        assert not gateway.data.exists()
+        assert gateway.stop() == 0
+        gateway.start()
+        wire = gateway.wire(1)
+        close = wire.call(1, w.QueueDeclare(queue="q", passive=True), w.ChannelClose)
+        assert close.reply_code == 404
+
+
+def test_virtual_hosts_of_the_file(tmp_path: Path) -> None:
+    with Running(tmp_path, vhosts='["/", "two"]') as gateway:
+        wire = Wire(gateway.port).logged_in()
+        wire.say(0, w.ConnectionTuneOk(0, 0, 0), w.ConnectionOpen("two"))
+        wire.heard(w.ConnectionOpenOk)
+        wire = Wire(gateway.port).logged_in()
+        wire.say(0, w.ConnectionTuneOk(0, 0, 0), w.ConnectionOpen("three"))
+        assert wire.heard(w.ConnectionClose).reply_code == 530

@@ -1,0 +1,235 @@
+"""Users, passwords, permissions."""
+
+import pytest
+
+from gateway.broker.access import Access
+from gateway.broker.memory_store import MemoryStore
+from gateway.errors import Condition, Lost
+from tests.broker.fakes import (
+    House,
+    bind,
+    declare,
+    delete_exchange,
+    delete_queue,
+    exchange,
+    message,
+    purge,
+    put,
+    refused,
+    unbind,
+)
+
+
+def test_first_user(house: House) -> None:
+    access = house.broker.access
+    guest = access.user("guest")
+    assert guest is not None
+    assert guest.loopback_only
+    assert guest.tags == ("administrator",)
+    assert access.password("guest", "guest")
+    assert access.password("guest", "guest")
+    assert not access.password("guest", "Guest")
+    assert not access.password("nobody", "guest")
+    assert not access.password("guest", "")
+    assert not access.password("guest", "\udcff")
+    assert not access.change_password("guest", "secret").loopback_only
+    assert access.password("guest", "secret")
+    assert not access.password("guest", "guest")
+
+
+def test_nothing_is_made_in_a_store_with_users(house: House) -> None:
+    house.broker.access.add_user("ann", "pw")
+    house.broker.access.remove_user("guest")
+    later = house.store.survivors()
+    access = Access(later)
+    assert [user.name for user in access.list_users()] == ["ann"]
+    assert access.password("ann", "pw")
+
+
+def test_scram(house: House) -> None:
+    from scramp import ScramClient, ScramMechanism
+
+    access = house.broker.access
+    client = ScramClient(["SCRAM-SHA-256"], "guest", "guest")
+    server = ScramMechanism("SCRAM-SHA-256").make_server(access.scram)
+    server.set_client_first(client.get_client_first())
+    client.set_server_first(server.get_server_first())
+    server.set_client_final(client.get_client_final())
+    client.set_server_final(server.get_server_final())
+    assert access.scram("nobody") is None
+
+
+def test_other_ways_in(house: House) -> None:
+    access = house.broker.access
+    assert access.anonymous() is None
+    access.anonymous_user = "guest"
+    assert access.anonymous() == "guest"
+    access.anonymous_user = "nobody"
+    assert access.anonymous() is None
+    assert access.external("guest") == "guest"
+    assert access.external("CN=guest") is None
+    access.external_user = lambda subject: subject.removeprefix("CN=")
+    assert access.external("CN=guest") == "guest"
+
+
+def test_bad_requests(house: House) -> None:
+    access = house.broker.access
+    with refused(Condition.PRECONDITION_FAILED, "exists already"):
+        access.add_user("guest", "x")
+    with refused(Condition.PRECONDITION_FAILED, "needs a name"):
+        access.add_user("", "x")
+    with refused(Condition.PRECONDITION_FAILED, "no tag 'king'"):
+        access.add_user("x", "x", ["king"])
+    with refused(Condition.NOT_FOUND, "no user 'x'"):
+        access.change_password("x", "x")
+    with refused(Condition.PRECONDITION_FAILED, "not a regular expression"):
+        access.set_permissions("guest", "/", "(", "", "")
+
+
+def test_a_reload_shows_what_another_process_wrote() -> None:
+    store = MemoryStore(volatile=False)
+    mine, theirs = Access(store), Access(store)
+    theirs.add_user("ann", "pw", ["monitoring"])
+    assert not mine.password("ann", "pw")
+    mine.refresh = lambda: mine.reload(store.records())
+    assert mine.password("ann", "pw")
+    theirs.change_password("ann", "new")
+    assert not mine.password("ann", "pw")
+    assert mine.password("ann", "new")
+    theirs.set_permissions("ann", "/", "", "a", "b")
+    mine.reload(store.records())
+    assert [tuple(p) for p in mine.permissions_of("ann")] == [("/", "", "a", "b")]
+
+
+def test_vhosts(house: House) -> None:
+    broker = house.broker
+    with refused(Condition.NOT_ALLOWED, "vhost none not found", Lost.CONNECTION):
+        broker.attach("none", "guest", "x")
+    broker.access.add_user("ann", "pw")
+    with refused(Condition.NOT_ALLOWED, "refused for user 'ann'", Lost.CONNECTION):
+        broker.attach("/", "ann", "x")
+    broker.create_vhost("more")
+    broker.create_vhost("more")
+    client = broker.attach("more", "guest", "x")
+    channel, heard = house.channel(client)
+    declare(channel, durable=True)
+    put(channel, "a")
+    assert house.channel()[0].vhost.queues == {}
+    assert set(house.restart().broker.vhosts) == {"/", "more"}
+    broker.delete_vhost("more")
+    assert set(house.restart().broker.vhosts) == {"/"}
+    with refused(Condition.NOT_FOUND, "no vhost 'more'"):
+        broker.delete_vhost("more")
+    assert broker.snapshot().totals.published == 1
+    assert broker.octets == 0
+    assert heard.cancels == []
+
+
+def with_rights(house: House, configure: str, write: str, read: str) -> object:
+    access = house.broker.access
+    if access.user("ann") is None:
+        access.add_user("ann", "pw")
+    access.set_permissions("ann", "/", configure, write, read)
+    return house.another("ann")
+
+
+RIGHTS = [
+    ("declare queue", lambda c: declare(c, "mine"), "c:mine"),
+    ("delete queue", lambda c: delete_queue(c, "q"), "c:q"),
+    ("purge", lambda c: purge(c, "q"), "r:q"),
+    ("fetch", lambda c: c.fetch("q"), "r:q"),
+    ("subscribe", lambda c: c.subscribe("q"), "r:q"),
+    ("publish", lambda c: put(c, "a"), "w:amq.default"),
+    ("publish to", lambda c: c.publish(message("a", "", "x")), "w:x"),
+    ("declare exchange", lambda c: exchange(c, "mine"), "c:mine"),
+    ("delete exchange", lambda c: delete_exchange(c, "x"), "c:x"),
+    ("bind", lambda c: bind(c, "q", "x"), "w:q r:x"),
+    ("unbind", lambda c: unbind(c, "q", "x"), "w:q r:x"),
+    ("bind exchange", lambda c: bind(c, "y", "x", to_exchange=True), "w:y r:x"),
+    (
+        "dead letters",
+        lambda c: declare(c, "mine", arguments={"x-dead-letter-exchange": "x"}),
+        "c:mine r:mine w:x",
+    ),
+    (
+        "alternate",
+        lambda c: exchange(c, "mine", arguments={"alternate-exchange": "x"}),
+        "c:mine r:mine w:x",
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "attempt", "needs"), RIGHTS, ids=[r[0] for r in RIGHTS])
+def test_every_right_is_needed(house: House, what: str, attempt: object, needs: str) -> None:
+    owner, _ = house.channel()
+    declare(owner)
+    exchange(owner, "x")
+    exchange(owner, "y")
+    wanted = needs.split()
+    everything = {"c": ".*", "w": ".*", "r": ".*"}
+    for need in wanted:
+        right, name = need.split(":")
+        lacking = everything | {right: f"^(?!{name}$)"}
+        channel, _ = house.channel(
+            with_rights(house, lacking["c"], lacking["w"], lacking["r"])  # type: ignore[arg-type]
+        )
+        with refused(Condition.ACCESS_REFUSED, f"'{name}' in vhost '/' refused for user 'ann'"):
+            attempt(channel)  # type: ignore[operator]
+    exact = {
+        letter: "|".join(f"^{n.split(':')[1]}$" for n in wanted if n.startswith(letter))
+        for letter in "cwr"
+    }
+    channel, _ = house.channel(
+        with_rights(house, exact["c"], exact["w"], exact["r"])  # type: ignore[arg-type]
+    )
+    attempt(channel)  # type: ignore[operator]
+
+
+def test_passive_declarations_need_no_right(house: House) -> None:
+    declare(house.channel()[0])
+    channel, _ = house.channel(with_rights(house, "", "", ""))  # type: ignore[arg-type]
+    assert declare(channel, passive=True).name == "q"
+    exchange(channel, "amq.direct", passive=True)
+
+
+def test_changes_are_seen_at_the_next_operation(house: House) -> None:
+    declare(house.channel()[0])
+    channel, _ = house.channel(with_rights(house, "", ".*", ".*"))  # type: ignore[arg-type]
+    put(channel, "a")
+    channel.fetch("q")
+    house.broker.access.set_permissions("ann", "/", "", "", "other")
+    with refused(Condition.ACCESS_REFUSED, "access to exchange 'amq.default'"):
+        put(channel, "b")
+    with refused(Condition.ACCESS_REFUSED, "access to queue 'q'"):
+        channel.fetch("q")
+    house.broker.access.set_permissions("ann", "/", "", ".*", ".*")
+    put(channel, "c")
+    house.broker.access.remove_user("ann")
+    with refused(Condition.ACCESS_REFUSED):
+        put(channel, "d")
+
+
+def test_user_id(house: House) -> None:
+    channel, _ = house.channel()
+    declare(channel)
+    put(channel, "a", user_id=b"guest")
+    with refused(
+        Condition.PRECONDITION_FAILED,
+        "user_id property set to 'ann' but authenticated user was 'guest'",
+    ):
+        put(channel, "b", user_id=b"ann")
+    house.broker.access.set_tags("guest", ["impersonator"])
+    put(channel, "c", user_id=b"ann")
+
+
+def test_alarms(house: House) -> None:
+    broker = house.broker
+    assert broker.blocked is None
+    broker.alarm("memory", True)
+    broker.alarm("disk", True)
+    assert broker.blocked == "low on disk & low on memory"
+    broker.alarm("memory", False)
+    broker.alarm("memory", False)
+    assert broker.blocked == "low on disk"
+    broker.alarm("disk", False)
+    assert broker.blocked is None

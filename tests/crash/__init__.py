@@ -1,0 +1,1 @@
+"""The process killed at any moment."""

@@ -1,0 +1,1 @@
+"""What the examples and the README show is run as it stands there."""

@@ -1,0 +1,80 @@
+"""Every file in examples/ is run; a new one without a test fails here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.interop.servers import ROOT, Server
+
+from .commands import base, gateway_command, publishing, run
+
+EXAMPLES = ROOT / "examples"
+
+
+def publish_and_consume(gateway: Server) -> None:
+    pytest.importorskip("pika")
+    script = EXAMPLES / "publish_and_consume.py"
+    done = run([sys.executable, "-W", "error", str(script), str(gateway.port)])
+    assert done.returncode == 0, done.stderr
+    confirmed = [f"confirmed {number}" for number in range(3)]
+    received = [f'received {{"order": {number}}} application/json' for number in range(3)]
+    assert done.stdout.splitlines() == confirmed + received
+
+
+def publish_http(gateway: Server) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed (apt-get install curl)")
+    publish_and_consume(gateway)  # declares the queue, as the README has it
+    done = run(["sh", str(EXAMPLES / "publish_http.sh"), base(gateway)])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["message_id"]
+    watched = watch(gateway, "queue:orders", 1)
+    assert watched[0]["body"] == {"json": {"order": 42}}
+    assert watched[0]["properties"] == {"attempt": 3, "source": "curl"}
+
+
+def watch_events(gateway: Server) -> None:
+    with publishing(gateway, "some.key"):
+        watched = watch(gateway, "exchange:amq.topic?binding=some.*", 5)
+    first = watched[0]["body"]["json"]["number"]
+    assert [one["body"]["json"]["number"] for one in watched] == list(range(first, first + 5))
+
+
+def watch(gateway: Server, source: str, count: int) -> list[dict[str, dict[str, object]]]:
+    done = run(
+        [sys.executable, str(EXAMPLES / "watch_events.py"), base(gateway), source, str(count)]
+    )
+    assert done.returncode == 0, done.stderr
+    opened, *lines = done.stdout.splitlines()
+    assert opened == "resume: fresh"
+    assert len(lines) == count
+    return [json.loads(line) for line in lines]
+
+
+def configuration(gateway: Server) -> None:
+    file = str(EXAMPLES / "gateway.toml")
+    done = gateway_command("check", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5672" in done.stdout and "staging" in done.stdout
+    # "The environment wins over the file"
+    other = gateway_command("check", file, AMQP_GATEWAY_AMQP__PORT="5673")
+    assert "5673" in other.stdout and "5672" not in other.stdout
+
+
+RUN: dict[str, Callable[[Server], None]] = {
+    "gateway.toml": configuration,
+    "publish_and_consume.py": publish_and_consume,
+    "publish_http.sh": publish_http,
+    "watch_events.py": watch_events,
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.iterdir() if path.is_file()))
+def test_example(name: str, gateway: Server) -> None:
+    assert name in RUN, f"nothing runs examples/{name}"
+    RUN[name](gateway)

@@ -1,0 +1,85 @@
+"""The README's shell commands are run as they stand there, with the ports of our gateway."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+
+import pytest
+
+from tests.interop.servers import ROOT, Server
+
+from .commands import base, gateway_command, publishing, run
+
+README = (ROOT / "README.md").read_text()
+NEEDS_CURL = pytest.mark.skipif(
+    shutil.which("curl") is None, reason="curl is not installed (apt-get install curl)"
+)
+SHOWN = re.findall(r"^```sh\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+BUILDS = ("python3 -m venv",)  # .ci/run does that
+
+
+def command(start: str) -> str:
+    found = [shown for shown in SHOWN if shown.startswith(start)]
+    assert len(found) == 1, f"the README shows {len(found)} commands that start with {start!r}"
+    return found[0]
+
+
+def ours(shown: str, gateway: Server) -> str:
+    """The shown command, for the gateway that runs here."""
+    changed = shown.replace("http://127.0.0.1:8080", base(gateway))
+    assert changed != shown, f"the README's base address is not in {shown!r}"
+    return changed
+
+
+def test_every_command_is_known_here() -> None:
+    known = (*BUILDS, "pip install pika &&", "curl -u", "curl -N")
+    assert [shown for shown in SHOWN if not shown.startswith(known)] == []
+
+
+@NEEDS_CURL
+def test_pika_then_curl(gateway: Server) -> None:
+    """In the order of the README: the first declares the queue that the second publishes to."""
+    pytest.importorskip("pika")
+    install, script = command("pip install pika && ").strip().split(" && ")
+    assert install == "pip install pika"
+    python, file = script.split()
+    assert python == "python"
+    done = run([sys.executable, file, str(gateway.port)])
+    assert done.returncode == 0, done.stderr
+
+    done = run(["sh", "-c", ours(command("curl -u"), gateway)])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["message_id"], done.stdout
+    status = ours(command("curl -u"), gateway).strip() + " -s -o /dev/null -w '%{http_code}'"
+    assert run(["sh", "-c", status]).stdout == "201"
+
+
+@NEEDS_CURL
+def test_following_an_exchange(gateway: Server) -> None:
+    endless = ours(command("curl -N"), gateway).replace("curl -N", "curl -N -s --max-time 3", 1)
+    with publishing(gateway, "any.key"):
+        done = run(["sh", "-c", endless])
+    assert done.returncode == 28, done.stderr  # curl's own time limit
+    data = [line[6:] for line in done.stdout.splitlines() if line.startswith("data: ")]
+    events = [json.loads(line) for line in data]
+    assert events[0]["resume"] == "fresh"
+    assert events[1]["routing_key"] == "any.key" and len(events) > 3
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert links
+    assert [one for one in links if "://" not in one and not (ROOT / one).exists()] == []
+
+
+def test_command_line() -> None:
+    """Every command of the table exists."""
+    table = README.partition("## Command line")[2].partition("\n## ")[0]
+    shown = re.findall(r"`(?:amqp-gateway )?((?:user )?[a-z]+)(?: NAME| FILE| \[.*?\])?`", table)
+    assert {"serve", "check", "versions", "user add", "user list", "inspect"} <= set(shown)
+    for words in dict.fromkeys(shown):
+        done = gateway_command(*words.split(), "--help")
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,220 @@
+"""Stream tickets: what they are bound to, and what a second use may do."""
+
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from gateway.http.access.sessions import read_principal
+from gateway.http.access.settings import AccessSettings
+
+PAGE = "https://app.example"
+
+
+class Clock:
+    now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def streaming(make_rig: Any) -> Any:
+    rig = make_rig(access=AccessSettings(origins=(PAGE,)))
+    rig.clock = rig.app.state.context.gate.clock = Clock()
+    rig.exchange("prices")
+    rig.exchange("secret")
+    return rig
+
+
+SOURCE = "exchange:prices?binding=#"
+
+
+async def ticket(rig: Any, **changed: Any) -> str:
+    """The query of the URL."""
+    async with rig.http() as http:
+        body = {"sources": [SOURCE]} | changed
+        answer = await http.post("/v1/stream-tickets", json=body)
+        assert answer.status_code == 201, answer.text
+        assert answer.headers["cache-control"] == "no-store"
+        made = answer.json()
+        url = urlsplit(made["url"])
+        assert url.path == "/v1/%2F/events"
+        assert parse_qs(url.query)["ticket"] == [made["ticket"]]
+        return url.query
+
+
+async def refused(rig: Any, query: str, status: int = 401, **headers: str) -> str:
+    async with rig.http(None) as http:
+        answer = await http.get(f"/v1/%2F/events?{query}", headers=headers)
+        assert answer.status_code == status, answer.text
+        return answer.text
+
+
+def stream(listener: Any, port: int, query: str, cursor: str = "") -> Any:
+    """A reader without any other credential."""
+    return listener(port, query, cursor, user="")
+
+
+async def test_a_ticket_opens_and_resumes_its_stream(streaming: Any, listener: Any) -> None:
+    query = await ticket(streaming)
+    async with streaming.served() as port:
+        async with stream(listener, port, query) as reader:
+            assert reader.status == 200
+            assert reader.headers["referrer-policy"] == "no-referrer"
+            await reader.opened()
+            cursor = reader.cursor
+        async with stream(listener, port, query, cursor) as reader:
+            assert reader.status == 200
+            assert reader.headers["amqp-resume"] == "exact"
+
+
+async def test_a_reload_without_cursor_starts_where_the_session_did(
+    streaming: Any, listener: Any
+) -> None:
+    query = await ticket(streaming)
+    async with streaming.served() as port:
+        async with stream(listener, port, query) as reader:
+            await reader.opened()
+            await publish(streaming, "one")
+            assert (await reader.until()).body == {"text": "one"}
+        async with stream(listener, port, query + "&from=earliest") as reader:
+            assert reader.headers["amqp-resume"] == "exact"
+            assert (await reader.until()).body == {"text": "one"}
+
+
+async def test_a_cursor_from_before_the_session_is_refused(streaming: Any, listener: Any) -> None:
+    async with streaming.served() as port:
+        async with listener(port, "source=exchange:prices?binding=%23") as reader:
+            await reader.opened()
+            early = reader.cursor
+            await publish(streaming, "one")
+            await reader.until()
+        query = await ticket(streaming)
+        async with stream(listener, port, query) as reader:
+            await reader.opened()
+        async with stream(listener, port, query, early) as reader:
+            assert reader.status == 400
+
+
+async def publish(rig: Any, text: str) -> None:
+    async with rig.http() as http:
+        path = "/v1/%2F/exchanges/prices/messages?routing_key=a"
+        await http.post(path, content=text, headers={"content-type": "text/plain"})
+
+
+async def test_one_connection_at_a_time_and_the_newer_wins(streaming: Any, listener: Any) -> None:
+    query = await ticket(streaming)
+    async with streaming.served() as port, stream(listener, port, query) as first:
+        await first.opened()
+        async with stream(listener, port, query) as second:
+            assert second.status == 200
+            await streaming.until(lambda: len(streaming.app.state.hub.streams) == 1)
+
+
+async def test_a_ticket_is_for_its_sources_method_and_host(streaming: Any) -> None:
+    query = await ticket(streaming)
+    text = query.partition("ticket=")[2]
+    for other in (
+        f"ticket={text}",
+        f"source=exchange:secret&ticket={text}",
+        f"{query}&source=exchange:secret",
+        f"source=exchange:prices&binding=x&ticket={text}",
+        f"{query}&binding=x",
+        f"{query}&ticket={text}",
+        query.replace("prices", "Prices"),
+    ):
+        assert text not in await refused(streaming, other)
+    async with streaming.http(None) as http:
+        for method, path in (
+            ("POST", "/v1/%2F/events"),
+            ("GET", "/v1/other/events"),
+            ("GET", "/v1/%2F/queues"),
+            ("POST", "/v1/%2F/exchanges/prices/messages"),
+            ("POST", "/v1/stream-tickets"),
+        ):
+            answer = await http.request(method, f"{path}?{query}")
+            assert answer.status_code == 401, (method, path)
+            assert text not in answer.text
+
+
+async def test_a_ticket_is_for_its_origin(streaming: Any) -> None:
+    query = await ticket(streaming, origin=PAGE)
+    await refused(streaming, query)
+    await refused(streaming, query, origin="https://evil.example")
+    own = await ticket(streaming)
+    await refused(streaming, own, origin=PAGE)
+    async with streaming.http() as http:
+        body = {"sources": [SOURCE], "origin": "https://evil.example"}
+        assert (await http.post("/v1/stream-tickets", json=body)).status_code == 400
+
+
+async def test_a_ticket_is_used_in_time_or_not_at_all(streaming: Any, listener: Any) -> None:
+    query = await ticket(streaming)
+    streaming.clock.now += 61
+    await refused(streaming, query)
+    query = await ticket(streaming, ttl=5)
+    streaming.clock.now += 6
+    await refused(streaming, query)
+    query = await ticket(streaming, ttl=4000)
+    streaming.clock.now += 61
+    await refused(streaming, query)
+
+
+async def test_a_session_ends_after_a_quarter_of_an_hour_alone(
+    streaming: Any, listener: Any
+) -> None:
+    query = await ticket(streaming)
+    async with streaming.served() as port:
+        async with stream(listener, port, query) as reader:
+            await reader.opened()
+        await streaming.until(lambda: not streaming.app.state.context.gate.tickets.live)
+        streaming.clock.now += 899
+        async with stream(listener, port, query) as reader:
+            assert reader.status == 200
+            await reader.opened()
+        await streaming.until(lambda: not streaming.app.state.context.gate.tickets.live)
+        streaming.clock.now += 900
+        async with stream(listener, port, query) as reader:
+            assert reader.status == 401
+
+
+async def test_a_ticket_dies_with_its_maker(streaming: Any, listener: Any) -> None:
+    gate = streaming.app.state.context.gate
+    query = await ticket(streaming)
+    async with streaming.served() as port, stream(listener, port, query) as reader:
+        await reader.opened()
+        (digest,) = gate.tickets.records.found
+        principal = read_principal(gate.tickets.records.get(digest), "ticket", f"ticket:{digest}")
+        assert gate.still_good(principal)
+        streaming.broker.access.change_password("alice", "other")
+        async with stream(listener, port, query) as again:
+            assert again.status == 401
+        assert not gate.still_good(principal)
+
+
+async def test_rights_are_checked_when_a_ticket_is_made(streaming: Any) -> None:
+    async with streaming.http("weak:weak") as http:
+        body = {"sources": [SOURCE]}
+        assert (await http.post("/v1/stream-tickets", json=body)).status_code == 403
+    async with streaming.http() as http:
+        for body, status in (
+            ({"sources": []}, 422),
+            ({"sources": ["prices"]}, 400),
+            ({"sources": ["queue:"]}, 400),
+            ({"sources": ["queue:" + "x" * 256]}, 400),
+            ({"sources": [SOURCE] * 65}, 422),
+            ({"sources": [SOURCE], "vhost": "other"}, 404),
+            ({"sources": [SOURCE], "more": 1}, 422),
+            ({"sources": [SOURCE], "ttl": -1}, 422),
+        ):
+            assert (await http.post("/v1/stream-tickets", json=body)).status_code == status, body
+    async with streaming.http(None) as http:
+        answer = await http.post("/v1/stream-tickets", json={"sources": [SOURCE]})
+        assert answer.status_code == 401
+
+
+async def test_forged_tickets_are_401(streaming: Any) -> None:
+    for text in ("", "A" * 43, "A" * 5000, "..%2F..", "%00", "%0d%0aset-cookie:x=1"):
+        await refused(streaming, f"source=exchange:prices&ticket={text}")
+    await refused(streaming, "source=exchange:prices&%74icket=" + "A" * 43, 401)

@@ -1,0 +1,152 @@
+"""Definitions go out and in, RabbitMQ's too, and nothing is left out silently."""
+
+from typing import Any
+
+ADMIN = "guest:guest"
+PATH = "/v1/admin/definitions"
+HOST = "/v1/admin/vhosts/%2F"
+
+RABBITMQ = {
+    "rabbit_version": "3.10.8",
+    "rabbitmq_version": "3.10.8",
+    "product_name": "RabbitMQ",
+    "product_version": "3.10.8",
+    "users": [
+        {
+            "name": "bob",
+            "password_hash": "MXqQiMclKPtI62a38Njw8qJQs35Ninz9uvoWpWvupu5VAsq8",
+            "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "tags": ["management", "administrator"],
+            "limits": {},
+        },
+        {"name": "alice", "password_hash": "x", "tags": "monitoring"},
+        {"name": "dora", "password": "open sesame", "tags": []},
+    ],
+    "vhosts": [{"name": "/"}, {"name": "shop", "metadata": {"tags": []}}],
+    "permissions": [
+        {"user": "bob", "vhost": "shop", "configure": ".*", "write": ".*", "read": ".*"},
+        {"user": "nobody", "vhost": "/", "configure": "", "write": "", "read": ""},
+        {"user": "bob", "vhost": "none", "configure": "", "write": "", "read": ""},
+    ],
+    "topic_permissions": [{"user": "bob", "vhost": "/", "exchange": "x"}],
+    "parameters": [{"component": "shovel", "name": "s", "vhost": "/", "value": {}}],
+    "global_parameters": [{"name": "internal_cluster_id", "value": "id"}],
+    "policies": [{"vhost": "/", "name": "ttl", "pattern": "", "definition": {}}],
+    "queues": [
+        {
+            "name": "q",
+            "vhost": "shop",
+            "durable": True,
+            "auto_delete": False,
+            "arguments": {"x-max-length": 5},
+        },
+        {"name": "big", "vhost": "shop", "arguments": {"x-queue-type": "quorum"}},
+    ],
+    "exchanges": [{"name": "x", "vhost": "shop", "type": "topic", "arguments": {}}],
+    "bindings": [
+        {
+            "source": "x",
+            "vhost": "shop",
+            "destination": "q",
+            "destination_type": "queue",
+            "routing_key": "a.#",
+            "arguments": {},
+        },
+        {"source": "x", "vhost": "shop", "destination": "big", "destination_type": "queue"},
+    ],
+}
+
+
+async def test_rabbitmq_definitions_are_applied_and_the_rest_is_named(rig: Any) -> None:
+    async with rig.http(ADMIN) as http:
+        answer = await http.post(PATH, json=RABBITMQ)
+        assert answer.status_code == 200
+        told = answer.json()
+        assert {
+            k: told[k] for k in ("vhosts", "permissions", "exchanges", "queues", "bindings")
+        } == {
+            "vhosts": 2,
+            "permissions": 1,
+            "exchanges": 1,
+            "queues": 1,
+            "bindings": 1,
+        }
+        logins = {one["name"]: one["login"] for one in told["users"]}
+        assert logins == {"bob": "locked", "alice": "kept", "dora": "password"}
+        (bob,) = (one for one in told["users"] if one["name"] == "bob")
+        assert "SCRAM" in bob["note"]
+        missing = "\n".join(told["not_applied"])
+        for part in (
+            "tag 'management' of user 'bob'",
+            "permission of 'nobody'",
+            "permission of 'bob' in vhost 'none'",
+            "queue 'big' in vhost 'shop': invalid arg 'x-queue-type'",
+            "binding from 'x' to 'big'",
+            "policy 'ttl'",
+            "parameter 's'",
+            "global parameter 'internal_cluster_id'",
+            "topic permission of 'bob'",
+        ):
+            assert part in missing
+        assert (await http.put("/v1/admin/users/bob", json={"password": "new"})).status_code == 200
+    async with rig.http("bob:new") as http:
+        assert (await http.get("/v1/admin/vhosts/shop/queues/q")).json()["arguments"] == {
+            "x-max-length": 5
+        }
+        sent = await http.post(
+            "/v1/shop/exchanges/x/messages?routing_key=a.b", content=b"it is routed"
+        )
+        assert sent.status_code == 201
+
+
+async def test_own_definitions_go_round(rig: Any, make_rig: Any) -> None:
+    rig.queue("orders", durable=True, arguments={"x-max-length": 9})
+    rig.queue("mine", exclusive=True)
+    rig.exchange("shop")
+    rig.bind("orders", "shop", "a.*")
+    async with rig.http(ADMIN) as http:
+        exported = (await http.get(PATH)).json()
+    assert [one["name"] for one in exported["queues"]] == ["orders"]
+    other = make_rig()
+    async with other.http(ADMIN) as http:
+        told = (await http.post(PATH, json=exported)).json()
+        assert told["not_applied"] == []
+        assert {one["login"] for one in told["users"]} == {"password"}
+        assert (await http.get(PATH)).json() == exported
+    async with other.http("weak:weak") as http:
+        assert (await http.get(HOST + "/queues/orders")).status_code == 200
+
+
+async def test_passwords_and_verifiers_survive_the_way(rig: Any, make_rig: Any) -> None:
+    async with rig.http(ADMIN) as http:
+        await http.put("/v1/admin/users/carol", json={"password": "secret of carol"})
+        exported = (await http.get(PATH)).json()
+    assert "secret of carol" not in str(exported)
+    other = make_rig()
+    async with other.http(ADMIN) as http:
+        await http.post(PATH, json=exported)
+        again = await http.put(
+            "/v1/admin/users/carol/permissions/%2F",
+            json={"configure": "", "write": "", "read": ""},
+        )
+        assert again.status_code == 201
+    async with other.http("carol:secret of carol") as http:
+        assert (await http.get(HOST + "/queues")).status_code == 200
+
+
+async def test_a_damaged_verifier_is_named(rig: Any) -> None:
+    broken = {"salt": "!", "stored_key": "AA==", "server_key": "AA==", "iterations": 4096}
+    empty = broken | {"salt": ""}
+    users = [{"name": "e", "scram_sha_256": broken}, {"name": "f", "scram_sha_256": empty}]
+    async with rig.http(ADMIN) as http:
+        told = (await http.post(PATH, json={"users": users})).json()
+        assert told["users"] == []
+        assert len(told["not_applied"]) == 2
+        assert (await http.get("/v1/admin/users/e")).status_code == 404
+
+
+async def test_only_administrators_see_or_change_definitions(rig: Any) -> None:
+    async with rig.http() as http:
+        for path in (PATH, "/api/definitions"):
+            assert (await http.get(path)).status_code in (401, 403)
+            assert (await http.post(path, json={})).status_code in (401, 403)

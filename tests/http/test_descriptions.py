@@ -1,0 +1,169 @@
+"""OpenAPI says all and only what there is, its examples work, and problems have their pages."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.routing import Route
+
+from gateway.http.admin.pages import ABOUT, all_rows, markdown
+
+ROOT = Path(__file__).parents[2]
+UNDESCRIBED = {
+    "/",
+    "/openapi.json",
+    "/client/amqp-events.js",
+    # the same as without the path (RFC 9728)
+    "/.well-known/oauth-protected-resource/{path}",
+}
+
+
+async def description(rig: Any) -> dict[str, Any]:
+    async with rig.http() as http:
+        told: dict[str, Any] = (await http.get("/openapi.json")).json()
+    return told
+
+
+def operations(told: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [
+        (method, path, operation)
+        for path, methods in told["paths"].items()
+        for method, operation in methods.items()
+        if method in ("get", "put", "post", "delete", "patch", "head", "options")
+    ]
+
+
+async def test_every_route_is_described(rig: Any) -> None:
+    told = await description(rig)
+    missing = []
+    for route in rig.app.routes:
+        if not isinstance(route, Route) or route.path in UNDESCRIBED:
+            continue
+        if route.path.startswith(("/console", "/api/health/checks")):
+            continue
+        known = {method.upper() for method in told["paths"].get(route.path, {})}
+        missing += [
+            f"{method} {route.path}" for method in (route.methods or set()) - {"HEAD"} - known
+        ]
+    assert missing == []
+
+
+async def test_the_description_is_valid(rig: Any) -> None:
+    validator = pytest.importorskip("openapi_spec_validator")
+    validator.validate(await description(rig))
+
+
+async def test_operations_have_unique_names_and_good_references(rig: Any) -> None:
+    told = await description(rig)
+    names = [operation["operationId"] for _, _, operation in operations(told)]
+    assert sorted(names) == sorted(set(names))
+    wanted = set(re.findall(r"#/components/schemas/([\w-]+)", str(told)))
+    assert wanted <= set(told["components"]["schemas"])
+    for method, path, operation in operations(told):
+        given = {one["name"] for one in operation.get("parameters", []) if one["in"] == "path"}
+        assert given == set(re.findall(r"\{(\w+)\}", path)), (method, path)
+
+
+async def test_every_error_is_a_problem_document(rig: Any) -> None:
+    for method, path, operation in operations(await description(rig)):
+        if path.startswith("/api/"):
+            continue
+        for status, response in operation["responses"].items():
+            if status[0] in "45" and path not in ("/readyz", "/startupz"):
+                assert set(response["content"]) == {"application/problem+json"}, (method, path)
+
+
+# --- executable examples --------------------------------------------------------------------------
+
+NEEDS_PEER = {"/v1/admin/connections/{connection}"}
+ROOMS = ("/v1/admin/", "/api/", "/problems", "/asyncapi.json", "/livez", "/readyz", "/startupz")
+
+
+async def prepare(rig: Any) -> None:
+    """What the examples are about."""
+    rig.queue("orders", durable=True)
+    rig.exchange("shop")
+    rig.broker.access.add_user("carol", "old password")
+    rig.broker.access.set_permissions("carol", "/", "", "", "")
+
+
+def path_with_examples(path: str, operation: dict[str, Any]) -> str:
+    from urllib.parse import quote
+
+    for one in operation.get("parameters", []):
+        if one["in"] == "path":
+            path = path.replace(f"{{{one['name']}}}", quote(str(one["example"]), safe=""))
+    return path
+
+
+async def test_the_examples_of_administration_work(make_rig: Any) -> None:
+    told = await description(make_rig())
+    tried = 0
+    for method, path, operation in operations(told):
+        if not path.startswith(ROOMS) or path in NEEDS_PEER or "{binding}" in path:
+            continue
+        rig = make_rig()
+        await prepare(rig)
+        if method == "put" and path.endswith("/{exchange}"):
+            rig = make_rig()
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        example = body.get("example")
+        async with rig.http("guest:guest") as http:
+            url = path_with_examples(path, operation)
+            given = {"json": example} if example is not None else {}
+            answer = await http.request(method, url, **given)
+        assert answer.is_success, (method, url, answer.text)
+        assert str(answer.status_code) in operation["responses"], (method, url, answer.status_code)
+        tried += 1
+    assert tried > 60
+
+
+# --- problems -------------------------------------------------------------------------------------
+
+
+def test_problems_are_documented_as_they_are() -> None:
+    written = (ROOT / "docs" / "problems.md").read_text()
+    assert written == markdown(), "run: python -m gateway.http.admin.pages > docs/problems.md"
+
+
+def test_every_problem_has_a_text() -> None:
+    assert {row.kind for row in all_rows()} <= set(ABOUT)
+
+
+async def test_problem_types_lead_to_their_pages(rig: Any) -> None:
+    async with rig.http(None) as http:
+        listed = (await http.get("/problems")).text
+        for row in all_rows():
+            answer = await http.get(f"/problems/{row.kind}")
+            assert answer.status_code == 200
+            assert answer.headers["content-type"].startswith("text/html")
+            assert row.title in answer.text
+            assert f"/problems/{row.kind}" in listed
+        assert (await http.get("/problems/none")).status_code == 404
+
+
+# --- AsyncAPI -------------------------------------------------------------------------------------
+
+
+async def test_asyncapi_shows_what_the_caller_may(rig: Any) -> None:
+    rig.queue("orders", durable=True)
+    rig.queue("odd name/é")
+    async with rig.http() as http:
+        told = (await http.get("/asyncapi.json")).json()
+        answer = await http.post("/v1/%2F/queues/orders/messages", content=b"x")
+        assert answer.status_code == 201
+    assert told["asyncapi"] == "3.0.0"
+    key = "queue._2f__2f_orders"
+    assert told["channels"][key]["address"] == "orders"
+    assert told["channels"][key]["bindings"]["amqp"]["queue"]["durable"] is True
+    assert told["operations"][f"send.{key}"]["summary"].endswith(
+        "POST /v1/%2F/queues/orders/messages"
+    )
+    assert f"receive.{key}" in told["operations"]
+    for one in told["operations"].values():
+        assert one["channel"]["$ref"].removeprefix("#/channels/") in told["channels"]
+    for name in told["channels"]:
+        assert re.fullmatch(r"[A-Za-z0-9._-]+", name)
+    async with rig.http("weak:weak") as http:
+        assert (await http.get("/asyncapi.json")).json()["channels"] == {}

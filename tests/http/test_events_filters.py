@@ -1,0 +1,248 @@
+"""Filters, formats, event names: what a stream asks for is what it gets, and its cursor holds."""
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stream_words import ALL, TEXT, publish, texts
+
+from gateway.http.events.filters import BadFilter, Term, passes, read_filter
+from gateway.http.events.views import event_line
+from gateway.message import DIALECTS, Essentials, Message, Properties
+
+JSON = {"Content-Type": "application/json"}
+
+
+def filtered(*filters: str) -> str:
+    return ALL + "".join("&filter=" + quote(one, safe="") for one in filters)
+
+
+def message(body: bytes = b"", key: str = "a.b", **properties: Any) -> Message:
+    dialect = DIALECTS["0-9-1"]
+    header = dialect.write(Properties(**properties))
+    return Message(dialect, header, body, "prices", key, Essentials())
+
+
+@pytest.mark.parametrize(
+    ("text", "passed"),
+    [
+        ("key=a.b", True),
+        ("key^=a.", True),
+        ("key!=a.b", False),
+        ("exchange=prices", True),
+        ("exchange^=p", True),
+        ("subject^=a", True),
+        ("type=order", True),
+        ("type=orde", False),
+        ("type^=ord", True),
+        ("property.n=3", True),
+        ("property.n=3.0", True),
+        ("property.n!=3", False),
+        ("property.big=9007199254740993", True),
+        ("property.big=9007199254740992", False),
+        ("property.flag=true", True),
+        ("property.flag=1", False),
+        ("property.gone", False),
+        ("property.gone!=x", True),
+        ("property.gone^=", False),
+        ("property.n", True),
+        ("property.octets=x", False),
+        ("property.with space=y=z", True),
+        ("priority=4", True),
+        ("id=17", True),
+        ("correlation_id!=17", True),
+    ],
+)
+def test_terms(text: str, passed: bool) -> None:
+    one = message(
+        type="order",
+        message_id="17",
+        priority=4,
+        application={
+            "n": 3,
+            "big": 2**53 + 1,
+            "flag": True,
+            "octets": b"x",
+            "with space": "y=z",
+        },
+    )
+    assert passes((read_filter(text),), one) is passed
+
+
+@pytest.mark.parametrize("text", ["", "=x", "color=x", "key~x", "property.", "x" * 2000])
+def test_what_is_no_filter(text: str) -> None:
+    with pytest.raises(BadFilter):
+        read_filter(text)
+
+
+@given(st.text(max_size=50))
+def test_reading_a_filter_never_fails_otherwise(text: str) -> None:
+    try:
+        found = read_filter(text)
+    except BadFilter:
+        return
+    passes((found,), message())
+
+
+def test_unreadable_properties_pass_no_filter_but_on_places() -> None:
+    broken = Message(DIALECTS["0-9-1"], b"\xff\xff\xff", b"", "prices", "a", Essentials())
+    assert passes((Term("key", "=", "a"),), broken)
+    assert not passes((Term("property.x", "!=", "1"),), broken)
+
+
+async def test_all_filters_must_hold_and_the_cursor_moves_on(rig: Any, listener: Any) -> None:
+    rig.exchange("prices")
+    query = filtered("key^=eur.", "property.kind=spot")
+    spot = {"Amqp-Property": '"kind";v="spot"'} | TEXT
+    async with rig.served() as port:
+        async with listener(port, query) as reader:
+            await reader.opened()
+            before = reader.cursor
+            await publish(rig, "eur.a", b"1", **spot)
+            await publish(rig, "usd.a", b"2", **spot)
+            await publish(rig, "eur.a", b"3", **TEXT)
+            assert await texts(reader, 1) == ["1"]
+            # What was left out moves the cursor, with a frame that fires nothing.
+            after = reader.cursor
+            frame = await reader.event()
+            assert frame.id not in ("", before, after) and not frame.kind
+        await publish(rig, "usd.b", b"4", **spot)
+        await publish(rig, "eur.b", b"5", **spot)
+        async with listener(port, query, reader.cursor) as again:
+            assert again.headers["amqp-resume"] == "exact"
+            assert await texts(again, 1) == ["5"]
+        async with listener(port, ALL, after) as plain:
+            assert await texts(plain, 4) == ["2", "3", "4", "5"]
+    assert not any(source.views for source in rig.app.state.hub.sources.values())
+
+
+async def test_a_filter_over_several_sources(rig: Any, listener: Any) -> None:
+    rig.exchange("prices")
+    rig.exchange("news", "fanout")
+    query = filtered("key^=eur.") + "&source=exchange:news"
+    async with rig.served() as port, listener(port, query) as reader:
+        await reader.opened()
+        await publish(rig, "eur.a", b"1", **TEXT)
+        await publish(rig, "no", b"2", exchange="news", **TEXT)
+        await publish(rig, "eur.b", b"3", exchange="news", **TEXT)
+        assert await texts(reader, 2) == ["1", "3"]
+        stream = next(iter(rig.app.state.hub.streams))
+        await publish(rig, "no", b"4", exchange="news", **TEXT)
+        await rig.until(
+            lambda: stream.readings[1].position == stream.readings[1].source.journal.head
+        )
+        assert (await reader.event()).id
+
+
+async def test_readers_of_one_view_share_its_frames(rig: Any, listener: Any) -> None:
+    rig.exchange("prices")
+    query = filtered("key^=eur.") + "&format=full"
+    async with (
+        rig.served() as port,
+        listener(port, query) as one,
+        listener(port, query) as two,
+    ):
+        await one.opened()
+        await two.opened()
+        (source,) = rig.app.state.hub.sources.values()
+        (view,) = source.views.values()
+        assert view.readers == 2
+        await publish(rig, "eur.a", b"1", **TEXT)
+        assert (await one.until()).data == (await two.until()).data
+        assert len(view.kept) == 1
+
+
+async def test_full_has_every_section_typed(rig: Any, listener: Any) -> None:
+    rig.exchange("prices")
+    async with rig.served() as port, listener(port, ALL + "&format=full") as reader:
+        await reader.opened()
+        await publish(
+            rig,
+            "a",
+            b"{1}",
+            **JSON,
+            **{"Amqp-Message-Id": '"m"', "Amqp-Property": '"n";v=3;t=ubyte'},
+        )
+        data = (await reader.until()).data
+        assert data["source"] == "exchange:prices?binding=#" and data["position"] > 0
+        assert data["view"] == "full"
+        assert data["properties"]["message_id"] == "m"
+        assert data["legacy"]["routing_key"] == "a"
+        assert data["application_properties"] == {"n": {"$type": "ubyte", "value": 3}}
+        assert data["body"] == {"kind": "data", "base64": "ezF9"}
+
+
+async def test_cloudevents_made_and_passed_on(rig: Any, listener: Any) -> None:
+    rig.exchange("prices")
+    async with rig.served() as port, listener(port, ALL + "&format=cloudevents") as reader:
+        await reader.opened()
+        await publish(rig, "eur.a", b'{"p":12345678901234567890}', **JSON)
+        made = (await reader.until()).data
+        assert made["specversion"] == "1.0" and made["type"] == "amqp.message"
+        assert made["source"] == "/v1/%2F/exchanges/prices" and made["subject"] == "eur.a"
+        assert made["id"] and made["datacontenttype"] == "application/json"
+        assert made["data"] == {"p": 12345678901234567890}
+        await publish(rig, "a", b"\xff\x00", **{"Amqp-Type": '"T"', "Amqp-Message-Id": '"m"'})
+        binary = (await reader.until()).data
+        assert (binary["type"], binary["id"], binary["data_base64"]) == ("T", "m", "/wA=")
+        await publish(rig, "a", b"line\r\n", **TEXT)
+        assert (await reader.until()).data["data"] == "line\r\n"
+        attributes = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "ext": "x"}
+        headers = ", ".join(f'"cloudEvents:{k}";v="{v}"' for k, v in attributes.items())
+        await publish(rig, "a", b"[]", **JSON, **{"Amqp-Property": headers})
+        passed = (await reader.until()).data
+        assert passed == attributes | {"datacontenttype": "application/json", "data": []}
+        structured = {"specversion": "1.0", "id": "2", "source": "/s", "type": "t", "data": 1}
+        await publish(
+            rig,
+            "a",
+            json.dumps(structured, indent=1).encode(),
+            **{"Content-Type": "application/cloudevents+json; charset=utf-8"},
+        )
+        assert (await reader.until()).data == structured
+
+
+async def test_payload_as_base64_whatever_it_is(rig: Any, listener: Any) -> None:
+    rig.exchange("prices")
+    async with rig.served() as port:
+        for form in ("json", "cloudevents"):
+            query = f"{ALL}&format={form}&payload=base64"
+            async with listener(port, query) as reader:
+                await reader.opened()
+                await publish(rig, "a", b"{}", **JSON)
+                data = (await reader.until()).data
+                assert data.get("data_base64", data.get("body")) in ("e30=", {"base64": "e30="})
+        async with listener(port, ALL + "&format=text&payload=base64") as reader:
+            assert reader.status == 400
+
+
+async def test_event_names(rig: Any, listener: Any) -> None:
+    rig.exchange("prices")
+    async with rig.served() as port, listener(port, ALL + "&event=type") as reader:
+        await reader.opened()
+        await publish(rig, "a", b"1", **TEXT, **{"Amqp-Type": '"order"'})
+        assert (await reader.until("order")).body == {"text": "1"}
+        for name in ('"bridge.close"', '"error"', '"open"', '%"two%0alines"'):
+            await publish(rig, "a", b"2", **TEXT, **{"Amqp-Type": name})
+            assert (await reader.event()).kind == "message"
+        async with listener(port, ALL + "&event=subject") as other:
+            await other.opened()
+            await publish(rig, "a.key", b"3", **TEXT)
+            await publish(rig, "a.key", b"4", **TEXT, **{"Amqp-Subject": '"subject"'})
+            assert (await other.event()).kind == "a.key"
+            assert (await other.event()).kind == "subject"
+        async with listener(port, ALL + "&event=source") as other:
+            await other.opened()
+            await publish(rig, "a", b"5", **TEXT)
+            assert (await other.event()).kind == "exchange:prices?binding=#"
+
+
+@given(st.text(max_size=300))
+def test_no_name_breaks_out_of_its_line(name: str) -> None:
+    line = event_line(name)
+    assert line == b"" or (line.count(b"\n") == 1 and line.endswith(b"\n"))
+    assert b"\r" not in line and b"\x00" not in line
+    assert not line.startswith(b"event: bridge.")

@@ -1,0 +1,195 @@
+"""``kill -9`` in the middle of leased consumption and of a redrive.
+
+Nothing accepted comes back, nothing else is lost, nothing is twice; a dead letter is in one place.
+"""
+
+import base64
+import contextlib
+import random
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.net.running import Running, until
+from tests.net.wire import PERSISTENT
+
+KILLS = 4
+CONSUMERS = 3
+
+
+def client(gateway: Running) -> httpx.Client:
+    return httpx.Client(
+        base_url=f"http://127.0.0.1:{gateway.http_port}/v1/%2F", auth=("guest", "guest"), timeout=20
+    )
+
+
+def declare(gateway: Running, *queues: str) -> None:
+    wire = gateway.wire(1)
+    for queue in queues:
+        wire.declare(queue, durable=True)
+    wire.close()
+
+
+class Story:
+    """Bodies are numbers."""
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.confirmed: set[int] = set()
+        self.accepted: set[int] = set()
+        """The answer said so."""
+        self.unconfirmed: set[int] = set()
+        """Published, and no answer came."""
+        self.unsettled: set[int] = set()
+        """Accepted, and no answer came. Apart from the other: a message is often accepted before
+        the answer to its publish is read, and one answer must not settle the other doubt."""
+        self.old_token = ""
+
+
+def publish(gateway: Running, story: Story, errors: list[BaseException]) -> None:
+    try:
+        with client(gateway) as http:
+            while True:
+                number = story.next
+                story.next += 1
+                story.unconfirmed.add(number)
+                answer = http.post(
+                    "/queues/q/messages", content=b"%d" % number, headers={"amqp-durable": "?1"}
+                )
+                assert answer.status_code == 201, answer.text
+                story.confirmed.add(number)
+                story.unconfirmed.discard(number)
+    except httpx.TransportError:
+        pass
+    except BaseException as error:
+        errors.append(error)
+
+
+def consume(gateway: Running, story: Story, seed: float, errors: list[BaseException]) -> None:
+    chance = random.Random(seed)
+    asked = {"max": 5, "wait_ms": 5000, "lease_ms": 30_000, "payload": "base64"}
+    try:
+        with client(gateway) as http:
+            while True:
+                answer = http.post("/queues/q/deliveries", json=asked)
+                assert answer.status_code == 200, answer.text
+                accept: list[tuple[int, str]] = []
+                for one in answer.json()["deliveries"]:
+                    number = body_of(one["message"])
+                    assert number not in story.accepted, "accepted, and came again"
+                    story.old_token = one["token"]
+                    if chance.random() < 0.6:
+                        accept.append((number, one["token"]))
+                    elif chance.random() < 0.5:
+                        path = f"/deliveries/{one['token']}/release"
+                        assert http.post(path).status_code == 200
+                story.unsettled |= {number for number, _ in accept}
+                if chance.random() < 0.5:
+                    items = [{"token": token, "outcome": "accepted"} for _, token in accept]
+                    if items:
+                        assert http.post("/deliveries/settle", json=items).status_code == 200
+                    settled(story, *(number for number, _ in accept))
+                    continue
+                for number, token in accept:
+                    assert http.delete(f"/deliveries/{token}").status_code == 200
+                    settled(story, number)
+    except httpx.TransportError:
+        pass
+    except BaseException as error:
+        errors.append(error)
+
+
+def settled(story: Story, *numbers: int) -> None:
+    story.accepted.update(numbers)
+    story.unsettled.difference_update(numbers)
+
+
+def enough(story: Story, goal: int, errors: list[BaseException]) -> bool:
+    return bool(errors) or len(story.accepted) >= goal
+
+
+def body_of(message: Any) -> int:
+    return int(base64.b64decode(message["body"]["base64"]))
+
+
+def standing(http: httpx.Client, queue: str) -> list[int]:
+    """What is in a queue, left there."""
+    found: list[int] = []
+    after = {}
+    while True:
+        page = http.get(
+            f"/queues/{queue}/messages", params={"limit": 1000, "payload": "base64", **after}
+        ).json()
+        if not page["messages"]:
+            return found
+        found += [body_of(one["message"]) for one in page["messages"]]
+        after = {"after": page["next"]}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_killed_while_messages_are_leased(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    story = Story()
+    with Running(tmp_path) as gateway:
+        declare(gateway, "q")
+        for _ in range(KILLS):
+            errors: list[BaseException] = []
+            threads = [
+                threading.Thread(target=consume, args=(gateway, story, chance.random(), errors))
+                for _ in range(CONSUMERS)
+            ]
+            threads.append(threading.Thread(target=publish, args=(gateway, story, errors)))
+            for thread in threads:
+                thread.start()
+            goal = len(story.accepted) + chance.randrange(20, 60)
+            reached = partial(enough, story, goal, errors)
+            until(reached, "acceptances")
+            gateway.kill()
+            for thread in threads:
+                thread.join()
+            assert not errors, errors
+            gateway.start()
+            with client(gateway) as http:
+                found = standing(http, "q")
+                assert found == sorted(set(found)), "out of order, or more than once"
+                assert not story.accepted & set(found), "accepted, and came back"
+                lost = story.confirmed - story.accepted - story.unsettled - set(found)
+                assert not lost, sorted(lost)
+                answer = http.delete(f"/deliveries/{story.old_token}")
+                assert answer.status_code == 410, answer.text
+                # What was doubtful is certain now.
+                story.confirmed = set(found) | story.accepted
+                story.unconfirmed.clear()
+                story.unsettled.clear()
+        assert len(story.accepted) > 20 * KILLS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_killed_while_dead_letters_go_back(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    with Running(tmp_path) as gateway:
+        declare(gateway, "dead", "work")
+        wire = gateway.wire(1)
+        for number in range(400):
+            wire.publish("dead", b"%d" % number, PERSISTENT)
+        wire.declare("dead", durable=True)
+        wire.close()
+        asked = {"to": {"exchange": "", "routing_key": "work"}, "rate": 2000}
+        for _ in range(3):
+            killer = threading.Timer(chance.uniform(0.02, 0.1), gateway.kill)
+            with client(gateway) as http:
+                killer.start()
+                with contextlib.suppress(httpx.TransportError):
+                    http.post("/dead-letters/dead/redrive", json=asked)
+            killer.join()
+            gateway.start()
+            with client(gateway) as http:
+                there, back = standing(http, "dead"), standing(http, "work")
+                assert sorted(there + back) == list(range(400))
+        assert there and back, "killed in the middle"

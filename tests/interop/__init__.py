@@ -1,0 +1,1 @@
+"""Proof by strangers: clients and brokers nobody here wrote."""

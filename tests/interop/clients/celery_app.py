@@ -1,0 +1,33 @@
+"""The Celery application of the interop test; the worker process loads it too."""
+
+import os
+
+from celery import Celery
+
+app = Celery("celery_app", broker=os.environ.get("INTEROP_BROKER"), backend="rpc://")
+app.conf.update(
+    broker_connection_retry_on_startup=False,
+    result_expires=60,
+    task_default_queue=os.environ.get("INTEROP_QUEUE", "interop-celery"),
+    task_queue_max_priority=10,
+    worker_prefetch_multiplier=1,
+    task_acks_late=True,
+)
+
+
+@app.task
+def add(left, right):
+    return left + right
+
+
+@app.task
+def fail(words):
+    raise ValueError(words)
+
+
+@app.task(bind=True, max_retries=2)
+def twice(self, value):
+    """Ask to be run again once, then answer."""
+    if self.request.retries == 0:
+        raise self.retry(countdown=0.2)
+    return {"value": value, "retries": self.request.retries}

@@ -1,0 +1,56 @@
+"""Shared by the client programs: run checks, print one JSON line for each.
+
+A check is a function that does something with a client and returns what it saw, as plain JSON
+values; the pytest side knows what should have been seen. Nothing here knows about AMQP.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import traceback
+import uuid
+
+LARGE = 1024 * 1024 + 17
+MANY = 200
+
+
+def address():
+    """Host and port from the command line."""
+    return sys.argv[1], int(sys.argv[2])
+
+
+def unique(prefix="interop"):
+    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+
+
+def large_body():
+    block = bytes(range(256))
+    return (block * (LARGE // 256 + 1))[:LARGE]
+
+
+def same_large(body):
+    digest = hashlib.sha256(large_body()).digest()
+    return {"size": len(body), "same": hashlib.sha256(bytes(body)).digest() == digest}
+
+
+def in_order(bodies):
+    """What the `order` check reports: how many came, and whether as they were sent."""
+    wanted = [str(number) for number in range(len(bodies))]
+    return {"count": len(bodies), "in_order": bodies == wanted}
+
+
+def report(name, check):
+    try:
+        line = {"check": name, "got": check()}
+    except Exception as error:
+        line = {"check": name, "error": repr(error), "where": traceback.format_exc()[-1500:]}
+    print(json.dumps(line, default=str), flush=True)
+
+
+def main(checks):
+    """Run the checks named on the command line, or all."""
+    wanted = sys.argv[3:] or list(checks)
+    for name in wanted:
+        report(name, checks[name])

@@ -1,0 +1,48 @@
+"""Fixtures: a server to talk to. INTEROP_TARGET=gateway (default) or rabbitmq chooses which."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from . import servers
+
+TARGET = os.environ.get("INTEROP_TARGET", "gateway")
+
+
+def _run(name: str, folder: Path, *, tls: bool) -> Iterator[servers.Server]:
+    if name == "rabbitmq" and (reason := servers.rabbitmq_missing()):
+        pytest.skip(reason)
+    server = servers.start(name, folder, tls=tls)
+    try:
+        yield server
+        assert server.alive, f"{name} died while it was being tested:\n{server.tail()}"
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+    yield from _run("gateway", tmp_path_factory.mktemp("gateway"), tls=False)
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+    yield from _run("rabbitmq", tmp_path_factory.mktemp("rabbitmq"), tls=False)
+
+
+@pytest.fixture(scope="session")
+def target(request: pytest.FixtureRequest) -> servers.Server:
+    """The server the client tests are pointed at."""
+    server = request.getfixturevalue(TARGET)
+    assert isinstance(server, servers.Server)
+    return server
+
+
+@pytest.fixture(scope="session")
+def tls_target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+    """A second server of the chosen kind, with a TLS listener as well."""
+    yield from _run(TARGET, tmp_path_factory.mktemp(f"{TARGET}-tls"), tls=True)

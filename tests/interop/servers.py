@@ -1,0 +1,324 @@
+"""Servers as ordinary child processes on free loopback ports: the gateway, and RabbitMQ."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PEERS = ROOT / ".peers"
+INSTALL = "run tests/interop/install-peers"
+HOST = "127.0.0.1"
+START_SECONDS = 60.0
+STOP_SECONDS = 15.0
+
+_RABBITMQ_SCRIPTS = ("/usr/lib/rabbitmq/bin/rabbitmq-server",)
+
+
+class ServerError(RuntimeError):
+    """The server did not start; the message carries the end of its log."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Distinct ports that nobody listens on now."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind((HOST, 0))
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+def answers(port: int) -> bool:
+    try:
+        with socket.create_connection((HOST, port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def greets(port: int, seconds: float = 5.0) -> bool:
+    """Whether an AMQP header gets an answer: a server may accept connections and be deaf."""
+    try:
+        with socket.create_connection((HOST, port), timeout=seconds) as wire:
+            wire.sendall(b"AMQP\x00\x00\x09\x01")
+            return bool(wire.recv(1))
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """PEM files: an authority, a server's pair, a client's pair and a broken client's pair."""
+
+    folder: Path
+
+    @property
+    def ca(self) -> Path:
+        return self.folder / "ca_certificate.pem"
+
+    @property
+    def server_cert(self) -> Path:
+        return self.folder / "server_certificate.pem"
+
+    @property
+    def server_key(self) -> Path:
+        return self.folder / "server_key.pem"
+
+
+def make_certificates(folder: Path) -> Certificates:
+    """Write a throw-away authority and its certificates under the names py-amqp's suite expects."""
+    import trustme
+
+    folder.mkdir(parents=True, exist_ok=True)
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca_certificate.pem")
+    for who, names in (("server", ("localhost", HOST)), ("client", ("client@localhost",))):
+        pair = authority.issue_cert(*names)
+        pair.private_key_pem.write_to_path(folder / f"{who}_key.pem")
+        for index, blob in enumerate(pair.cert_chain_pems):
+            blob.write_to_path(folder / f"{who}_certificate.pem", append=index > 0)
+    stranger = trustme.CA().issue_cert("client@localhost")
+    stranger.private_key_pem.write_to_path(folder / "client_key_broken.pem")
+    broken = folder / "client_certificate_broken.pem"
+    broken.write_bytes((folder / "client_certificate.pem").read_bytes())
+    for key in folder.glob("*_key*.pem"):
+        key.chmod(0o600)
+    return Certificates(folder)
+
+
+@dataclass
+class Server:
+    """A running server: where it listens, its files, and how to end it."""
+
+    name: str
+    port: int
+    folder: Path
+    log: Path
+    http_port: int | None = None
+    amqps_port: int | None = None
+    certificates: Certificates | None = None
+    host: str = HOST
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def tail(self, characters: int = 4000) -> str:
+        try:
+            return self.log.read_text(errors="replace")[-characters:]
+        except OSError:
+            return ""
+
+    @property
+    def alive(self) -> bool:
+        return bool(self.processes) and self.processes[0].poll() is None
+
+    def kill(self) -> None:
+        """End it at once, as a power cut would; files stay."""
+        for process in self.processes:
+            end_group(process, signal.SIGKILL)
+        self.processes.clear()
+
+    def stop(self) -> None:
+        for process in self.processes:
+            end_group(process, signal.SIGTERM)
+        self.processes.clear()
+
+
+def end_group(process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGKILL) -> None:
+    """Signal the group this process leads, and insist after a while."""
+    for sign in (how, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        try:
+            os.killpg(process.pid, sign)
+            process.wait(STOP_SECONDS)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _spawn(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path
+) -> subprocess.Popen[bytes]:
+    with log.open("ab") as sink:
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _wait(server: Server, ports: Sequence[int]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not all(answers(port) for port in ports):
+        if not server.alive:
+            tail = server.tail()
+            server.kill()
+            raise ServerError(f"{server.name} ended while starting:\n{tail}")
+        if time.monotonic() > deadline:
+            server.kill()
+            raise ServerError(
+                f"{server.name} does not answer on {list(ports)} after {START_SECONDS:.0f} s:\n"
+                f"{server.tail()}"
+            )
+        time.sleep(0.1)
+
+
+# --- the gateway ---------------------------------------------------------------------------------
+
+
+def start_gateway(
+    folder: Path,
+    *,
+    port: int | None = None,
+    tls: bool = False,
+    extra: Sequence[str] = (),
+) -> Server:
+    """`python -m gateway serve` with its data under `folder`; give `port` to restart in place."""
+    picked = free_ports(3)
+    amqp = port or picked[0]
+    http, amqps = picked[1], picked[2]
+    data = folder / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "gateway", "serve"]
+    command += ["--amqp-port", str(amqp), "--http-port", str(http), "--data-dir", str(data)]
+    server = Server("gateway", amqp, folder, folder / "gateway.log", http_port=http)
+    waiting = [amqp, http]
+    if tls:
+        server.certificates = make_certificates(folder / "certs")
+        server.amqps_port = amqps
+        command += ["--amqps-port", str(amqps)]
+        command += ["--tls-cert", str(server.certificates.server_cert)]
+        command += ["--tls-key", str(server.certificates.server_key)]
+        waiting.append(amqps)
+    command += extra
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    server.processes.append(_spawn(command, environment, folder, server.log))
+    _wait(server, waiting)
+    return server
+
+
+# --- RabbitMQ ------------------------------------------------------------------------------------
+
+
+def rabbitmq_script() -> str | None:
+    """Debian's start script behind the wrapper that insists on its own user and directories."""
+    for path in _RABBITMQ_SCRIPTS:
+        if os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def rabbitmq_missing() -> str | None:
+    """Why RabbitMQ cannot be started here, or None."""
+    if rabbitmq_script() is None or shutil.which("epmd") is None:
+        return f"RabbitMQ is not installed; {INSTALL} (apt-get install rabbitmq-server)"
+    return None
+
+
+def start_rabbitmq(folder: Path, *, tls: bool = False, plugins: Sequence[str] = ()) -> Server:
+    """Debian's RabbitMQ as an ordinary process: own node name, ports, directories; loopback only.
+
+    The broker, its distribution port and its port mapper (epmd) are all bound to 127.0.0.1; epmd
+    is our own child, so nothing outlives the server.
+    """
+    reason = rabbitmq_missing()
+    script = rabbitmq_script()
+    if reason or script is None:
+        raise ServerError(reason or "RabbitMQ is not installed")
+    port, distribution, mapper, amqps, management = free_ports(5)
+    folder.mkdir(parents=True, exist_ok=True)
+    server = Server("rabbitmq", port, folder, folder / "rabbitmq.log")
+    lines = [f"listeners.tcp.1 = {HOST}:{port}", "log.console.level = info"]
+    waiting = [port]
+    if tls:
+        server.certificates = certificates = make_certificates(folder / "certs")
+        server.amqps_port = amqps
+        lines += [
+            f"listeners.ssl.1 = {HOST}:{amqps}",
+            f"ssl_options.cacertfile = {certificates.ca}",
+            f"ssl_options.certfile = {certificates.server_cert}",
+            f"ssl_options.keyfile = {certificates.server_key}",
+            "ssl_options.verify = verify_peer",
+            "ssl_options.fail_if_no_peer_cert = false",
+        ]
+        waiting.append(amqps)
+    if "rabbitmq_management" in plugins:
+        server.http_port = management
+        lines += [f"management.tcp.ip = {HOST}", f"management.tcp.port = {management}"]
+        waiting.append(management)
+    (folder / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
+    (folder / "enabled_plugins").write_text(f"[{','.join(plugins)}].\n")
+    (folder / "env.conf").write_text("")
+    loopback = "{127,0,0,1}"
+    environment = {
+        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        "LANG": "C.UTF-8",
+        "HOME": str(folder),
+        "ERL_EPMD_ADDRESS": HOST,
+        "ERL_EPMD_PORT": str(mapper),
+        "RABBITMQ_CONF_ENV_FILE": str(folder / "env.conf"),
+        "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+        "RABBITMQ_DIST_PORT": str(distribution),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
+        "RABBITMQ_GENERATED_CONFIG_DIR": str(folder / "generated"),
+        "RABBITMQ_LOG_BASE": str(folder / "log"),
+        "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+        "RABBITMQ_NODENAME": f"interop{port}@localhost",
+        "RABBITMQ_PID_FILE": str(folder / "pid"),
+        # few schedulers: the machine is shared with the clients
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+            f"+S 2:2 -kernel inet_dist_use_interface {loopback}"
+        ),
+    }
+    epmd = shutil.which("epmd") or "epmd"
+    server.processes.append(_spawn([script], environment, folder, server.log))
+    server.processes.append(
+        _spawn([epmd, "-address", HOST, "-port", str(mapper)], environment, folder, server.log)
+    )
+    _wait(server, waiting)
+    return server
+
+
+def start(name: str, folder: Path | None = None, *, tls: bool = False) -> Server:
+    """Start the named target in `folder` (default: a new temporary one)."""
+    place = folder or Path(tempfile.mkdtemp(prefix=f"interop-{name}-"))
+    if name == "rabbitmq":
+        return start_rabbitmq(place, tls=tls)
+    if name == "gateway":
+        return start_gateway(place, tls=tls)
+    raise ValueError(f"INTEROP_TARGET must be gateway or rabbitmq, not {name!r}")
+
+
+def main() -> None:
+    """`python -m tests.interop.servers rabbitmq|gateway`: run one until interrupted."""
+    server = start(sys.argv[1], tls="--tls" in sys.argv)
+    print(f"{server.name} amqp={server.port} amqps={server.amqps_port} folder={server.folder}")
+    sys.stdout.flush()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        while server.alive:
+            time.sleep(0.5)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()

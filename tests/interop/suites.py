@@ -1,0 +1,218 @@
+"""Test suites that other projects ship in their sources, run against a server of ours.
+
+`install-peers` fetches the source distributions; nothing here leaves the loopback. A suite runs
+in a copy of its sources, as its own project runs it; its verdicts are read from its own report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import servers, specs_xml
+from .servers import HOST, INSTALL, PEERS, Server
+
+SOURCES = PEERS / "suites"
+LAUNCHER = Path(__file__).parent / "clients" / "txamqp_trial.py"
+
+
+@dataclass
+class Outcome:
+    """What a suite said: the names that passed, failed and were skipped, and its last words."""
+
+    passed: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+    skipped: set[str] = field(default_factory=set)
+    text: str = ""
+
+    def __str__(self) -> str:
+        counts = (len(self.passed), len(self.failed), len(self.skipped))
+        return "{} passed, {} failed, {} skipped".format(*counts)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One suite. `passes` is what RabbitMQ 3.10.8 gave; `known` maps failures to their reasons."""
+
+    name: str
+    source: str
+    passes: int
+    arguments: Sequence[str] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    known: Mapping[str, str] = field(default_factory=dict)
+    tls: bool = False
+    spec: str | None = None
+    seconds: float = 300.0
+
+    def missing(self) -> str | None:
+        if not (SOURCES / f"{self.source}.tar.gz").exists():
+            return f"the sources of {self.source} are not here; {INSTALL}"
+        return None
+
+    def unpack(self, scratch: Path) -> Path:
+        with tarfile.open(SOURCES / f"{self.source}.tar.gz") as archive:
+            archive.extractall(scratch, filter="data")
+        return scratch / self.source
+
+    def run(self, server: Server, scratch: Path) -> Outcome:
+        place = self.unpack(scratch)
+        if self.spec:
+            return self._trial(server, place / "src")
+        return self._pytest(server, place, scratch / "report.xml")
+
+    def _environment(self, server: Server) -> dict[str, str]:
+        binaries = str(Path(sys.executable).parent)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        return {
+            **kept,
+            "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
+            "RABBITMQ_HOST": HOST,
+            "RABBITMQ_5672_TCP": str(server.port),
+            "RABBITMQ_5671_TCP": str(server.amqps_port or 0),
+            "TEST_BROKER": f"pyamqp://guest:guest@{HOST}:{server.port}//",
+            "TEST_BACKEND": "rpc",
+            "WORKER_LOGLEVEL": "INFO",
+            "TXAMQP_BROKER": "RABBITMQ",
+        }
+
+    def _pytest(self, server: Server, place: Path, report: Path) -> Outcome:
+        if server.certificates:
+            (place / "t" / "certs").symlink_to(server.certificates.folder)
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += ["--timeout=60", f"--junitxml={report}", *self.arguments]
+        for name in self.left_out:
+            command += ["--deselect", name]
+        outcome = Outcome(text=self._run(command, place, self._environment(server)))
+        if not report.exists():
+            return outcome
+        for case in ET.parse(report).iter("testcase"):
+            name = f"{case.get('classname')}::{case.get('name')}"
+            kinds = {child.tag for child in case}
+            if kinds & {"failure", "error"}:
+                outcome.failed.add(name)
+            elif "skipped" in kinds:
+                outcome.skipped.add(name)
+            else:
+                outcome.passed.add(name)
+        outcome.passed -= outcome.failed
+        return outcome
+
+    def _trial(self, server: Server, place: Path) -> Outcome:
+        """txAMQP's suite finds its specifications by two paths; both get the version under test."""
+        for path in ("standard/amqp0-9.stripped.xml", "rabbitmq/amqp0-8.stripped.rabbitmq.xml"):
+            specs_xml.write(self.spec or "", place / "specs" / path)
+        command = [sys.executable, str(LAUNCHER), str(server.port), "--reporter=verbose", "txamqp"]
+        environment = {**self._environment(server), "PYTHONPATH": str(place)}
+        outcome = Outcome(text=self._run(command, place, environment))
+        module = group = ""
+        for line in outcome.text.splitlines():
+            if line.startswith("----"):
+                break
+            depth = len(line) - len(line.lstrip())
+            verdict = re.search(r"^\s*(test_\w+) \.\.\.\s+\[(\w+)\]", line)
+            if verdict:
+                kinds = {"OK": outcome.passed, "SKIPPED": outcome.skipped}
+                name = f"{module}.{group}.{verdict[1]}"
+                kinds.get(verdict[2], outcome.failed).add(name)
+            elif depth == 0 and line.startswith("txamqp"):
+                module = line.strip()
+            elif depth == 2:
+                group = line.strip()
+        return outcome
+
+    def _run(self, command: Sequence[str], place: Path, environment: Mapping[str, str]) -> str:
+        process = subprocess.Popen(
+            command,
+            cwd=place,
+            env=dict(environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            out, _ = process.communicate(timeout=self.seconds)
+            return out.decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            servers.end_group(process)
+            out, _ = process.communicate()
+            return out.decode(errors="replace") + f"\nstopped after {self.seconds:.0f} s\n"
+
+
+_ELSEWHERE = "connects to a site on the Internet"
+
+SUITES = (
+    Suite(
+        "py-amqp",
+        "amqp-5.4.2",
+        passes=48,
+        arguments=("t/integration", "-k", "not tls"),
+    ),
+    Suite(
+        "py-amqp-tls",
+        "amqp-5.4.2",
+        passes=13,
+        arguments=("t/integration/test_rmq.py", "-k", "tls"),
+        left_out={
+            "t/integration/test_rmq.py::test_tls_default_certs": _ELSEWHERE,
+            "t/integration/test_rmq.py::test_tls_no_default_certs_fails": _ELSEWHERE,
+        },
+        tls=True,
+    ),
+    Suite("kombu", "kombu-5.7.0", passes=51, arguments=("t/integration/test_py_amqp.py",)),
+    Suite(
+        "celery",
+        "celery-5.7.0",
+        passes=62,
+        arguments=(
+            *("-p", "celery.contrib.pytest"),
+            "t/integration/test_tasks.py",
+            "t/integration/test_inspect.py",
+        ),
+    ),
+    Suite("txamqp-0-8", "txAMQP-0.8.2", passes=67, spec="0-8"),
+    Suite("txamqp-0-9", "txAMQP-0.8.2", passes=67, spec="0-9"),
+)
+
+
+def main() -> None:
+    """`python -m tests.interop.suites [--target rabbitmq|gateway] [suite ...]`: run and print."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--target", default="gateway", choices=("gateway", "rabbitmq"))
+    parser.add_argument("--verbose", action="store_true", help="print each suite's own words")
+    parser.add_argument("suites", nargs="*", help="names of suites; all by default")
+    wanted = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="suites-") as folder:
+        base = Path(folder)
+        server = servers.start(wanted.target, base / "server", tls=True)
+        try:
+            for suite in SUITES:
+                if wanted.suites and suite.name not in wanted.suites:
+                    continue
+                if reason := suite.missing():
+                    print(f"{suite.name}: {reason}")
+                    continue
+                (scratch := base / suite.name).mkdir()
+                outcome = suite.run(server, scratch)
+                print(f"{suite.name}: {outcome}; RabbitMQ 3.10.8 passes {suite.passes}")
+                for name in sorted(outcome.failed):
+                    print(f"  {name}: {suite.known.get(name, 'FAILED')}")
+                if wanted.verbose:
+                    print(outcome.text)
+                sys.stdout.flush()
+        finally:
+            server.stop()
+            shutil.rmtree(base / "server", ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,331 @@
+"""The shipped JavaScript client in a real browser, and what parsers in it make of odd bodies.
+
+Several tabs share one stream. Whichever has it may be closed at any moment, and the network may
+break; no tab misses a message of the time it was open, or gets one twice.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from .browser import chromium
+from .browser.wire import Wire
+from .browser.words import PATIENCE, Publisher, until
+from .servers import HOST, Server, start_gateway
+
+pytestmark = pytest.mark.interop
+
+PAGE = Path(__file__).parent / "browser" / "client.html"
+BODIES = (
+    b"",
+    b"plain",
+    b" leading space",
+    b":colon",
+    b"data: not a field\nid: 7\nevent: bridge.close",
+    b"line\nline\n\nblank before",
+    b"ends with\n",
+    b"\n",
+    b"nul \x00 inside",
+    "\ufeffbyte order mark first".encode(),
+    "mark \ufeff inside".encode(),
+    "line\u2028separator\u2029paragraph\u0085next".encode(),
+    "\U0001f600 Grüße".encode(),
+    b"carriage\rreturn",
+    b"both\r\nof them",
+    b"\xff\xfe",
+    b"cut \xe2\x82",
+)
+
+
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    if reason := chromium.missing():
+        pytest.skip(reason)
+    with chromium.browser(tmp_path_factory.mktemp("profile")) as context:
+        yield context
+
+
+@pytest.fixture
+def wire(gateway: Server) -> Iterator[Wire]:
+    assert gateway.http_port is not None
+    with Wire(gateway.http_port) as between:
+        yield between
+
+
+class Tab:
+    """A page with the client. Its origin is the wire's, as the gateway's module is."""
+
+    def __init__(
+        self, chrome: Any, port: int, url: str, native: bool = False, **options: Any
+    ) -> None:
+        self.page = chrome.new_page()
+        self.wrong: list[str] = []
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        origin = f"http://{HOST}:{port}"
+        self.page.route(f"{origin}/client.html**", lambda route: route.fulfill(path=PAGE))
+        asked = f"url={quote(url, safe='')}&options={quote(json.dumps(options), safe='')}"
+        self.page.goto(f"{origin}/client.html?{asked}{'&native' if native else ''}")
+
+    def look(self, name: str) -> Any:
+        return self.page.evaluate(name)
+
+    @property
+    def role(self) -> str:
+        return str(self.look("events.role"))
+
+    @property
+    def notes(self) -> list[tuple[str, dict[str, Any]]]:
+        return [(kind, told) for kind, told in self.look("notes")]
+
+    @property
+    def opens(self) -> list[str]:
+        return [told["resume"] for kind, told in self.notes if kind == "bridge.open"]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [json.loads(data)["body"]["json"]["n"] for data, _ in self.look("seen")]
+
+    def close(self) -> None:
+        self.page.close()
+        assert not self.wrong, self.wrong
+
+
+def listeners(gateway: Server, name: str) -> int:
+    found = httpx.get(
+        f"http://{HOST}:{gateway.http_port}/v1/%2F/subscriptions",
+        auth=("guest", "guest"),
+        trust_env=False,
+    ).json()
+    return sum(one["name"] == name for one in found["subscriptions"])
+
+
+def put(gateway: Server, exchange: str, body: bytes, kind: str = "text/plain") -> None:
+    answer = httpx.post(
+        f"http://{HOST}:{gateway.http_port}/v1/%2F/exchanges/{exchange}/messages?routing_key=k",
+        headers={"Content-Type": kind},
+        content=body,
+        auth=("guest", "guest"),
+        trust_env=False,
+    )
+    assert answer.status_code == 201, answer.text
+
+
+def make_exchange(gateway: Server, name: str) -> None:
+    pika = pytest.importorskip("pika")
+    with pika.BlockingConnection(pika.ConnectionParameters(HOST, gateway.port)) as connection:
+        connection.channel().exchange_declare(name, "topic", durable=True)
+
+
+def shown(data: str) -> bytes:
+    body = json.loads(data)["body"]
+    return body["text"].encode() if "text" in body else base64.b64decode(body["base64"])
+
+
+@pytest.mark.parametrize("transport", ["fetch", "eventsource"])
+def test_odd_bodies(chrome: Any, gateway: Server, wire: Wire, transport: str) -> None:
+    """The client's parser and the browser's own agree with what was published, and on cursors."""
+    name = f"odd-{transport}-{random.randrange(1 << 32)}"
+    make_exchange(gateway, name)
+    for form in ("json", "text"):
+        url = f"/v1/%2F/exchanges/{name}/events?binding=%23&format={form}"
+        options = {"share": False, "more": f"&format={form}"} | how(transport, name)
+        tab = Tab(chrome, wire.port, url, native=True, **options)
+        until(tab.page, lambda tab=tab: tab.opens == ["fresh"], "the client's stream")
+        until(tab.page, lambda tab=tab: tab.page.title() == "open", "the native stream")
+        for body in BODIES:
+            put(gateway, name, body)
+        wanted = [body for body in BODIES if form == "json" or representable(body)]
+        for list_of in ("seen", "native"):
+            until(
+                tab.page,
+                lambda tab=tab, what=list_of, n=wanted: len(tab.look(what)) == len(n),
+                f"all are {list_of}",
+            )
+        seen, native = tab.look("seen"), tab.look("native")
+        assert seen == native
+        got = [shown(data) if form == "json" else data.encode() for data, _ in seen]
+        assert got == wanted
+        warned = [told["type"] for kind, told in tab.notes if kind == "bridge.warn"]
+        assert warned.count("not-text") == len(BODIES) - len(wanted)
+        tab.close()
+
+
+def how(transport: str, exchange: str) -> dict[str, Any]:
+    """Options of the client: over fetch it answers a challenge, else it has a ticket."""
+    if transport == "fetch":
+        return {"transport": transport}
+    return {"transport": transport, "sources": [f"exchange:{exchange}?binding=#"]}
+
+
+def representable(body: bytes) -> bool:
+    try:
+        return "\r" not in body.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["fetch", "eventsource"])
+def test_tabs_share_one_stream(
+    chrome: Any, gateway: Server, wire: Wire, transport: str, request: pytest.FixtureRequest
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    name = f"tabs-{seed}"
+    make_exchange(gateway, name)
+    url = f"/v1/%2F/exchanges/{name}/events?binding=%23"
+    options = how(transport, name)
+    first = Tab(chrome, wire.port, url, **options)
+    until(first.page, lambda: first.opens == ["fresh"], "the stream opens")
+    publisher = Publisher(gateway.port, name, "some.key", seed)
+    request.addfinalizer(publisher.enough.set)
+    publisher.start()
+    tabs = [first, *(Tab(chrome, wire.port, url, **options) for _ in range(3))]
+    for tab in tabs[1:]:
+        until(tab.page, lambda tab=tab: bool(tab.numbers), "a follower hears")
+    closed = []
+    for act in ("close", "break", "close", "come", "close"):
+        leaders = [tab for tab in tabs if tab.role == "leader"]
+        assert len(leaders) == 1
+        assert listeners(gateway, name) == 1
+        until(tabs[-1].page, lambda: True, "")
+        tabs[-1].page.wait_for_timeout(chance.uniform(100, 600))
+        if act == "break":
+            publisher.burst.set()
+            wire.cut_after(chance.randint(1, 200_000))
+            until(tabs[-1].page, lambda: not wire.whole, "the wire breaks")
+            wire.mend()
+        elif act == "come":
+            tabs.append(Tab(chrome, wire.port, url, **options))
+            until(tabs[-1].page, lambda: bool(tabs[-1].numbers), "who comes late hears")
+        else:
+            closed.append((leaders[0].numbers, leaders[0].opens))
+            tabs.remove(leaders[0])
+            leaders[0].close()
+            until(tabs[0].page, lambda: any(tab.role == "leader" for tab in tabs), "a new leader")
+        before = max(tab.numbers[-1] for tab in tabs)
+        for tab in tabs:
+            until(tab.page, lambda tab=tab, n=before: tab.numbers[-1] > n, f"goes on after {act}")
+    publisher.enough.set()
+    publisher.join(PATIENCE)
+    assert publisher.error is None, publisher.error
+    last = publisher.published - 1
+    for tab in tabs:
+        until(tab.page, lambda tab=tab: tab.numbers[-1] == last, "the last message")
+    tabs[0].page.wait_for_timeout(500)
+    for numbers in [*(tab.numbers for tab in tabs), *(numbers for numbers, _ in closed)]:
+        assert numbers == list(range(numbers[0], numbers[-1] + 1))
+    assert closed[0][0][0] == 0 and len(closed) == 3
+    for opens in [*(tab.opens for tab in tabs), *(opens for _, opens in closed)]:
+        assert set(opens[1:]) <= {"exact"}
+    assert not any(kind == "bridge.gap" for tab in tabs for kind, _ in tab.notes)
+    assert listeners(gateway, name) == 1
+    for tab in tabs:
+        tab.close()
+
+
+def test_one_tab_resumes_over_a_restart(chrome: Any, tmp_path: Path) -> None:
+    """With a durable journal the process may be killed: nothing is missing or comes twice."""
+    first = start_gateway(tmp_path)
+    assert first.http_port is not None
+    with Wire(first.http_port) as wire:
+        url = "/v1/%2F/exchanges/amq.topic/events?binding=%23&journal=durable"
+        tab = Tab(chrome, wire.port, url)
+        try:
+            until(tab.page, lambda: tab.opens == ["fresh"], "the stream opens")
+            for number in range(5):
+                put(first, "amq.topic", b'{"n":%d}' % number, "application/json")
+            until(tab.page, lambda: tab.numbers == list(range(5)), "the first five")
+            wire.cut()
+            put(first, "amq.topic", b'{"n":5}', "application/json")
+            first.kill()
+            second = start_gateway(tmp_path)
+            try:
+                assert second.http_port is not None
+                wire.behind = second.http_port
+                put(second, "amq.topic", b'{"n":6}', "application/json")
+                wire.mend()
+                until(tab.page, lambda: len(tab.opens) == 2, "resumes")
+                put(second, "amq.topic", b'{"n":7}', "application/json")
+                until(tab.page, lambda: tab.numbers[-1] == 7, "the last message")
+                assert tab.numbers == list(range(8))
+                assert tab.opens == ["fresh", "exact"]
+            finally:
+                second.stop()
+        finally:
+            first.stop()
+            tab.close()
+
+
+def test_a_final_refusal_ends_all_tabs(chrome: Any, gateway: Server, wire: Wire) -> None:
+    url = "/v1/%2F/queues/there-is-none/events"
+    tabs = [Tab(chrome, wire.port, url) for _ in range(2)]
+    for tab in tabs:
+        until(tab.page, lambda tab=tab: tab.look("events.closed"), "gives up")
+    (told,) = [told for kind, told in tabs[0].notes if kind == "error"]
+    assert told["final"] is True and told["status"] == 404
+    assert told["problem"]["title"]
+    for tab in tabs:
+        tab.close()
+
+
+NATIVE = """async ([url, ticket]) => {
+  const basic = { Authorization: "Basic " + btoa("guest:guest") };
+  if (ticket) {
+    const answer = await fetch("/v1/stream-tickets", {
+      method: "POST",
+      headers: { ...basic, "Content-Type": "application/json" },
+      body: JSON.stringify({ sources: ["exchange:amq.topic?binding=#"] }),
+    });
+    url = (await answer.json()).url;
+  } else await fetch("/v1/session", { method: "POST", headers: basic });
+  window.seen = [];
+  window.resumes = [];
+  const source = new EventSource(url);
+  source.onmessage = ({ data, lastEventId }) => window.seen.push([data, lastEventId]);
+  const opened = ({ data }) => window.resumes.push(JSON.parse(data).resume);
+  source.addEventListener("bridge.open", opened);
+}"""
+
+
+@pytest.mark.parametrize("ticket", [False, True], ids=["cookie", "ticket"])
+def test_native_eventsource_without_a_password(
+    ticket: bool, chrome: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What browsers can do by themselves: a cookie or a ticket, and resume after the wire broke."""
+    monkeypatch.setenv("AMQP_GATEWAY_HTTP__SESSION__PLAIN_HTTP", "true")
+    server = start_gateway(tmp_path)
+    assert server.http_port is not None
+    page = chrome.new_page()
+    try:
+        with Wire(server.http_port) as wire:
+            origin = f"http://{HOST}:{wire.port}"
+            page.route(f"{origin}/empty", lambda route: route.fulfill(body="<p>", status=200))
+            page.goto(f"{origin}/empty")
+            page.evaluate(NATIVE, ["/v1/%2F/events?source=exchange:amq.topic", ticket])
+            until(page, lambda: page.evaluate("resumes") == ["fresh"], "the stream opens")
+            put(server, "amq.topic", b"1")
+            until(page, lambda: len(page.evaluate("seen")) == 1, "the first message")
+            wire.cut()
+            put(server, "amq.topic", b"2")
+            wire.mend()
+            until(page, lambda: page.evaluate("resumes") == ["fresh", "exact"], "it resumes")
+            until(page, lambda: len(page.evaluate("seen")) == 2, "the second message")
+            assert [shown(data) for data, _ in page.evaluate("seen")] == [b"1", b"2"]
+            asked = [head for head in wire.requests if "/events?" in head]
+            assert asked and not any("\r\nAuthorization:" in head for head in asked)
+            wanted = "ticket=" if ticket else "\r\nCookie: amqp-gateway-session="
+            assert all(wanted in head for head in asked)
+    finally:
+        page.close()
+        server.stop()

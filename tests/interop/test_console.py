@@ -1,0 +1,331 @@
+"""The console in a real browser: everything it offers, done and looked up elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from .browser import chromium
+from .browser.console import VIEWS, Api, Console, until
+from .servers import HOST, Server
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    if reason := chromium.missing():
+        pytest.skip(reason)
+    with chromium.browser(tmp_path_factory.mktemp("profile")) as context:
+        yield context
+
+
+@pytest.fixture(scope="module")
+def api(gateway: Server) -> Iterator[Api]:
+    with Api(gateway) as found:
+        yield found
+
+
+@pytest.fixture
+def console(chrome: Any, gateway: Server) -> Iterator[Console]:
+    page = chrome.new_page()
+    try:
+        shown = Console(page, gateway)
+        yield shown
+        assert (shown.wrong, shown.astray) == ([], [])
+    finally:
+        page.close()
+
+
+def test_it_asks_who_you_are(gateway: Server) -> None:
+    for path in ("/", "/console/main.js"):
+        answer = httpx.get(f"http://{HOST}:{gateway.http_port}{path}", trust_env=False)
+        assert answer.status_code == 401
+        assert "Basic " in answer.headers["www-authenticate"]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_has_its_address(console: Console, view: str) -> None:
+    console.open(view)
+    title = console.text("h1")
+    assert console.page.title().startswith(title.split(" 1")[0].rstrip("0123456789 "))
+    current = console.page.locator("nav a[aria-current=page]")
+    assert current.get_attribute("href") == f"#/%2F/{view}"
+
+
+def test_queues_are_made_watched_purged_and_deleted(console: Console, api: Api) -> None:
+    console.open("queues")
+    console.press("Add queue")
+    console.fill(name="c.orders/eu", arguments="x-max-length = 50\nx-overflow = reject-publish")
+    console.press("Add queue", "dialog")
+    console.shows("#notices", "c.orders/eu")
+    console.has("queues", "c.orders/eu")
+    assert api.find("vhosts/%2F/queues/c.orders%2Feu")["arguments"] == {
+        "x-max-length": 50,
+        "x-overflow": "reject-publish",
+    }
+    for _ in range(3):
+        api.publish("c.orders/eu")
+
+    def row() -> list[str]:
+        return console.row("queues", "c.orders/eu")
+
+    until(console.page, lambda: row()[1:4] == ["3", "0", "0"], "three ready")
+    assert "x-max-length = 50" in row()[6]
+
+    console.press("Purge c.orders/eu")
+    console.shows("dialog", "3 messages that nobody has received yet will be lost")
+    console.press("Purge", "dialog")
+    until(console.page, lambda: row()[1] == "0", "purged")
+
+    console.press("Delete c.orders/eu")
+    console.press("Cancel", "dialog")
+    assert api.find("vhosts/%2F/queues/c.orders%2Feu") is not None
+    console.press("Delete c.orders/eu")
+    console.press("Delete queue", "dialog")
+    console.has("queues", "c.orders/eu", False)
+    assert api.find("vhosts/%2F/queues/c.orders%2Feu") is None
+
+
+def test_a_refusal_stays_in_its_dialog(console: Console, api: Api) -> None:
+    api.queue("c.there")
+    console.open("queues")
+    console.press("Add queue")
+    console.fill(name="c.there", arguments="x-max-length = 1")
+    console.press("Add queue", "dialog")
+    console.shows("dialog [role=alert]", "4")
+    assert console.page.locator("dialog [name=name]").input_value() == "c.there"
+    console.press("Cancel", "dialog")
+    console.wrong.clear()  # the browser itself logs every 4xx
+
+
+def test_one_queue_shows_its_messages_without_taking_them(console: Console, api: Api) -> None:
+    api.queue("c.look")
+    big = b'{"price": 12.50, "big": 123456789012345678901234567890}'
+    api.publish("c.look", big, **{"Amqp-Property": '"attempt";v=3;t=ubyte, "who";v="me"'})
+    api.publish("c.look", b"\x00\xff", **{"Content-Type": "application/octet-stream"})
+    api.publish("c.look", b"")
+    console.open("queues", "c.look")
+    console.press("Look")
+    messages = console.page.locator("ol.messages > li")
+    until(console.page, lambda: messages.count() == 3, "three messages")
+    first = messages.nth(0)
+    assert '"price": 12.50' in first.inner_text()
+    assert "123456789012345678901234567890" in first.inner_text()
+    first.locator("summary").click()
+    console.shows("ol.messages .decoded", "attempt 3 ubyte who me string")
+    assert "00 ff" in messages.nth(1).inner_text()
+    assert "Empty body" in messages.nth(2).inner_text()
+    assert api.find("vhosts/%2F/queues/c.look")["ready"] == 3
+
+
+def test_exchanges_and_bindings(console: Console, api: Api) -> None:
+    api.queue("c.bound")
+    console.open("exchanges")
+    console.press("Add exchange")
+    console.fill(name="c.shop")
+    console.page.locator("dialog [name=type]").select_option("topic")
+    console.press("Add exchange", "dialog")
+    console.has("exchanges", "c.shop")
+    console.page.get_by_role("link", name="c.shop").click()
+    console.press("Add binding")
+    console.fill(destination="c.bound", routing_key="order.*.placed")
+    console.press("Add binding", "dialog")
+    console.has("bindings from this exchange", "c.shop")
+    console.page.get_by_role("link", name="Bindings", exact=True).click()
+    box = console.page.get_by_role("link", name="Exchange c.shop, topic")
+    box.wait_for()
+    assert "sends messages to queue called c.bound with key order.*.placed" in str(
+        box.get_attribute("aria-label")
+    )
+    console.page.get_by_label("Filter drawing and table").fill("c.shop")
+    until(console.page, lambda: len(console.rows("bindings")) == 1, "only this one")
+    console.press("Remove this binding")
+    console.press("Remove binding", "dialog")
+    until(console.page, lambda: not console.rows("bindings"), "the binding is gone")
+    console.open("exchanges", "c.shop")
+    console.press("Delete")
+    console.press("Delete exchange", "dialog")
+    console.shows("h1", "Exchanges")
+    assert api.find("vhosts/%2F/exchanges/c.shop") is None
+
+
+def test_connections_are_shown_and_closed(console: Console, gateway: Server) -> None:
+    pika = pytest.importorskip("pika")
+    connection = pika.BlockingConnection(pika.ConnectionParameters(HOST, gateway.port))
+    connection.channel()
+    port = connection._impl._transport._sock.getsockname()[1]
+    peer = f"{HOST}:{port}"
+    console.open("connections")
+    console.has("connections", peer)
+    _, version, client, user, vhost, *_ = console.row("connections", peer)
+    assert (version, user, vhost) == ("0-9-1", "guest", "/")
+    assert client.startswith(f"Pika Python Client Library {pika.__version__}")
+    console.press(f"Close {peer}")
+    console.press("Close connection", "dialog")
+    console.has("connections", peer, False)
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="320"):
+        connection.process_data_events(5)
+
+
+def test_publish_with_typed_properties_and_listen(console: Console, api: Api, chrome: Any) -> None:
+    console.open("live")
+    console.press("Listen")
+    console.shows("#listening", "Listening.")
+    form = chrome.new_page()
+    try:
+        form.goto(f"{console.origin}/#/%2F/publish?exchange=amq.topic")
+        form.get_by_label("Routing key").fill("from.console")
+        form.get_by_label("Body", exact=True).fill('{"price": 12.50}')
+        given = [("attempt", "ubyte", "3"), ("who", "string", "Grüße"),
+                 ("big", "long", "9007199254740993"), ("at", "timestamp", "1754000000000"),
+                 ("blob", "binary", "/wA="), ("gone", "null", "")]  # fmt: skip
+        for name, kind, value in given:
+            form.get_by_role("button", name="Add property").click()
+            row = form.locator("li.property").last
+            row.locator("[data-part=name]").fill(name)
+            row.locator("[data-part=type]").select_option(kind)
+            if kind != "null":
+                row.locator("[data-part=value]").fill(value)
+        form.get_by_text("Standard properties").click()
+        form.get_by_label("Message id", exact=True).fill("7f3c1f6e-9a51-4f6c-8a51-2f0d9c1b2a3e")
+        form.get_by_label("Message id is a").select_option("uuid")
+        form.get_by_label("Priority").fill("4")
+        form.get_by_role("button", name="Publish").click()
+        form.locator("#published.good").wait_for()
+    finally:
+        form.close()
+    console.shows("#listening", "1 received")
+    console.page.locator("#events summary").click()
+    console.page.locator("#events .decoded").wait_for()
+    shown = console.text("#events li")
+    for wanted in ("key from.console", "application/json", '"price": 12.50', "attempt 3 ubyte",
+                   "who Grüße string", "big 9007199254740993 long",
+                   "at 2025-07-31T22:13:20.000Z timestamp", "blob /wA= binary", "gone null",
+                   "priority 4", "7f3c1f6e-9a51-4f6c-8a51-2f0d9c1b2a3e uuid"):  # fmt: skip
+        assert wanted in shown, shown
+
+
+def test_listening_says_why_it_ended_and_starts_afresh(console: Console, api: Api) -> None:
+    api.queue("c.fresh")
+    api.publish("c.fresh", b"old")
+    console.open("live", query="?source=queue%3Ac.fresh")
+    console.shows("#listening", "1 received")
+    console.press("Stop")
+    console.page.locator("[name=source]").fill("queue:c.nowhere")
+    console.press("Listen")
+    console.shows("#listening", "Ended: 404")
+    assert "bad" in str(console.page.locator("#listening").get_attribute("class"))
+    assert console.page.locator("#events li").count() == 0
+    console.wrong.clear()
+
+
+def test_what_cannot_be_published_is_said(console: Console) -> None:
+    console.open("publish", query="?queue=c.nowhere")
+    console.press("Add property")
+    console.page.get_by_label("Property name").fill("n")
+    console.page.get_by_label("Property type").select_option("ubyte")
+    console.page.get_by_label("Property value").fill("256")
+    console.press("Publish")
+    console.shows("#published", "n: ubyte goes from 0 to 255")
+    console.page.get_by_label("Property value").fill("255")
+    console.press("Publish")
+    console.shows("#published", "404 No such address")
+    console.wrong.clear()
+
+
+def test_dead_letters_are_shown_and_redriven(console: Console, api: Api, gateway: Server) -> None:
+    pika = pytest.importorskip("pika")
+    api.exchange("c.dlx", "fanout")
+    api.queue("c.dead")
+    api.bind("c.dlx", "c.dead")
+    api.queue("c.work", arguments={"x-dead-letter-exchange": "c.dlx"})
+    for number in (1, 2):
+        api.publish("c.work", b'{"n": %d}' % number)
+    with pika.BlockingConnection(pika.ConnectionParameters(HOST, gateway.port)) as connection:
+        channel = connection.channel()
+        for _ in range(2):
+            method, _, _ = channel.basic_get("c.work")
+            channel.basic_nack(method.delivery_tag, requeue=False)
+    console.open("dead-letters")
+    console.shows(".suggestions", "c.dead 2 messages, from c.work")
+    console.page.get_by_role("link", name="c.dead").click()
+    console.shows("ol.messages", "rejected in c.work")
+    assert console.page.locator("table.deaths").count() == 2
+    console.press("Redrive")
+    console.fill(limit="1")
+    console.press("Redrive", "dialog")
+    console.shows("#notices", "1 message redriven from c.dead")
+    until(console.page, lambda: console.page.locator("ol.messages > li").count() == 1, "one left")
+    assert api.find("vhosts/%2F/queues/c.work")["ready"] == 1
+    console.press("Throw away")
+    console.press("Throw away", "dialog")
+    console.shows(".pages", "No dead letters here.")
+    assert api.find("vhosts/%2F/queues/c.dead")["messages"] == 0
+
+
+def test_users_and_permissions(console: Console, api: Api) -> None:
+    console.open("users")
+    console.press("Add user")
+    console.fill(name="c.dora", password="s3cret")
+    console.page.locator("dialog [name=monitoring]").check()
+    console.press("Add user", "dialog")
+    console.has("users", "c.dora")
+    console.has("permissions", "c.dora")
+    assert api.find("users/c.dora") == {
+        "name": "c.dora", "tags": ["monitoring"], "loopback_only": False,
+    }  # fmt: skip
+    console.press("Change what c.dora may in /")
+    console.fill(configure="^dora-")
+    console.press("Set permission", "dialog")
+    until(console.page, lambda: console.row("permissions", "c.dora")[2] == "^dora-", "changed")
+    assert api.find("users/c.dora/permissions/%2F")["configure"] == "^dora-"
+    console.press("Change c.dora")
+    console.page.locator("dialog [name=monitoring]").uncheck()
+    console.press("Change user", "dialog")
+    until(console.page, lambda: console.row("users", "c.dora")[1] == "", "no tags")
+    console.press("Remove the permission of c.dora in /")
+    console.press("Remove permission", "dialog")
+    console.has("permissions", "c.dora", False)
+    console.press("Remove c.dora")
+    console.press("Remove user", "dialog")
+    console.has("users", "c.dora", False)
+    assert api.find("users/c.dora") is None
+
+
+def test_virtual_hosts_are_made_switched_and_deleted(console: Console, api: Api) -> None:
+    console.open("vhosts")
+    console.press("Add virtual host")
+    console.fill(name="c/test")
+    console.press("Add virtual host", "dialog")
+    console.has("virtual hosts", "c/test")
+    api.queue("only-here", vhost="c/test")
+    console.page.get_by_label("Virtual host", exact=True).select_option("c/test")
+    console.page.wait_for_url("**/#/c%2Ftest/vhosts")
+    console.page.get_by_role("link", name="Queues").first.click()
+    console.has("queues", "only-here")
+    console.open("vhosts")
+    console.press("Delete c/test")
+    console.press("Delete virtual host", "dialog")
+    console.has("virtual hosts", "c/test", False)
+    assert api.find("vhosts/c%2Ftest") is None
+
+
+def test_who_may_not_is_told_so(chrome: Any, gateway: Server, api: Api) -> None:
+    """A user without tags sees queues; the rest says what is missing."""
+    api.put("users/c.plain", password="plain", tags=[])
+    api.put("users/c.plain/permissions/%2F", configure=".*", write=".*", read=".*")
+    other = chrome.new_page()
+    try:
+        other.set_extra_http_headers({"Authorization": "Basic Yy5wbGFpbjpwbGFpbg=="})
+        console = Console(other, gateway)
+        console.open("users")
+        console.shows("main", "403 Not permitted")
+        console.open("queues")
+        console.shows("h1", "Queues")
+        until(other, lambda: bool(console.rows("queues")), "its queues")
+    finally:
+        other.close()

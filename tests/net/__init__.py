@@ -1,0 +1,1 @@
+"""Sockets on loopback against the real process."""

@@ -1,0 +1,13 @@
+"""One gateway for the tests that leave it as they found it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.net.running import Running
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Running(tmp_path_factory.mktemp("gateway"), amqp__handshake_seconds=2) as running:
+        yield running

@@ -1,0 +1,118 @@
+"""The gateway as a child process on free loopback ports, its log and its memory."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.net.wire import Wire
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 30.0
+"""Seconds that anything here may take on a busy machine."""
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+    """Wait for a condition; its value."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not in {seconds:.0f} s: {what}"
+        time.sleep(0.01)
+    return value
+
+
+def environment(**settings: object) -> dict[str, str]:
+    """This process's environment, with settings as ``limits__memory_page=0.1``."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("AMQP_GATEWAY_")}
+    given = {f"AMQP_GATEWAY_{name.upper()}": str(value) for name, value in settings.items()}
+    return {**clean, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200", **given}
+
+
+class Running:
+    """A gateway process. Use as a context manager: at the end it is stopped and its log must hold
+    no traceback."""
+
+    def __init__(self, folder: Path, *arguments: object, **settings: object) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.data = folder / "data"
+        self.log_file = folder / "gateway.log"
+        self._arguments = [str(argument) for argument in arguments]
+        self._settings = settings
+        self._from = 0
+        self._wires: list[Wire] = []
+        self.start()
+
+    def start(self) -> None:
+        """Start (again) on the same data; returns when it listens."""
+        self._from = self.log_file.stat().st_size if self.log_file.exists() else 0
+        command = [sys.executable, "-m", "gateway", "serve", "--amqp-port", "0", "--http-port", "0"]
+        command += ["--data-dir", str(self.data), *self._arguments]
+        with self.log_file.open("ab") as sink:
+            self.process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=environment(**self._settings),
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+            )
+        until(lambda: "data in " in self.log() or self.process.poll() is not None, "start")
+        assert self.process.poll() is None, self.log()
+        self.port = self._port(r"AMQP on \S+:(\d+)")
+        self.http_port = self._port(r"HTTP on http://\S+:(\d+)/")
+        self.tls_port = self._port(r"AMQP over TLS on \S+:(\d+)")
+
+    def _port(self, pattern: str) -> int:
+        found = re.search(pattern, self.log())
+        return int(found[1]) if found else 0
+
+    def log(self) -> str:
+        """What this start of the process has said."""
+        with self.log_file.open("rb") as file:
+            file.seek(self._from)
+            return file.read().decode(errors="replace")
+
+    def wire(self, *channels: int, **options: Any) -> Wire:
+        """A client, logged in."""
+        wire = Wire(self.port, **options)
+        self._wires.append(wire)
+        return wire.opened(*channels)
+
+    @property
+    def memory(self) -> int:
+        """Resident octets."""
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Ask it to end; its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        for wire in self._wires:
+            wire.close()
+        if self.process.poll() is None:
+            try:
+                self.stop()
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+        if kind is None:
+            log = self.log_file.read_text(errors="replace")
+            bug = re.search(r"Traceback|internal error", log)
+            assert bug is None, log[max(0, bug.start() - 500) : bug.start() + 3000]

@@ -1,0 +1,243 @@
+"""The first octets of a connection: who is served, who is sent away, and when."""
+
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.v0_9.wire.tables import VERSIONS
+from tests.net.running import Running, until
+from tests.net.wire import Gone, Wire
+
+PREFERRED = b"AMQP\x00\x00\x09\x01"
+HEADERS = {
+    "0-9-1": b"AMQP\x00\x00\x09\x01",
+    "0-9": b"AMQP\x01\x01\x00\x09",
+    "0-8": b"AMQP\x01\x01\x08\x00",
+}
+
+
+@pytest.mark.parametrize("version", HEADERS)
+def test_each_header_is_served(gateway: Running, version: str) -> None:
+    wire = Wire(gateway.port, version=version)
+    wire.send(HEADERS[version])
+    start = wire.heard(w.ConnectionStart)
+    table = VERSIONS[version]
+    assert (start.version_major, start.version_minor) == (table.major, table.minor)
+    assert b"PLAIN" in start.mechanisms
+
+
+@pytest.mark.parametrize("version", HEADERS)
+def test_one_octet_at_a_time(gateway: Running, version: str) -> None:
+    wire = Wire(gateway.port, version=version)
+    for at in range(8):
+        wire.send(HEADERS[version][at : at + 1])
+        time.sleep(0.002)
+    wire.heard(w.ConnectionStart)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"AMQP\x00\x00\x09\x02",
+        b"AMQP\x03\x01\x00\x00",
+        b"AMQP\x09\x09\x09\x09",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"\x00" * 8,
+        b"\xff" * 4000,
+        b"amqp\x00\x00\x09\x01",
+    ],
+)
+def test_a_stranger_learns_what_is_spoken(gateway: Running, first: bytes) -> None:
+    """0-9-1 §4.2.2: the header of a version that is spoken, and the end."""
+    wire = Wire(gateway.port)
+    wire.send(first)
+    started = time.monotonic()
+    assert wire.rest() == PREFERRED
+    assert time.monotonic() - started < 1.5
+
+
+def test_http_is_told_the_way(gateway: Running) -> None:
+    wire = Wire(gateway.port)
+    wire.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    head, text = wire.rest().split(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert f"Content-Length: {len(text)}".encode() in head
+    assert b"AMQP" in text
+
+
+def test_tls_without_a_certificate(gateway: Running) -> None:
+    context = ssl.create_default_context()
+    with pytest.raises((ssl.SSLError, OSError)):
+        Wire(gateway.port, tls=context)
+    gateway.wire(1).ended()
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+class Tls:
+    def __init__(self, folder: Path) -> None:
+        self.authority = trustme.CA()
+        pair = self.authority.issue_cert("localhost")
+        self.certificate, self.key = folder / "cert.pem", folder / "key.pem"
+        pair.private_key_pem.write_to_path(self.key)
+        for blob in pair.cert_chain_pems:
+            blob.write_to_path(self.certificate, append=True)
+        self.context = ssl.create_default_context()
+        self.authority.configure_trust(self.context)
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+    return Tls(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def secured(tls: Tls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    arguments = ["--amqps-port", 0, "--tls-cert", tls.certificate, "--tls-key", tls.key]
+    folder = tmp_path_factory.mktemp("secured")
+    limits = {"amqp__handshake_seconds": 1, "amqp__max_connections": 8}
+    with Running(folder, *arguments, **limits) as running:
+        yield running
+
+
+def test_one_port_speaks_both(secured: Running, tls: Tls) -> None:
+    for port, context in ((secured.port, None), (secured.port, tls.context)):
+        wire = Wire(port, tls=context).opened(1)
+        wire.declare("both")
+        wire.publish("both", b"x" * 300_000)
+        assert wire.got("both") == b"x" * 300_000
+        wire.ended()
+
+
+def test_a_port_for_tls_only(secured: Running, tls: Tls) -> None:
+    wire = Wire(secured.tls_port, tls=tls.context).opened(1)
+    assert wire.socket.version() in ("TLSv1.2", "TLSv1.3")  # type: ignore[attr-defined]
+    wire.ended()
+    wire = Wire(secured.tls_port)
+    wire.send(PREFERRED)
+    with pytest.raises((Gone, AssertionError, ConnectionError)):
+        wire.heard(w.ConnectionStart)
+
+
+def test_old_tls_is_refused(secured: Running, tls: Tls) -> None:
+    context = ssl.create_default_context()
+    tls.authority.configure_trust(context)
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning):
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        Wire(secured.port, tls=context)
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", b"AMQP\0\0"])
+def test_nothing_more_comes(secured: Running, first: bytes) -> None:
+    """On a port that must look at the first octet, too, patience has an end."""
+    wire = Wire(secured.port, seconds=10)
+    wire.send(first)
+    started = time.monotonic()
+    with pytest.raises((Gone, ConnectionError)):
+        wire.take(1)
+    assert 0.5 < time.monotonic() - started < 5
+
+
+def test_silent_peers_count_as_connections(secured: Running) -> None:
+    """``max_connections`` holds for those that have not said yet what they want."""
+    silent = [Wire(secured.port) for _ in range(8)]
+    late = Wire(secured.port, seconds=5)
+    started = time.monotonic()
+    assert late.rest() == b""
+    assert time.monotonic() - started < 0.7
+    for wire in silent:
+        wire.close()
+    until(lambda: _served(secured), "a place is free again")
+
+
+def _served(gateway: Running) -> bool:
+    try:
+        gateway.wire(1).ended()
+    except (Gone, ConnectionError):
+        return False
+    return True
+
+
+# --- time and number ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [b"", b"AMQP", b"AMQP\x00\x00\x09"])
+def test_half_a_header(gateway: Running, first: bytes) -> None:
+    wire = Wire(gateway.port, seconds=10)
+    wire.send(first)
+    started = time.monotonic()
+    with pytest.raises((Gone, ConnectionError)):
+        wire.take(1)
+    assert 1.5 < time.monotonic() - started < 6
+
+
+def test_half_a_login(gateway: Running) -> None:
+    wire = Wire(gateway.port, seconds=10).logged_in()
+    started = time.monotonic()
+    with pytest.raises((Gone, ConnectionError)):
+        wire.hear()
+    assert time.monotonic() - started < 6
+
+
+def test_trickling_gains_no_time(gateway: Running) -> None:
+    """One octet of a start-ok after the other: the deadline is for all of it."""
+    wire = Wire(gateway.port, seconds=10).greeted()
+    started = time.monotonic()
+    with pytest.raises(ConnectionError):
+        for octet in b"\x01\0\0\0\0\xff\xff" + bytes(1000):
+            wire.send(bytes([octet]))
+            time.sleep(0.02)
+    assert 1.5 < time.monotonic() - started < 6
+
+
+def test_whoever_is_in_is_not_hurried(gateway: Running) -> None:
+    wire = gateway.wire(1)
+    time.sleep(3.5)
+    wire.declare("late")
+    wire.ended()
+
+
+def test_no_more_than_max_connections(tmp_path: Path) -> None:
+    with Running(tmp_path, amqp__max_connections=3) as gateway:
+        inside = [gateway.wire(1) for _ in range(3)]
+        late = Wire(gateway.port, seconds=5)
+        with pytest.raises((Gone, ConnectionError)):
+            late.greeted()
+        inside[0].declare("still here")
+        inside[1].ended()
+        until(lambda: _served(gateway), "a place is free again")
+
+
+def test_ipv6(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            pytest.skip("no IPv6 here")
+    with (
+        Running(tmp_path, "--host", "::1") as gateway,
+        socket.create_connection(("::1", gateway.port), 5) as plain,
+    ):
+        plain.sendall(PREFERRED)
+        assert plain.recv(1) == b"\x01"
+
+
+def test_the_clock_goes_on_when_the_disk_cannot_be_looked_at(tmp_path: Path) -> None:
+    with Running(tmp_path, amqp__handshake_seconds=1) as gateway:
+        gateway.data.rename(tmp_path / "elsewhere")
+        until(lambda: "cannot look at the disk" in gateway.log(), "a look at the disk")
+        wire = Wire(gateway.port, seconds=10)
+        wire.send(b"AMQP")
+        with pytest.raises((Gone, ConnectionError)):
+            wire.take(1)
+        (tmp_path / "elsewhere").rename(gateway.data)

@@ -1,0 +1,389 @@
+"""Peers that do not read, publishers that are too fast, and what is said to them."""
+
+import contextlib
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from gateway.adapters.v0_9.wire import layouts as w
+from tests.net.running import Running, until
+from tests.net.test_greeting import Tls
+from tests.net.wire import HEARTBEAT, PERSISTENT, Gone, Wire
+from tests.talk import method
+
+MIB = 1 << 20
+
+
+class Pump(threading.Thread):
+    """Publishes without end; ``sent`` counts messages that the socket took."""
+
+    def __init__(self, wire: Wire, message: bytes) -> None:
+        super().__init__(daemon=True)
+        self.wire = wire
+        self.message = message
+        self.sent = 0
+        self.stopping = False
+        wire.socket.settimeout(0.2)
+
+    def run(self) -> None:
+        view = memoryview(self.message)
+        at = 0
+        with contextlib.suppress(OSError):
+            while not self.stopping or at:
+                try:
+                    at += self.wire.socket.send(view[at:])
+                except TimeoutError:
+                    continue
+                if at == len(view):
+                    at = 0
+                    self.sent += 1
+
+    def stands_still(self) -> bool:
+        """Nothing was taken for a while."""
+        before = self.sent
+        time.sleep(0.5)
+        return self.sent == before
+
+    def end(self) -> None:
+        self.stopping = True
+        self.join(20)
+        assert not self.is_alive()
+
+
+# --- peers that do not read -----------------------------------------------------------------------
+
+
+def test_deliveries_wait_for_a_peer_that_does_not_read(gateway: Running) -> None:
+    """It holds up neither the memory nor anybody else, and gets everything once it reads."""
+    publisher = gateway.wire(1)
+    deaf = gateway.wire(1, receive_buffer=65536)
+    deaf.declare("deaf")
+    tag = deaf.consume("deaf", no_ack=True)
+    assert tag
+    before = gateway.memory
+    for number in range(300):
+        publisher.publish("deaf", b"%06d" % number + bytes(100_000))
+    depth = publisher.depth("deaf")
+    assert depth > 200, "more than its socket holds was sent to it"
+    assert gateway.memory - before < 80 * MIB
+    # Others are served meanwhile.
+    other = gateway.wire(1)
+    other.declare("other")
+    other.publish("other", b"hello")
+    assert other.got("other") == b"hello"
+    for number in range(300):
+        assert int(deaf.delivered()[1][:6]) == number
+    deaf.ended()
+    publisher.call(1, w.QueueDelete(queue="deaf"), w.QueueDeleteOk)
+
+
+def test_a_backlog_is_not_poured_into_a_peer_that_does_not_read(gateway: Running) -> None:
+    """All of it waits already when the consumer comes, and there is no prefetch limit."""
+    publisher = gateway.wire(1)
+    publisher.declare("backlog")
+    for number in range(400):
+        publisher.publish("backlog", b"%06d" % number + bytes(100_000))
+    assert publisher.depth("backlog") == 400
+    before = gateway.memory
+    deaf = gateway.wire(1, receive_buffer=65536)
+    deaf.consume("backlog", no_ack=True)
+    assert publisher.depth("backlog") > 300
+    assert gateway.memory - before < 30 * MIB
+    for number in range(400):
+        assert int(deaf.delivered()[1][:6]) == number
+    deaf.ended()
+    publisher.call(1, w.QueueDelete(queue="backlog"), w.QueueDeleteOk)
+
+
+def test_unread_messages_of_the_dead_are_given_back(gateway: Running) -> None:
+    publisher = gateway.wire(1)
+    publisher.declare("back")
+    deaf = gateway.wire(1, receive_buffer=65536)
+    deaf.consume("back")
+    for number in range(100):
+        publisher.publish("back", b"%06d" % number + bytes(100_000))
+    assert publisher.depth("back") > 0
+    deaf.reset()
+    until(lambda: publisher.depth("back") == 100, "messages back in their queue")
+    publisher.consume("back", no_ack=True)
+    assert [int(publisher.delivered()[1][:6]) for _ in range(100)] == list(range(100))
+    publisher.ended()
+
+
+@pytest.mark.parametrize("ask", ["get", "return", "declare"])
+def test_answers_do_not_pile_up(gateway: Running, ask: str) -> None:
+    """Who asks and asks and never reads is not read from any more."""
+    wire = gateway.wire(1, receive_buffer=65536)
+    wire.declare("asked")
+    if ask == "get":
+        wire.publish("asked", bytes(5_000))
+        until(lambda: wire.depth("asked") == 1, "published")
+        # Fetched again and again: each is given back before the next.
+        request = method("0-9-1", 1, w.BasicGet(queue="asked"))
+        request += method("0-9-1", 1, w.BasicRecover(True))
+    elif ask == "return":
+        request = wire.message("nowhere", bytes(100_000), mandatory=True)
+    else:
+        request = method("0-9-1", 1, w.QueueDeclare(queue="asked", passive=True))
+    request *= max(1, 20_000 // len(request))
+    before = gateway.memory
+    pump = Pump(wire, request)
+    pump.start()
+    until(lambda: pump.sent > 10 and pump.stands_still(), "not read from any more", 40)
+    assert gateway.memory - before < 100 * MIB
+    # It gets all its answers when it reads at last.
+    pump.stopping = True
+    heard = 0
+    wire.socket.settimeout(2)
+    with contextlib.suppress(TimeoutError):
+        while True:
+            wire.hear()
+            heard += 1
+    pump.end()
+    assert heard > pump.sent
+    wire.reset()
+    other = gateway.wire(1)
+    other.call(1, w.QueueDelete(queue="asked"), w.QueueDeleteOk)
+    other.ended()
+
+
+def test_a_peer_that_neither_reads_nor_goes(tmp_path: Path) -> None:
+    """Closed for its mistake, it cannot keep its socket by not reading."""
+    with Running(tmp_path) as gateway:
+        watcher = gateway.wire(1)
+        watcher.declare("much")
+        for _ in range(50):
+            watcher.publish("much", bytes(100_000))
+        deaf = gateway.wire(1, receive_buffer=65536)
+        deaf.consume("much")
+        until(lambda: watcher.depth("much") < 50, "deliveries")
+        deaf.send(b"\x07 this is no frame")
+        until(lambda: watcher.depth("much") == 50, "given back")
+        until(lambda: sockets(gateway) == 1, "its socket is closed", 15)
+
+
+def sockets(gateway: Running) -> int:
+    """AMQP connections that the process has open."""
+    return sum(
+        found.status == "ESTABLISHED" or found.status.startswith(("FIN_WAIT", "CLOSE_WAIT"))
+        for found in psutil.Process(gateway.process.pid).net_connections("tcp")
+        if found.laddr.port == gateway.port
+    )
+
+
+# --- publishers that are too fast -----------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_slow_store_holds_publishers_back(tmp_path: Path) -> None:
+    """The store cannot write for a while: reading stops, and everything is there in the end."""
+    limit = 8 * MIB
+    with Running(tmp_path, limits__store_backlog_octets=limit) as gateway:
+        wire = gateway.wire(1)
+        wire.declare("flood", durable=True)
+        before = gateway.memory
+        hold = Lock(gateway)
+        pump = Pump(wire, wire.message("flood", bytes(50_000), PERSISTENT))
+        pump.start()
+        until(lambda: pump.sent > 20 and pump.stands_still(), "not read from any more")
+        held = pump.sent * 50_000
+        assert held > limit // 2
+        assert gateway.memory - before < 10 * limit
+        # Others are served: what is not durable needs no store.
+        other = gateway.wire(1)
+        hold.end()
+        until(lambda: pump.sent * 50_000 > held + 2 * limit, "read from again")
+        pump.end()
+        wire.socket.settimeout(30)
+        assert wire.depth("flood") == pump.sent
+        assert gateway.memory - before < 10 * limit + pump.sent * 50_000
+        other.ended()
+
+
+class Lock:
+    """Another process's write transaction on the database: nobody else can commit."""
+
+    def __init__(self, gateway: Running) -> None:
+        self.connection = sqlite3.connect(gateway.data / "gateway.db", isolation_level=None)
+        self.connection.execute("begin immediate")
+
+    def end(self) -> None:
+        self.connection.execute("rollback")
+        self.connection.close()
+
+
+def test_an_alarm_blocks_publishers_only(tmp_path: Path) -> None:
+    """No disk is that large: the alarm is up from the first second."""
+    with Running(tmp_path, limits__disk_free_octets=1 << 60) as gateway:
+        consumer = gateway.wire(1)
+        consumer.declare("alarm")
+        publisher = gateway.wire(1)
+        publisher.publish("alarm", b"the first")
+        for wire in (consumer, publisher):
+            assert "disk" in wire.heard_among(w.ConnectionBlocked).reason
+        late = gateway.wire()
+        assert "disk" in late.heard(w.ConnectionBlocked).reason
+        assert consumer.got("alarm") == b"the first"
+        pump = Pump(publisher, publisher.message("alarm", bytes(10_000)))
+        pump.start()
+        until(lambda: pump.sent and pump.stands_still(), "not read from any more")
+        depth = consumer.depth("alarm")
+        assert depth <= 30, "reading went on"
+        # Who has not published is served.
+        for _ in range(depth):
+            assert consumer.got("alarm") is not None
+        assert httpx.get(f"http://127.0.0.1:{gateway.http_port}/healthz").status_code < 600
+        # Stopping does not wait for those that are not read from.
+        started = time.monotonic()
+        stopping = threading.Thread(target=gateway.stop)
+        stopping.start()
+        publisher.socket.settimeout(10)
+        pump.stopping = True
+        assert publisher.heard_among(w.ConnectionClose).reply_code == 320
+        pump.join(10)
+        with contextlib.suppress(ConnectionError):
+            # In the middle of a message it may be: then there is no other answer to our goodbye.
+            publisher.say(0, w.ConnectionCloseOk())
+        for wire in (consumer, late):
+            assert wire.heard_among(w.ConnectionClose).reply_code == 320
+            wire.say(0, w.ConnectionCloseOk())
+        stopping.join(20)
+        assert time.monotonic() - started < 4
+
+
+def test_an_alarm_ends(tmp_path: Path) -> None:
+    """The store fails, and then it works again: whoever was held back goes on."""
+    with Running(tmp_path) as gateway:
+        wire = gateway.wire(1)
+        wire.declare("relief", durable=True)
+        wire.call(1, w.ConfirmSelect(), w.ConfirmSelectOk)
+        hold = Lock(gateway)
+        wire.publish("relief", b"one", PERSISTENT)
+        assert "store" in wire.heard(w.ConnectionBlocked).reason
+        ready = httpx.get(f"http://127.0.0.1:{gateway.http_port}/readyz")
+        assert ready.status_code == 503
+        wire.publish("relief", b"two", PERSISTENT)
+        wire.socket.settimeout(1.5)
+        with pytest.raises(TimeoutError):
+            wire.hear()
+        wire.socket.settimeout(30)
+        hold.end()
+        heard = []
+        while not {w.ConnectionUnblocked, 2} <= set(heard):
+            _, record = wire.hear()
+            heard.append(record.delivery_tag if type(record) is w.BasicAck else type(record))
+        assert w.ConnectionBlocked not in heard
+        wire.ended()
+
+
+def test_who_did_not_ask_is_not_told(tmp_path: Path) -> None:
+    with Running(tmp_path, limits__disk_free_octets=1 << 60) as gateway:
+        told = gateway.wire(1)
+        untold = gateway.wire(1, capabilities=())
+        told.heard_among(w.ConnectionBlocked)
+        untold.declare("x")
+
+
+# --- heartbeats -----------------------------------------------------------------------------------
+
+
+def test_heartbeats_come(gateway: Running) -> None:
+    wire = gateway.wire(1, heartbeat=2)
+    assert wire.tune.heartbeat == 60
+    wire.socket.settimeout(0.1)
+    last = time.monotonic()
+    for beats in range(1, 4):
+        while wire.heartbeats < beats:
+            with contextlib.suppress(TimeoutError):
+                wire.hear()
+            wire.send(HEARTBEAT)
+            assert time.monotonic() - last < 2.5, "a client gives up after two intervals"
+        last = time.monotonic()
+    wire.socket.settimeout(5)
+    wire.ended()
+
+
+def test_a_silent_peer_is_given_up(gateway: Running) -> None:
+    watcher = gateway.wire(1)
+    watcher.declare("silent")
+    watcher.publish("silent", b"mine")
+    silent = gateway.wire(1, heartbeat=1)
+    silent.consume("silent")
+    silent.delivered()
+    assert watcher.depth("silent") == 0
+    started = time.monotonic()
+    silent.socket.settimeout(10)
+    with pytest.raises((Gone, ConnectionError)):
+        silent.hear()
+    assert 1 < time.monotonic() - started < 6
+    assert watcher.got("silent") == b"mine"
+    silent.close()
+    until(lambda: "missed heartbeats" in gateway.log(), "the log says why")
+
+
+def test_a_silent_peer_whose_socket_is_full_is_given_up(tmp_path: Path) -> None:
+    """As one that is frozen, or behind a broken cable: its socket takes nothing any more."""
+    with Running(tmp_path) as gateway:
+        watcher = gateway.wire(1)
+        watcher.declare("full")
+        for _ in range(100):
+            watcher.publish("full", bytes(100_000))
+        frozen = gateway.wire(1, heartbeat=1, receive_buffer=65536)
+        frozen.consume("full")
+        until(lambda: watcher.depth("full") < 100, "deliveries")
+        until(lambda: watcher.depth("full") == 100, "given back", 10)
+        until(lambda: sockets(gateway) == 1, "its socket is closed", 15)
+
+
+def test_who_is_not_read_from_is_not_blamed(tmp_path: Path) -> None:
+    """A blocked publisher's heartbeats are unread: it lives."""
+    with Running(tmp_path, limits__disk_free_octets=1 << 60) as gateway:
+        wire = gateway.wire(1, heartbeat=1)
+        wire.declare("blame")
+        wire.publish("blame", b"x")
+        wire.heard_among(w.ConnectionBlocked)
+        wire.socket.settimeout(0.3)
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            with contextlib.suppress(TimeoutError):
+                wire.hear()
+            wire.send(HEARTBEAT)
+        assert wire.heartbeats >= 2
+        assert sockets(gateway) == 1
+
+
+# --- the last word --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_last_word_is_read(tmp_path: Path, secure: bool) -> None:
+    """A client that goes on sending while we close still reads why, and no reset before it."""
+    tls = Tls(tmp_path)
+    arguments = ["--tls-cert", tls.certificate, "--tls-key", tls.key]
+    with Running(tmp_path, *arguments) as gateway:
+        for _ in range(5):
+            wire = gateway.wire(1, tls=tls.context if secure else None)
+            wire.declare("last")
+            octets = wire.message("last", bytes(20_000))
+            wire.send(octets + b"\x09no such frame")
+            with contextlib.suppress(ConnectionError):
+                for _ in range(50):
+                    wire.send(octets)
+            close = wire.heard(w.ConnectionClose)
+            assert close.reply_code == 501
+            with contextlib.suppress(OSError):
+                wire.say(0, w.ConnectionCloseOk())
+            wire.close()
+
+
+def test_a_polite_end_is_quick(gateway: Running) -> None:
+    for _ in range(5):
+        wire = gateway.wire(1)
+        started = time.monotonic()
+        wire.ended()
+        assert time.monotonic() - started < 1

@@ -1,0 +1,150 @@
+"""Two adapters back to back, and the octets between them cut as told.
+
+``Pair`` carries what one says to the other; ``cut`` names the sizes of the pieces. ``Users`` is a
+complete ``Authority`` over a dictionary.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from scramp import ScramMechanism
+
+from gateway.adapters import Credentials, Limits, Role, adapter_for
+from gateway.operations import BeginSession, Done, Open, Operation
+
+Cut = Callable[[], Iterator[int]]
+"""Sizes of pieces, without end."""
+
+VERSIONS = ("0-8", "0-9", "0-9-1")
+
+
+def whole() -> Iterator[int]:
+    return itertools.repeat(1 << 30)
+
+
+def single() -> Iterator[int]:
+    return itertools.repeat(1)
+
+
+def sized(size: int) -> Cut:
+    return lambda: itertools.repeat(size)
+
+
+def after(first: int) -> Cut:
+    """One cut, after so many octets."""
+    return lambda: itertools.chain([first], itertools.repeat(1 << 30))
+
+
+def pieces(data: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
+    at = 0
+    for size in sizes:
+        if at >= len(data):
+            return
+        yield data[at : at + size]
+        at += size
+
+
+class Users:
+    """Users with passwords; ``guest`` is anonymous, ``CN=guest`` external."""
+
+    def __init__(self, passwords: dict[str, str] | None = None, anonymous: str | None = None):
+        self.passwords = passwords or {"guest": "guest"}
+        self._anonymous = anonymous
+
+    def password(self, user: str, password: str) -> bool:
+        return self.passwords.get(user) == password
+
+    def scram(self, user: str) -> tuple[bytes, bytes, bytes, int] | None:
+        if user not in self.passwords:
+            return None
+        return ScramMechanism("SCRAM-SHA-256").make_auth_info(
+            self.passwords[user], 4096, b"salt" * 4
+        )
+
+    def anonymous(self) -> str | None:
+        return self._anonymous
+
+    def external(self, subject: str) -> str | None:
+        name = subject.removeprefix("CN=")
+        return name if name in self.passwords else None
+
+
+class Pair:
+    """A client and a server of one version."""
+
+    def __init__(
+        self,
+        version: str,
+        cut: Cut = whole,
+        limits: Limits = Limits(),  # noqa: B008
+        client_limits: Limits = Limits(),  # noqa: B008
+        credentials: Credentials = Credentials(),  # noqa: B008
+        authority: Any = None,
+        **options: Any,
+    ) -> None:
+        self.cut = cut
+        self.server = adapter_for(
+            version, Role.SERVER, authority=authority or Users(), limits=limits, **options
+        )
+        self.client = adapter_for(
+            version, Role.CLIENT, limits=client_limits, credentials=credentials
+        )
+
+    def to_server(self) -> list[Operation]:
+        return self._carry(self.client, self.server)
+
+    def to_client(self) -> list[Operation]:
+        return self._carry(self.server, self.client)
+
+    def _carry(self, one: Any, other: Any) -> list[Operation]:
+        data = b"".join(one.output())
+        found: list[Operation] = []
+        for piece in pieces(data, self.cut()):
+            found += other.receive(piece)
+        return found
+
+    def talk(self) -> tuple[list[Operation], list[Operation]]:
+        """Carry to and fro until nobody has more to say: what the server and the client heard."""
+        heard: tuple[list[Operation], list[Operation]] = ([], [])
+        while True:
+            before = self.to_server(), self.to_client()
+            heard[0].extend(before[0])
+            heard[1].extend(before[1])
+            if not any(before) and not self.client.pending and not self.server.pending:
+                return heard
+
+    def open(self, vhost: str = "/") -> Open:
+        """Log in and open; what the server was asked."""
+        self.client.send(Open("opening", vhost, "guest"))
+        for _ in range(8):
+            for operation in self.to_server():
+                if isinstance(operation, Open):
+                    self.server.send(Done(0, operation.token))
+                    assert [type(word) for word in self.to_client()] == [Done]
+                    return operation
+            self.to_client()
+        raise AssertionError("the connection does not open")
+
+    def begin(self, channel: int = 1) -> None:
+        """Open a channel."""
+        self.client.send(BeginSession(channel, "beginning"))
+        (begun,) = self.to_server()
+        assert isinstance(begun, BeginSession), begun
+        self.server.send(Done(channel, begun.token))
+        assert self.to_client() == [Done(channel, "beginning")]
+
+
+def opened(version: str, cut: Cut = whole, **options: Any) -> Pair:
+    """A pair with an open channel 1."""
+    pair = Pair(version, cut, **options)
+    pair.open()
+    pair.begin()
+    return pair
+
+
+def without_token(operation: Operation) -> Operation:
+    """The same word, with nothing secret in it."""
+    if hasattr(operation, "token"):
+        operation.token = None
+    return operation

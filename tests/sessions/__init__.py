@@ -1,0 +1,1 @@
+"""Sessions between a recording adapter and the real broker."""

@@ -1,0 +1,495 @@
+"""Operations in, answers out: a recording adapter on one side, the real broker on the other."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.adapters.base import Role
+from gateway.broker.broker import Broker
+from gateway.broker.memory_store import MemoryStore
+from gateway.errors import Condition, LocalError, Lost
+from gateway.message import Message
+from gateway.operations import (
+    BeginSession,
+    Bind,
+    Blocked,
+    Cancelled,
+    Close,
+    Closed,
+    Commit,
+    Confirm,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    Deliver,
+    Done,
+    EndSession,
+    Fetch,
+    Fetched,
+    Flow,
+    Open,
+    Operation,
+    Outcome,
+    Prefetch,
+    Publish,
+    PurgeQueue,
+    QueueState,
+    Recover,
+    Refused,
+    Returned,
+    Rollback,
+    Select,
+    SelectConfirms,
+    SessionLost,
+    Settle,
+    Subscribe,
+    Unbind,
+    Unblocked,
+    Unsubscribe,
+    UpdateSecret,
+)
+from gateway.sessions.registry import Registry
+from gateway.sessions.session import Session
+from tests.broker.fakes import message
+
+
+class RecordingOutlet:
+    def __init__(self, said: list[Operation], channel: int) -> None:
+        self._said = said
+        self._channel = channel
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        self._said.append(Deliver(self._channel, consumer, delivery, redelivered, message))
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        self._said.append(Confirm(self._channel, sequence, multiple, accepted))
+
+
+class RecordingAdapter:
+    """An adapter without octets: remembers what it was told to say. ``missing`` are channels that
+    do not exist any more: whoever speaks on them has made a mistake."""
+
+    version = "test"
+    role = Role.SERVER
+
+    def __init__(self) -> None:
+        self.closing = False
+        self.said: list[Operation] = []
+        self.missing: set[int] = set()
+        self.wake: Callable[[], None] = lambda: None
+        self.crowded: Callable[[], None] = lambda: None
+
+    def receive(self, data: bytes) -> list[Operation]:
+        return []
+
+    def send(self, operation: Operation) -> None:
+        if getattr(operation, "channel", None) in self.missing:
+            raise LocalError(f"no such channel: {operation}")
+        self.said.append(operation)
+
+    def outlet(self, channel: int) -> RecordingOutlet:
+        return RecordingOutlet(self.said, channel)
+
+    def output(self) -> list[bytes]:
+        return []
+
+    def tick(self, now: float) -> list[Operation]:
+        return []
+
+    def excuse_silence(self) -> None:
+        pass
+
+    def lost(self) -> list[Operation]:
+        return [Closed(Condition.CONNECTION_FORCED, "lost")]
+
+
+class House:
+    """One broker on a store that makes safe when it is told to."""
+
+    def __init__(self, volatile: bool = False) -> None:
+        self.store = MemoryStore(volatile)
+        self.broker = Broker(self.store)
+        self.registry = Registry()
+        self.commit()
+
+    def commit(self) -> None:
+        self.broker.end_turn()
+        batch = self.store.take()
+        if batch is not None:
+            self.broker.committed(batch.mark)
+        self.broker.end_turn()
+
+    def enter(self, *, user: str = "guest", vhost: str = "/", loopback: bool = True) -> "Peer":
+        peer = Peer(self, loopback)
+        peer.says(Open("open", vhost, user))
+        return peer
+
+
+class Peer:
+    """A session, and what its adapter has said since it was last asked."""
+
+    def __init__(self, house: House, loopback: bool = True) -> None:
+        self.house = house
+        self.adapter = RecordingAdapter()
+        self.session = Session(
+            house.broker,
+            self.adapter,
+            house.registry,
+            address="192.0.2.1:5",
+            loopback=loopback,
+            since=0,
+        )
+
+    def says(self, *operations: Operation) -> list[Operation]:
+        self.session.perform(list(operations))
+        self.house.broker.end_turn()
+        return self.heard()
+
+    def heard(self) -> list[Operation]:
+        heard = list(self.adapter.said)
+        self.adapter.said.clear()
+        return heard
+
+    def done(self, operation: Any) -> Any:
+        """Say it, let it become safe; the result of the one answer."""
+        self.session.perform([operation])
+        self.house.commit()
+        (answer,) = self.heard()
+        assert isinstance(answer, Done), answer
+        assert answer.token == operation.token
+        return answer.result
+
+    def refused(self, operation: Any) -> Refused:
+        self.session.perform([operation])
+        self.house.commit()
+        (answer,) = self.heard()
+        assert isinstance(answer, Refused), answer
+        assert answer.token == getattr(operation, "token", None)
+        return answer
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+def peer(house: House) -> Peer:
+    peer = house.enter()
+    peer.heard()
+    peer.done(BeginSession(1, "begin"))
+    return peer
+
+
+# --- the connection -------------------------------------------------------------------------------
+
+
+def test_open_and_end(house: House) -> None:
+    peer = Peer(house)
+    assert peer.says(Open("t", "/", "guest")) == [Done(0, "t")]
+    assert peer.session.opened and peer.session.user == "guest" and peer.session.vhost == "/"
+    assert list(house.registry) == [peer.session]
+    assert house.broker.snapshot().clients == 1
+    peer.says(Closed())
+    assert peer.session.closed and peer.session.ending == ""
+    assert len(house.registry) == 0
+    assert house.broker.snapshot().clients == 0
+    peer.session.end()
+
+
+@pytest.mark.parametrize(
+    ("vhost", "user", "condition"),
+    [("/none", "guest", Condition.NOT_ALLOWED), ("/", "nobody", Condition.NOT_ALLOWED)],
+)
+def test_open_refused(house: House, vhost: str, user: str, condition: Condition) -> None:
+    answer = Peer(house).refused(Open("t", vhost, user))
+    assert (answer.condition, answer.lost) == (condition, Lost.CONNECTION)
+
+
+def test_guest_comes_from_this_machine_only(house: House) -> None:
+    answer = Peer(house, loopback=False).refused(Open("t", "/", "guest"))
+    assert (answer.condition, answer.lost) == (Condition.ACCESS_REFUSED, Lost.CONNECTION)
+    house.broker.access.add_user("anyone", "secret")
+    house.broker.access.set_permissions("anyone", "/", "", "", "")
+    house.commit()
+    far = house.enter(user="anyone", loopback=False)
+    assert far.session.opened
+    house.broker.access.change_password("guest", "own")
+    assert house.enter(loopback=False).session.opened
+
+
+def test_a_new_secret(peer: Peer) -> None:
+    assert peer.says(UpdateSecret("s", b"guest", "")) == [Done(0, "s")]
+    answer = peer.refused(UpdateSecret("s", b"wrong", ""))
+    assert (answer.condition, answer.lost) == (Condition.ACCESS_REFUSED, Lost.CONNECTION)
+
+
+def test_blocked_is_said_at_once_and_later(house: House) -> None:
+    house.broker.alarm("disk", True)
+    peer = house.enter()
+    assert peer.heard() == []
+    late = Peer(house)
+    assert late.says(Open("t", "/", "guest")) == [Done(0, "t"), Blocked("low on disk")]
+    late.session.block(None)
+    assert late.heard() == [Unblocked()]
+    unopened = Peer(house)
+    unopened.session.block("low")
+    assert unopened.heard() == []
+
+
+def test_our_close(peer: Peer) -> None:
+    peer.session.close(Condition.CONNECTION_FORCED, "bye")
+    assert peer.heard() == [Close(Condition.CONNECTION_FORCED, "bye")]
+    peer.says(Closed(Condition.CONNECTION_FORCED, "bye", theirs=False))
+    peer.session.close(Condition.CONNECTION_FORCED, "again")
+    peer.session.block("low")
+    assert peer.heard() == []
+    assert peer.session.ending == "connection-forced: bye"
+
+
+# --- every request has its answer -----------------------------------------------------------------
+
+
+def test_the_whole_vocabulary(peer: Peer) -> None:
+    done = peer.done
+    assert done(DeclareExchange(1, 1, "x", "topic", durable=True)) is None
+    assert done(DeclareQueue(1, 2, "q", durable=True)) == QueueState("q", 0, 0)
+    assert done(DeclareQueue(1, 3, "")).name.startswith("amq.gen-")
+    assert done(Bind(1, 4, "q", "x", "a.*")) is None
+    assert done(SelectConfirms(1, 5)) is None
+    assert done(Prefetch(1, 6, 10)) is None
+    first = message("one", "a.b", "x", durable=True)
+    peer.session.perform([Publish(1, first, False, False)])
+    peer.house.broker.end_turn()
+    assert peer.heard() == [], "confirmed before it is safe"
+    peer.house.commit()
+    assert peer.heard() == [Confirm(1, 1, False, True)]
+    fetched = done(Fetch(1, 7, "q"))
+    assert isinstance(fetched, Fetched)
+    assert (fetched.delivery, fetched.redelivered, fetched.remaining) == (1, False, 0)
+    assert fetched.message.body == b"one"
+    assert done(Recover(1, 8, requeue=True)) is None
+    assert done(Fetch(1, 9, "q")).redelivered
+    assert done(Fetch(1, 10, "q")) is None
+    assert peer.says(Settle(1, 2, False, Outcome.RELEASE)) == []
+    said = peer.says(Subscribe(1, 11, "q", "tag"))
+    assert said[0] == Done(1, 11, "tag"), "the delivery has overtaken the answer"
+    assert isinstance(said[1], Deliver) and said[1].delivery == 3 and said[1].redelivered
+    assert peer.says(Settle(1, 3, False, Outcome.ACCEPT)) == []
+    assert done(Unsubscribe(1, 12, "tag")) == "tag"
+    assert done(Flow(1, 13, True)) is True
+    lost = message("nowhere", "nowhere", "x")
+    peer.house.commit()
+    said = peer.says(Publish(1, lost, True, False))
+    assert isinstance(said[0], Returned) and said[0].condition is Condition.NO_ROUTE
+    assert said[1:] == [Confirm(1, 2, False, True)]
+    assert done(Unbind(1, 14, "q", "x", "a.*")) is None
+    assert done(PurgeQueue(1, 15, "q")) == 0
+    assert done(DeleteQueue(1, 16, "q")) == 0
+    assert done(DeleteExchange(1, 17, "x")) is None
+    assert done(EndSession(1, 18)) is None
+    assert done(BeginSession(1, 19)) is None
+    assert done(Select(1, 20)) is None
+    assert done(Rollback(1, 21)) is None
+    assert done(Commit(1, 22)) is None
+
+
+def test_no_token_no_answer(peer: Peer) -> None:
+    said = peer.says(
+        DeclareQueue(1, None, "q"),
+        Subscribe(1, None, "q", "t"),
+        Unsubscribe(1, None, "t"),
+        Prefetch(1, None, 1),
+        SelectConfirms(1, None),
+        DeleteQueue(1, None, "q"),
+    )
+    peer.house.commit()
+    assert said + peer.heard() == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "condition", "lost"),
+    [
+        (DeclareQueue(1, "t", "no", passive=True), Condition.NOT_FOUND, Lost.SESSION),
+        (DeclareQueue(1, "t", "amq.mine"), Condition.ACCESS_REFUSED, Lost.SESSION),
+        (DeclareExchange(1, "t", "x", "magic"), Condition.COMMAND_INVALID, Lost.CONNECTION),
+        (PurgeQueue(1, "t", "no"), Condition.NOT_FOUND, Lost.SESSION),
+        (Bind(1, "t", "no", "amq.topic"), Condition.NOT_FOUND, Lost.SESSION),
+        (Subscribe(1, "t", "no"), Condition.NOT_FOUND, Lost.SESSION),
+        (Fetch(1, "t", "no"), Condition.NOT_FOUND, Lost.SESSION),
+        (Commit(1, "t"), Condition.PRECONDITION_FAILED, Lost.SESSION),
+        (Settle(1, 9, False, Outcome.ACCEPT), Condition.PRECONDITION_FAILED, Lost.SESSION),
+        (Publish(1, message(exchange="no"), False, False), Condition.NOT_FOUND, Lost.SESSION),
+    ],
+)
+def test_refusals(peer: Peer, operation: Any, condition: Condition, lost: Lost) -> None:
+    answer = peer.refused(operation)
+    assert (answer.channel, answer.condition, answer.lost) == (1, condition, lost)
+    assert (1 in peer.session.channels) is (lost is Lost.CONNECTION)
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def test_answers_keep_their_order_behind_a_durable_declaration(peer: Peer) -> None:
+    said = peer.says(
+        DeclareQueue(1, 1, "d", durable=True),
+        Prefetch(1, 2, 1),
+        DeclareQueue(1, 3, "t"),
+        Fetch(1, 4, "d"),
+    )
+    assert said == [], "answered before it is safe"
+    peer.house.commit()
+    assert [answer.token for answer in peer.heard()] == [1, 2, 3, 4]
+
+
+def test_other_channels_do_not_wait(peer: Peer) -> None:
+    peer.done(BeginSession(2, "b"))
+    said = peer.says(DeclareQueue(1, 1, "d", durable=True), Prefetch(2, 2, 1))
+    assert said == [Done(2, 2)]
+
+
+def test_a_commit_waits_for_the_store(peer: Peer) -> None:
+    peer.done(DeclareQueue(1, 1, "d", durable=True))
+    peer.done(Select(1, 2))
+    stored = message("x", "d", durable=True)
+    assert peer.says(Publish(1, stored, False, False), Commit(1, 3)) == []
+    peer.house.commit()
+    assert peer.heard() == [Done(1, 3)]
+
+
+# --- channels that are lost -----------------------------------------------------------------------
+
+
+def test_nothing_after_a_channel_is_lost(peer: Peer) -> None:
+    said = peer.says(
+        DeclareQueue(1, 1, "d", durable=True),
+        PurgeQueue(1, 2, "no such queue"),
+        Publish(1, message("x", "d"), False, False),
+        DeclareQueue(1, 3, "after"),
+    )
+    peer.adapter.missing.add(1)
+    peer.house.commit()
+    assert [type(operation) for operation in said + peer.heard()] == [Refused]
+    assert "after" not in peer.house.broker.vhosts["/"].queues
+
+
+def test_a_late_answer_is_not_for_the_next_of_that_number(peer: Peer) -> None:
+    """Declared, closed and opened again before the store has it."""
+    said = peer.says(
+        DeclareQueue(1, "old", "d", durable=True), EndSession(1, "end"), BeginSession(1, "new")
+    )
+    peer.house.commit()
+    assert said + peer.heard() == [Done(1, "end"), Done(1, "new")]
+    assert peer.done(Prefetch(1, "p", 1)) is None
+
+
+def test_the_store_goes_on_when_a_channel_is_gone(peer: Peer) -> None:
+    """The callback of a dead channel must not stand in the way of the others."""
+    peer.says(DeclareQueue(1, 1, "d", durable=True), SessionLost(1, Condition.NOT_FOUND, ""))
+    peer.adapter.missing.add(1)
+    other = peer.house.enter()
+    other.heard()
+    other.says(BeginSession(1, "b"))
+    assert other.says(DeclareQueue(1, 2, "e", durable=True)) == []
+    peer.house.commit()
+    assert [answer.token for answer in other.heard()] == [2]
+    assert peer.heard() == []
+
+
+def test_a_queue_deleted_under_a_consumer(peer: Peer) -> None:
+    peer.done(DeclareQueue(1, 1, "q"))
+    peer.says(Subscribe(1, 2, "q", "tag"))
+    other = peer.house.enter()
+    other.heard()
+    other.says(BeginSession(1, "b"))
+    assert other.done(DeleteQueue(1, 3, "q")) == 0
+    assert peer.heard() == [Cancelled(1, "tag")]
+
+
+def test_deleted_by_its_own_consumer_and_gone_before_it_is_safe(peer: Peer) -> None:
+    peer.done(DeclareQueue(1, 1, "q", durable=True))
+    peer.says(Subscribe(1, 2, "q", "tag"))
+    peer.says(DeleteQueue(1, 3, "q"), EndSession(1, "end"))
+    peer.adapter.missing.add(1)
+    peer.house.commit()
+    assert [o for o in peer.heard() if not isinstance(o, Done)] == []
+
+
+def test_begun_and_lost_in_one_read(peer: Peer) -> None:
+    """The adapter has found a mistake behind the request to open."""
+    peer.adapter.closing = True
+    said = peer.says(
+        BeginSession(2, "b"),
+        DeclareQueue(2, "q", "late"),
+        Closed(Condition.FRAME_ERROR, "noise"),
+    )
+    assert said == []
+    assert peer.session.closed
+    assert len(peer.house.registry) == 0
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def test_nothing_leaks(house: House) -> None:
+    watcher = house.enter()
+    watcher.says(BeginSession(1, "b"), DeclareQueue(1, 1, "q"))
+    house.commit()
+    watcher.heard()
+    peer = house.enter()
+    peer.says(
+        BeginSession(1, "b"),
+        BeginSession(7, "b"),
+        DeclareQueue(1, 1, "mine", exclusive=True),
+        Subscribe(7, 2, "q", "tag"),
+        Publish(1, message("held", "q"), False, False),
+        DeclareQueue(1, 3, "pending", durable=True),
+    )
+    assert house.broker.queues_snapshot()[0].unsettled == 1
+    peer.session.perform(peer.adapter.lost())
+    peer.session.end()
+    peer.adapter.missing |= {0, 1, 7}
+    house.commit()
+    snapshot = house.broker.snapshot()
+    assert (snapshot.clients, snapshot.channels, snapshot.consumers) == (1, 1, 0)
+    assert (snapshot.ready, snapshot.unsettled) == (1, 0)
+    assert "mine" not in house.broker.vhosts["/"].queues
+    assert list(house.registry) == [watcher.session]
+    assert house.broker.confirming == {}
+    fetched = watcher.done(Fetch(1, 4, "q"))
+    assert fetched.message.body == b"held" and fetched.redelivered
+
+
+def test_pause_and_resume(peer: Peer) -> None:
+    """Nothing is delivered to a peer whose socket is full, whenever the channel was opened."""
+    peer.done(DeclareQueue(1, 1, "q"))
+    peer.says(Subscribe(1, 2, "q", "one", no_ack=True))
+    peer.session.pause()
+    peer.says(BeginSession(2, 3))
+    peer.says(Subscribe(2, 4, "q", "two", no_ack=True))
+    publish = [Publish(1, message(str(n), "q"), False, False) for n in range(4)]
+    assert peer.says(*publish) == []
+    peer.session.resume()
+    bodies = [o.message.body for o in peer.heard() if isinstance(o, Deliver)]
+    assert bodies == [b"0", b"1", b"2", b"3"]
+
+
+def test_who_has_published(peer: Peer) -> None:
+    peer.says(Publish(1, message(exchange="no"), False, False))
+    peer.heard()
+    assert not peer.session.publisher
+    peer.says(BeginSession(2, "b"), Publish(2, message("x", "nowhere"), False, False))
+    assert peer.session.publisher
+
+
+def test_numbers_are_not_used_again(house: House) -> None:
+    first = house.enter().session
+    first.end()
+    second = house.enter().session
+    assert second.number == first.number + 1
+    assert house.registry.opened == 2
+    assert house.registry.find(first.number) is None
+    assert house.registry.find(second.number) is second

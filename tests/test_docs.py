@@ -1,0 +1,55 @@
+"""The documents say what is true: support table, configuration keys, commands."""
+
+import re
+from pathlib import Path
+
+from gateway.adapters.support import markdown, support
+from gateway.config import Settings, read_settings
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_support_table_is_current() -> None:
+    written = (ROOT / "docs" / "versions.md").read_text()
+    assert written == markdown(support()), (
+        "run: amqp-gateway versions --markdown > docs/versions.md"
+    )
+
+
+def test_what_is_refused_is_what_the_readme_says() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for row in support():
+        line = next(line for line in readme.splitlines() if line.startswith(f"| {row.version} |"))
+        for name in row.refused:
+            if not name.startswith(("exchange.bound", "channel.")):
+                assert name in line, f"{row.version}: README does not say that {name} is refused"
+
+
+def test_example_configuration_is_good() -> None:
+    settings = read_settings(ROOT / "examples" / "gateway.toml")
+    assert settings.vhosts == ["/", "staging"]
+
+
+def test_every_setting_is_documented() -> None:
+    written = (ROOT / "docs" / "configuration.md").read_text()
+    missing = [name for name in setting_names(Settings, "") if f"`{name}`" not in written]
+    assert missing == []
+
+
+def setting_names(model: type, prefix: str) -> list[str]:
+    names: list[str] = []
+    for name, field in model.model_fields.items():  # type: ignore[attr-defined]
+        kind = field.annotation
+        if hasattr(kind, "model_fields"):
+            names += setting_names(kind, f"{prefix}{name}.")
+        else:
+            names.append(prefix + name)
+    return names
+
+
+def test_dependencies_have_a_line_in_the_design() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    block = project.split("dependencies = [")[1].split("]")[0]
+    design = (ROOT / "DESIGN.md").read_text()
+    for name in re.findall(r'"([a-z-]+)', block):
+        assert name in design, f"{name} has no line in DESIGN.md"

@@ -1,0 +1,100 @@
+"""A file may import what lies below its floor: never beside it, never above (DESIGN.md, floors)."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent / "gateway"
+
+FLOOR = {
+    "__init__": 0, "errors": 0, "values": 0,
+    "message": 1,
+    "operations": 2,
+    "adapters": 3, "broker": 3, "store": 3,
+    "sessions": 4, "config": 4, "inspect": 4,
+    "net": 5,
+    "http": 6,
+    "app": 7, "admin": 7,
+    "__main__": 8,
+}  # fmt: skip
+
+EXCEPTIONS = {
+    # The store implements a port that the broker defines, and nothing else of the broker.
+    ("store", "gateway.broker.store"),
+}
+
+PURE = ("errors", "values", "message", "operations", "adapters", "broker", "store")
+IMPURE_MODULES = {"asyncio", "socket", "ssl", "threading", "time", "fastapi", "pydantic", "logging"}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module name imported anywhere in a file; ``from gateway import x`` gives gateway.x."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            if module == "gateway":
+                yield from (f"gateway.{alias.name}" for alias in node.names)
+            else:
+                yield module
+
+
+def room(path: Path) -> str:
+    return path.relative_to(ROOT).with_suffix("").parts[0]
+
+
+def breaches(root: Path) -> Iterator[str]:
+    for path in sorted(root.rglob("*.py")):
+        here = path.relative_to(root).with_suffix("").parts[0]
+        for name in imported(path):
+            parts = name.split(".")
+            if parts[0] == "specs":
+                yield f"{path}: nothing under gateway may import specs"
+            if parts[0] != "gateway" or len(parts) == 1 or (here, name) in EXCEPTIONS:
+                continue
+            there = parts[1]
+            if there == "__version__":
+                continue
+            if there != here and FLOOR[there] >= FLOOR[here]:
+                yield f"{path}: {here} may not import {name}"
+
+
+def test_imports_go_down() -> None:
+    assert list(breaches(ROOT)) == []
+
+
+def test_a_breach_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "bad.py").write_text("from gateway.adapters import sniff\n")
+    assert len(list(breaches(tmp_path))) == 1
+
+
+def test_lower_floors_have_no_clock_socket_or_framework() -> None:
+    found = [
+        f"{path}: {name}"
+        for path in sorted(ROOT.rglob("*.py"))
+        if room(path) in PURE
+        for name in imported(path)
+        if name.split(".")[0] in IMPURE_MODULES
+    ]
+    assert found == []
+
+
+def test_every_package_has_a_sentence() -> None:
+    silent = [
+        str(path)
+        for path in sorted(ROOT.rglob("*.py"))
+        if path.read_text().strip() and ast.get_docstring(ast.parse(path.read_text())) is None
+    ]
+    assert silent == []
+
+
+def test_hand_written_files_read_in_one_sitting() -> None:
+    long = [
+        f"{path}: {len(path.read_text().splitlines())} lines"
+        for path in sorted(ROOT.rglob("*.py"))
+        if "wire" not in path.parts and len(path.read_text().splitlines()) > 450
+    ]
+    assert long == []
