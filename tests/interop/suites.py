@@ -149,6 +149,8 @@ class Suite:
 
 
 _ELSEWHERE = "connects to a site on the Internet"
+_RACE = "resets its own flag after it sent the task; a quick broker has had it set by then"
+_NESTING = "t/integration/test_tasks.py::test_task_replacement::test_replaced_task_nesting_level_0"
 
 SUITES = (
     Suite(
@@ -172,12 +174,13 @@ SUITES = (
     Suite(
         "celery",
         "celery-5.7.0",
-        passes=62,
+        passes=61,
         arguments=(
             *("-p", "celery.contrib.pytest"),
             "t/integration/test_tasks.py",
             "t/integration/test_inspect.py",
         ),
+        left_out={_NESTING: _RACE},
     ),
     Suite("txamqp-0-8", "txAMQP-0.8.2", passes=67, spec="0-8"),
     Suite("txamqp-0-9", "txAMQP-0.8.2", passes=67, spec="0-9"),
