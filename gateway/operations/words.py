@@ -5,12 +5,12 @@ brings the answers back. ``channel`` is the number of the session (0-10, 1.0) or
 0-9-1) on its connection; ``token`` is the adapter's secret: a request brings it, the answer
 (``Done`` or ``Refused``) carries it back, ``None`` means that no answer is wanted.
 
-The four hot words (``Publish``, ``Deliver``, ``Settle``, ``Confirm``) are constructed positionally.
+What only versions with links say is in ``links``. The four hot words (``Publish``, ``Deliver``, ``Settle``, ``Confirm``) are constructed positionally.
 """
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from gateway.errors import Condition, Lost
 from gateway.message import Message, Table
@@ -29,9 +29,12 @@ class Outcome(IntEnum):
 
 
 class Operation:
-    """Root of the vocabulary; equality and repr over ``__slots__`` for the hot words."""
+    """Root of the vocabulary; equality and repr over ``__slots__`` for the hot words. ``scope`` is
+    the least that is lost when one is refused."""
 
     __slots__: tuple[str, ...] = ()
+
+    scope: ClassVar[Lost] = Lost.SESSION
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -385,12 +388,14 @@ class SelectConfirms(Operation):
 
 @dataclass(slots=True)
 class Returned(Operation):
-    """A publish that could not be routed (or delivered at once) comes back."""
+    """A publish that could not be routed (or delivered at once) comes back. ``sequence`` is its
+    number among the publishes that are confirmed, 0 if they are not."""
 
     channel: int
     message: Message
     condition: Condition
     text: str
+    sequence: int = 0
 
 
 # --- answers ------------------------------------------------------------------------------------
