@@ -15,10 +15,10 @@ from gateway.broker.confirms import SAFE, Confirms
 from gateway.broker.consumers import Consumer
 from gateway.broker.exchanges import Exchange
 from gateway.broker.limits import read_consumer_priority
-from gateway.broker.posting import check_user, deliver_now, read_copies
+from gateway.broker.linked import Linked
+from gateway.broker.posting import deliver_now, read_copies
 from gateway.broker.queues import KEPT, REFUSED, Queue
 from gateway.broker.replies import OCTETS, REPLY_TO, open_replies, with_reply_to
-from gateway.broker.settling import Settling
 from gateway.broker.transactions import Transaction
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Message, Table
@@ -42,7 +42,7 @@ class Recipient(Protocol):
     def cancelled(self, tag: str, /) -> None: ...
 
 
-class Channel(Settling):
+class Channel(Linked):
     """Made by ``Client.channel``. ``plain``: publishes need neither confirming nor holding
     back. ``harmless``: the last properties seen that ask for no direct reply; ``replies`` where
     such replies come in."""
@@ -112,17 +112,7 @@ class Channel(Settling):
         return False
 
     def publish_with_care(self, message: Message, mandatory: bool, immediate: bool) -> None:
-        exchange = self.writable.get(message.exchange)
-        if exchange is None:
-            exchange = self.find_writable(message.exchange)
-        if message.essentials.user_id is not None:
-            check_user(self.broker.access, self.client.user, message.essentials.user_id)
-        most = self.broker.limits.max_message
-        if most is not None and len(message.body) > most:
-            raise Refusal(
-                Condition.PRECONDITION_FAILED,
-                f"message size {len(message.body)} is larger than configured max size {most}",
-            )
+        exchange = self.checked(message)
         if message.header is not self.harmless and self.wants_reply(message.header):
             message = with_reply_to(message, self.replies)
         if self.transaction is not None:
@@ -135,18 +125,6 @@ class Channel(Settling):
         if self.confirms is not None:
             self.confirms.add(self.broker.store.mark if fate == KEPT else SAFE, fate != REFUSED)
             self.broker.confirming[self] = None
-
-    def find_writable(self, name: str) -> Exchange:
-        """Refuses with 403 or 404."""
-        self.need("write", "exchange", name)
-        exchange = self.vhost.exchange(name)
-        if exchange.internal:
-            raise Refusal(
-                Condition.ACCESS_REFUSED,
-                f"cannot publish to internal {self.vhost.title('exchange', name)}",
-            )
-        self.writable[name] = exchange
-        return exchange
 
     def post(self, exchange: Exchange, message: Message, mandatory: bool, immediate: bool) -> int:
         """Route and put; the worst fate among the queues."""
@@ -172,6 +150,17 @@ class Channel(Settling):
         for queue in queues:
             fate = max(fate, queue.put(message, self.client))
         return fate
+
+    def publish_refused(self) -> None:
+        """A publish was refused without harm to the channel: it counts, and is not accepted."""
+        if self.confirms is not None:
+            self.confirms.add(SAFE, False)
+            self.broker.confirming[self] = None
+
+    @property
+    def sequence(self) -> int:
+        """The number of the publish at hand, 0 if they are not confirmed."""
+        return 0 if self.confirms is None else self.confirms.sequence + 1
 
     def select_confirms(self) -> None:
         """Publishes are numbered and confirmed from now on."""
@@ -215,7 +204,10 @@ class Channel(Settling):
         """Forget what was held back; what was settled is unsettled again."""
         transaction = self.needed_transaction()
         self.broker.octets -= transaction.octets
-        transaction.undo(self.unsettled)
+        transaction.take_publishes()
+        settlements = transaction.take_settlements()
+        if settlements:
+            self.restore((tag, entry) for tag, entry, _ in settlements)
 
     # --- consuming ------------------------------------------------------------------------------
 
@@ -370,6 +362,7 @@ class Channel(Settling):
         self.reopen()
         if self.transaction is not None:
             self.rollback()
+        self.abandon()
         for tag in list(self.consumers):
             self.unsubscribe(tag)
         entries = list(self.unsettled.values())

@@ -150,15 +150,19 @@ class Consumer:
                 lane.delivered = entry.position
                 queue.ledger.store.delivered(lane.number, entry.position)
             entry.deliveries += 1
-            entry.consumer = self
             window.unsettled[tag] = entry
-            size = len(message.body)
-            self.held += 1
-            self.octets += size
-            window.held += 1
-            window.octets += size
+            self.hold(entry)
             queue.unsettled += 1
         self.deliver(self.tag, tag, redelivered, message)
+
+    def hold(self, entry: Entry) -> None:
+        """Count a delivery that is unsettled."""
+        entry.consumer = self
+        size = len(entry.message.body)
+        self.held += 1
+        self.octets += size
+        self.window.held += 1
+        self.window.octets += size
 
     def release(self, entry: Entry) -> None:
         """Take back the credit of a delivery that is settled."""

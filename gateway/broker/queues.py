@@ -316,10 +316,10 @@ class Queue(Turns):
 
     # --- too much, too old ----------------------------------------------------------------------
 
-    def overflows(self, size: int) -> bool:
-        """Whether one more message of this many octets would be too much."""
+    def overflows(self, size: int, count: int = 1) -> bool:
+        """Whether more messages of this many octets in all would be too much."""
         most, octets = self.limits.max_length, self.limits.max_octets
-        return (most is not None and self.depth + 1 > most) or (
+        return (most is not None and self.depth + count > most) or (
             octets is not None and self.octets + size > octets
         )
 

@@ -113,11 +113,23 @@ class Settling(Requests):
                     consumer.deliver(consumer.tag, self.last, True, entry.message)
         self.conclude((entry, Outcome.RELEASE) for entry in lost)
 
+    def restore(self, found: Iterable[tuple[int, Entry]]) -> None:
+        """These are unsettled again. Settling up to a tag relies on ascending tags."""
+        unsettled = self.unsettled
+        unsettled.update(found)
+        ascending = sorted(unsettled.items())
+        unsettled.clear()
+        unsettled.update(ascending)
+
     def annotate(self, delivery: int, notes: Table) -> None:
         """Add headers to an unsettled message, for whoever gets it next. Refuses an unknown tag."""
         entry = self.unsettled.get(delivery)
         if entry is None:
             raise unknown_tag(delivery)
+        self.note(entry, notes)
+
+    def note(self, entry: Entry, notes: Table) -> None:
+        """Add headers to a message, in memory and in the store."""
         old = entry.message
         entry.message = Message(
             old.dialect,
