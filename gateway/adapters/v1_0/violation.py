@@ -41,8 +41,4 @@ def illegal_state(text: str) -> Violation:
 def error(symbol: str, text: str, info: dict[Any, Any] | None = None) -> w.Error:
     """The record of an error, short enough for the smallest frame."""
     raw = text.encode("utf-8", "replace")
-    if len(raw) > LONGEST:
-        text = raw[:LONGEST].decode("utf-8", "ignore")
-    else:
-        text = raw.decode()
-    return w.Error(symbol, text or None, info)
+    return w.Error(symbol, raw[:LONGEST].decode("utf-8", "ignore") or None, info)
