@@ -14,6 +14,7 @@ from gateway.operations.links import (
     Post,
     Resumed,
     Retire,
+    Stolen,
     Terminus,
 )
 from gateway.operations.words import (
@@ -107,6 +108,7 @@ __all__ = [
     "SelectConfirms",
     "SessionLost",
     "Settle",
+    "Stolen",
     "Subscribe",
     "Terminus",
     "Token",

@@ -185,3 +185,12 @@ class Manage(LinkOperation):
     says that it was taken."""
 
     message: Message
+
+
+@dataclass(slots=True)
+class Stolen(Operation):
+    """Another connection has attached a link of the same name (§2.6.1): detach this one. To an
+    adapter, which says ``DetachLink`` for it at once (``Adapter.found``)."""
+
+    channel: int
+    link: str

@@ -5,7 +5,8 @@ brings the answers back. ``channel`` is the number of the session (0-10, 1.0) or
 0-9-1) on its connection; ``token`` is the adapter's secret: a request brings it, the answer
 (``Done`` or ``Refused``) carries it back, ``None`` means that no answer is wanted.
 
-What only versions with links say is in ``links``. The four hot words (``Publish``, ``Deliver``, ``Settle``, ``Confirm``) are constructed positionally.
+What only versions with links say is in ``links``. The four hot words (``Publish``, ``Deliver``,
+``Settle``, ``Confirm``) are constructed positionally.
 """
 
 from dataclasses import dataclass, field

@@ -50,23 +50,27 @@ from gateway.operations import (
     Unsubscribe,
     UpdateSecret,
 )
+from gateway.sessions.linking import Linking
+from gateway.sessions.links import Link
 from gateway.sessions.registry import Registry
 
 
 class ChannelRecipient:
     """What the broker calls for one channel. The hot two are the adapter's own methods."""
 
-    __slots__ = ("deliver", "confirm", "_session", "_number")
+    __slots__ = ("outlet", "deliver", "confirm", "_session", "_number")
 
     def __init__(self, session: "Session", number: int) -> None:
-        outlet = session.adapter.outlet(number)
+        self.outlet = outlet = session.adapter.outlet(number)
         self.deliver = outlet.deliver
         self.confirm = outlet.confirm
         self._session = session
         self._number = number
 
     def returned(self, message: Message, condition: Condition, text: str) -> None:
-        self._session.adapter.send(Returned(self._number, message, condition, text))
+        channel = self._session.channels.get(self._number)
+        sequence = 0 if channel is None else channel.sequence
+        self._session.adapter.send(Returned(self._number, message, condition, text, sequence))
 
     def cancelled(self, tag: str) -> None:
         self._session.notify(Cancelled(self._number, tag))
@@ -112,9 +116,10 @@ class Session:
         self._paused = False
         self._rest: list[Operation] = []
         """Received, and not yet performed."""
+        self._linking: Linking | None = None
         self.meter: Callable[[], tuple[int, int]] = lambda: (0, 0)
         """Octets in and out; set by the owner of the socket."""
-        self._registry = registry
+        self.registry = registry
         self.number = registry.enter(self)
         self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
             Open: self._open,
@@ -143,6 +148,9 @@ class Session:
             Bind: self._topology,
             Unbind: self._topology,
         }
+        if adapter.linked:
+            self._linking = Linking(self)
+            self._on_channel.update(self._linking.handlers)
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -192,6 +200,14 @@ class Session:
 
     def _refuse(self, operation: Any, refusal: Refusal) -> None:
         number = getattr(operation, "channel", 0)
+        if self._linking is not None and operation.__class__ is Publish:
+            # With links, a message that is refused costs the message only.
+            channel = self.channels[number]
+            channel.recipient.returned(operation.message, refusal.condition, refusal.text)
+            channel.publish_refused()
+            return
+        if refusal.lost is not Lost.NOTHING and operation.scope is Lost.LINK:
+            refusal.lost = Lost.LINK
         if refusal.lost is Lost.SESSION:
             self._drop(number)
         self.adapter.send(
@@ -204,16 +220,16 @@ class Session:
             )
         )
 
-    def _answer(self, number: int, token: Any, result: Any = None) -> None:
+    def answer(self, number: int, token: Any, result: Any = None) -> None:
         """Say ``Done``, behind whatever this channel is still waiting for."""
         if token is None:
             return
         if self.channels.get(number) in self._waiting:
-            self._answer_when_safe(number, token, result)
+            self.answer_when_safe(number, token, result)
         else:
             self.adapter.send(Done(number, token, result))
 
-    def _answer_when_safe(self, number: int, token: Any, result: Any = None) -> None:
+    def answer_when_safe(self, number: int, token: Any, result: Any = None) -> None:
         """Say ``Done`` as soon as the store has everything that was asked so far."""
         waiting = self._waiting
         channel = self.channels[number]
@@ -266,7 +282,9 @@ class Session:
         if self.closed:
             return
         self.closed = True
-        self._registry.leave(self.number)
+        self.registry.leave(self.number)
+        if self._linking is not None:
+            self._linking.closed()
         self.channels.clear()
         if self._client is not None:
             self._client.close()
@@ -280,6 +298,11 @@ class Session:
         """Tell the peer that publishers are held back (a reason) or may go on (``None``)."""
         if self.opened and not self.closed:
             self.adapter.send(Unblocked() if reason is None else Blocked(reason))
+
+    def stolen(self, link: Link) -> None:
+        """Another connection has attached by the name of a link of ours."""
+        if self._linking is not None:
+            self._linking.stolen(link)
 
     @property
     def behind(self) -> bool:
@@ -303,20 +326,24 @@ class Session:
     # --- channels -------------------------------------------------------------------------------
 
     def _begin(self, operation: BeginSession) -> None:
-        assert self._client is not None, "the adapter opens channels after Open is answered"
         number = operation.channel
-        if self.adapter.closing:
-            # Opened, and in the same read the connection was lost by a mistake.
+        if self.adapter.closing or self._client is None:
+            # Asked for in the same read in which the connection was refused, or was lost by a
+            # mistake.
             return
-        channel = self._client.channel(number, ChannelRecipient(self, number))
+        recipient = ChannelRecipient(self, number)
+        channel = self._client.channel(number, recipient)
+        recipient.outlet.gate = channel.flow
         if self._paused:
             channel.pause()
         self.channels[number] = channel
-        self._answer(number, operation.token)
+        self.answer(number, operation.token)
 
     def _drop(self, number: int) -> None:
         channel = self.channels.pop(number, None)
         if channel is not None:
+            if self._linking is not None:
+                self._linking.ended(number)
             channel.close()
 
     def _end(self, operation: EndSession) -> None:
@@ -334,7 +361,7 @@ class Session:
             result = _TOPOLOGY[operation.__class__](channel, operation)
         finally:
             self._notices = None
-        self._answer_when_safe(operation.channel, operation.token, result)
+        self.answer_when_safe(operation.channel, operation.token, result)
         for notice in notices:
             self.broker.when_safe(partial(self.notify, notice))
 
@@ -347,7 +374,7 @@ class Session:
 
     def _flow(self, channel: Channel, operation: Flow) -> None:
         channel.flow(operation.active)
-        self._answer(operation.channel, operation.token, operation.active)
+        self.answer(operation.channel, operation.token, operation.active)
 
     def _subscribe(self, channel: Channel, operation: Subscribe) -> None:
         tag = channel.subscribe(
@@ -365,35 +392,35 @@ class Session:
 
     def _unsubscribe(self, channel: Channel, operation: Unsubscribe) -> None:
         channel.unsubscribe(operation.tag)
-        self._answer(operation.channel, operation.token, operation.tag)
+        self.answer(operation.channel, operation.token, operation.tag)
 
     def _prefetch(self, channel: Channel, operation: Prefetch) -> None:
         channel.prefetch(operation.count, operation.size, operation.shared)
-        self._answer(operation.channel, operation.token)
+        self.answer(operation.channel, operation.token)
 
     def _fetch(self, channel: Channel, operation: Fetch) -> None:
         fetched = channel.fetch(operation.queue, operation.no_ack)
-        self._answer(operation.channel, operation.token, fetched)
+        self.answer(operation.channel, operation.token, fetched)
 
     def _recover(self, channel: Channel, operation: Recover) -> None:
         channel.recover(operation.requeue)
-        self._answer(operation.channel, operation.token)
+        self.answer(operation.channel, operation.token)
 
     def _select(self, channel: Channel, operation: Select) -> None:
         channel.select()
-        self._answer(operation.channel, operation.token)
+        self.answer(operation.channel, operation.token)
 
     def _select_confirms(self, channel: Channel, operation: SelectConfirms) -> None:
         channel.select_confirms()
-        self._answer(operation.channel, operation.token)
+        self.answer(operation.channel, operation.token)
 
     def _commit(self, channel: Channel, operation: Commit) -> None:
         channel.commit()
-        self._answer_when_safe(operation.channel, operation.token)
+        self.answer_when_safe(operation.channel, operation.token)
 
     def _rollback(self, channel: Channel, operation: Rollback) -> None:
         channel.rollback()
-        self._answer(operation.channel, operation.token)
+        self.answer(operation.channel, operation.token)
 
 
 _TOPOLOGY: dict[type[Operation], Callable[[Channel, Any], Any]] = {
