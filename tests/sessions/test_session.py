@@ -56,6 +56,8 @@ from tests.broker.fakes import message
 
 
 class RecordingOutlet:
+    gate: Callable[[bool], None]
+
     def __init__(self, said: list[Operation], channel: int) -> None:
         self._said = said
         self._channel = channel
@@ -73,6 +75,7 @@ class RecordingAdapter:
 
     version = "test"
     role = Role.SERVER
+    linked = False
 
     def __init__(self) -> None:
         self.closing = False
@@ -82,6 +85,9 @@ class RecordingAdapter:
         self.crowded: Callable[[], None] = lambda: None
 
     def receive(self, data: bytes) -> list[Operation]:
+        return []
+
+    def found(self) -> list[Operation]:
         return []
 
     def send(self, operation: Operation) -> None:
