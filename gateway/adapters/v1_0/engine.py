@@ -16,8 +16,9 @@ from gateway.adapters.v1_0.channels import Channels
 from gateway.adapters.v1_0.clock import Clock, Due
 from gateway.adapters.v1_0.composites import condition_for, symbol_for, write
 from gateway.adapters.v1_0.frames import EMPTY, MIN_MAX_FRAME_SIZE, Frames, frame
+from gateway.adapters.v1_0.links import SessionUse
 from gateway.adapters.v1_0.negotiation import Ended, Negotiation
-from gateway.adapters.v1_0.opening import described, introduction
+from gateway.adapters.v1_0.opening import check_limits, described, introduction
 from gateway.adapters.v1_0.session import Session
 from gateway.adapters.v1_0.violation import Violation, error, illegal_state
 from gateway.adapters.v1_0.wire import layouts as w
@@ -47,9 +48,6 @@ LARGEST_FRAME = 1 << 20
 
 OVERHEAD = 1 << 16
 """What a frame may have besides a message's body, where only the message is limited."""
-
-SHORTEST_IDLE = 1000
-"""Milliseconds between two signs of life that we can promise."""
 
 
 class _Opening:
@@ -102,12 +100,15 @@ class Engine:
         self.peer = Peer(version=version)
         self.container = ""
         """The peer's container-id."""
-        self.name = product.name or (product.product if server else f"{product.product}-{uuid4()}")
+        ours = Product().product
+        self.name = product.name or (ours if server else f"{ours}-{uuid4()}")
         """Our container-id."""
         self.opened: w.Open | None = None
         """What the peer opened with."""
         self.blocked = False
         """Publishers are held back: no more credit."""
+        self.under_way = 0
+        """Octets of the messages that are half received."""
         self.later: list[Operation] = []
         """Found outside ``receive``; the next one, or the next tick, returns them."""
         self.frames = Frames(self, self.arriving, self.frame_max)
@@ -202,20 +203,9 @@ class Engine:
         if channel:
             raise Violation(AmqpError.NOT_ALLOWED, "an open comes on channel 0")
         self.opened = record
-        theirs = record.max_frame_size
-        if theirs is not None and theirs < MIN_MAX_FRAME_SIZE:
-            raise Violation(
-                AmqpError.INVALID_FIELD,
-                f"max-frame-size {theirs} is below {MIN_MAX_FRAME_SIZE}",
-            )
-        idle = record.idle_time_out or 0
-        if 0 < idle < SHORTEST_IDLE:
-            raise Violation(
-                AmqpError.NOT_IMPLEMENTED,
-                f"an idle-time-out of {idle} ms is too short, {SHORTEST_IDLE} can be kept",
-            )
-        self.clock.idle_out = idle / 1000
-        self.frame_out = min(LARGEST_FRAME if theirs is None else theirs, LARGEST_FRAME)
+        check_limits(record)
+        self.clock.idle_out = (record.idle_time_out or 0) / 1000
+        self.frame_out = min(record.max_frame_size or LARGEST_FRAME, LARGEST_FRAME)
         self.channels.limit_out = 0xFFFF if record.channel_max is None else record.channel_max
         self.container = record.container_id
         described(record, self.peer)
@@ -320,6 +310,10 @@ class Engine:
         """Both ends have ended: the channel numbers are free again."""
         self.channels.gone(session)
 
+    def use(self, session: Session) -> SessionUse:
+        """What is done with a new session."""
+        return serving.use(session) if self.server else asking.use(session)
+
     def channel(self, number: int) -> Session:
         session = self.sessions.get(number)
         if session is None:
@@ -362,13 +356,13 @@ class Engine:
         if self.closing:
             return
         speak = self._speech.get(type(operation))
-        if speak is None:
-            raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
         if getattr(operation, "token", None) is OPENING:
             speak = _opened if isinstance(operation, Done) else _refused
         elif isinstance(operation, Refused) and operation.lost is Lost.CONNECTION:
             speak = _refused
-        elif self._said_close:
+        if speak is None:
+            raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
+        if self._said_close:
             return
         try:
             speak(self, operation)

@@ -4,7 +4,9 @@ from typing import Any, Protocol
 
 from gateway.adapters.options import Limits, Product
 from gateway.adapters.v1_0.composites import write
+from gateway.adapters.v1_0.violation import Violation
 from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.v1_0.wire.tables import MIN_MAX_FRAME_SIZE, AmqpError
 from gateway.operations import Peer
 from gateway.values import Symbol
 
@@ -17,6 +19,9 @@ asks for it."""
 
 FAILED = "amqp:connection-establishment-failed"
 """A property of an open that a close with an error follows (AMQP JMS Mapping 1.0)."""
+
+SHORTEST_IDLE = 1000
+"""Milliseconds between two signs of life that we can promise."""
 
 
 class Owner(Protocol):
@@ -61,6 +66,17 @@ def introduction(owner: Owner) -> w.Open:
     return record
 
 
+def check_limits(record: w.Open) -> None:
+    """Raises ``Violation`` for limits of the peer that are none, or that we cannot keep."""
+    size, idle = record.max_frame_size, record.idle_time_out or 0
+    if size is not None and size < MIN_MAX_FRAME_SIZE:
+        text = f"max-frame-size {size} is below {MIN_MAX_FRAME_SIZE}"
+        raise Violation(AmqpError.INVALID_FIELD, text)
+    if 0 < idle < SHORTEST_IDLE:
+        text = f"an idle-time-out of {idle} ms is too short, {SHORTEST_IDLE} can be kept"
+        raise Violation(AmqpError.NOT_IMPLEMENTED, text)
+
+
 def described(record: w.Open, peer: Peer) -> None:
     """Fill in who the peer says it is."""
     properties = record.properties or {}
@@ -75,4 +91,6 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-__all__ = ["ANONYMOUS_RELAY", "FAILED", "LINK_PAIR", "described", "introduction"]
+__all__ = [
+    "ANONYMOUS_RELAY", "FAILED", "LINK_PAIR", "check_limits", "described", "introduction",
+]  # fmt: skip
