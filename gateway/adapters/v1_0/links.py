@@ -9,10 +9,12 @@ Whatever ends a link (the peer's detach, our own, an error, the end of its sessi
 its use hears ``on_detached`` exactly once.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.adapters.v1_0.violation import Violation, error
 from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.v1_0.wire.tables import AmqpError
 from gateway.errors import Lost
 from gateway.message import Message
 from gateway.operations import Operation
@@ -108,14 +110,8 @@ class SessionUse(Protocol):
         ``lost``: the connection is over."""
         ...
 
-    def deliver(
-        self, session: "Session", consumer: str, delivery: int, redelivered: bool, message: Message
-    ) -> None:
-        """The outlet's hot word."""
-        ...
-
     def confirm(self, session: "Session", sequence: int, multiple: bool, accepted: bool) -> None:
-        """The outlet's other hot word."""
+        """The outlet's word, if it is for us."""
         ...
 
 
@@ -126,7 +122,7 @@ class Link:
     __slots__ = (
         "session", "number", "name", "use", "handle", "remote", "said", "heard", "over", "closing",
         "parted", "fault", "snd_mode", "rcv_mode", "source", "target", "record", "credit", "count",
-        "drain", "max_message", "data", "excused",
+        "drain", "max_message", "data", "excused", "incomplete",
     )  # fmt: skip
 
     receiver = False
@@ -170,12 +166,16 @@ class Link:
         """Belongs to the use."""
         self.excused = 0
         """Transfers that may have been under way when we detached it."""
+        self.incomplete = False
+        """An unsettled map, ours or the peer's, is not all there is: only deliveries that are
+        resumed may be sent (§2.7.3)."""
 
     # --- attach ---------------------------------------------------------------------------------
 
-    def attach(self, **fields: Any) -> None:
+    def attach(self, then: Callable[[], None] | None = None, **fields: Any) -> None:
         """Write our attach. ``fields`` are those of the record beside name, handle, role, settle
-        modes, source and target, which are the link's."""
+        modes, source and target, which are the link's. ``then`` is called before anything is sent
+        on the link."""
         if self.said or self.session.mute:
             return
         self.said = True
@@ -192,10 +192,14 @@ class Link:
         if not self.receiver:
             record.initial_delivery_count = self.count
         self.session.write_attach(record)
+        self.incomplete = self.incomplete or bool(record.incomplete_unsettled)
         if self.closing is not None:
             self._part()
-        elif self.heard and not self.over:
-            self.open()
+        elif not self.over:
+            if then is not None:
+                then()
+            if self.heard:
+                self.open()
 
     def open(self) -> None:
         """Both attaches are there: what waited for that may go."""
@@ -205,6 +209,7 @@ class Link:
         self.heard = True
         self.remote = record.handle
         self.record = record
+        self.incomplete = self.incomplete or bool(record.incomplete_unsettled)
         self.take(record)
         if self.said and not self.over:
             self.use.on_attached(self, record, found)
@@ -213,6 +218,22 @@ class Link:
 
     def take(self, record: w.Attach) -> None:
         """What the peer decides."""
+
+    def stop(self) -> None:
+        """It is over: nothing is sent or granted any more."""
+
+    def top_up(self) -> None:
+        """Grant more credit, if we receive and it is time."""
+
+    def on_transfer(
+        self, record: w.Transfer, buf: bytes, at: int, end: int, found: list[Operation]
+    ) -> None:
+        """A transfer, whose payload is ``buf[at:end]``."""
+        text = "a transfer on a link over which its sender receives"
+        raise Violation(AmqpError.NOT_ALLOWED, text, Lost.SESSION, self.session.number)
+
+    def on_flow(self, record: w.Flow, found: list[Operation]) -> None:
+        """The peer's flow state of the link."""
 
     def refuse(self, symbol: str, text: str, info: dict[Any, Any] | None = None) -> None:
         """There is no terminus on our side (§2.6.3): attach with null for it, then detach. The
