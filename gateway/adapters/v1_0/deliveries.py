@@ -4,19 +4,17 @@ failed, or the session ends.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from gateway.adapters.v1_0.incoming import Arrival, Incoming
 from gateway.adapters.v1_0.links import MASK, Link, ahead
 from gateway.adapters.v1_0.outcomes import TERMINAL, is_transactional
+from gateway.adapters.v1_0.outgoing import Sent
 from gateway.adapters.v1_0.violation import Violation
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError
 from gateway.errors import Lost
 from gateway.operations import Operation
-
-if TYPE_CHECKING:
-    from gateway.adapters.v1_0.incoming import Arrival, Incoming
-    from gateway.adapters.v1_0.outgoing import Sent
 
 T = TypeVar("T")
 
