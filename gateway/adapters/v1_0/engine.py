@@ -11,7 +11,7 @@ from uuid import uuid4
 from gateway.adapters.base import Authority, Outlet, Role
 from gateway.adapters.options import Credentials, Limits, Product
 from gateway.adapters.sasl import MECHANISMS
-from gateway.adapters.v1_0 import asking, serving
+from gateway.adapters.v1_0 import asking, serving, speech
 from gateway.adapters.v1_0.channels import Channels
 from gateway.adapters.v1_0.clock import Clock, Due
 from gateway.adapters.v1_0.composites import condition_for, symbol_for, write
@@ -25,8 +25,6 @@ from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError
 from gateway.errors import Condition, LocalError, Lost, PeerError
 from gateway.operations import (
-    Blocked,
-    Close,
     Closed,
     Done,
     Open,
@@ -34,7 +32,6 @@ from gateway.operations import (
     Peer,
     Refused,
     Token,
-    Unblocked,
 )
 
 JOIN_BELOW = 64 * 1024
@@ -48,13 +45,6 @@ LARGEST_FRAME = 1 << 20
 
 OVERHEAD = 1 << 16
 """What a frame may have besides a message's body, where only the message is limited."""
-
-
-class _Opening:
-    """The token of the server's ``Open``."""
-
-
-OPENING = _Opening()
 
 
 def _nothing() -> None:
@@ -76,9 +66,12 @@ class Engine:
         external_subject: str | None = None,
         mechanisms: tuple[str, ...] = MECHANISMS,
         wake: Callable[[], None] = _nothing,
+        addresses: str = "",
     ) -> None:
+        """``addresses``: how a client writes them (``places.FORMS``), "" as it seems right."""
         self.version = version
         self.role = role
+        self.linked = True
         self.server = server = role is Role.SERVER
         self.closing = False
         self.wake = wake
@@ -115,7 +108,8 @@ class Engine:
         self.negotiation = Negotiation(
             self, server, authority, credentials, external_subject, mechanisms
         )
-        self._speech = _SERVER if server else _CLIENT
+        self.addresses = addresses
+        self._speech = speech.SERVER if server else speech.CLIENT
         self._asked: Open | None = None
         self._waiting: Token = None
         self._said_open = self._said_close = False
@@ -212,7 +206,7 @@ class Engine:
         if self.server:
             name = record.hostname or ""
             vhost = name[6:] if name.startswith("vhost:") and len(name) > 6 else "/"
-            found.append(Open(OPENING, vhost, self.negotiation.user, self.peer))
+            found.append(Open(speech.OPENING, vhost, self.negotiation.user, self.peer))
         elif not (record.properties or {}).get("amqp:connection-establishment-failed"):
             self._answer_open(found)
 
@@ -312,7 +306,7 @@ class Engine:
 
     def use(self, session: Session) -> SessionUse:
         """What is done with a new session."""
-        return serving.use(session) if self.server else asking.use(session)
+        return serving.Serving(session) if self.server else asking.Asker(session)
 
     def channel(self, number: int) -> Session:
         session = self.sessions.get(number)
@@ -345,6 +339,11 @@ class Engine:
             found += self.lost()
         return found
 
+    def found(self) -> list[Operation]:
+        """Take what was found outside ``receive`` and ``tick``, which give it otherwise."""
+        found, self.later = self.later, []
+        return found
+
     def excuse_silence(self) -> None:
         """We did not read: the peer counts as heard."""
         self.clock.heard = True
@@ -356,10 +355,10 @@ class Engine:
         if self.closing:
             return
         speak = self._speech.get(type(operation))
-        if getattr(operation, "token", None) is OPENING:
-            speak = _opened if isinstance(operation, Done) else _refused
+        if getattr(operation, "token", None) is speech.OPENING:
+            speak = speech.opened if isinstance(operation, Done) else speech.refused
         elif isinstance(operation, Refused) and operation.lost is Lost.CONNECTION:
-            speak = _refused
+            speak = speech.refused
         if speak is None:
             raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
         if self._said_close:
@@ -406,45 +405,3 @@ class Engine:
             taken = pending[:]
         pending.clear()
         return taken
-
-
-# --- what is said of the connection -------------------------------------------------------------
-
-
-def _opened(engine: Engine, op: Done) -> None:
-    engine.say_open()
-
-
-def _refused(engine: Engine, op: Refused) -> None:
-    """§2.4.1: an open precedes the close, also for who is not let in."""
-    engine.refused = True
-    symbol = symbol_for(op.condition, Lost.CONNECTION)
-    engine.say_close(op.condition, op.text, error(symbol, op.text), True)
-
-
-def _close(engine: Engine, op: Close) -> None:
-    record = None
-    if op.condition is not None:
-        record = error(symbol_for(op.condition, Lost.CONNECTION), op.text)
-    engine.say_close(op.condition, op.text, record, False)
-
-
-def _blocked(engine: Engine, op: Blocked) -> None:
-    engine.blocked = True
-
-
-def _unblocked(engine: Engine, op: Unblocked) -> None:
-    engine.blocked = False
-    for session in list(engine.sessions.values()):
-        session.unblocked()
-
-
-Speak = Callable[[Any, Any], None]
-
-_SERVER: dict[type[Operation], Speak] = {
-    **serving.SPEECH,
-    Close: _close,
-    Blocked: _blocked,
-    Unblocked: _unblocked,
-}
-_CLIENT: dict[type[Operation], Speak] = {**asking.SPEECH, Open: Engine.ask_open, Close: _close}
