@@ -10,9 +10,10 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.broker.browsing import Place, Seen, at, browse, remove
+from gateway.broker.browsing import Place, Seen, at, browse, pick, remove
 from gateway.broker.confirms import SAFE, Confirms
 from gateway.broker.consumers import Consumer
+from gateway.broker.deliveries import Entry
 from gateway.broker.exchanges import Exchange
 from gateway.broker.limits import read_consumer_priority
 from gateway.broker.posting import check_user, deliver_now, read_copies
@@ -288,14 +289,37 @@ class Channel(Settling):
         entry = found.take()
         if entry is None:
             return None
+        if no_ack:
+            self.last += 1
+            found.finish(entry)
+            return Fetched(self.last, entry.deliveries > 0, entry.message, found.depth)
+        return self.hold(found, entry)
+
+    def hold(self, queue: Queue, entry: Entry) -> Fetched:
+        """What was taken is unsettled here."""
         self.last += 1
         redelivered = entry.deliveries > 0
-        if no_ack:
-            found.finish(entry)
-        else:
-            found.hold(entry)
-            self.unsettled[self.last] = entry
-        return Fetched(self.last, redelivered, entry.message, found.depth)
+        queue.hold(entry)
+        self.unsettled[self.last] = entry
+        return Fetched(self.last, redelivered, entry.message, queue.depth)
+
+    def pick(self, queue: str, place: Place) -> Fetched | None:
+        """Take the ready message at a place, or ``None`` if there is none."""
+        found = self.readable(queue)
+        entry = pick(found, place)
+        if entry is None:
+            return None
+        found.touch()
+        found.count_delivery(entry)
+        return self.hold(found, entry)
+
+    def discard(self, queue: str, place: Place, reason: str) -> bool:
+        """Send the ready message at a place to the dead letters. False if there is none."""
+        found = self.readable(queue)
+        entry = pick(found, place)
+        if entry is not None:
+            found.discard(entry, reason)
+        return entry is not None
 
     def readable(self, queue: str) -> Queue:
         """Refuses with 403, 404, or 405 if it is another's."""

@@ -7,7 +7,7 @@ when somebody reads it, once for all who read it so; what a filter leaves out is
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.http.events.filters import Term, passes
+from gateway.http.filters import Term, passes
 from gateway.http.events.journal import Event
 from gateway.message import Message
 
