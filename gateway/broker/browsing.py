@@ -95,6 +95,14 @@ def pick(queue: Queue, place: Place) -> Entry | None:
     return entry
 
 
+def discard(queue: Queue, place: Place, reason: str) -> bool:
+    """Send the ready message at a place to the dead letters. False if it stands there no more."""
+    entry = pick(queue, place)
+    if entry is not None:
+        queue.discard(entry, reason)
+    return entry is not None
+
+
 def remove(queue: Queue, place: Place) -> bool:
     """Take the ready message at a place out for good. False if it stands there no more."""
     entry = pick(queue, place)

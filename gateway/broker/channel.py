@@ -303,23 +303,14 @@ class Channel(Settling):
         self.unsettled[self.last] = entry
         return Fetched(self.last, redelivered, entry.message, queue.depth)
 
-    def pick(self, queue: str, place: Place) -> Fetched | None:
-        """Take the ready message at a place, or ``None`` if there is none."""
-        found = self.readable(queue)
-        entry = pick(found, place)
+    def pick(self, queue: Queue, place: Place) -> Fetched | None:
+        """Take the message at a place of a queue that ``readable`` gave, if it is ready there."""
+        entry = pick(queue, place)
         if entry is None:
             return None
-        found.touch()
-        found.count_delivery(entry)
-        return self.hold(found, entry)
-
-    def discard(self, queue: str, place: Place, reason: str) -> bool:
-        """Send the ready message at a place to the dead letters. False if there is none."""
-        found = self.readable(queue)
-        entry = pick(found, place)
-        if entry is not None:
-            found.discard(entry, reason)
-        return entry is not None
+        queue.touch()
+        queue.count_delivery(entry)
+        return self.hold(queue, entry)
 
     def readable(self, queue: str) -> Queue:
         """Refuses with 403, 404, or 405 if it is another's."""

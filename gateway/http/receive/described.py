@@ -128,7 +128,13 @@ could not be written is undone at once.
 Repeating the request with the same `Receive-Attempt-Id` while its leases run gives the same
 deliveries again: for when the answer got lost. Everything in the body may stand in the query
 instead. `view=raw` (or an `Accept` without JSON) gives the body of one message as it is, its
-metadata in fields, and its token in `Amqp-Lock-Token`; it is one message whatever `max` says."""
+metadata in fields, and its token in `Amqp-Lock-Token`; it is one message whatever `max` says.
+
+`filter` (the language of event streams), `group` and `max_deliveries` take from the middle of the
+queue: what does not match stays where it stands. A long queue is searched in portions, from its
+head to what was its end when the search began, however short `wait_ms` is. What was delivered
+`max_deliveries` times already goes to the queue's dead letters, with the reason `delivery_limit`,
+instead of being handed out."""
 
 REDRIVE_TEXT = """Publishes dead letters where they came from (`to: exchange`, as they were first
 published), into the queue they died in first (`to: queue`), or to a target, and takes each out of
@@ -222,6 +228,18 @@ def receive() -> Operation:
         in_query("view", "As in the body", "simple", type="string", enum=["simple", "full", "raw"]),
         PAYLOAD,
         in_query("mode", "As in the body", "lease", type="string", enum=["lease", "auto"]),
+        in_query(
+            "filter",
+            "As in the body, but one",
+            "property.kind=invoice",
+            type="string",
+            minLength=1,
+            maxLength=1024,
+        ),
+        in_query("group", "As in the body", "g-17", type="string", minLength=1, maxLength=1024),
+        in_query(
+            "max_deliveries", "As in the body", 5, type="integer", minimum=1, maximum=1_000_000
+        ),
     ]
     delivery = {
         "token": TOKEN,
