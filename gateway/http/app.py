@@ -31,6 +31,7 @@ from gateway.http.publish.publisher import Publisher
 from gateway.http.publish.routes import EXCHANGE_ROUTE, QUEUE_ROUTE
 from gateway.http.publish.routes import routes as publish_routes
 from gateway.http.receive.routes import routes as receive_routes
+from gateway.http.short import Application, ShortWay
 
 DECLARED_MESSAGES = "/v1/{vhost}/routes/{route}/messages"
 DECLARED_EVENTS = "/v1/{vhost}/routes/{route}/events"
@@ -47,9 +48,9 @@ ROOMS: tuple[Room, ...] = (
 """Each room's ``routes(context)``: a new room adds its line here."""
 
 
-def build(doors: Doors) -> FastAPI:
+def build(doors: Doors) -> Application:
     """The application over the given doors. End it with ``close``."""
-    app = FastAPI(
+    app = Application(
         title="AMQP gateway",
         version=__version__,
         docs_url=None,
@@ -72,21 +73,23 @@ def build(doors: Doors) -> FastAPI:
     publish_exchange = endpoint_of(app, EXCHANGE_ROUTE)
     events = endpoint_of(app, EVENTS_ROUTE)
     labels |= {Publishing: DECLARED_MESSAGES, Streaming: DECLARED_EVENTS}
-    app.add_middleware(
-        Front,
+    publish = {"queues": publish_queue, "exchanges": publish_exchange}
+    front = Front(
         counters=context.counters,
         labels=labels,
         gate=context.gate,
-        publish={"queues": publish_queue, "exchanges": publish_exchange},
+        publish=publish,
         declared=Declared(context.gate, publish_queue, publish_exchange, events),
     )
-    app.add_middleware(
-        Observe,
+    observe = app.state.observe = Observe(
         labels=labels,
         durations=context.counters.durations,
         spans=find_spans(),
         log_requests=doors.settings.log_requests,
     )
+    app.add_middleware(front.around)
+    app.add_middleware(observe.around)
+    app.short = ShortWay(front, observe, publish)
     add_error_shape(app)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app

@@ -70,6 +70,7 @@ BAD_DIGEST = Row(
 )
 NOT_ATTEMPTED = Row(424, "not-attempted", "Another item failed", "not-sent", True)
 INTERNAL = Row(500, "internal-error", "Internal error", "unknown", False)
+INTERNAL_TEXT = "The gateway failed to answer; this was logged."
 UNSUPPORTED = Row(501, "not-implemented", "Not implemented", "refused", False)
 KEYS_UNAVAILABLE = Row(
     503, "keys-unavailable", "Tokens cannot be checked now", "not-sent", True, True
@@ -218,6 +219,4 @@ async def on_validation(request: Request, error: Exception) -> Response:
 
 async def on_failure(request: Request, error: Exception) -> Response:
     """The log has the traceback (the server writes it); the caller learns nothing of it."""
-    return Problem(INTERNAL, "The gateway failed to answer; this was logged.").response(
-        instance_of(request)
-    )
+    return Problem(INTERNAL, INTERNAL_TEXT).response(instance_of(request))

@@ -107,7 +107,6 @@ async def test_spans_when_an_sdk_is_set_up(make_rig: Any) -> None:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    from gateway.http.observe.layer import Observe
     from gateway.http.observe.spans import Spans
 
     exporter = InMemorySpanExporter()
@@ -115,9 +114,7 @@ async def test_spans_when_an_sdk_is_set_up(make_rig: Any) -> None:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     rig = make_rig()
     spans = Spans(provider.get_tracer("test"), api, TraceContextTextMapPropagator())
-    for layer in rig.app.user_middleware:
-        if layer.cls is Observe:
-            layer.kwargs["spans"] = spans
+    rig.app.state.observe.spans = spans
     rig.queue("orders")
     async with rig.http() as http:
         answer = await http.post(QUEUE, content=b"x", headers={"traceparent": PARENT_A})

@@ -47,16 +47,16 @@ class Front:
     ``publish`` the publish endpoints by the noun in their path, which are called from here: the
     layers below would be a third of what a publish costs."""
 
+    app: ASGIApp
+
     def __init__(
         self,
-        app: ASGIApp,
         counters: Counters,
         labels: dict[Any, str],
         gate: Gate,
         publish: Mapping[str, ASGIApp],
         declared: Declared,
     ) -> None:
-        self.app = app
         self.counters = counters
         self.labels = labels
         self.gate = gate
@@ -67,6 +67,11 @@ class Front:
         self.apart = settings.admin_apart
         self.origins = gate.origins if gate.origins.known else None
         self.counting = gate.quotas.octets is not None
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """This layer over what is below it."""
+        self.app = app
+        return self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -80,10 +80,13 @@ def shown_id(message_id: Any) -> str:
     return str(message_id)
 
 
-@lru_cache(16)
 def instant(now: int) -> str:
-    moment = datetime.fromtimestamp(now / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{second(now // 1000)}.{now % 1000:03d}Z"
+
+
+@lru_cache(16)
+def second(now: int) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def receipt_of(
