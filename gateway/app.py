@@ -5,7 +5,6 @@ import contextlib
 import gc
 import json
 import logging
-import os
 import secrets
 import signal
 import socket
@@ -33,6 +32,8 @@ from gateway.http.access.settings import AccessSettings, BearerSettings, Declare
 from gateway.http.app import build
 from gateway.http.app import close as close_http
 from gateway.http.doors import ConnectionInfo, Doors, HttpSettings
+from gateway.http.publish.spool import spool_place
+from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.net.alarms import Watch, memory_total
 from gateway.net.listener import Address, Limits, Listener
 from gateway.net.tls import server_context
@@ -293,19 +294,8 @@ def open_store(settings: Settings) -> Store:
 def cursor_secret(settings: Settings) -> bytes:
     """The key that seals cursors: kept, so that they survive a restart."""
     if not settings.durable:
-        return secrets.token_bytes(32)
-    path: Path = settings.data_dir / SECRET_FILE
-    try:
-        kept = path.read_bytes()
-        if len(kept) == 32:
-            return kept
-    except FileNotFoundError:
-        pass
-    made = secrets.token_bytes(32)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(made)
-    return made
+        return secrets.token_bytes(KEY_OCTETS)
+    return kept_secret(settings.data_dir / SECRET_FILE)
 
 
 def http_settings(settings: Settings) -> HttpSettings:
@@ -313,6 +303,11 @@ def http_settings(settings: Settings) -> HttpSettings:
     http = settings.http
     names = {field.name for field in fields(HttpSettings)} & Http.model_fields.keys()
     same = {name: getattr(http, name) for name in names}
+    try:
+        data_dir = settings.data_dir if settings.durable else None
+        same["spool_dir"] = spool_place(http.spool_dir, data_dir)
+    except OSError as error:
+        raise ConfigError(f"http.spool_dir {error.filename}: {error.strerror}") from None
     return HttpSettings(**same, access=access_settings(settings))
 
 

@@ -202,6 +202,9 @@ class Http(Section):
     max_batch_octets: int = Field(
         default=4 << 20, ge=1, description="a batch document, or a line of a streamed batch"
     )
+    spool_dir: Path | None = Field(
+        default=None, description="directory of those files; unset: `spool` in the data directory"
+    )
     stream_window: int = Field(
         default=1000, ge=1, description="unconfirmed messages of a streamed batch"
     )
@@ -217,6 +220,9 @@ class Http(Section):
         default=1000, ge=1, description="answers kept per caller for respond-async"
     )
     operation_seconds: int = Field(default=600, ge=1, description="how long they are kept")
+    max_operation_octets: int = Field(
+        default=64 << 20, ge=1, description="all kept answers together; the oldest make room"
+    )
     receive_octets: int = Field(default=16 << 20, ge=1, description="bodies in one receive")
     max_leases_per_user: int = Field(default=10000, ge=1, description="leases of one user")
     max_receives_per_user: int = Field(
@@ -226,6 +232,9 @@ class Http(Section):
         default=30, gt=0, description="time after which a redrive says how to go on"
     )
     reply_seconds: float = Field(default=30, gt=0, description="wait for the reply to a request")
+    async_reply_seconds: float = Field(
+        default=600, gt=0, description="wait for the reply with Prefer: respond-async"
+    )
     late_reply_seconds: float = Field(default=60, ge=0, description="late replies are counted")
     max_requests_per_user: int = Field(
         default=1000, ge=1, description="requests of one user that wait for a reply"

@@ -59,6 +59,8 @@ class HttpSettings:
     """Answers kept per caller for ``Prefer: respond-async``."""
     operation_seconds: int = 600
     """How long they are kept."""
+    max_operation_octets: int = 64 * 1024 * 1024
+    """Of all answers that are kept; the oldest make room, and the newest is kept in any case."""
     retry_after_seconds: int = 1
     """What ``Retry-After`` says when a destination is full or publishers are held back."""
     heartbeat_seconds: int = 15
@@ -85,6 +87,8 @@ class HttpSettings:
     """How long one redrive of dead letters works before it says how to go on."""
     reply_seconds: float = 30.0
     """How long a request waits for its reply unless it says so itself."""
+    async_reply_seconds: float = 600.0
+    """How long a request of ``Prefer: respond-async`` waits for its reply."""
     late_reply_seconds: float = 60.0
     """How long a reply that comes too late is still counted."""
     max_requests_per_user: int = 1000

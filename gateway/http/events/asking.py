@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import parse_qsl
 
 from gateway.http import problems
-from gateway.http.filters import MOST_TERMS, BadFilter, Term, read_filter
 from gateway.http.events.formats import FORMATS
 from gateway.http.events.sources import Name
 from gateway.http.events.stream import Options, Slow
 from gateway.http.events.views import Spec
+from gateway.http.filters import MOST_TERMS, BadFilter, Term, read_filter
 from gateway.http.problems import Problem
 
 BINDING = "?binding="

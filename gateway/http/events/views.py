@@ -7,8 +7,8 @@ when somebody reads it, once for all who read it so; what a filter leaves out is
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.http.filters import Term, passes
 from gateway.http.events.journal import Event
+from gateway.http.filters import Term, passes
 from gateway.message import Message
 
 if TYPE_CHECKING:

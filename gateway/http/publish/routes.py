@@ -25,7 +25,7 @@ OPERATION_ROUTE = "/v1/{vhost}/operations/{id}"
 
 
 def routes(context: Context) -> list[BaseRoute]:
-    operations = Operations(context)
+    operations = context.operations = Operations(context)
     budget = Budget(context.settings.max_inflight_octets)
     careful = CarefulPublish(context, Sender(context), operations, budget)
 

@@ -15,6 +15,8 @@ from gateway.http.description import (
     reference,
     row_responses,
 )
+from gateway.http.publish.described import OperationView
+from gateway.http.publish.operations import MEDIA_TYPE as OPERATION
 from gateway.http.receive.asking import (
     LONGEST_LEASE,
     LONGEST_WAIT,
@@ -142,7 +144,11 @@ here in the same commit. One call works for about 30 seconds; `next` says how to
 
 REQUEST_TEXT = """Publishes the request with a reply address of its own and answers with the reply:
 its body, its metadata in `Amqp-` fields. `Prefer: wait=n` says how many seconds (30, at most 120).
-504 `reply-timeout` says in `outcome` whether the request was accepted."""
+504 `reply-timeout` says in `outcome` whether the request was accepted.
+
+With `Prefer: respond-async` (and `wait=n`, 0 if it is not said) the answer is 202 and an operation,
+whose `result` has the reply as a message in JSON, or the problem. Operations live in memory: they
+end with the gateway, some minutes after they are done, or when newer ones need their room."""
 
 GONE = (p.INVALID_TOKEN, p.LEASE_LOST, p.NOT_FOUND)
 Operation = dict[str, Any]
@@ -297,10 +303,17 @@ def request_reply() -> Operation:
                 pattern="^(/queues/[!-.0-~]+|/exchanges/[!-.0-~]+(/[!-.0-~]*)?|[!-.0-~][!-~]*)$",
             )
             | {"required": True},
-            in_header("Prefer", "wait=10", "How many seconds to wait for the reply"),
+            in_header("Prefer", "wait=10", "`wait=n` (seconds), `respond-async`"),
             *fields,
         ],
-        {"200": {"description": "The reply", "content": {"*/*": octets}}},
+        {
+            "200": {"description": "The reply", "content": {"*/*": octets}},
+            "202": {
+                "description": "Under way (`respond-async`)",
+                "headers": {"Location": {"schema": {"type": "string"}}},
+                "content": json_content(reference(OperationView), media=OPERATION),
+            },
+        },
         p.INVALID_FIELD, p.NOT_FOUND, p.UNROUTABLE, p.TOO_LARGE, p.REFUSED, p.FULL, p.QUOTA,
         p.BACKPRESSURE, p.DRAINING, p.REPLY_TIMEOUT,
         asks={
