@@ -58,7 +58,20 @@ async def started(context: ContextIn) -> Response:
     return tell(all(checks.values()), checks)
 
 
-@router.get("/metrics", summary="Counters for Prometheus", response_class=Response)
+EXPOSITION: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Prometheus' text format",
+        "content": {CONTENT_TYPE.partition(";")[0]: {"schema": {"type": "string"}}},
+    }
+}
+
+
+@router.get(
+    "/metrics",
+    summary="Counters for Prometheus",
+    response_class=Response,
+    responses=EXPOSITION,
+)
 async def metrics(request: Request, context: ContextIn) -> Response:
     """From the same machine without credentials, from elsewhere as a user with the tag
     `administrator` or `monitoring`."""

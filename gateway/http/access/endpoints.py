@@ -1,9 +1,10 @@
 """``/v1/session``, ``/v1/stream-tickets`` and where the issuer of tokens is (RFC 9728)."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Body, Request, Response
+from fastapi.openapi.models import Example
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.http import problems
@@ -47,6 +48,12 @@ class TicketRequest(BaseModel):
         max_length=255,
         description="the page that will open the stream, if it is not the one that asks",
     )
+
+
+TICKET_EXAMPLES = {
+    "a queue": Example(value={"vhost": "/", "sources": ["queue:orders"]}),
+    "an exchange": Example(value={"sources": ["exchange:amq.topic?binding=prices.%23"], "ttl": 30}),
+}
 
 
 class Ticket(BaseModel):
@@ -119,7 +126,11 @@ async def close_session(request: Request, context: ContextIn, caller: Caller) ->
     "/v1/stream-tickets", status_code=201, summary="A credential that an EventSource can use"
 )
 async def make_ticket(
-    asked: TicketRequest, request: Request, context: ContextIn, caller: Caller, response: Response
+    asked: Annotated[TicketRequest, Body(openapi_examples=TICKET_EXAMPLES)],
+    request: Request,
+    context: ContextIn,
+    caller: Caller,
+    response: Response,
 ) -> Ticket:
     """The ticket is for these sources, this origin and this caller. After its first use it is good
     only to resume the stream it started."""

@@ -54,10 +54,12 @@ with `PATCH` of the stream), `bridge.keepalive`, `bridge.settled` and `bridge.lo
 200), `bridge.close` (`reconnect` false: it is over, and asking again gives 204). Comments (`: hb`)
 keep the connection alive."""
 
-EXAMPLE = (
-    'id: b1.Qk0\ndata: {"source":"queue:orders","content_type":"application/json",'
-    '"routing_key":"orders","body":{"json":{"order":17}}}\n\n'
-)
+EXAMPLE = {
+    "id": "b1.Qk0",
+    "data": '{"source":"queue:orders","content_type":"application/json",'
+    '"routing_key":"orders","body":{"json":{"order":17}}}',
+}
+"""One event, parsed: what the schema of a stream is of (``description.EVENT``)."""
 
 
 def words(name: str, text: str, default: str, *known: str) -> dict[str, Any]:
@@ -193,7 +195,10 @@ LISTENER = {
 }
 
 
-def stream_operation(name: str, parameters: list[dict[str, Any]], post: bool) -> dict[str, Any]:
+def stream_operation(
+    name: str, parameters: list[dict[str, Any]], asked: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """``asked``: what the body of ``POST`` may have."""
     made: dict[str, Any] = {
         "tags": ["events"],
         "operationId": name,
@@ -212,33 +217,41 @@ def stream_operation(name: str, parameters: list[dict[str, Any]], post: bool) ->
                 "content": json_content({"type": "string"}, EXAMPLE, "text/event-stream"),
             },
             "204": {"description": "This stream is over; do not ask again"},
-            **row_responses(*OPENS, *((p.TOO_LARGE, p.UNSUPPORTED_MEDIA) if post else ())),
+            **row_responses(*OPENS, *((p.TOO_LARGE, p.UNSUPPORTED_MEDIA) if asked else ())),
         },
     }
-    if post:
+    if asked:
         made["summary"] += "; the parameters as JSON"
         members = {
-            one["name"]: one["schema"] | {"description": one["description"]}
-            for one in (SOURCE, BINDING, *PARAMETERS)
-            if one["in"] == "query"
+            one["name"]: one["schema"] | {"description": one["description"]} for one in asked
         }
+        needed = [one["name"] for one in asked if one.get("required")]
         made["requestBody"] = {
             "required": True,
             "content": json_content(
-                {"type": "object", "properties": members, "additionalProperties": False},
-                {"source": ["queue:orders"], "from": "latest"},
+                {
+                    "type": "object",
+                    "properties": members,
+                    "required": needed,
+                    "additionalProperties": False,
+                },
+                {"source": ["queue:orders"]} if needed else {"from": "latest", "heartbeat": 30},
             ),
         }
     return made
 
 
 def opening(name: str, *first: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """``GET`` and ``POST`` of one path. What is in the path need not be in the query."""
-    in_path_only = [one for one in first if one["in"] == "path"]
-    header = [one for one in PARAMETERS if one["in"] == "header"]
+    """``GET`` and ``POST`` of one path. What is in the path need not be in the query; what is about
+    accepting has no meaning for an exchange."""
+    places = [one["name"] for one in first if one["in"] == "path"]
+    about = ("ack", "credit", "lease_ms") if "exchange" in places else ()
+    every = [one for one in (*first, *PARAMETERS) if one["name"] not in about]
+    query = [one for one in every if one["in"] == "query"]
+    beside = [one for one in every if one["in"] != "query"]
     return {
-        "get": stream_operation(name, [*first, *PARAMETERS], False),
-        "post": stream_operation(f"{name}_by_post", [*in_path_only, *header], True),
+        "get": stream_operation(name, every),
+        "post": stream_operation(f"{name}_by_post", beside, query),
     }
 
 
