@@ -18,6 +18,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from gateway import adapters
+from gateway.broker.access import KINDS as ACCESS
 from gateway.broker.broker import Broker
 from gateway.broker.broker import Limits as BrokerLimits
 from gateway.broker.memory_store import MemoryStore
@@ -237,7 +238,7 @@ class Gateway:
             try:
                 self.watch.look()
                 if isinstance(self.store, SqliteStore) and self.store.changed_elsewhere():
-                    self.broker.access.reload(self.store.records())
+                    self.broker.access.reload(self.store.records(*ACCESS))
             except (OSError, StoreError) as error:
                 # The disk again: it is no reason for heartbeats to stop for good.
                 log.error("cannot look at the disk: %s", error)

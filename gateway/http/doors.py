@@ -5,12 +5,11 @@ The composition root fills ``Doors`` in and hands it to ``gateway.http.app.build
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.broker.broker import Broker
-from gateway.broker.store import Record
 from gateway.http.access.settings import AccessSettings
 
 
@@ -138,7 +137,3 @@ class Doors:
     settings: HttpSettings = field(default_factory=HttpSettings)
     clock: Callable[[], float] = time.time
     """Seconds since 1970: what expiry, quotas and tickets go by."""
-
-    def records(self) -> Iterable[Record]:
-        """Everything small that the store keeps: what a room saved is among it at start."""
-        return self.broker.store.records()

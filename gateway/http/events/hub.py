@@ -82,9 +82,7 @@ class Hub:
     def _restore(self) -> None:
         """Durable sources go on from the start, whether anybody reads them or not."""
         self.begin()
-        for kind, key, record in list(self.broker.store.records()):
-            if kind != KIND:
-                continue
+        for _, key, record in list(self.broker.store.records(KIND)):
             vhost, exchange, binding = key
             name = Name("exchange", exchange, binding, True)
             try:

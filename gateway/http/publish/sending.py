@@ -16,7 +16,7 @@ from gateway.http.fields import write_identifier
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.atomic import check_all, open_transaction
-from gateway.http.publish.idempotency import KeyBook, KeyedTicket
+from gateway.http.publish.idempotency import KIND, KeyBook, KeyedTicket
 from gateway.http.publish.items import Batch, Item
 from gateway.http.publish.ordering import Ordering, Place
 from gateway.http.publish.publisher import Line, Ticket
@@ -66,7 +66,7 @@ class Sender:
         self.book = KeyBook(
             self.broker.store, settings.idempotency_seconds, settings.max_idempotency_keys
         )
-        self.book.load(context.doors.records())
+        self.book.load(self.broker.store.records(KIND))
         context.closers.append(self.drain)
 
     async def drain(self) -> None:
