@@ -155,12 +155,18 @@ class Tickets(Section):
 
 
 class Quota(Section):
-    """What one principal may ask for; off by default."""
+    """What one caller may ask for; off by default."""
 
     requests: int | None = Field(default=None, ge=1, description="requests in requests_seconds")
     requests_seconds: float = Field(default=1, gt=0, description="time that requests are for")
     octets: int | None = Field(default=None, ge=1, description="body octets in octets_seconds")
     octets_seconds: float = Field(default=1, gt=0, description="time that octets are for")
+
+
+class SharedQuota(Quota):
+    """Of all callers together."""
+
+    streams: int | None = Field(default=None, ge=0, description="event streams at once")
 
 
 class Http(Section):
@@ -269,6 +275,7 @@ class Http(Section):
     session: Session = Field(default_factory=Session)
     tickets: Tickets = Field(default_factory=Tickets)
     quota: Quota = Field(default_factory=Quota)
+    vhost_quota: SharedQuota = Field(default_factory=SharedQuota)
 
     @field_validator("origins")
     @classmethod
@@ -313,6 +320,10 @@ class Route(Section):
     unroutable: Literal["refuse", "drop"] = Field(
         default="refuse", description="a message that no queue takes: 409, or 200 without a queue"
     )
+    idempotency: Literal["optional", "required"] = Field(
+        default="optional", description="whether a publish needs an Idempotency-Key"
+    )
+    quota: SharedQuota = Field(default_factory=SharedQuota)
 
     @model_validator(mode="after")
     def _target(self) -> "Route":

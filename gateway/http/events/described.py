@@ -1,8 +1,9 @@
 """What ``/openapi.json`` says of the routes of streams."""
 
+import json
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from gateway.http import problems as p
 from gateway.http.description import (
@@ -49,10 +50,10 @@ stream. A reader that takes nothing for 30 s is hung up on.
 `priority`, `property.NAME`.
 
 Control events: `bridge.open`, `bridge.gap`, `bridge.lag`, `bridge.reauth` (renew the credential
-with `PATCH` of the stream), `bridge.keepalive`, `bridge.settled` and `bridge.lock-lost` (explicit),
-`bridge.drain`, `bridge.warn`, `bridge.error` (with `errors=inband`, instead of another status than
-200), `bridge.close` (`reconnect` false: it is over, and asking again gives 204). Comments (`: hb`)
-keep the connection alive."""
+with `PATCH` of the stream), `bridge.sources` (some came or went), `bridge.keepalive`,
+`bridge.settled` and `bridge.lock-lost` (explicit), `bridge.drain`, `bridge.warn`, `bridge.error`
+(with `errors=inband`, instead of another status than 200), `bridge.close` (`reconnect` false: it is
+over, and asking again gives 204). Comments (`: hb`) keep the connection alive."""
 
 EXAMPLE = {
     "id": "b1.Qk0",
@@ -125,6 +126,7 @@ PARAMETERS = [
 ]
 QUEUE = in_path("queue", "Queue, percent-encoded", "orders")
 EXCHANGE = in_path("exchange", "Exchange, percent-encoded", "amq.topic")
+ROUTE = in_path("route", "Declared route; its parameters stand beside the others", "prices")
 STREAM = in_path("stream", "Id of a stream, as `amqp-stream-id` has it", "5f0c8d1e0b9a4c7d")
 OPENS = (
     *(p.INVALID, p.INVALID_CURSOR, p.UNAUTHORIZED, p.FORBIDDEN, p.NOT_FOUND, p.LOCKED, p.QUOTA),
@@ -155,7 +157,8 @@ class StreamState(Shape):
 
 
 class Subscription(Shape):
-    """One listener. ``protocol`` is ``http`` for streams, ``amqp`` for consumers."""
+    """One listener. ``protocol`` is ``http`` for streams, ``amqp`` for consumers; ``kind`` is
+    ``queue``, ``exchange`` or ``route``."""
 
     kind: str = Field(examples=["queue"])
     name: str
@@ -169,9 +172,21 @@ class Subscription(Shape):
 
 class Subscriptions(Shape):
     subscriptions: list[Subscription]
+    truncated: bool = Field(description="there are more")
 
 
-MODELS = (StreamState, StreamSource, Subscription, Subscriptions)
+class StreamChange(Shape):
+    """Sources that come and go. ``from`` and ``last_event_id`` are for those that come."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    add: list[str] = Field(default=[], examples=[["exchange:prices?binding=usd.#"]])
+    remove: list[str] = Field(default=[], description="as the stream calls them")
+    start: str = Field(default="latest", alias="from")
+    last_event_id: str | None = None
+
+
+MODELS = (StreamState, StreamSource, StreamChange, Subscription, Subscriptions)
 STATE = {
     "stream": "5f0c8d1e0b9a4c7d",
     "user": "guest",
@@ -270,16 +285,31 @@ def state() -> dict[str, Any]:
         reference(StreamState), STATE)}}  # fmt: skip
 
 
+def changing() -> dict[str, Any]:
+    made = operation(
+        "renew_stream",
+        "Go on with the credential of this request, and with other sources",
+        state(),
+        *(p.BY_STATUS[404], p.INVALID, p.INVALID_CURSOR, p.TOO_LARGE, p.UNSUPPORTED_MEDIA),
+        *(p.NOT_FOUND, p.QUOTA, p.LOCKED, p.INTERNAL),
+    )
+    made["description"] = (
+        "The credential must be of the same subject, and cover what is read from now on. Without a "
+        "body the sources stay as they are. The stream tells of the change (`bridge.sources`) and "
+        "has a cursor of what it reads then; a reconnect has to name those sources itself."
+    )
+    made["requestBody"] = {
+        "required": False,
+        "content": json_content(reference(StreamChange), {"remove": ["queue:invoices"]}),
+    }
+    return made
+
+
 def streams() -> dict[str, dict[str, Any]]:
     gone = p.BY_STATUS[404]
     return {
         "get": operation("show_stream", "How a live stream stands", state(), gone),
-        "patch": operation(
-            "renew_stream",
-            "Go on with the credential of this request, which must be of the same subject",
-            state(),
-            gone,
-        ),
+        "patch": changing(),
         "delete": operation(
             "close_stream", "End a live stream", {"204": {"description": "Done"}}, gone
         ),
@@ -287,7 +317,12 @@ def streams() -> dict[str, dict[str, Any]]:
 
 
 def subscriptions() -> dict[str, dict[str, Any]]:
-    found = json_content(reference(Subscriptions), {"subscriptions": [LISTENER]})
+    example = {"subscriptions": [LISTENER], "truncated": False}
+    found = json_content(reference(Subscriptions), example)
+    change = {"change": "joined", "subscription": LISTENER}
+    found |= json_content(
+        {"type": "string"}, f"data: {json.dumps(change)}\n\n", "text/event-stream"
+    )
     made = operation(
         "list_subscriptions",
         "Presence: who listens to what",

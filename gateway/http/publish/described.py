@@ -121,6 +121,8 @@ ADDRESS = [
     )
 ]
 
+ROUTE = [in_path("route", "Declared route; its parameters are the query", "prices")]
+
 
 def publish(operation: str, summary: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
     message, line, parts = MESSAGE, '{"body":"%s"}\n', PARTS
@@ -176,7 +178,15 @@ def responses() -> dict[str, Any]:
         },
         "207": {"description": "What became of each", "content": {**results, **lines}},
         **row_responses(
-            *(p.INVALID, p.INVALID_FIELD, p.BAD_KEY, p.BAD_DIGEST, p.UNAUTHORIZED, p.FORBIDDEN),
+            *(
+                p.INVALID,
+                p.INVALID_FIELD,
+                p.BAD_KEY,
+                p.KEY_NEEDED,
+                p.BAD_DIGEST,
+                p.UNAUTHORIZED,
+                p.FORBIDDEN,
+            ),
             *(p.NOT_FOUND, p.UNROUTABLE, p.KEY_BUSY, p.TOO_LARGE, p.UNSUPPORTED_MEDIA, p.REFUSED),
             *(p.SCHEMA, p.KEY_REUSED, p.FULL, p.QUOTA, p.INTERNAL, p.UNSUPPORTED, p.BACKPRESSURE),
             *(p.DRAINING, p.UNKNOWN),

@@ -58,7 +58,7 @@ class PublishEndpoint:
                 return
             answer = await self.answer(scope, receive)
         except (Problem, Refusal, BadField) as error:
-            problem = self.as_problem(error)
+            problem = self.as_problem(error, "route" in scope["path_params"])
             await problem.response(scope["path"])(scope, receive, send)
             return
         except ClientDisconnect:
@@ -67,11 +67,11 @@ class PublishEndpoint:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    def as_problem(self, error: Problem | Refusal | BadField) -> Problem:
+    def as_problem(self, error: Problem | Refusal | BadField, hidden: bool = False) -> Problem:
         if isinstance(error, BadField):
             return Problem(problems.INVALID_FIELD, str(error), field=error.name)
         if isinstance(error, Refusal):
-            error = of_refusal(error)
+            error = of_refusal(error, hidden)
         error.retry_after = max(error.retry_after, self.doors.settings.retry_after_seconds)
         return error
 
