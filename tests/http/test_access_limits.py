@@ -67,10 +67,34 @@ async def test_many_peers_that_guess_one_user_are_slowed_down(make_rig: Any) -> 
 
 async def test_many_at_once_are_no_way_round(make_rig: Any) -> None:
     rig = make(make_rig, failures=5)
-    async with rig.http("alice:guess", "192.0.2.1") as http:
-        answers = await asyncio.gather(*(http.get("/v1/session") for _ in range(40)))
+    async with rig.http(None, "192.0.2.1") as http:
+        asked = [http.get("/v1/session", auth=("alice", f"guess-{n}")) for n in range(40)]
+        answers = await asyncio.gather(*asked)
     statuses = sorted(answer.status_code for answer in answers)
     assert statuses == [401] * 5 + [429] * 35
+
+
+async def test_all_programs_of_a_user_may_come_at_once(make_rig: Any) -> None:
+    """As after a restart, when no password is known to be right yet."""
+    rig = make(make_rig, failures=5)
+    passwords = rig.app.state.context.gate.passwords
+    async with rig.http("alice:wonder", "192.0.2.1") as http:
+        answers = await asyncio.gather(*(http.get("/v1/session") for _ in range(100)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert not passwords.under_way
+    assert passwords.by_peer.take("192.0.2.1").remaining == 4  # but for this one
+
+
+async def test_a_password_changed_in_the_middle_of_its_check_is_not_known(make_rig: Any) -> None:
+    rig = make(make_rig)
+    access = rig.broker.access
+    async with rig.http("alice:wonder") as http:
+        asked = asyncio.gather(*(http.get("/v1/session") for _ in range(3)))
+        while not rig.app.state.context.gate.passwords.under_way:
+            await asyncio.sleep(0)
+        access.change_password("alice", "another")
+        assert {answer.status_code for answer in await asked} == {401}
+        assert (await http.get("/v1/session")).status_code == 401
 
 
 async def test_right_passwords_use_nothing_up(make_rig: Any) -> None:
