@@ -262,9 +262,7 @@ def finish(path: str, operation: dict[str, Any], schemes: Iterable[str]) -> None
     if "HTTPValidationError" in str(responses.get("422", "")):
         responses["422"] = problem_response(422)
     if "parameters" in operation:
-        # Those that FastAPI describes know the virtual host by its name only.
-        given = operation["parameters"]
-        operation["parameters"] = [VHOST if is_vhost(one) else one for one in given]
+        operation["parameters"] = [shown(one) for one in operation["parameters"]]
     if path.startswith(OPEN):
         operation["security"] = []
     if path == "/metrics":
@@ -287,8 +285,13 @@ def finish(path: str, operation: dict[str, Any], schemes: Iterable[str]) -> None
             events["schema"] = EVENT
 
 
-def is_vhost(parameter: dict[str, Any]) -> bool:
-    return (parameter["in"], parameter["name"]) == ("path", "vhost")
+def shown(parameter: dict[str, Any]) -> dict[str, Any]:
+    """As ours are, if FastAPI described it: with an example."""
+    if "example" in parameter:
+        return parameter
+    if (parameter["in"], parameter["name"]) == ("path", "vhost"):
+        return VHOST
+    return parameter | {"example": parameter["schema"]["default"]}
 
 
 EVENT = {

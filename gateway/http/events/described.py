@@ -320,9 +320,7 @@ def subscriptions() -> dict[str, dict[str, Any]]:
     example = {"subscriptions": [LISTENER], "truncated": False}
     found = json_content(reference(Subscriptions), example)
     change = {"change": "joined", "subscription": LISTENER}
-    found |= json_content(
-        {"type": "string"}, f"data: {json.dumps(change)}\n\n", "text/event-stream"
-    )
+    found |= json_content({}, {"data": json.dumps(change)}, "text/event-stream")
     made = operation(
         "list_subscriptions",
         "Presence: who listens to what",

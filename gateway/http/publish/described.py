@@ -150,7 +150,12 @@ def publish(operation: str, summary: str, parameters: list[dict[str, Any]]) -> d
         "summary": summary,
         "description": TEXT,
         "parameters": [VHOST, *parameters, *fields],
-        "requestBody": {"description": "See the description.", "content": content},
+        "requestBody": {
+            "description": "See the description.",
+            # A declared route says which types it takes; nothing at all has none.
+            "required": parameters is ROUTE,
+            "content": content,
+        },
         "responses": responses(),
     }
 
