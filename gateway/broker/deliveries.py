@@ -11,7 +11,7 @@ from heapq import merge
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from gateway.broker.store import Depth
+from gateway.broker.store import Depth, Kept
 from gateway.message import Message
 
 if TYPE_CHECKING:
@@ -54,11 +54,15 @@ class Entry:
 class Lane:
     """Messages of equal priority. ``next`` is the position the next one gets; ``paged`` counts
     those that are only in the store, which stand at ``paged_from`` and after. Up to ``restored``,
-    the queue counts the octets of a paged message as the store does, header included."""
+    the queue counts the octets of a paged message as the store does, header included. What an
+    earlier process may have delivered stands up to ``before``.
+
+    ``out`` holds positions among the paged that somebody has picked and not settled: the store
+    still has them. ``counts`` says how often a paged message was delivered before it went back."""
 
     __slots__ = (
         "queue", "number", "priority", "ready", "next", "paged", "paged_from", "delivered",
-        "restored",
+        "restored", "before", "out", "counts",
     )  # fmt: skip
 
     def __init__(self, queue: "Queue", number: int, priority: int) -> None:
@@ -71,6 +75,9 @@ class Lane:
         self.paged_from = 0
         self.delivered = 0
         self.restored = 0
+        self.before = 0
+        self.out: set[int] = set()
+        self.counts: dict[int, int] = {}
 
     def restore(self, depth: Depth) -> None:
         """Take over what the store has kept: all of it is paged out."""
@@ -79,6 +86,7 @@ class Lane:
         self.paged_from = depth.first
         self.delivered = depth.delivered
         self.restored = depth.last
+        self.before = depth.delivered
 
     def enter(self, entry: Entry) -> None:
         """Put at the end, in memory."""
@@ -92,21 +100,70 @@ class Lane:
         portion = min(max(limits.page_in_octets // average, LEAST_PORTION), LARGEST_PORTION)
         portion = min(portion, max(1, limits.keep_in_memory), self.paged)
         found = ledger.store.read(self.number, self.paged_from, portion)
-        for position, message, expires in found:
-            entry = Entry(self, position, message, expires, True, None)
-            if position <= self.delivered:
-                entry.deliveries = 1
-            if position <= self.restored:
-                self.queue.octets -= len(message.header)
-            ledger.octets += len(message.body) + len(message.header)
-            self.ready.append(entry)
+        for kept in found:
+            if kept.position in self.out:
+                self.out.discard(kept.position)
+            else:
+                self.ready.append(self.bring(kept))
         if found:
-            self.paged -= len(found)
             self.paged_from = found[-1].position + 1
         else:
             # The store has lost them; counting on would leave a queue that never ends.
             self.queue.depth -= self.paged
             self.paged = 0
+        if not self.paged:
+            self.out.clear()
+
+    def bring(self, kept: Kept) -> Entry:
+        """A paged message into memory."""
+        position, message, expires = kept
+        entry = Entry(self, position, message, expires, True, None)
+        entry.deliveries = self.deliveries(position)
+        self.counts.pop(position, None)
+        if position <= self.restored:
+            self.queue.octets -= len(message.header)
+        self.queue.ledger.octets += len(message.body) + len(message.header)
+        self.paged -= 1
+        return entry
+
+    def deliveries(self, position: int) -> int:
+        """How often a paged message was delivered."""
+        return self.counts.get(position, 1 if position <= self.before else 0)
+
+    def read_paged(self, start: int, limit: int) -> list[Kept]:
+        """Up to ``limit`` paged messages from a position on, fewer if some are picked, none if
+        there are no more."""
+        while True:
+            found = self.queue.ledger.store.read(self.number, start, limit)
+            ready = [kept for kept in found if kept.position not in self.out]
+            if ready or not found:
+                return ready
+            start = found[-1].position + 1
+
+    def pick(self, position: int) -> Entry | None:
+        """Take one out of the middle, if it stands here and has not expired."""
+        ledger = self.queue.ledger
+        index = bisect(self.ready, position, key=by_position) - 1
+        if index >= 0 and self.ready[index].position == position:
+            entry = self.ready[index]
+            if entry.expires is not None and entry.expires <= ledger.now:
+                return None
+            del self.ready[index]
+            return entry
+        if not self.paged or position < self.paged_from or position in self.out:
+            return None
+        found = ledger.store.read(self.number, position, 1)
+        if not found or found[0].position != position:
+            return None
+        expires = found[0].expires
+        if expires is not None and expires <= ledger.now:
+            return None
+        entry = self.bring(found[0])
+        if self.paged:
+            self.out.add(position)
+        else:
+            self.out.clear()
+        return entry
 
     def purge(self) -> None:
         """Remove what is ready from the store one by one: what is unsettled must stay there."""
@@ -119,12 +176,19 @@ class Lane:
             if not found:
                 break
             for position, _, _ in found:
-                store.remove(self.number, position)
-            self.paged -= len(found)
+                if position not in self.out:
+                    store.remove(self.number, position)
+                    self.paged -= 1
             self.paged_from = found[-1].position + 1
+        self.out.clear()
+        self.counts.clear()
 
     def put_back(self, entries: Sequence[Entry]) -> None:
         """Insert entries (ascending by position) where they stood."""
+        if self.out:
+            entries = [entry for entry in entries if not self.return_paged(entry)]
+            if not entries:
+                return
         ready = self.ready
         if not ready or entries[-1].position < ready[0].position:
             ready.extendleft(reversed(entries))
@@ -133,6 +197,19 @@ class Lane:
             ready.insert(bisect(ready, entry.position, key=by_position), entry)
         else:
             self.ready = deque(merge(entries, ready, key=by_position))
+
+    def return_paged(self, entry: Entry) -> bool:
+        """One that was picked among the paged, if it was, is paged again."""
+        if entry.position not in self.out:
+            return False
+        self.out.discard(entry.position)
+        self.paged += 1
+        self.counts[entry.position] = entry.deliveries
+        message = entry.message
+        if entry.position <= self.restored:
+            self.queue.octets += len(message.header)
+        self.queue.ledger.octets -= len(message.body) + len(message.header)
+        return True
 
 
 def in_lanes(entries: Iterable[Entry]) -> dict[Lane, list[Entry]]:

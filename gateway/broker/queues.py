@@ -5,7 +5,7 @@ take it is waiting. So a message that finds somebody waiting and nothing ready m
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.broker.consumers import Consumer, Turns
 from gateway.broker.deliveries import Entry, Lane, in_lanes
@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from gateway.broker.client import Client
     from gateway.broker.exchanges import Binding
     from gateway.broker.vhost import VirtualHost
+
+
+class Watcher(Protocol):
+    """Wants to hear of messages that become ready. What it takes, it takes from its place
+    (``browsing.pick``)."""
+
+    def arrived(self, priority: int, position: int, message: Message, deliveries: int) -> None: ...
+
+    def queue_gone(self) -> None: ...
+
 
 TAKEN = 0
 """In memory, or with a consumer already."""
@@ -38,7 +48,7 @@ class Queue(Turns):
         "vhost", "ledger", "name", "durable", "owner", "auto_delete", "arguments", "limits",
         "keeps", "refuses_when_full", "capped", "ttl", "ranks", "lanes", "depth", "octets",
         "unsettled", "passed", "published", "delivered", "acked", "redelivered",
-        "bindings", "used", "due", "gone", "created",
+        "bindings", "used", "due", "gone", "created", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +91,7 @@ class Queue(Turns):
         self.used = self.ledger.now
         self.due: int | None = None
         self.gone = False
+        self.watchers: dict[Watcher, None] = {}
         self.touch()
 
     # --- in -------------------------------------------------------------------------------------
@@ -156,6 +167,8 @@ class Queue(Turns):
             self.drop_excess()
         if self.waiting:
             self.drain()
+        if self.watchers:
+            self.tell(lane.priority, position, message, 0)
         return KEPT if keep else TAKEN
 
     def lane(self, priority: int | None) -> Lane:
@@ -176,6 +189,7 @@ class Queue(Turns):
 
     def put_back(self, entries: Iterable[Entry]) -> None:
         """Requeue at their places. Their credit has been taken back already."""
+        entries = list(entries)
         for lane, found in in_lanes(entries).items():
             lane.put_back(found)
             self.depth += len(found)
@@ -185,6 +199,14 @@ class Queue(Turns):
         if self.capped:
             self.drop_excess()
         self.drain()
+        if self.watchers:
+            for entry in entries:
+                self.tell(entry.lane.priority, entry.position, entry.message, entry.deliveries)
+
+    def tell(self, priority: int, position: int, message: Message, deliveries: int) -> None:
+        """A message may be ready at this place, unless somebody has taken it meanwhile."""
+        for watcher in list(self.watchers):
+            watcher.arrived(priority, position, message, deliveries)
 
     # --- out ------------------------------------------------------------------------------------
 
@@ -239,10 +261,13 @@ class Queue(Turns):
         if entry is None:
             return None
         self.pull(entry)
+        self.count_delivery(entry)
+        return entry
+
+    def count_delivery(self, entry: Entry) -> None:
         self.delivered += 1
         if entry.deliveries:
             self.redelivered += 1
-        return entry
 
     def finish(self, entry: Entry) -> None:
         """It is over for this message: settled, or gone for good."""
@@ -250,7 +275,10 @@ class Queue(Turns):
         message = entry.message
         self.ledger.octets -= len(message.body) + len(message.header)
         if entry.stored and not self.gone:
-            self.ledger.store.remove(entry.lane.number, entry.position)
+            lane = entry.lane
+            self.ledger.store.remove(lane.number, entry.position)
+            if lane.out:
+                lane.out.discard(entry.position)
 
     def discard(self, entry: Entry, reason: str) -> None:
         """It leaves unwanted: to the dead letters if there is such a place."""
@@ -385,6 +413,7 @@ class Queue(Turns):
                 store.purge(lane.number)
             entries.clear()
             lane.paged = 0
+            lane.counts.clear()
         self.depth = 0
         self.octets = 0
         self.acked += count

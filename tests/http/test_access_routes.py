@@ -120,10 +120,10 @@ async def test_a_route_streams(declared: Any, listener: Any) -> None:
             ("source=route:none", 404),
             ("source=route:prices", 400),
             ("source=route:feed&binding=%23", 400),
-            ("source=route:feed&source=exchange:prices", 400),
+            ("source=route:feed&source=exchange:prices", 404),
             ("source=exchange:prices", 404),
             ("source=queue:orders", 404),
-            ("", 404),
+            ("", 400),
         ):
             async with listener(port, query) as reader:
                 assert reader.status == status, query
@@ -152,7 +152,7 @@ async def test_raw_nodes_are_off(declared: Any) -> None:
             ("POST", "/v1/%2F/requests"),
             ("POST", "/v1/%2F/queues/orders/deliveries"),
             ("GET", "/v1/%2F/dead-letters/orders"),
-            ("POST", "/v1/%2F/events"),
+            ("GET", "/v1/%2F/events?source=queue:orders"),
             ("POST", "/v1/admin/queues/orders/messages"),
             ("GET", "/v1/%2F/queues"),
             ("POST", "/v1/%2f/queues/orders/messages"),

@@ -74,51 +74,6 @@ async def test_every_error_is_a_problem_document(rig: Any) -> None:
                 assert set(response["content"]) == {"application/problem+json"}, (method, path)
 
 
-# --- executable examples --------------------------------------------------------------------------
-
-NEEDS_PEER = {"/v1/admin/connections/{connection}"}
-ROOMS = ("/v1/admin/", "/api/", "/problems", "/asyncapi.json", "/livez", "/readyz", "/startupz")
-
-
-async def prepare(rig: Any) -> None:
-    """What the examples are about."""
-    rig.queue("orders", durable=True)
-    rig.exchange("shop")
-    rig.broker.access.add_user("carol", "old password")
-    rig.broker.access.set_permissions("carol", "/", "", "", "")
-
-
-def path_with_examples(path: str, operation: dict[str, Any]) -> str:
-    from urllib.parse import quote
-
-    for one in operation.get("parameters", []):
-        if one["in"] == "path":
-            path = path.replace(f"{{{one['name']}}}", quote(str(one["example"]), safe=""))
-    return path
-
-
-async def test_the_examples_of_administration_work(make_rig: Any) -> None:
-    told = await description(make_rig())
-    tried = 0
-    for method, path, operation in operations(told):
-        if not path.startswith(ROOMS) or path in NEEDS_PEER or "{binding}" in path:
-            continue
-        rig = make_rig()
-        await prepare(rig)
-        if method == "put" and path.endswith("/{exchange}"):
-            rig = make_rig()
-        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-        example = body.get("example")
-        async with rig.http("guest:guest") as http:
-            url = path_with_examples(path, operation)
-            given = {"json": example} if example is not None else {}
-            answer = await http.request(method, url, **given)
-        assert answer.is_success, (method, url, answer.text)
-        assert str(answer.status_code) in operation["responses"], (method, url, answer.status_code)
-        tried += 1
-    assert tried > 60
-
-
 # --- problems -------------------------------------------------------------------------------------
 
 

@@ -34,8 +34,8 @@ ABOUT: dict[str, str] = {
     "not the caller's.",
     "schema": "The body is JSON but not of the expected shape; `errors` points at each place.",
     "destination-full": "The queue has reached its length limit and rejects what is published.",
-    "quota": "This caller has used up a limit; `RateLimit` fields and `Retry-After` say when it "
-    "may go on.",
+    "quota": "This caller has used up a limit, or all callers of a virtual host or a route have; "
+    "`RateLimit` fields and `Retry-After` say when it may go on.",
     "internal-error": "A bug. The log has it under the `X-Request-Id` of the answer.",
     "not-implemented": "The protocol has it, this gateway does not.",
     "backpressure": "Memory or disk is short, and publishers are held back. Nothing was sent.",
@@ -53,7 +53,9 @@ ABOUT: dict[str, str] = {
     "already-settled": "The delivery was settled with another outcome before.",
     "outcome-unsupported": "This queue cannot settle so, such as a reject without dead letters.",
     "reply-timeout": "The request was accepted by a queue, but nobody answered in time.",
-    "idempotency-key": "The field is not a string of the allowed length, or it is needed here.",
+    "idempotency-key": "The field is not a string of the allowed length, or is given twice.",
+    "idempotency-required": "The declared route takes no message without the field, so that every "
+    "retry is safe.",
     "idempotency-in-progress": "Another request with this key has no answer yet.",
     "idempotency-mismatch": "This key was used for another message; nothing was sent.",
     "digest-mismatch": "`Content-Digest` does not fit the body: it was changed on its way.",

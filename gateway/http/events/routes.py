@@ -7,7 +7,7 @@ from gateway.http.context import Context
 from gateway.http.description import Described
 from gateway.http.events import described
 from gateway.http.events.cursor import Forged, Positions
-from gateway.http.events.desk import Desk
+from gateway.http.events.desk import Desk, Subscriptions
 from gateway.http.events.endpoint import EventsEndpoint
 
 EVENTS_ROUTE = "/v1/{vhost}/events"
@@ -48,6 +48,12 @@ def routes(context: Context) -> list[BaseRoute]:
             ),
         ),
         Described(
+            "/v1/{vhost}/routes/{route}/events",
+            EventsEndpoint(context, "route"),
+            methods=both,
+            operations=described.opening("stream_route_events", described.ROUTE),
+        ),
+        Described(
             "/v1/{vhost}/streams/{stream}",
             desk.stream,
             methods=("GET", "PATCH", "DELETE"),
@@ -56,7 +62,7 @@ def routes(context: Context) -> list[BaseRoute]:
         ),
         Described(
             "/v1/{vhost}/subscriptions",
-            desk.subscriptions,
+            Subscriptions(desk),
             methods=("GET",),
             operations=described.subscriptions(),
         ),

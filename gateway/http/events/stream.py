@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from starlette.types import Receive, Scope, Send
 
+from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Action, Principal
 from gateway.http.events.cursor import END
 from gateway.http.events.hub import Hub
@@ -60,12 +61,16 @@ class Options(NamedTuple):
 
 
 class Reading:
-    """One source as one stream reads it. ``told``: the position in the last cursor sent."""
+    """One source as one stream reads it. ``shown`` is what its reader calls it; ``told``: the
+    position in the last cursor sent."""
 
-    __slots__ = ("source", "position", "told", "view", "slow", "dropped")
+    __slots__ = ("source", "shown", "position", "told", "view", "slow", "dropped")
 
-    def __init__(self, source: Source, position: int, view: View | None, slow: Slow) -> None:
+    def __init__(
+        self, source: Source, shown: str, position: int, view: View | None, slow: Slow
+    ) -> None:
         self.source = source
+        self.shown = shown
         self.position = position
         self.told = position
         self.view = view
@@ -93,10 +98,12 @@ class EventStream:
         self.options = options
         self.browser = browser
         self.resume = Resume.fresh
+        self.aliases: dict[Name, Filled] = {}
+        """The sources that it reads by declared routes."""
         self.sources: list[Source] = []
         self.readings: list[Reading] = []
         self.direct = False
-        """One source, as its journal has it: the way of most streams."""
+        """One source of which everything is shown: the way of most streams."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.pending: list[bytes] = []
         self.finished = False
@@ -117,7 +124,10 @@ class EventStream:
         slow = self.options.slow
         if slow is None:
             slow = Slow.PAUSE if source.name.kind == "queue" else Slow.SKIP
-        reading = Reading(source, position, source.view(self.options.spec), slow)
+        alias = self.aliases.get(source.name)
+        spec = self.options.spec
+        view = source.view(spec if alias is None else spec._replace(alias=alias.shown))
+        reading = Reading(source, self.label(source.name), position, view, slow)
         self.readings.append(reading)
         if slow is Slow.PAUSE and source.name.kind == "queue":
             source.holding[self] = position
@@ -127,13 +137,25 @@ class EventStream:
     def judge(self) -> None:
         readings = self.readings
         self.direct = (
-            len(readings) == 1 and readings[0].view is None and readings[0].slow is not Slow.LATEST
+            len(readings) == 1
+            and readings[0].slow is not Slow.LATEST
+            and (readings[0].view is None or not readings[0].view.spec.filter)
         )
 
     # --- what the hub asks and says -------------------------------------------------------------
 
     def need(self, vhost: str, name: Name) -> None:
-        self.caller.need(self.hub.broker, Action.STREAM, vhost, name.kind, name.name)
+        broker, alias = self.hub.broker, self.aliases.get(name)
+        if alias is None:
+            self.caller.need(broker, Action.STREAM, vhost, name.kind, name.name)
+        else:
+            route = alias.route.name
+            self.caller.need(broker, Action.STREAM, vhost, "route", route, name.name)
+
+    def label(self, name: Name) -> str:
+        """What the reader calls a source."""
+        alias = self.aliases.get(name)
+        return str(name) if alias is None else alias.shown
 
     def wake(self) -> None:
         waiter = self.waiter
@@ -148,7 +170,7 @@ class EventStream:
                 source.release(reading.view)
         self.readings = [one for one in self.readings if one.source is not source]
         self.judge()
-        told: dict[str, Any] = {"source": str(source.name), "reason": text}
+        told: dict[str, Any] = {"source": self.label(source.name), "reason": text}
         if self.readings:
             self.pending.append(control("bridge.warn", {"type": "source-lost"} | told))
             self.wake()
@@ -238,7 +260,7 @@ class EventStream:
         for reading in self.readings:
             if reading.dropped:
                 told = {
-                    "source": str(reading.source.name),
+                    "source": reading.shown,
                     "behind": reading.source.journal.head - reading.position,
                     "dropped": reading.dropped,
                 }
@@ -265,7 +287,8 @@ class EventStream:
             if after == journal.head:
                 return b""
             if after + 1 >= journal.first:
-                chunk, reading.position = journal.read(after, CHUNK_OCTETS)
+                feed = reading.view or journal
+                chunk, reading.position = feed.read(after, CHUNK_OCTETS)
                 return chunk
         pending, self.pending = self.pending, []
         for reading in self.readings:
@@ -283,11 +306,11 @@ class EventStream:
         if gap is None:
             return True
         if close and reading.slow is Slow.CLOSE:
-            self.end({"reason": "slow", "source": str(reading.source.name)}, True)
+            self.end({"reason": "slow", "source": reading.shown}, True)
             return False
         self.hub.gaps += 1
         reading.position = reading.source.journal.first - 1
-        detail: dict[str, Any] = {"source": str(reading.source.name), "from": None, "to": None}
+        detail: dict[str, Any] = {"source": reading.shown, "from": None, "to": None}
         if gap.lost is not None:
             detail |= {"from": gap.start, "to": gap.end}
         detail["lost"] = gap.lost

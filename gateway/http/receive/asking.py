@@ -8,6 +8,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from starlette.requests import Request
 
 from gateway.http import problems
+from gateway.http.filters import MOST_OCTETS as FILTER_OCTETS
+from gateway.http.filters import MOST_TERMS, BadFilter, Term, read_filter
 from gateway.http.problems import Problem
 
 MOST_OCTETS = 1024 * 1024
@@ -18,6 +20,21 @@ LONGEST_LEASE = 1_800_000
 View = Literal["simple", "full"]
 Payload = Literal["auto", "base64"]
 T = TypeVar("T")
+
+
+def readable(text: str) -> str:
+    try:
+        read_filter(text)
+    except BadFilter as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+Filter = Annotated[
+    str,
+    Field(min_length=1, max_length=FILTER_OCTETS),
+    AfterValidator(readable),
+]
 
 
 class Asked(BaseModel):
@@ -39,8 +56,26 @@ class Receive(Asked):
     mode: Literal["lease", "auto"] = Field(
         default="lease", description="auto: accepted once the answer is written (at most once)"
     )
-    filter: None = Field(default=None, description="not supported yet; must be null")
-    group: None = Field(default=None, description="not supported yet; must be null")
+    filter: Filter | Annotated[list[Filter], Field(max_length=MOST_TERMS)] | None = Field(
+        default=None,
+        description="as of event streams: FIELD=VALUE and the like; all of several must hold",
+        examples=["property.kind=invoice"],
+    )
+    group: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
+        default=None, description="only messages whose group id is this"
+    )
+    max_deliveries: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None,
+        description="what was delivered so often already goes to the dead letters instead",
+    )
+
+    def terms(self) -> tuple[Term, ...]:
+        """What must hold of a message."""
+        given = self.filter if isinstance(self.filter, list) else [self.filter or ""]
+        terms = tuple(read_filter(one) for one in given if one)
+        if self.group is not None:
+            terms += (Term("group", "=", self.group),)
+        return terms
 
 
 class Renew(Asked):
