@@ -4,6 +4,7 @@ One ``Linking`` belongs to one session. What outlives its connection is in ``Lin
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gateway.broker.channel import Channel
@@ -124,8 +125,8 @@ class Linking:
             no_local=filters.no_local,
             matches=filters.matches,
             copy=source.terminus.copy,
+            credit=0,
         )
-        channel.credit(op.link, 0)
         channel.start(op.link)
 
     def _adopt(
@@ -266,15 +267,11 @@ class Linking:
     def _credit(self, channel: Channel, op: Credit) -> None:
         if self._managing.credit(op):
             return
-        if op.tag not in channel.consumers:
-            dropped = op.count if op.drain else 0
-        elif op.drain:
-            channel.credit(op.tag, op.count)
-            dropped = channel.drain(op.tag)
+        channel.credit(op.tag, op.count)
+        if op.drain:
+            channel.drain(op.tag, partial(self._session.answer, op.channel, op.token))
         else:
-            channel.credit(op.tag, op.count)
-            dropped = 0
-        self._session.answer(op.channel, op.token, dropped)
+            self._session.answer(op.channel, op.token, 0)
 
     def _modify(self, channel: Channel, op: Modify) -> None:
         channel.modify(op)
