@@ -45,7 +45,7 @@ def test_one_octet_at_a_time(gateway: Running, version: str) -> None:
     "first",
     [
         b"AMQP\x00\x00\x09\x02",
-        b"AMQP\x03\x01\x00\x00",
+        b"AMQP\x00\x00\x0a\x00",
         b"AMQP\x09\x09\x09\x09",
         b"SSH-2.0-OpenSSH_9.6\r\n",
         b"\x00" * 8,
