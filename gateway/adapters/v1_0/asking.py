@@ -5,7 +5,7 @@ each; here is what is said of the session itself, and which operation goes where
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from gateway.adapters.v1_0 import places
 from gateway.adapters.v1_0.composites import condition_for
@@ -62,8 +62,8 @@ class Asker:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        engine: Any = session.engine
-        self.form: str = engine.addresses or places.form_of(engine.peer)
+        self.engine = cast(Any, session.engine)
+        self.form: str = self.engine.addresses or places.form_of(self.engine.peer)
         self.beginning: Token = None
         self.ending: Token = None
         self._serial = 0

@@ -357,7 +357,7 @@ def again(header: bytes, failed: int | None) -> bytes:
         unusual = [stop for code, (_, _, stop) in found.body]
         unusual += [stop for code, (_, _, stop) in found.single.items() if code > DATA]
         begin = end = max(unusual, default=0)
-    record.first_acquirer = None  # false
+    record.first_acquirer = False  # said, although it is the default: silence means nothing
     if failed is not None and 0 <= failed <= MASK:
         record.delivery_count = failed or None
     return header[:begin] + write(record) + header[end:]

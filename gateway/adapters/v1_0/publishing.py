@@ -194,7 +194,7 @@ class Publishing:
 
     def on_unsent(self, link: Outgoing, number: int, message: Message, text: str) -> None:
         found = self.session.engine.later
-        if self.asker.work.on_unsent(number, text, found):
+        if self.asker.work.unsent(number, text, found):
             return
         self._give_back(number, message, Condition.CONTENT_TOO_LARGE, text, found)
 
@@ -229,13 +229,13 @@ class Publishing:
         if sender.token is not None:
             found.append(Refused(self.session.number, sender.token, condition, text, Lost.LINK))
         for sent in [sent for sent in self.session.sent.values() if sent.link is link]:
-            if not self.asker.work.on_unsent(sent.number, text, found):
+            if not self.asker.work.unsent(sent.number, text, found):
                 self._confirmed(sent.number, False, found)
         for parcel in link.held:
             message = parcel.message
             if parcel.id is not None or message is None:
                 continue
-            if not self.asker.work.on_unsent(parcel.number, text, found):
+            if not self.asker.work.unsent(parcel.number, text, found):
                 self._give_back(parcel.number, message, condition, text, found)
         link.detach(True, found)
 
@@ -270,13 +270,9 @@ class Publishing:
         channel = self.session.number
         while True:
             last = found[-1] if found else None
-            if (
-                last.__class__ is Confirm
-                and last.channel == channel  # type: ignore[union-attr]
-                and last.accepted is accepted  # type: ignore[union-attr]
-            ):
-                last.sequence = number  # type: ignore[union-attr]
-                last.multiple = True  # type: ignore[union-attr]
+            if last.__class__ is Confirm and last.channel == channel and last.accepted is accepted:
+                last.sequence = number
+                last.multiple = True
             else:
                 found.append(Confirm(channel, number, False, accepted))
             self._next = number = number + 1

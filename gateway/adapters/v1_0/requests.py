@@ -176,7 +176,7 @@ class Requests:
     # --- requests -------------------------------------------------------------------------------
 
     def _offered(self) -> bool:
-        opened = self.session.engine.opened
+        opened = self.asker.engine.opened
         return opened is not None and LINK_PAIR in (opened.offered_capabilities or ())
 
     def _ask(self, token: Token, method: str, path: str, body: Any, result: Result) -> None:
@@ -260,7 +260,8 @@ class Requests:
         asked = self._asked.pop(str(properties.correlation_id), None)
         if asked is None:
             return
-        status = int(properties.subject) if (properties.subject or "").isdecimal() else 500
+        subject = properties.subject or ""
+        status = int(subject) if subject.isdecimal() else 500
         if 200 <= status < 300:
             asked.then(body, found)
         elif asked.token is not None:

@@ -15,6 +15,7 @@ from gateway.adapters.v1_0.outgoing import Outgoing, Sent
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import TxnCapability
 from gateway.errors import Condition, Lost
+from gateway.message import Message
 from gateway.operations import (
     Commit,
     DeclareTransaction,
@@ -105,7 +106,7 @@ class Transacting:
                 if self.current is None:  # one of them has ended it
                     self.waiting += waiting[at:]
                     return
-                self.session.engine.send(operation)
+                self.asker.engine.send(operation)
 
         def failed(found: list[Operation]) -> None:
             self.selected = False
@@ -152,8 +153,8 @@ class Transacting:
             found.append(Done(self.session.number, token, routed))
         return True
 
-    def on_unsent(self, number: int, text: str, found: list[Operation]) -> bool:
-        """A message that cannot be sent. False if it was not posted in a transaction by name."""
+    def unsent(self, number: int, text: str, found: list[Operation]) -> bool:
+        """A message cannot be sent. False if it was not posted in a transaction by name."""
         if number not in self._posts:
             return False
         token = self._posts.pop(number)
@@ -161,6 +162,15 @@ class Transacting:
             condition = Condition.PRECONDITION_FAILED
             found.append(Refused(self.session.number, token, condition, text, Lost.LINK))
         return True
+
+    def on_unsent(self, link: Outgoing, number: int, message: Message, text: str) -> None:
+        """A command that the coordinator would not take."""
+        asked = self._asked.pop(number, None)
+        if asked is not None:
+            found = self.session.engine.later
+            self._fail(asked[0], w.Error("amqp:not-allowed", text), found)
+            if asked[2] is not None:
+                asked[2](found)
 
     def on_attached(self, link: Outgoing, record: w.Attach, found: list[Operation]) -> None:
         """Refused or not: commands wait for credit, or for the detach."""
