@@ -84,14 +84,19 @@ class Channels:
         self._unused += 1
         return number
 
-    def gone(self, session: Session) -> None:
-        """Both ends have ended: the numbers are free again."""
+    def ended(self, session: Session) -> None:
+        """The peer has ended: its number is free at once, ours is not yet (§2.5.5 END RCVD)."""
         if self.sessions.get(session.number) is session:
-            del self.sessions[session.number]
-            heapq.heappush(self._free, session.number)
             remote = self._remote.pop(session.number, None)
             if remote is not None:
                 self.arriving.pop(remote, None)
+
+    def gone(self, session: Session) -> None:
+        """Both ends have ended: the numbers are free again."""
+        self.ended(session)
+        if self.sessions.get(session.number) is session:
+            del self.sessions[session.number]
+            heapq.heappush(self._free, session.number)
 
     def end(self, found: list[Operation]) -> None:
         """The connection is over, and all sessions with it."""

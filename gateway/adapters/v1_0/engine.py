@@ -300,6 +300,10 @@ class Engine:
 
     # --- sessions -------------------------------------------------------------------------------
 
+    def session_ended(self, session: Session) -> None:
+        """The peer's end has come: its channel number is free again."""
+        self.channels.ended(session)
+
     def session_gone(self, session: Session) -> None:
         """Both ends have ended: the channel numbers are free again."""
         self.channels.gone(session)

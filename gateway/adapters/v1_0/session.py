@@ -57,7 +57,13 @@ class Owner(Protocol):
 
     def weigh(self, octets: int) -> None: ...
 
-    def session_gone(self, session: Any) -> None: ...
+    def session_ended(self, session: Any) -> None:
+        """The peer's end has come."""
+        ...
+
+    def session_gone(self, session: Any) -> None:
+        """So has ours."""
+        ...
 
     def use(self, session: Any) -> SessionUse:
         """What is to be done with a new session."""
@@ -171,6 +177,7 @@ class Session(Deliveries):
 
     def on_end(self, record: w.End, found: list[Operation]) -> None:
         self.ended = True
+        self.engine.session_ended(self)
         if not self.mute:
             self._lose_links(False, found)
         self._tell(record, None, False, found)
