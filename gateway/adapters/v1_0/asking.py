@@ -66,6 +66,8 @@ class Asker:
         self.form: str = self.engine.addresses or places.form_of(self.engine.peer)
         self.beginning: Token = None
         self.ending: Token = None
+        self.foreign = False
+        """The peer has begun it, and was refused."""
         self._serial = 0
         self.work = Transacting(self)
         self.publishing = Publishing(self)
@@ -104,8 +106,9 @@ class Asker:
 
     def on_begin(self, session: Session, record: w.Begin, found: list[Operation]) -> None:
         if not session.begun:
-            text = "a client takes no sessions"
-            session.fail(AmqpError.NOT_IMPLEMENTED, text, found)
+            self.foreign = True
+            session.begin()
+            session.fail(AmqpError.NOT_IMPLEMENTED, "a client takes no sessions", found)
         elif self.beginning is not None:
             found.append(Done(session.number, self.beginning))
             self.beginning = None
@@ -129,7 +132,7 @@ class Asker:
                 done = answered and token is self.ending
                 found.append(Done(session.number, token) if done else self.refused(token, lost))
         self.beginning = self.ending = None
-        if lost or answered or not session.begun:
+        if lost or answered or self.foreign:
             return
         error = fault if record is None else record.error
         condition = condition_for(error.condition) if error else Condition.CONNECTION_FORCED
