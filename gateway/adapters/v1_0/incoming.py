@@ -256,14 +256,14 @@ class Incoming(Link):
 
     def _gather(self, partial: Partial, octets: bytes) -> None:
         size = len(octets)
-        partial.size += size
-        if self.max_message and partial.size > self.max_message:
+        if self.max_message and partial.size + size > self.max_message:
             text = f"a message of more than {self.max_message} octets"
             raise self.violated(LinkError.MESSAGE_SIZE_EXCEEDED, text)
         if partial.ignored:
             return
         engine = self.session.engine
         engine.under_way += size
+        partial.size += size
         partial.pieces.append(octets)
         most = engine.limits.max_message_octets
         if most and engine.under_way > UNDER_WAY * most:
