@@ -214,7 +214,6 @@ class Outgoing(Link):
                 session.wait(self)
                 return
             if parcel.id is None and not self._begin(parcel):
-                held.popleft()
                 continue
             if not self._write(parcel):
                 session.wait(self)
@@ -225,15 +224,18 @@ class Outgoing(Link):
             session.write_flow(self, available=0)
 
     def _begin(self, parcel: Parcel) -> bool:
-        """Make its octets and give it an id. False if it cannot be sent over this link."""
+        """Make its octets and give it an id. False if it cannot be sent over this link, and is
+        held no more."""
         message = parcel.message
         if message is not None:
             try:
                 parcel.octets = encoded(message, parcel.redelivered)
             except ValueError as error:
+                self.held.popleft()
                 self.use.on_unsent(self, parcel.number, message, str(error))
                 return False
             if self.max_message and len(parcel.octets) > self.max_message:
+                self.held.popleft()
                 text = f"the message is larger than the {self.max_message} octets the peer takes"
                 self.use.on_unsent(self, parcel.number, message, text)
                 return False

@@ -81,7 +81,8 @@ def _both(link: Outgoing, each: Resumed, theirs: Any, operations: list[Operation
     if decided is not None:
         operations.append(settle(decided, channel, each.delivery))
         return Parcel(0, None, settled=True, tag=each.tag, state=theirs, resume=True)
-    parcel = Parcel(each.delivery, each.message, True, False, each.tag, resume=True)
+    # The same attempt goes on: its octets are those that were sent.
+    parcel = Parcel(each.delivery, each.message, False, False, each.tag, resume=True)
     if isinstance(theirs, w.Received):
         parcel.begin = theirs
     return parcel

@@ -160,6 +160,8 @@ class Broker:
         self.answer(op, Attached(op.terminus, "", address))
 
     def _settle(self, key: tuple[int, int], outcome: Outcome) -> None:
+        if key not in self.unsettled:
+            return
         consumer, message = self.unsettled.pop(key)
         if outcome is Outcome.RELEASE:
             self.queue(consumer.queue).appendleft((message, True))
