@@ -65,10 +65,12 @@ def browse_lane(lane: Lane, start: int, limit: int, left: int, found: list[Seen]
     while len(found) < limit:
         kept = queue.ledger.store.read(lane.number, start, portion)
         for position, message, expires in kept:
+            if position in lane.lifted:
+                continue
             if len(found) >= limit or (found and left < len(message.body)):
                 return 0
             if expires is None or expires > now:
-                deliveries = 1 if position <= lane.delivered else 0
+                deliveries = int(lane.was_delivered(position))
                 found.append(Seen(Place(lane.priority, position), message, deliveries, expires))
                 left -= len(message.body)
         if len(kept) < portion:
@@ -97,18 +99,17 @@ def remove(queue: Queue, place: Place) -> bool:
         queue.octets -= len(entry.message.body)
         queue.finish(entry)
         return True
-    if not lane.paged or place.position < lane.paged_from:
+    kept = lane.at(place.position)
+    if kept is None:
         return False
-    store = queue.ledger.store
-    kept = store.read(lane.number, place.position, 1)
-    if not kept or kept[0].position != place.position:
-        return False
-    message = kept[0].message
+    message = kept.message
     lane.paged -= 1
+    lane.returned.discard(place.position)
+    lane.drop_ahead(place.position)
     queue.depth -= 1
     queue.octets -= len(message.body)
     if place.position <= lane.restored:
         queue.octets -= len(message.header)
     queue.acked += 1
-    store.remove(lane.number, place.position)
+    queue.ledger.store.remove(lane.number, place.position)
     return True

@@ -4,14 +4,14 @@ A queue has one lane, or one per priority that was used. The head of a lane is i
 memory is short its tail is only in the store, and comes back in portions as the head runs low.
 """
 
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import merge
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from gateway.broker.store import Depth
+from gateway.broker.store import Depth, Kept
 from gateway.message import Message
 
 if TYPE_CHECKING:
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 LEAST_PORTION = 1
 LARGEST_PORTION = 1024
+FIRST_AHEAD = 16
+MOST_AHEAD = 256
+"""Messages read at once by who looks through what is paged out: each time twice as many."""
+AHEAD_OCTETS = 256 * 1024
+"""About how much that may be."""
 
 by_position = attrgetter("position")
 
@@ -54,11 +59,15 @@ class Entry:
 class Lane:
     """Messages of equal priority. ``next`` is the position the next one gets; ``paged`` counts
     those that are only in the store, which stand at ``paged_from`` and after. Up to ``restored``,
-    the queue counts the octets of a paged message as the store does, header included."""
+    the queue counts the octets of a paged message as the store does, header included.
+
+    ``lifted`` are unsettled and stand in the store among those that are paged out; ``returned``
+    were given back there. ``delivered`` is what the store was told, ``seen`` what it had told when
+    it was opened. ``ahead`` was read from the store up to ``ahead_to``, to be looked at."""
 
     __slots__ = (
         "queue", "number", "priority", "ready", "next", "paged", "paged_from", "delivered",
-        "restored",
+        "restored", "lifted", "returned", "seen", "ahead", "ahead_from", "ahead_to", "portion",
     )  # fmt: skip
 
     def __init__(self, queue: "Queue", number: int, priority: int) -> None:
@@ -71,18 +80,24 @@ class Lane:
         self.paged_from = 0
         self.delivered = 0
         self.restored = 0
+        self.seen = 0
+        self.lifted: set[int] = set()
+        self.returned: set[int] = set()
+        self.ahead: list[Kept] = []
+        self.ahead_from = self.ahead_to = 0
+        self.portion = FIRST_AHEAD
 
     def restore(self, depth: Depth) -> None:
         """Take over what the store has kept: all of it is paged out."""
         self.next = max(depth.last, depth.delivered) + 1
         self.paged = depth.messages
         self.paged_from = depth.first
-        self.delivered = depth.delivered
+        self.delivered = self.seen = depth.delivered
         self.restored = depth.last
 
-    def enter(self, entry: Entry) -> None:
-        """Put at the end, in memory."""
-        self.ready.append(entry)
+    def was_delivered(self, position: int) -> bool:
+        """Whether a message that is paged out may have been delivered before."""
+        return position <= self.seen or position in self.returned
 
     def page_in(self) -> None:
         """Bring back a portion of the tail."""
@@ -91,22 +106,33 @@ class Lane:
         average = max(1, self.queue.octets // max(1, self.queue.depth))
         portion = min(max(limits.page_in_octets // average, LEAST_PORTION), LARGEST_PORTION)
         portion = min(portion, max(1, limits.keep_in_memory), self.paged)
-        found = ledger.store.read(self.number, self.paged_from, portion)
-        for position, message, expires in found:
-            entry = Entry(self, position, message, expires, True, None)
-            if position <= self.delivered:
-                entry.deliveries = 1
-            if position <= self.restored:
-                self.queue.octets -= len(message.header)
-            ledger.octets += len(message.body) + len(message.header)
-            self.ready.append(entry)
-        if found:
-            self.paged -= len(found)
+        self.forget_ahead()
+        while self.paged:
+            found = ledger.store.read(self.number, self.paged_from, portion)
+            if not found:
+                # The store has lost them; counting on would leave a queue that never ends.
+                self.queue.depth -= self.paged
+                self.paged = 0
+                return
             self.paged_from = found[-1].position + 1
-        else:
-            # The store has lost them; counting on would leave a queue that never ends.
-            self.queue.depth -= self.paged
-            self.paged = 0
+            here = [kept for kept in found if kept.position not in self.lifted]
+            for kept in here:
+                self.ready.append(self.entry(kept))
+            self.paged -= len(here)
+            if here:
+                return
+
+    def entry(self, kept: Kept) -> Entry:
+        """A message that was paged out, in memory again; the octets are counted so."""
+        position, message, expires = kept
+        entry = Entry(self, position, message, expires, True, None)
+        if self.was_delivered(position):
+            entry.deliveries = 1
+            self.returned.discard(position)
+        if position <= self.restored:
+            self.queue.octets -= len(message.header)
+        self.queue.ledger.octets += len(message.body) + len(message.header)
+        return entry
 
     def purge(self) -> None:
         """Remove what is ready from the store one by one: what is unsettled must stay there."""
@@ -114,17 +140,28 @@ class Lane:
         for entry in self.ready:
             if entry.stored:
                 store.remove(self.number, entry.position)
+        start = self.paged_from
         while self.paged:
-            found = store.read(self.number, self.paged_from, min(self.paged, LARGEST_PORTION))
+            found = store.read(self.number, start, LARGEST_PORTION)
             if not found:
                 break
             for position, _, _ in found:
-                store.remove(self.number, position)
-            self.paged -= len(found)
-            self.paged_from = found[-1].position + 1
+                if position not in self.lifted:
+                    store.remove(self.number, position)
+                    self.paged -= 1
+            start = found[-1].position + 1
 
     def put_back(self, entries: Sequence[Entry]) -> None:
         """Insert entries (ascending by position) where they stood."""
+        if self.lifted or self.paged:
+            self.lifted.difference_update(entry.position for entry in entries)
+            if self.paged and entries[-1].position >= self.paged_from:
+                at = bisect_left(entries, self.paged_from, key=by_position)
+                for entry in entries[at:]:
+                    self.lay_back(entry)
+                entries = entries[:at]
+                if not entries:
+                    return
         ready = self.ready
         if not ready or entries[-1].position < ready[0].position:
             ready.extendleft(reversed(entries))
@@ -133,6 +170,77 @@ class Lane:
             ready.insert(bisect(ready, entry.position, key=by_position), entry)
         else:
             self.ready = deque(merge(entries, ready, key=by_position))
+
+    # --- out of the middle ----------------------------------------------------------------------
+
+    def lift(self, kept: Kept) -> Entry:
+        """Take one out of the middle of those that are paged out. The queue counts it no more."""
+        entry = self.entry(kept)
+        self.queue.octets -= len(kept.message.body)
+        self.paged -= 1
+        self.lifted.add(kept.position)
+        self.drop_ahead(kept.position)
+        return entry
+
+    def lay_back(self, entry: Entry) -> None:
+        """Leave a message where it stood among those that are paged out."""
+        message, position = entry.message, entry.position
+        ledger = self.queue.ledger
+        if not entry.stored:
+            ledger.store.append(self.number, position, message, entry.expires, False)
+        ledger.octets -= len(message.body) + len(message.header)
+        if position <= self.restored:
+            self.queue.octets += len(message.header)
+        if entry.deliveries:
+            self.returned.add(position)
+        self.paged += 1
+        self.forget_ahead()
+
+    def at(self, position: int) -> "Entry | Kept | None":
+        """The ready message at a position, if it still stands there."""
+        index = bisect_left(self.ready, position, key=by_position)
+        if index < len(self.ready) and self.ready[index].position == position:
+            return self.ready[index]
+        if not self.paged or position < self.paged_from or position in self.lifted:
+            return None
+        found = self.queue.ledger.store.read(self.number, position, 1)
+        return found[0] if found and found[0].position == position else None
+
+    def paged_after(self, position: int) -> Kept | None:
+        """The first message behind a position that is paged out; it stays so."""
+        start = max(position + 1, self.paged_from)
+        while self.paged and start < self.next:
+            if not self.ahead_from <= start < self.ahead_to:
+                self.read_ahead(start)
+            index = bisect_left(self.ahead, start, key=by_position)
+            if index < len(self.ahead):
+                return self.ahead[index]
+            start = self.ahead_to
+        return None
+
+    def read_ahead(self, start: int) -> None:
+        """Read a portion from the store; each is larger than the one before."""
+        queue = self.queue
+        average = max(1, queue.octets // max(1, queue.depth))
+        portion = max(1, min(self.portion, AHEAD_OCTETS // average))
+        self.portion = min(2 * self.portion, MOST_AHEAD)
+        found = queue.ledger.store.read(self.number, start, portion)
+        self.ahead = [kept for kept in found if kept.position not in self.lifted]
+        self.ahead_from = start
+        self.ahead_to = found[-1].position + 1 if len(found) == portion else self.next
+
+    def drop_ahead(self, position: int) -> None:
+        """It does not stand there any more."""
+        index = bisect_left(self.ahead, position, key=by_position)
+        if index < len(self.ahead) and self.ahead[index].position == position:
+            del self.ahead[index]
+
+    def forget_ahead(self) -> None:
+        """What was read may not be true any more, or is not needed."""
+        if self.ahead_to:
+            self.ahead = []
+            self.ahead_from = self.ahead_to = 0
+            self.portion = FIRST_AHEAD
 
 
 def in_lanes(entries: Iterable[Entry]) -> dict[Lane, list[Entry]]:
