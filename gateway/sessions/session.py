@@ -22,6 +22,7 @@ from gateway.operations import (
     Close,
     Closed,
     Commit,
+    Credit,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
@@ -134,6 +135,7 @@ class Session:
             Subscribe: self._subscribe,
             Unsubscribe: self._unsubscribe,
             Prefetch: self._prefetch,
+            Credit: self.credit,
             Fetch: self._fetch,
             Recover: self._recover,
             Select: self._select,
@@ -384,6 +386,9 @@ class Session:
             operation.exclusive,
             operation.no_local,
             operation.arguments,
+            matches=operation.filter,
+            copy=operation.copy,
+            credit=operation.credit,
         )
         # Sent at once, not behind earlier answers: the first delivery must not overtake it.
         if operation.token is not None:
@@ -397,6 +402,21 @@ class Session:
     def _prefetch(self, channel: Channel, operation: Prefetch) -> None:
         channel.prefetch(operation.count, operation.size, operation.shared)
         self.answer(operation.channel, operation.token)
+
+    def credit(self, channel: Channel, operation: Credit) -> None:
+        """Credit of a consumer."""
+        number, token = operation.channel, operation.token
+        channel.credit(operation.tag, operation.count)
+        if not operation.drain:
+            self.answer(number, token, 0)
+            return
+
+        def drained(left: int) -> None:
+            # Perhaps turns later: another channel may have the number by then.
+            if not self.closed and self.channels.get(number) is channel:
+                self.answer(number, token, left)
+
+        channel.drain(operation.tag, drained)
 
     def _fetch(self, channel: Channel, operation: Fetch) -> None:
         fetched = channel.fetch(operation.queue, operation.no_ack)
