@@ -63,7 +63,8 @@ class Lane:
 
     ``lifted`` are unsettled and stand in the store among those that are paged out; ``returned``
     were given back there, and were delivered so often. ``delivered`` is what the store was told,
-    ``seen`` what it had told when it was opened. ``ahead`` was read from the store up to ``ahead_to``, to be looked at."""
+    ``seen`` what it had told when it was opened. ``ahead`` was read from the store up to
+    ``ahead_to``, to be looked at."""
 
     __slots__ = (
         "queue", "number", "priority", "ready", "next", "paged", "paged_from", "delivered",

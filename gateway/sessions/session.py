@@ -13,7 +13,6 @@ from gateway.broker.broker import Broker
 from gateway.broker.channel import Channel
 from gateway.broker.client import Client
 from gateway.errors import Condition, Lost, Refusal
-from gateway.message import Message
 from gateway.operations import (
     BeginSession,
     Bind,
@@ -39,7 +38,6 @@ from gateway.operations import (
     PurgeQueue,
     Recover,
     Refused,
-    Returned,
     Rollback,
     Select,
     SelectConfirms,
@@ -53,28 +51,8 @@ from gateway.operations import (
 )
 from gateway.sessions.linking import Linking
 from gateway.sessions.links import Link
+from gateway.sessions.recipient import ChannelRecipient
 from gateway.sessions.registry import Registry
-
-
-class ChannelRecipient:
-    """What the broker calls for one channel. The hot two are the adapter's own methods."""
-
-    __slots__ = ("outlet", "deliver", "confirm", "_session", "_number")
-
-    def __init__(self, session: "Session", number: int) -> None:
-        self.outlet = outlet = session.adapter.outlet(number)
-        self.deliver = outlet.deliver
-        self.confirm = outlet.confirm
-        self._session = session
-        self._number = number
-
-    def returned(self, message: Message, condition: Condition, text: str) -> None:
-        channel = self._session.channels.get(self._number)
-        sequence = 0 if channel is None else channel.sequence
-        self._session.adapter.send(Returned(self._number, message, condition, text, sequence))
-
-    def cancelled(self, tag: str) -> None:
-        self._session.notify(Cancelled(self._number, tag))
 
 
 class Session:
