@@ -57,10 +57,6 @@ ROUTING_KEY, EXCHANGE = "x-routing-key", "x-exchange"
 _ROUTED = ROUTING_KEY.encode()
 
 
-ANY = 0x7FFF_FFFF
-"""Credit for any number of deliveries."""
-
-
 class Consumer:
     """What we know of a receiver link. ``asked`` is the request that its attach answers."""
 
@@ -139,11 +135,10 @@ class Consuming:
             raise LocalError(f"no link {op.tag!r}")
         consumer: Consumer = link.data
         link.window = 0
-        count = ANY if op.count is None else op.count
-        if op.drain and count > 0:
-            consumer.drain, consumer.left = (op.token,), count
-        link.grant(count, op.drain)
-        if not (op.drain and count > 0):
+        if op.drain and op.count > 0:
+            consumer.drain, consumer.left = (op.token,), op.count
+        link.grant(op.count, op.drain)
+        if not (op.drain and op.count > 0):
             self.asker.answer(op.token, 0)
 
     def set_prefetch(self, op: Prefetch) -> None:
