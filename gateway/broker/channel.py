@@ -7,12 +7,13 @@ once. Everything else goes through ``publish_with_care``, which says the same mo
 
 import secrets
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from gateway.broker.browsing import Place, Seen, at, browse, pick, remove
 from gateway.broker.confirms import SAFE, Confirms
 from gateway.broker.consumers import Consumer
+from gateway.broker.cursors import Copies, Cursor, Matches
 from gateway.broker.deliveries import Entry
 from gateway.broker.exchanges import Exchange
 from gateway.broker.limits import read_consumer_priority
@@ -220,8 +221,16 @@ class Channel(Linked):
         exclusive: bool = False,
         no_local: bool = False,
         arguments: Table | None = None,
+        *,
+        matches: Matches | None = None,
+        copy: bool = False,
+        credit: int | None = None,
     ) -> str:
-        """Make a consumer; nothing is delivered before ``start``. Answers with its tag."""
+        """Make a consumer; nothing is delivered before ``start``. Answers with its tag.
+
+        ``matches`` is its filter; what it does not want is left to others. With ``copy`` it takes
+        nothing: it gets copies of what stands in the queue and of what is put later, and their
+        settlement has no effect. ``credit``: see there."""
         name = self.named(queue)
         arguments = arguments or {}
         if tag in self.consumers:
@@ -230,7 +239,7 @@ class Channel(Linked):
             )
         if name == REPLY_TO:
             found = self.replies = open_replies(self.vhost, self.replies, no_ack)
-            no_local, arguments = False, {}
+            no_local, copy, arguments = False, False, {}
         else:
             self.need("read", "queue", name)
             found = self.vhost.queue(name, self.client)
@@ -255,6 +264,8 @@ class Channel(Linked):
             limit=self.new_limit,
             size=self.new_size,
             arguments=arguments,
+            credit=credit,
+            cursor=Cursor(matches, Copies() if copy else None) if matches or copy else None,
         )
         self.consumers[tag] = consumer
         found.touch()
@@ -274,6 +285,37 @@ class Channel(Linked):
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
             consumer.queue.remove_consumer(consumer, spare)
+
+    def credit(self, tag: str, count: int | None) -> None:
+        """So many more deliveries are allowed to a consumer from now on, whether they are settled
+        or not; 0 stops it, ``None`` is no limit. An unknown tag is no error: it may have been
+        cancelled meanwhile. Ends a ``drain``."""
+        consumer = self.consumers.get(tag)
+        if consumer is None:
+            return
+        if consumer.draining is not None:
+            consumer.drop_credit()
+        changed = (consumer.credit is None) is not (count is None)
+        consumer.credit = count
+        if changed:
+            consumer.queue.reconsider()
+        if count == 0:
+            consumer.rest()
+        else:
+            consumer.wake()
+
+    def drain(self, tag: str, told: Callable[[int], None]) -> None:
+        """Hand out what there is for the credit of a consumer and drop the rest; ``told`` how much
+        that was. At once, unless not everything could be looked at in this turn or nothing may go
+        out now; no later than when the consumer ends. No limit becomes a credit of 0."""
+        consumer = self.consumers.get(tag)
+        if consumer is None:
+            told(0)
+            return
+        if consumer.draining is not None:
+            consumer.drop_credit()
+        consumer.draining = told
+        consumer.wake()
 
     def fetch(self, queue: str, no_ack: bool = False) -> Fetched | None:
         """Take one message, or ``None`` if there is none."""

@@ -26,6 +26,8 @@ class Limits:
     """Messages at the head of each queue that stay in memory whatever happens."""
     page_in_octets: int = 4 * 1024 * 1024
     """About how much one reading of the store brings back."""
+    max_looks: int = 2048
+    """Messages that consumers with a filter look at in one turn of the loop."""
     max_queues: int | None = None
     max_exchanges: int | None = None
     max_bindings: int | None = None

@@ -2,6 +2,7 @@
 
 The rule everything rests on: outside of ``drain``, either nothing is ready or nobody who could
 take it is waiting. So a message that finds somebody waiting and nothing ready may go out directly.
+Those who wait with a filter have looked at what is ready and left it, or will do so (``seeking``).
 """
 
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from gateway.broker.consumers import Consumer, Turns
 from gateway.broker.deliveries import Entry, Lane, in_lanes
 from gateway.broker.ledger import Ledger
 from gateway.broker.limits import LONGEST_TIMER, QueueArguments
+from gateway.broker.seeking import offer, seek, show, wanted_now
 from gateway.message import Message, Table
 
 if TYPE_CHECKING:
@@ -121,17 +123,25 @@ class Queue(Turns):
             expires = ledger.now + (ttl if own is None or ttl < own else own)
         keep = durable and self.keeps
         lane = self.lane(priority) if self.ranks else self.lanes[0]
-        if waiting and not self.depth:
-            chosen = self.choose(message, origin)
+        seekers = self.seekers
+        if seekers or (waiting and not self.depth):
+            position = lane.next
+            if seekers:
+                chosen = offer(self, lane, position, message, origin, False)
+            else:
+                chosen = self.choose(message, origin)
             if chosen is not None:
-                position = lane.next
                 lane.next = position + 1
                 # What is settled as it goes out was never here, as far as the store is concerned.
                 keep = keep and not chosen.no_ack
                 if keep:
                     ledger.store.append(lane.number, position, message, expires, True)
+                    if lane.paged:
+                        lane.lifted.add(position)
                 ledger.octets += len(message.body) + len(message.header)
                 chosen.give(Entry(lane, position, message, expires, keep, origin))
+                if seekers:
+                    show(self, lane, position, message, origin, False)
                 return KEPT if keep else TAKEN
             if self.refused_by_all(origin):
                 self.acked += 1
@@ -165,6 +175,8 @@ class Queue(Turns):
             ledger.schedule(self, expires)
         if self.capped:
             self.drop_excess()
+        if seekers:
+            show(self, lane, position, message, origin, False)
         if self.waiting:
             self.drain()
         if self.watchers:
@@ -195,6 +207,9 @@ class Queue(Turns):
             self.depth += len(found)
             self.unsettled -= len(found)
             self.octets += sum(len(entry.message.body) for entry in found)
+            for consumer in self.seeking:
+                assert consumer.cursor is not None
+                consumer.cursor.requeued(lane, [entry.position for entry in found])
         self.sweep()
         if self.capped:
             self.drop_excess()
@@ -216,15 +231,23 @@ class Queue(Turns):
             entry = self.head()
             if entry is None:
                 return
-            consumer = self.choose(entry.message, entry.origin)
+            lane, place, message, origin = entry.lane, entry.position, entry.message, entry.origin
+            if self.seekers:
+                consumer = offer(self, lane, place, message, origin, True)
+            else:
+                consumer = self.choose(message, origin)
             if consumer is not None:
                 self.pull(entry)
                 consumer.give(entry)
-            elif self.refused_by_all(entry.origin):
+                if self.seekers:
+                    show(self, lane, place, message, origin, True)
+            elif self.refused_by_all(origin):
                 self.pull(entry)
                 self.finish(entry)
             else:
-                return
+                break
+        if self.seekers:
+            seek(self)
 
     def head(self) -> Entry | None:
         """The next message to go; those that have expired before it are gone then."""
@@ -277,8 +300,8 @@ class Queue(Turns):
         if entry.stored and not self.gone:
             lane = entry.lane
             self.ledger.store.remove(lane.number, entry.position)
-            if lane.out:
-                lane.out.discard(entry.position)
+            if lane.lifted:
+                lane.lifted.discard(entry.position)
 
     def discard(self, entry: Entry, reason: str) -> None:
         """It leaves unwanted: to the dead letters if there is such a place."""
@@ -299,26 +322,28 @@ class Queue(Turns):
 
     def enlist(self, consumer: Consumer) -> None:
         """A consumer with credit wants to be served."""
-        if self.active is not None and self.active is not consumer:
+        if self.active is not None and self.active is not consumer and not consumer.copies:
             return
         consumer.waiting = True
         self.stand(consumer)
+        if consumer.cursor is not None:
+            consumer.cursor.behind = self.depth > 0
         if self.depth:
             self.drain()
 
     def add_consumer(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
-        if self.limits.single_active and self.active is None:
+        if self.limits.single_active and self.active is None and not consumer.copies:
             self.active = consumer
         self.reconsider()
 
     def remove_consumer(self, consumer: Consumer, spare: bool = False) -> None:
         """It has been stopped; what it holds stays held. May delete the queue unless ``spare``."""
-        consumer.started = False
-        consumer.rest()
+        consumer.stop()
         self.consumers.remove(consumer)
         if self.active is consumer:
-            self.active = max(self.consumers, key=lambda c: c.priority, default=None)
+            takers = (c for c in self.consumers if not c.copies)
+            self.active = max(takers, key=lambda c: c.priority, default=None)
         self.reconsider()
         if not self.consumers:
             self.touch()
@@ -327,20 +352,13 @@ class Queue(Turns):
                 return
         if self.active is not None:
             self.active.wake()
-        if self.depth and self.waiting:
+        if self.depth and (self.waiting or self.seekers):
             # A message that only the one who left would have taken may be refused by all now.
             self.drain()
 
     def reconsider(self) -> None:
-        """Find out anew who is simple, after the set of consumers has changed."""
-        self.ranked = any(consumer.priority for consumer in self.consumers)
-        for consumer in self.consumers:
-            consumer.simple = (
-                consumer.no_ack
-                and not consumer.no_local
-                and not self.ranked
-                and not self.refuses_when_full
-            )
+        """The set of consumers has changed, or what one of them may get."""
+        self.find_simple(not self.refuses_when_full)
 
     # --- too much, too old ----------------------------------------------------------------------
 
@@ -398,6 +416,8 @@ class Queue(Turns):
                 return
             self.ledger.schedule(self, self.used + lifetime)
         self.sweep()
+        if self.seekers:
+            self.drain()
 
     def purge(self) -> int:
         """Drop everything that is ready; how many there were."""
@@ -413,7 +433,8 @@ class Queue(Turns):
                 store.purge(lane.number)
             entries.clear()
             lane.paged = 0
-            lane.counts.clear()
+            lane.returned.clear()
+            lane.forget_ahead()
         self.depth = 0
         self.octets = 0
         self.acked += count
@@ -421,6 +442,6 @@ class Queue(Turns):
 
     def could_deliver(self, message: Message, origin: object) -> bool:
         """Whether a message put now would go to a consumer at once."""
-        return not self.depth and any(
-            c.takes(message) and not c.refuses(origin) for c in self.waiting
-        )
+        if not self.depth and any(c.takes(message) and not c.refuses(origin) for c in self.waiting):
+            return True
+        return bool(self.seekers) and wanted_now(self, message, origin)

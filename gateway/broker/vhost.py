@@ -229,8 +229,7 @@ class VirtualHost(Routing):
             self.remove_binding(binding)
         self.default.routes.pop(queue.name, None)
         for consumer in list(queue.consumers):
-            consumer.rest()
-            consumer.started = False
+            consumer.stop()
             consumer.window.consumers.pop(consumer.tag, None)
             consumer.cancelled(consumer.tag)
         queue.consumers.clear()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from gateway.errors import Lost
 from gateway.message import Message, Table
-from gateway.operations.words import Operation, Outcome, Token
+from gateway.operations.words import Operation, Outcome, Request
 
 
 @dataclass(slots=True)
@@ -66,12 +66,10 @@ class Attached:
 
 
 @dataclass(slots=True)
-class LinkOperation(Operation):
+class LinkOperation(Request):
     """Of one link."""
 
     scope: ClassVar[Lost] = Lost.LINK
-    channel: int
-    token: Token
     link: str
 
 
@@ -114,21 +112,6 @@ class DetachLink(LinkOperation):
     lost: bool = False
     unsettled: dict[int, bytes] = field(default_factory=dict)
     outcomes: dict[bytes, Any] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Credit(Operation):
-    """How many more deliveries consumer ``tag`` may get from now, settled or not; 0 stops it.
-
-    With ``drain``, what can be delivered at once is, and the rest of the credit is dropped.
-    Answered, behind those deliveries, with how much was dropped (0 without ``drain``).
-    """
-
-    channel: int
-    token: Token
-    tag: str
-    count: int
-    drain: bool = False
 
 
 @dataclass(slots=True)

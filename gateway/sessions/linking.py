@@ -4,7 +4,6 @@ One ``Linking`` belongs to one session. What outlives its connection is in ``Lin
 """
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gateway.broker.channel import Channel
@@ -265,13 +264,8 @@ class Linking:
     # --- deliveries -----------------------------------------------------------------------------
 
     def _credit(self, channel: Channel, op: Credit) -> None:
-        if self._managing.credit(op):
-            return
-        channel.credit(op.tag, op.count)
-        if op.drain:
-            channel.drain(op.tag, partial(self._session.answer, op.channel, op.token))
-        else:
-            self._session.answer(op.channel, op.token, 0)
+        if not self._managing.credit(op):
+            self._session.credit(channel, op)
 
     def _modify(self, channel: Channel, op: Modify) -> None:
         channel.modify(op)

@@ -62,7 +62,7 @@ class Managing:
         listener = self._listeners.get((op.channel, op.tag))
         if listener is None:
             return False
-        listener.credit = op.count
+        listener.credit = MOST_WAITING if op.count is None else op.count
         self._deliver(op.channel, op.tag, listener)
         dropped = 0
         if op.drain:

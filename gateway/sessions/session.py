@@ -13,7 +13,6 @@ from gateway.broker.broker import Broker
 from gateway.broker.channel import Channel
 from gateway.broker.client import Client
 from gateway.errors import Condition, Lost, Refusal
-from gateway.message import Message
 from gateway.operations import (
     BeginSession,
     Bind,
@@ -22,6 +21,7 @@ from gateway.operations import (
     Close,
     Closed,
     Commit,
+    Credit,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
@@ -38,7 +38,6 @@ from gateway.operations import (
     PurgeQueue,
     Recover,
     Refused,
-    Returned,
     Rollback,
     Select,
     SelectConfirms,
@@ -52,28 +51,8 @@ from gateway.operations import (
 )
 from gateway.sessions.linking import Linking
 from gateway.sessions.links import Link
+from gateway.sessions.recipient import ChannelRecipient
 from gateway.sessions.registry import Registry
-
-
-class ChannelRecipient:
-    """What the broker calls for one channel. The hot two are the adapter's own methods."""
-
-    __slots__ = ("outlet", "deliver", "confirm", "_session", "_number")
-
-    def __init__(self, session: "Session", number: int) -> None:
-        self.outlet = outlet = session.adapter.outlet(number)
-        self.deliver = outlet.deliver
-        self.confirm = outlet.confirm
-        self._session = session
-        self._number = number
-
-    def returned(self, message: Message, condition: Condition, text: str) -> None:
-        channel = self._session.channels.get(self._number)
-        sequence = 0 if channel is None else channel.sequence
-        self._session.adapter.send(Returned(self._number, message, condition, text, sequence))
-
-    def cancelled(self, tag: str) -> None:
-        self._session.notify(Cancelled(self._number, tag))
 
 
 class Session:
@@ -134,6 +113,7 @@ class Session:
             Subscribe: self._subscribe,
             Unsubscribe: self._unsubscribe,
             Prefetch: self._prefetch,
+            Credit: self.credit,
             Fetch: self._fetch,
             Recover: self._recover,
             Select: self._select,
@@ -384,6 +364,9 @@ class Session:
             operation.exclusive,
             operation.no_local,
             operation.arguments,
+            matches=operation.filter,
+            copy=operation.copy,
+            credit=operation.credit,
         )
         # Sent at once, not behind earlier answers: the first delivery must not overtake it.
         if operation.token is not None:
@@ -397,6 +380,21 @@ class Session:
     def _prefetch(self, channel: Channel, operation: Prefetch) -> None:
         channel.prefetch(operation.count, operation.size, operation.shared)
         self.answer(operation.channel, operation.token)
+
+    def credit(self, channel: Channel, operation: Credit) -> None:
+        """Credit of a consumer."""
+        number, token = operation.channel, operation.token
+        channel.credit(operation.tag, operation.count)
+        if not operation.drain:
+            self.answer(number, token, 0)
+            return
+
+        def drained(left: int) -> None:
+            # Perhaps turns later: another channel may have the number by then.
+            if not self.closed and self.channels.get(number) is channel:
+                self.answer(number, token, left)
+
+        channel.drain(operation.tag, drained)
 
     def _fetch(self, channel: Channel, operation: Fetch) -> None:
         fetched = channel.fetch(operation.queue, operation.no_ack)

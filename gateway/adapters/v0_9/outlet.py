@@ -63,8 +63,8 @@ class Writer:
 
     gate: Callable[[bool], None]
     __slots__ = (
-        "number", "state", "gate", "_owner", "_addresses", "_pending", "_header_start", "_body_start",
-        "_acks", "_end", "_basic",
+        "number", "state", "gate", "_owner", "_addresses", "_pending", "_header_start",
+        "_body_start", "_acks", "_end", "_basic",
     )  # fmt: skip
 
     def __init__(self, number: int, owner: Owner) -> None:
