@@ -94,8 +94,12 @@ class Asker:
 
     def refused(self, token: Token, lost: bool) -> Refused:
         """The answer to what can no longer be answered."""
-        what, scope = ("connection", Lost.CONNECTION) if lost else ("session", Lost.SESSION)
-        condition, text = Condition.CONNECTION_FORCED, f"the {what} is gone"
+        condition, error = Condition.CONNECTION_FORCED, self.session.reason
+        scope = Lost.CONNECTION if lost else Lost.SESSION
+        text = f"the {'connection' if lost else 'session'} is gone"
+        if error is not None:
+            condition = condition_for(error.condition)
+            text = error.description or error.condition
         return Refused(self.session.number, token, condition, text, scope)
 
     def lose(self, text: str, found: list[Operation]) -> None:

@@ -14,7 +14,7 @@ from gateway.adapters.v1_0.carried import carried
 from gateway.adapters.v1_0.composites import condition_for
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
-from gateway.adapters.v1_0.outcomes import RELEASED, rejected, state_of
+from gateway.adapters.v1_0.outcomes import RELEASED, SYMBOLS, rejected, state_of
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import SenderSettleMode
 from gateway.errors import Condition, LocalError, Lost
@@ -30,6 +30,7 @@ from gateway.operations import (
     Fetched,
     Modify,
     Operation,
+    Outcome,
     Prefetch,
     Recover,
     Refused,
@@ -48,9 +49,14 @@ if TYPE_CHECKING:
 WINDOW = 1000
 """Credit of a consumer without prefetch."""
 
+SLACK = 1000
+"""Deliveries beyond its credit that a peer may send us. RabbitMQ 3 does, if credit is granted while
+some are on their way."""
+
 MOST_FETCHED = 64
 """Queues that keep a link for ``Fetch``."""
 
+MODIFIED = "amqp:modified:list"
 NO_LOCAL = "apache.org:no-local-filter:list"
 ROUTING_KEY, EXCHANGE = "x-routing-key", "x-exchange"
 """Annotations in which brokers say where a message was published."""
@@ -60,7 +66,10 @@ _ROUTED = ROUTING_KEY.encode()
 class Consumer:
     """What we know of a receiver link. ``asked`` is the request that its attach answers."""
 
-    __slots__ = ("tag", "key", "asked", "token", "leaving", "drain", "left", "fetches", "fetching")
+    __slots__ = (
+        "tag", "key", "asked", "token", "leaving", "drain", "left", "fetches", "fetching",
+        "spare",
+    )  # fmt: skip
 
     def __init__(self, tag: str, key: str, asked: Any, token: Token) -> None:
         self.tag = tag
@@ -75,6 +84,8 @@ class Consumer:
         """Credit before the flow that answers ``drain``."""
         self.fetches: deque[Token] | None = None
         self.fetching = False
+        self.spare: deque[Fetched] = deque()
+        """Came without having been fetched."""
 
 
 class Consuming:
@@ -87,6 +98,9 @@ class Consuming:
         self.links: dict[str, Incoming] = {}
         """By tag."""
         self._fetchers: dict[tuple[str, bool], Incoming] = {}
+        self._drains = asker.form != "v1"
+        """RabbitMQ 3.10 loses the session when a classic queue is drained. It answers every grant
+        with a flow instead, which says how much is available."""
         self._delivery = 0
         self._unsettled: dict[int, Arrival] = {}
         """By the number of the delivery, in order."""
@@ -98,7 +112,10 @@ class Consuming:
     ) -> Incoming:
         link: Incoming = self.session.offer(name, True, self)
         link.data = consumer
+        link.slack = SLACK
         link.source = termini.source(terminus)
+        if self.asker.form == "v1":
+            link.source.outcomes = tuple(name for name in SYMBOLS if name != MODIFIED)
         link.target = w.Target()
         link.snd_mode = SenderSettleMode.SETTLED if settled else SenderSettleMode.UNSETTLED
         link.attach(**fields)
@@ -158,10 +175,12 @@ class Consuming:
             return
         link.data.leaving = op
         link.window = 0
-        if link.credit > 0 and link.heard:
+        if link.credit > 0 and link.heard and self._drains:
             link.grant(link.credit, True)
-        else:
-            self._left(link, self.session.engine.later)
+            return
+        if link.credit > 0:
+            link.grant(0)
+        self._left(link, self.session.engine.later)
 
     def _left(self, link: Incoming, found: list[Operation]) -> None:
         """Nothing more comes from this consumer."""
@@ -189,22 +208,34 @@ class Consuming:
             self._fetchers[op.queue, op.no_ack] = link
         assert link.data.fetches is not None
         link.data.fetches.append(op.token)
-        self._fetch_next(link)
+        if link.data.spare:
+            self._fetched(link, self.session.engine.later)
+        else:
+            self._fetch_next(link)
 
     def _make_room(self) -> None:
         if len(self._fetchers) < MOST_FETCHED:
             return
         for place, link in self._fetchers.items():
-            if link.heard and not link.data.fetches and not link.unsettled:
+            if link.heard and not (link.data.fetches or link.data.spare or link.unsettled):
                 del self._fetchers[place]
                 link.detach(True)
                 return
+
+    def _fetched(self, link: Incoming, found: list[Operation]) -> None:
+        """A message has come, or more than one was there: answer, and go on."""
+        consumer: Consumer = link.data
+        consumer.fetching = False
+        while consumer.fetches and consumer.spare:
+            token = consumer.fetches.popleft()
+            found.append(Done(self.session.number, token, consumer.spare.popleft()))
+        self._fetch_next(link)
 
     def _fetch_next(self, link: Incoming) -> None:
         consumer: Consumer = link.data
         if link.heard and consumer.fetches and not consumer.fetching and not link.over:
             consumer.fetching = True
-            link.grant(1, True)
+            link.grant(1, self._drains)
 
     # --- what links say -------------------------------------------------------------------------
 
@@ -237,15 +268,15 @@ class Consuming:
                 state = rejected(Condition.SYNTAX_ERROR, str(error))
                 self.session.settle([arrival], state)
             return
+        if consumer.leaving is True and not arrival.settled:
+            self.session.settle([arrival], RELEASED)  # it was under way when the consumer left
+            return
         self._delivery = number = self._delivery + 1
         if not arrival.settled:
             self._unsettled[number] = arrival
         if consumer.fetches is not None:
-            consumer.fetching = False
-            token = consumer.fetches.popleft()
-            fetched = Fetched(number, redelivered, message, 0)
-            found.append(Done(self.session.number, token, fetched))
-            self._fetch_next(link)
+            consumer.spare.append(Fetched(number, redelivered, message, 0))
+            self._fetched(link, found)
             return
         found.append(Deliver(self.session.number, consumer.tag, number, redelivered, message))
         if consumer.drain is not None:
@@ -263,6 +294,8 @@ class Consuming:
 
     def on_credit(self, link: Incoming, record: w.Flow, found: list[Operation]) -> None:
         consumer: Consumer = link.data
+        if consumer.fetching and not self._drains and record.available == 0 and link.credit > 0:
+            link.grant(0)
         if link.credit > 0:
             return
         if consumer.drain is not None:
@@ -327,8 +360,15 @@ class Consuming:
         self._say(arrivals, state_of(op.outcome))
 
     def modify(self, op: Modify) -> None:
+        """Where the source does not offer this outcome (§3.5.3), the nearest."""
         arrival = self._unsettled.pop(op.delivery, None)
-        if arrival is not None:
+        if arrival is None:
+            return
+        record = arrival.link.record
+        offered = None if record is None or record.source is None else record.source.outcomes
+        if offered and MODIFIED not in offered:
+            self._say([arrival], state_of(Outcome.REJECT if op.elsewhere else Outcome.RELEASE))
+        else:
             self._say([arrival], state_of(op))
 
     def retire(self, op: Retire) -> None:

@@ -213,7 +213,7 @@ class Engine:
     def _answer_open(self, found: list[Operation]) -> None:
         """Client: the server has opened too."""
         if self._waiting is not None:
-            found.append(Done(0, self._waiting))
+            found.append(Done(0, self._waiting, self.peer))
             self._waiting = None
 
     def ask_open(self, operation: Open) -> None:

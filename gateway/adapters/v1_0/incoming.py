@@ -61,7 +61,7 @@ class Partial:
 class Incoming(Link):
     """One link over which we receive."""
 
-    __slots__ = ("window", "loose", "unsettled", "known", "partial")
+    __slots__ = ("window", "loose", "slack", "unsettled", "known", "partial")
 
     receiver = True
 
@@ -72,6 +72,8 @@ class Incoming(Link):
         credit is granted by hand (``grant``)."""
         self.loose = False
         """What is unsettled does not count against ``window``."""
+        self.slack = 0
+        """Deliveries beyond its credit that are borne."""
         self.unsettled: dict[bytes, Arrival] = {}
         self.known: dict[bytes, Any] = {}
         """What we know of deliveries from before the link was resumed: states by tag."""
@@ -212,7 +214,7 @@ class Incoming(Link):
 
     def _begin(self, record: w.Transfer) -> Partial:
         """The first transfer of a delivery; takes credit."""
-        if self.credit <= 0:
+        if self.credit + self.slack <= 0:
             raise self.violated(LinkError.TRANSFER_LIMIT_EXCEEDED, "a delivery without credit")
         resume = bool(record.resume)
         if self.incomplete and not resume:

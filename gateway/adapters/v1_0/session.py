@@ -59,6 +59,8 @@ class Owner(Protocol):
 
     def session_ended(self, session: Any) -> None:
         """The peer's end has come."""
+        self.reason: w.Error | None = None
+        """What it said."""
         ...
 
     def session_gone(self, session: Any) -> None:
@@ -177,6 +179,7 @@ class Session(Deliveries):
 
     def on_end(self, record: w.End, found: list[Operation]) -> None:
         self.ended = True
+        self.reason = record.error
         self.engine.session_ended(self)
         if not self.mute:
             self._lose_links(False, found)

@@ -64,7 +64,8 @@ class House:
         self.run()
         self.client.send(BeginSession(CHANNEL, "beginning"))
         self.run()
-        assert self.heard == [Done(0, "opening"), Done(CHANNEL, "beginning")]
+        opened = Done(0, "opening", self.client.peer)
+        assert self.heard == [opened, Done(CHANNEL, "beginning")]
         self.said.clear()
         self.heard.clear()
 
