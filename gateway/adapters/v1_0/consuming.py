@@ -151,11 +151,15 @@ class Consuming:
         if link is None:
             raise LocalError(f"no link {op.tag!r}")
         consumer: Consumer = link.data
-        link.window = 0
-        if op.drain and op.count > 0:
+        if op.count is None:
+            link.window, link.loose = WINDOW, True
+            link.grant(WINDOW)
+        else:
+            link.window = 0
+            link.grant(op.count, op.drain)
+        if op.drain and op.count:
             consumer.drain, consumer.left = (op.token,), op.count
-        link.grant(op.count, op.drain)
-        if not (op.drain and op.count > 0):
+        else:
             self.asker.answer(op.token, 0)
 
     def set_prefetch(self, op: Prefetch) -> None:

@@ -88,8 +88,8 @@ class Publishing:
             if work is None:
                 link.deliver(0, message, False, True)
         if work is not None:
-            state = w.TransactionalState(work)
-            link.send(Parcel(number, message, state=state))
+            number = self.asker.work.number(number)
+            link.send(Parcel(number, message, state=w.TransactionalState(work)))
         if len(link.held) > MOST_WAITING:
             self._stuff(link)
 
@@ -178,6 +178,8 @@ class Publishing:
                 return
             state = state.outcome
             kind = type(state)
+        elif self.asker.work.selected:
+            self.asker.work.finished(number)
         if kind is w.Accepted:
             if number > 0:
                 self._confirmed(number, True, found)

@@ -59,8 +59,6 @@ class Owner(Protocol):
 
     def session_ended(self, session: Any) -> None:
         """The peer's end has come."""
-        self.reason: w.Error | None = None
-        """What it said."""
         ...
 
     def session_gone(self, session: Any) -> None:
@@ -87,6 +85,8 @@ class Session(Deliveries):
         """Our begin is written."""
         self.ended = False
         """The peer's end has come."""
+        self.reason: w.Error | None = None
+        """What it said."""
         self.told = False
         """The use knows that it is over."""
         self.gate: Callable[[bool], None] = _open_gate

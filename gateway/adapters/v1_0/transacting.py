@@ -54,6 +54,10 @@ class Transacting:
         """Commands by number."""
         self._posts: dict[int, Token] = {}
         """Messages whose routing is asked for."""
+        self._under_way: set[int] = set()
+        """Messages in the current transaction of which no outcome has come. One may wait for the
+        credit of its link, and must not be overtaken by the end of the transaction."""
+        self._ending: tuple[Commit | Rollback, bytes] | None = None
         self._serial = 0
 
     # --- what is said ---------------------------------------------------------------------------
@@ -85,7 +89,14 @@ class Transacting:
         if self.current is None:
             self.waiting.append(op)
             return
-        transaction, self.current = self.current, None
+        self._ending = op, self.current
+        self.current = None
+        self._discharge_when_due()
+
+    def _discharge_when_due(self) -> None:
+        if self._ending is None or self._under_way:
+            return
+        (op, transaction), self._ending = self._ending, None
 
         def discharged(state: Any, found: list[Operation]) -> None:
             self._next(op.token)
@@ -116,6 +127,21 @@ class Transacting:
 
         self._command(w.Declare(), token, declared, failed)
 
+    def number(self, number: int) -> int:
+        """The number of a message that is sent in the current transaction; one of ours, if it is
+        not to be confirmed."""
+        if not number:
+            self._serial -= 1
+            number = self._serial
+        self._under_way.add(number)
+        return number
+
+    def finished(self, number: int) -> None:
+        """Its outcome is known, or it will not be sent."""
+        if number in self._under_way:
+            self._under_way.discard(number)
+            self._discharge_when_due()
+
     def defer(self, operation: Operation) -> bool:
         """Keep it for the next transaction, if there is none at the moment."""
         if self.selected and self.current is None:
@@ -145,6 +171,7 @@ class Transacting:
 
     def on_posted(self, number: int, state: w.TransactionalState, found: list[Operation]) -> bool:
         """The outcome that a message would have. False if nobody asked."""
+        self.finished(number)
         if number not in self._posts:
             return False
         token = self._posts.pop(number)
@@ -155,6 +182,7 @@ class Transacting:
 
     def unsent(self, number: int, text: str, found: list[Operation]) -> bool:
         """A message cannot be sent. False if it was not posted in a transaction by name."""
+        self.finished(number)
         if number not in self._posts:
             return False
         token = self._posts.pop(number)
@@ -212,6 +240,10 @@ class Transacting:
     ) -> None:
         """With the link all its transactions are rolled back (§4.3)."""
         self._link = self.current = None
+        self._under_way.clear()
+        if self._ending is not None:
+            (op, _), self._ending = self._ending, None
+            found.append(self.asker.refused(op.token, lost))
         asked, self._asked = list(self._asked.values()), {}
         for token, _, _ in asked:
             if record is not None:

@@ -421,6 +421,9 @@ def test_a_source_by_name(cut: Cut) -> None:
     assert [op.consumer for op in house.told(Deliver)] == ["mine", "mine"]
     done(house, Credit(CHANNEL, 7, "mine", 10, True), 7)
     assert len(house.told(Deliver)) == 3
+    house.put("q", *[message(b"x")] * 2000)
+    done(house, Credit(CHANNEL, 7, "mine", None), 0)
+    assert len(house.told(Deliver)) == 2000
     done(house, DetachLink(CHANNEL, 7, "mine", False))
     (detach,) = house.asked(DetachLink)
     assert not detach.closed and not detach.lost
@@ -486,6 +489,19 @@ def test_transactions_by_name(cut: Cut) -> None:
     done(house, Discharge(CHANNEL, 7, "", b"work 1", False))
     (discharge,) = house.asked(Discharge)
     assert discharge.transaction == b"work 1"
+
+
+@cuts
+def test_the_end_does_not_overtake_what_waits_for_credit(cut: Cut) -> None:
+    house = House(cut)
+    done(house, Select(CHANNEL, 7))
+    for number in range(5):
+        said = message(b"%d" % number, key=f"q{number}")
+        house.client.send(Publish(CHANNEL, said, True, False))
+    house.client.send(Commit(CHANNEL, 7))
+    house.run()
+    assert [type(op) for op in house.asked(Post, Discharge)] == [Post] * 5 + [Discharge]
+    assert house.told(Done) == [Done(CHANNEL, 7)]
 
 
 def test_committing_what_is_no_transaction() -> None:
@@ -694,7 +710,7 @@ def test_losing_a_session(cut: Cut) -> None:
     house.client.send(Subscribe(CHANNEL, 7, "q", "other"))
     house.run()
     assert house.heard == [
-        Refused(CHANNEL, 7, Condition.CONNECTION_FORCED, "the session is gone", Lost.SESSION),
+        Refused(CHANNEL, 7, Condition.RESOURCE_LOCKED, "locked", Lost.SESSION),
         SessionLost(CHANNEL, Condition.RESOURCE_LOCKED, "locked"),
     ]
     house.heard.clear()
