@@ -31,7 +31,7 @@ from gateway.adapters.v1_0.wire.tables import (
     SenderSettleMode,
 )
 from gateway.message import Message
-from gateway.operations import Operation
+from gateway.operations import Credit, Operation
 
 if TYPE_CHECKING:
     from gateway.adapters.v1_0.session import Session
@@ -110,7 +110,7 @@ class Outgoing(Link):
     """One link over which we send."""
 
     __slots__ = (
-        "initial", "held", "settles", "last_tag", "_live", "_put", "_engine", "_due",
+        "initial", "held", "settles", "last_tag", "granted", "_live", "_put", "_engine", "_due",
         "_heads", "_room",
     )  # fmt: skip
 
@@ -123,6 +123,9 @@ class Outgoing(Link):
         """What is sent is settled, as long as nobody says otherwise."""
         self.last_tag = 0
         """Our tags are numbers; they go on above those of a link that is resumed."""
+        self.granted: Credit | None = None
+        """The last credit that was passed on. What is delivered before that is acted upon uses it
+        too, and is taken off."""
         self._live = False
         self._engine = session.engine
         self._put = session.engine.put
@@ -160,7 +163,9 @@ class Outgoing(Link):
         self, number: int, message: Message, redelivered: bool = False, settled: bool | None = None
     ) -> None:
         """Send it as soon as that is possible. Hot."""
-        session = self.session
+        session, granted = self.session, self.granted
+        if granted is not None and granted.count:
+            granted.count -= 1
         if settled is None:
             settled = self.settles
         if not self._live or self.credit <= 0 or self.held or session.window <= 0 or redelivered:

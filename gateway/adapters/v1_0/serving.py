@@ -235,7 +235,9 @@ class Serving:
         if isinstance(link, Outgoing) and record.link_credit is not None and not link.incomplete:
             token = Asked(link.drained) if link.drain else None
             count = max(0, link.credit - link.waiting)
-            found.append(Credit(self.session.number, token, link.number, count, link.drain))
+            said = Credit(self.session.number, token, link.number, count, link.drain)
+            link.granted = said
+            found.append(said)
 
     def on_unsent(self, link: Outgoing, number: int, message: Message, text: str) -> None:
         """It is not for this receiver; perhaps for another, or a dead-letter queue."""

@@ -54,6 +54,7 @@ class Broker:
         self.works: dict[bytes, list[Callable[[], None]]] = {}
         self.hold: set[type[Any]] = set()
         self.held: list[Operation] = []
+        self.refused: list[Operation] = []
         self.confirming = True
         self._numbers = 0
 
@@ -65,6 +66,7 @@ class Broker:
             self.engine.send(Done(getattr(op, "channel", 0), op.token, result))
 
     def refuse(self, op: Any, condition: Condition, text: str, lost: Lost = Lost.LINK) -> None:
+        self.refused.append(op)
         self.engine.send(Refused(op.channel, op.token, condition, text, lost))
 
     def perform(self, operations: list[Operation]) -> list[Operation]:

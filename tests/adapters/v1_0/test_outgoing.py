@@ -26,6 +26,7 @@ from gateway.operations import (
 )
 from gateway.values import Symbol
 from tests.adapters.v1_0.peer import PLAIN, Peer
+from tests.adapters.v1_0.wire import packed
 
 
 def tag(number: int) -> bytes:
@@ -64,7 +65,7 @@ def test_credit_is_what_the_receiver_says_from_what_it_has_seen() -> None:
 
 
 def test_credit_may_be_as_large_as_a_number_can_be() -> None:
-    peer = filled(1, 0)
+    peer = filled(0, 0)
     (said,) = peer.grants(MASK)
     assert isinstance(said, Credit) and said.count == MASK
 
@@ -75,8 +76,8 @@ def test_counts_wrap_around() -> None:
     link.count = MASK
     peer.grants(2, delivery_count=MASK)
     assert len(transfers(peer)) == 2 and link.count == 1
-    (said,) = peer.grants(2, delivery_count=0)
-    assert isinstance(said, Credit) and said.count == 1
+    peer.grants(2, delivery_count=0)
+    assert len(transfers(peer)) == 1 and link.credit == 0
 
 
 def test_nothing_is_sent_beyond_the_credit() -> None:
@@ -92,10 +93,18 @@ def test_nothing_is_sent_beyond_the_credit() -> None:
     assert [record.delivery_id for record in transfers(peer)] == [0, 1]
 
 
+def test_what_is_delivered_before_the_credit_is_known_uses_it() -> None:
+    peer = filled(0, 5)
+    peer.hears()
+    (said,) = peer.engine.receive(packed(w.Flow(0, 100, 0, 100, 1, 0, 8)))
+    peer.session.deliver("1", 1, False, message())
+    assert isinstance(said, Credit) and said.count == 7
+
+
 def test_drain_uses_the_credit_up() -> None:
     peer = filled(2, 0)
     (said,) = peer.grants(10, drain=True)
-    assert isinstance(said, Credit) and said.drain and said.count == 10
+    assert isinstance(said, Credit) and said.drain
     one, two, flow = peer.hears()
     assert isinstance(one, w.Transfer) and isinstance(two, w.Transfer)
     assert (flow.delivery_count, flow.link_credit, flow.drain) == (10, 0, True)
