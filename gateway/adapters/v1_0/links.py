@@ -213,7 +213,8 @@ class Link:
         self.take(record)
         if self.said and not self.over:
             self.use.on_attached(self, record, found)
-            if not self.over:
+            refused = (record.source if self.receiver else record.target) is None
+            if not self.over and not refused:
                 self.open()
 
     def take(self, record: w.Attach) -> None:
