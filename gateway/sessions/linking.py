@@ -74,7 +74,7 @@ class Linking:
             self._managing.listen(op)
             self._session.answer(op.channel, op.token, Attached(op.terminus, node="management"))
             return
-        key = Key(self._session.vhost, op.container, op.name, True)
+        key = self._key(op, True)
         old = self._again(key)
         try:
             source, maker = self._source(channel, op, old)
@@ -147,7 +147,7 @@ class Linking:
         ]
 
     def _attach_target(self, channel: Channel, op: AttachTarget) -> None:
-        key = Key(self._session.vhost, op.container, op.name, False)
+        key = self._key(op, False)
         old = self._again(key)
         asked, maker, queue = op.terminus, False, ""
         if asked.dynamic:
@@ -184,6 +184,10 @@ class Linking:
         self._enter(link)
         self._links.sending(channel.vhost.queues.get(queue), 1)
         self._session.answer_when_safe(op.channel, op.token, attached)
+
+    def _key(self, op: AttachSource | AttachTarget, source: bool) -> Key:
+        session = self._session
+        return Key(session.vhost, session.user, op.container, op.name, source)
 
     def _again(self, key: Key) -> Link | None:
         """The link of that name if it is suspended; one that is live is stolen first (§2.6.1)."""

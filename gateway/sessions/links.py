@@ -23,9 +23,11 @@ LOOK_AGAIN = 1000
 
 
 class Key(NamedTuple):
-    """Who a link is. ``source``: the peer receives."""
+    """Who a link is. ``source``: the peer receives. A container is one user's: nobody else can
+    steal its links by calling itself the same."""
 
     vhost: str
+    user: str
     container: str
     name: str
     source: bool
@@ -118,6 +120,7 @@ class Links:
         link = self.by_key.get(key)
         if link is None or link.session is not None:
             return None
+        del self.by_key[key]
         self.suspended -= 1
         link.due = None
         return link
