@@ -209,17 +209,18 @@ class Queue(Turns):
             entry = self.head()
             if entry is None:
                 return
-            lane, place, message, origin = entry.lane, entry.position, entry.message, entry.origin
-            if self.seekers:
-                consumer = offer(self, lane, place, message, origin, True)
+            seekers = self.seekers
+            if seekers:
+                lane, message = entry.lane, entry.message
+                consumer = offer(self, lane, entry.position, message, entry.origin, True)
             else:
-                consumer = self.choose(message, origin)
+                consumer = self.choose(entry.message, entry.origin)
             if consumer is not None:
                 self.pull(entry)
                 consumer.give(entry)
-                if self.seekers:
-                    show(self, lane, place, message, origin, True)
-            elif self.refused_by_all(origin):
+                if seekers:
+                    show(self, lane, entry.position, message, entry.origin, True)
+            elif self.refused_by_all(entry.origin):
                 self.pull(entry)
                 self.finish(entry)
             else:
