@@ -316,17 +316,20 @@ async def test_no_secret_reaches_the_log_or_an_error(
             async with http.stream("GET", ticket["url"]) as stream:
                 assert stream.status_code == 200
             assert (await http.get("/v1/session", headers={"cookie": cookie})).status_code == 200
-            for given in (f"Bearer {token}", f"Bearer {token[:-3]}", f"Basic {secrets[4]}"):
-                answers.append(await http.get("/v1/session", headers={"authorization": given}))
-            for url in (
-                f"/v1/session?access_token={token}",
-                ticket["url"].replace("exchange", "queue"),
-                ticket["url"].replace("exchange", "queue") + "&errors=inband",
-                ticket["url"] + f"&ticket={ticket['ticket']}",
-                ticket["url"] + "&from=nonsense",
-                f"/v1/%2F/deliveries/{ticket['ticket']}",
-            ):
-                answers.append(await http.get(url, headers={"cookie": cookie}))
+            answers += [
+                await http.get("/v1/session", headers={"authorization": given})
+                for given in (f"Bearer {token}", f"Bearer {token[:-3]}", f"Basic {secrets[4]}")
+            ]
+            answers += [
+                await http.get(url, headers={"cookie": cookie})
+                for url in (
+                    f"/v1/session?access_token={token}",
+                    ticket["url"].replace("exchange", "queue"),
+                    ticket["url"].replace("exchange", "queue") + "&errors=inband",
+                    ticket["url"] + f"&ticket={ticket['ticket']}",
+                    ticket["url"] + "&from=nonsense",
+                )
+            ]
             assert (await http.get("/livez")).status_code == 404
         admin = f"http://127.0.0.1:{gateway.admin_port}"
         async with httpx.AsyncClient(base_url=admin) as http:
@@ -338,5 +341,4 @@ async def test_no_secret_reaches_the_log_or_an_error(
     for secret in secrets:
         assert secret not in written
         for answer in answers:
-            if "/deliveries/" not in answer.request.url.path:  # its instance is the path
-                assert secret not in answer.text + str(answer.headers), answer.request.url
+            assert secret not in answer.text + str(answer.headers), answer.request.url
