@@ -177,6 +177,13 @@ def of_refusal(refusal: Refusal, hidden: bool = False) -> Problem:
     return Problem(ROWS[refusal.condition], refusal.text, amqp=amqp)
 
 
+def strange_member(name: str) -> Problem:
+    """A member of a request's body that is not known here. It is never ignored."""
+    pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+    text = "is no member that is known here"
+    return Problem(SCHEMA, f"{pointer}: {text}", errors=[{"pointer": pointer, "detail": text}])
+
+
 def challenge(detail: str = "Authenticate with HTTP Basic as a broker user.") -> Problem:
     headers = {"www-authenticate": 'Basic realm="amqp-gateway", charset="UTF-8"'}
     return Problem(UNAUTHORIZED, detail, headers=headers)

@@ -153,7 +153,9 @@ async def test_parameters_as_json(rig: Any, listener: Any) -> None:
             ('{"source": [true]}', "application/json", 400),
             ('{"source": {"a": 1}}', "application/json", 400),
             ('{"source": "queue:\\ud800"}', "application/json", 400),
-            ('{"unheard": "x"}', "application/json", 400),
+            ('{"source": "queue:a", "source": "queue:b"}', "application/json", 400),
+            ('{"unheard": "x"}', "application/json", 422),
+            ('{"source": "queue:a", "unheard": []}', "application/json", 422),
             ("source=queue:a", "application/x-www-form-urlencoded", 415),
             ('{"source": "' + "x" * 70_000 + '"}', "application/json", 413),
         ):
