@@ -44,7 +44,9 @@ async def test_every_route_is_described(rig: Any) -> None:
             continue
         known = {method.upper() for method in told["paths"].get(route.path, {})}
         missing += [
-            f"{method} {route.path}" for method in (route.methods or set()) - {"HEAD"} - known
+            f"{method} {route.path}"
+            # OpenAPI 3.1 has no place for QUERY, which is POST by another name here.
+            for method in (route.methods or set()) - {"HEAD", "QUERY"} - known
         ]
     assert missing == []
 

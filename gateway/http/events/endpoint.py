@@ -1,6 +1,6 @@
 """The endpoints of streams: ``/v1/{vhost}/events`` and ``.../queues/{queue}/events``,
-``.../exchanges/{exchange}/events``, ``.../routes/{route}/events``, by GET, or by POST with the
-parameters as JSON."""
+``.../exchanges/{exchange}/events``, ``.../routes/{route}/events``, by GET, or by POST or QUERY
+with the parameters as JSON."""
 
 from starlette.types import Receive, Scope, Send
 
@@ -32,6 +32,8 @@ from gateway.http.events.stream import EventStream
 from gateway.http.problems import Problem, of_refusal
 
 BODY_OCTETS = 64 * 1024
+METHODS = ("GET", "POST", "QUERY")
+"""The last two read the parameters from the body; QUERY says that it changes nothing."""
 INBAND = ("errors", "inband")
 PROXIED = frozenset({b"via", b"forwarded", b"x-forwarded-for"})
 REFUSED_RETRY_MS = 30_000
@@ -114,8 +116,8 @@ class EventsEndpoint:
         await send({"type": "http.response.body", "body": body})
 
     async def open(self, scope: Scope, receive: Receive, attempt: Attempt) -> EventStream:
-        if scope["method"] not in ("GET", "POST"):
-            allow = {"allow": "GET, POST"}
+        if scope["method"] not in METHODS:
+            allow = {"allow": ", ".join(METHODS)}
             raise Problem(problems.BY_STATUS[405], "a stream has no HEAD", headers=allow)
         attempt.hidden = self.kind == "route"
         query = read_pairs(scope["query_string"])
