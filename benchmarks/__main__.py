@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from benchmarks import codec, codec_1_0, http, memory, throughput
+from benchmarks import codec, codec_1_0, fanout, http, memory, throughput
 from benchmarks.rows import Row, human
 
 GROUPS: list[Callable[[Callable[[str], bool], bool, int], Iterator[Row]]] = [
@@ -22,6 +22,7 @@ GROUPS: list[Callable[[Callable[[str], bool], bool, int], Iterator[Row]]] = [
     codec_1_0.rows,
     throughput.rows,
     http.rows,
+    fanout.rows,
     memory.rows,
 ]
 

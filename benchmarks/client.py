@@ -58,8 +58,10 @@ class Client:
         self.socket.sendall(method(1, kind, arguments))
         return self.expect((kind[0], kind[1] + 1))
 
-    def declare_queue(self, name: str, durable: bool = False) -> None:
-        self.ask((50, 10), b"\0\0" + short(name) + bytes([2 * durable]) + b"\0\0\0\0")
+    def declare_queue(self, name: str, durable: bool = False) -> int:
+        """How many messages are ready in it."""
+        answer = self.ask((50, 10), b"\0\0" + short(name) + bytes([2 * durable]) + b"\0\0\0\0")
+        return int(struct.unpack_from(">I", answer, 1 + answer[0])[0])
 
     def delete_queue(self, name: str) -> None:
         self.ask((50, 40), b"\0\0" + short(name) + b"\0")

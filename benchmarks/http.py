@@ -1,121 +1,179 @@
-"""POST against a bare endpoint on the same HTTP server, and event streams to many readers."""
+"""POST, one message or many, against a bare endpoint on the same HTTP server and against RabbitMQ's
+management plugin."""
 
 import base64
 import contextlib
-import importlib.util
+import functools
+import json
 import os
-import sys
+import statistics
+import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.client import Client
 from benchmarks.drivers import Driver, build
+from benchmarks.peers import bare
 from benchmarks.rows import Row, compare
-from benchmarks.servers import Failed, Missing, Server, answers_http, free_port, gateway, running
+from benchmarks.servers import Failed, Missing, Server, gateway, rabbitmq
+from benchmarks.throughput import Starter, started
 
 GROUP = "http"
 AUTHORIZATION = "Authorization: Basic " + base64.b64encode(b"guest:guest").decode()
 QUEUE = f"bench-http-{os.getpid()}"
 POST_PATH = f"/v1/%2F/queues/{QUEUE}/messages"
+RABBIT_PATH = "/api/exchanges/%2F/amq.default/publish"
 BODY = 256
 CONNECTIONS = 16
-STREAMS = {1: 5_000, 100: 200, 1000: 20}  # readers: messages per second published
+MANY = 100
 
 
-@contextlib.contextmanager
-def bare() -> Iterator[Server]:
-    for name in ("uvicorn", "starlette", "httptools", "uvloop"):
-        if importlib.util.find_spec(name) is None:
-            raise Missing(f"{name} is not installed")
-    port = free_port()
-    with running(
-        "bare",
-        [sys.executable, "-m", "benchmarks.bare", str(port)],
-        lambda server: answers_http(server.url + "/readyz"),
-        http_port=port,
-    ) as server:
-        yield server
+@dataclass(frozen=True)
+class Load:
+    """What is posted again and again: ``messages`` in one request."""
+
+    path: str
+    kind: str
+    body: bytes
+    messages: int = 1
 
 
-def post(server: Server, seconds: float) -> dict[str, float]:
-    driver = Driver("http", server.http_port, POST_PATH, BODY, CONNECTIONS, seconds, AUTHORIZATION)
-    try:
-        found = driver.result()
-    finally:
-        driver.stop()
-    if found["bad"] or not found["good"]:
-        raise Failed(f"{found['bad']} answers were {found['bad_status']}, not 2xx")
-    return {**found, "rate": found["good"] / found["seconds"]}
+def shown() -> str:
+    return "x" * BODY
 
 
-def post_row(ours: Server, seconds: float, repeat: int) -> Row:
-    row = Row(GROUP, f"POST {BODY} B, {CONNECTIONS} connections", "req/s", against="bare uvicorn")
-    row.aim = 0.5
-    client = Client(ours.amqp_port)
-    try:
-        client.declare_queue(QUEUE)
-        with bare() as theirs:
-            for server in (ours, theirs):
-                post(server, min(seconds, 0.3))
-            pairs = [(post(ours, seconds), post(theirs, seconds)) for _ in range(repeat)]
-        client.delete_queue(QUEUE)
-    finally:
-        client.close()
-    row.detail = {"ours": [a for a, _ in pairs], "theirs": [b for _, b in pairs]}
-    row.note = f"p99 {pairs[0][0]['p99_us'] / 1000:.1f} ms"
-    return compare(row, [a["rate"] for a, _ in pairs], [b["rate"] for _, b in pairs])
+RAW = Load(POST_PATH, "application/octet-stream", shown().encode())
+RABBIT = Load(
+    RABBIT_PATH,
+    "application/json",
+    json.dumps(
+        {
+            "properties": {},
+            "routing_key": QUEUE,
+            "payload": shown(),
+            "payload_encoding": "string",
+        }
+    ).encode(),
+)
+BATCH = Load(
+    POST_PATH,
+    "application/vnd.amqp-gateway.batch+json",
+    json.dumps({"messages": [{"body": shown()}] * MANY}).encode(),
+    MANY,
+)
+LINES = Load(
+    POST_PATH,
+    "application/vnd.amqp-gateway.messages+ndjson",
+    (json.dumps({"body": shown()}) + "\n").encode() * MANY,
+    MANY,
+)
 
 
-def stream_row(ours: Server, readers: int, seconds: float) -> Row:
-    """`readers` streams on one queue; every one of them is sent every message."""
-    row = Row(GROUP, f"SSE, {readers} readers", "events/s")
-    name, rate = f"bench-sse-{os.getpid()}-{readers}", STREAMS[readers]
-    count = max(int(rate * seconds), 1)
-    wanted = count * readers
-    path = f"/v1/%2F/events?source=queue:{name}"
-    client = Client(ours.amqp_port)
-    with contextlib.ExitStack() as stack:
-        stack.callback(client.close)
-        client.declare_queue(name)
-        sse = Driver("sse", ours.http_port, path, readers, wanted, 60, AUTHORIZATION)
-        stack.callback(sse.stop)
-        sse.wait_ready()
-        busy = ours.cpu()
-        producer = Driver(
-            "producer", ours.amqp_port, "", name, BODY, count, 0, 0, rate, int(seconds) + 20
-        )
-        stack.callback(producer.stop)
-        producer.result()
-        found = sse.result()
-        busy = ours.cpu() - busy
-    events = found["events"]
-    row.ours = events / found["seconds"] if found["seconds"] else None
-    row.note = f"p50 {found['p50_us'] / 1000:.1f} ms, p99 {found['p99_us'] / 1000:.1f} ms"
-    row.note += f" at {rate * readers:,}/s offered; {busy * 1e6 / max(events, 1):.1f} us of server"
-    if events < wanted:
-        row.note += f"; only {events:,} of {wanted:,} events arrived"
-    row.detail = {**found, "expected": wanted, "server_cpu": busy}
-    return row
+@dataclass
+class Side:
+    """A server under a load. Without an AMQP port nobody looks whether the messages arrived."""
+
+    server: Server
+    load: Load
+
+    def measure(self, seconds: float) -> dict[str, float]:
+        server, load = self.server, self.load
+        client = Client(server.amqp_port) if server.amqp_port else None
+        with contextlib.ExitStack() as stack:
+            if client is not None:
+                stack.callback(client.close)
+                client.declare_queue(QUEUE)
+                stack.callback(client.delete_queue, QUEUE)
+            file = stack.enter_context(tempfile.NamedTemporaryFile())
+            Path(file.name).write_bytes(load.body)
+            headers = [AUTHORIZATION, f"Content-Type: {load.kind}"]
+            busy = server.cpu()
+            driver = Driver(
+                "http", server.http_port, load.path, file.name, CONNECTIONS, seconds, *headers
+            )
+            stack.callback(driver.stop)
+            found = driver.result()
+            busy = server.cpu() - busy
+            if found["bad"] or not found["good"]:
+                raise Failed(f"{found['bad']} answers were {found['bad_status']}, not 2xx")
+            count = found["good"] * load.messages
+            if client is not None and client.declare_queue(QUEUE) != count:
+                raise Failed(f"{server.name}: not all of {count} messages are in the queue")
+        return {**found, "rate": count / found["seconds"], "server_us": busy * 1e6 / count}
+
+
+Sides = dict[str, Server | str]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row: our load and another server's."""
+
+    name: str
+    ours: Load
+    against: str
+    theirs: Load
+    aim: float | None = None
+
+    def row(self, servers: Sides, seconds: float, repeat: int) -> Row:
+        row = Row(GROUP, self.name, "msg/s", against=self.against, aim=self.aim)
+        ours, theirs = servers["gateway"], servers[self.against]
+        if isinstance(ours, str):
+            row.note = ours
+            return row
+        sides = [Side(ours, self.ours)]
+        if isinstance(theirs, Server):
+            sides.append(Side(theirs, self.theirs))
+        else:
+            row.note = theirs
+        found: list[list[dict[str, float]]] = [[] for _ in sides]
+        for side in sides:
+            side.measure(min(seconds, 0.5))
+        for _ in range(repeat):
+            for side, runs in zip(sides, found, strict=True):
+                runs.append(side.measure(seconds))
+        row.detail = {side.server.name: runs for side, runs in zip(sides, found, strict=True)}
+        took = [statistics.median(run["server_us"] for run in runs) for runs in found]
+        row.note += f"{'; ' * bool(row.note)}server: " + " against ".join(f"{x:.1f}" for x in took)
+        row.note += f" us/msg; p99 {found[0][0]['p99_us'] / 1000:.1f} ms"
+        rates = [[run["rate"] for run in runs] for runs in found]
+        return compare(row, rates[0], rates[1] if len(rates) > 1 else [])
+
+
+CELLS = [
+    Cell(f"POST {BODY} B, {CONNECTIONS} connections", RAW, "bare uvicorn", RAW, 0.5),
+    Cell(f"POST batch of {MANY} (JSON)", BATCH, "bare uvicorn", BATCH),
+    Cell(f"POST batch of {MANY} (NDJSON)", LINES, "bare uvicorn", LINES),
+    Cell(f"POST {BODY} B, {CONNECTIONS} connections", RAW, "RabbitMQ management", RABBIT),
+    Cell("POST in RabbitMQ's form", RABBIT, "RabbitMQ management", RABBIT),
+    Cell(f"POST batch of {MANY} (JSON)", BATCH, "RabbitMQ management", RABBIT),
+    Cell(f"POST batch of {MANY} (NDJSON)", LINES, "RabbitMQ management", RABBIT),
+]
+"""RabbitMQ takes one message per request, and the bare endpoint only reads what it is sent."""
 
 
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
-    post_wanted = wanted(f"{GROUP} post")
-    streams = [readers for readers in STREAMS if wanted(f"{GROUP} sse {readers} readers")]
-    if not post_wanted and not streams:
+    cells = [cell for cell in CELLS if wanted(f"{GROUP} {cell.name} {cell.against}")]
+    if not cells:
         return
     seconds = 0.5 if quick else 3.0
     try:
         build("http")
-        build("sse")
-        with gateway() as ours:
-            if post_wanted:
-                try:
-                    yield post_row(ours, seconds, repeat)
-                except (Missing, Failed) as why:
-                    yield Row(GROUP, f"POST {BODY} B", note=str(why))
-            for readers in streams:
-                try:
-                    yield stream_row(ours, readers, seconds)
-                except (Missing, Failed) as why:
-                    yield Row(GROUP, f"SSE, {readers} readers", note=str(why))
     except (Missing, Failed) as why:
         yield Row(GROUP, "all", note=f"skipped: {why}")
+        return
+    managed = functools.partial(rabbitmq, management=True)
+    starters: dict[str, Starter] = {
+        "gateway": gateway,
+        "bare uvicorn": bare,
+        "RabbitMQ management": managed,
+    }
+    needed = {name: starters[name] for name in ["gateway", *(cell.against for cell in cells)]}
+    with started(*needed.values()) as servers:
+        sides = dict(zip(needed, servers, strict=True))
+        for cell in cells:
+            try:
+                yield cell.row(sides, seconds, repeat)
+            except Failed as why:
+                yield Row(GROUP, cell.name, against=cell.against, note=str(why))

@@ -189,15 +189,19 @@ def gateway() -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def rabbitmq() -> Iterator[Server]:
-    """RabbitMQ with Debian's defaults, no plugins, its own node name, ports and directory."""
+def rabbitmq(management: bool = False) -> Iterator[Server]:
+    """RabbitMQ with Debian's defaults, its own node name, ports and directory; no plugins, or the
+    management plugin."""
     epmd = shutil.which("epmd")
     if not RABBITMQ.exists() or epmd is None:
         raise Missing("RabbitMQ is not installed (apt install rabbitmq-server)")
     home = Path(tempfile.mkdtemp(prefix="bench-rabbitmq-"))
-    amqp, names = free_port(), free_port()
-    (home / "plugins").write_text("[].\n")
-    (home / "rabbitmq.conf").write_text("log.file = false\nlog.console = true\n")
+    amqp, names, http = free_port(), free_port(), free_port() if management else 0
+    lines = ["log.file = false", "log.console = true"]
+    if management:
+        lines += [f"management.tcp.ip = {HOST}", f"management.tcp.port = {http}"]
+    (home / "plugins").write_text("[rabbitmq_management].\n" if management else "[].\n")
+    (home / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
     environment = {
         "HOME": str(home),
         "ERL_EPMD_ADDRESS": HOST,
@@ -220,8 +224,9 @@ def rabbitmq() -> Iterator[Server]:
         running(
             "rabbitmq",
             [str(RABBITMQ)],
-            lambda server: answers_amqp(amqp),
+            lambda server: answers_amqp(amqp) and (not http or answers_http(server.url + "/")),
             amqp_port=amqp,
+            http_port=http,
             environment=environment,
             directory=home,
             patience=90,

@@ -120,10 +120,11 @@ def describe(runs: list[Run]) -> dict[str, object]:
     return {"us_per_message": micro, "runs": [asdict(run) for run in runs]}
 
 
+Starter = Callable[[], contextlib.AbstractContextManager[Server]]
+
+
 @contextlib.contextmanager
-def started(
-    *starters: Callable[[], contextlib.AbstractContextManager[Server]],
-) -> Iterator[list[Server | str]]:
+def started(*starters: Starter) -> Iterator[list[Server | str]]:
     """Each server, or why it is not there."""
     with contextlib.ExitStack() as stack:
         servers: list[Server | str] = []

@@ -5,7 +5,6 @@ import contextlib
 import gc
 import json
 import logging
-import os
 import secrets
 import signal
 import socket
@@ -19,13 +18,15 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from gateway import adapters
+from gateway.broker.access import KINDS as ACCESS
 from gateway.broker.broker import Broker
 from gateway.broker.broker import Limits as BrokerLimits
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Store
-from gateway.config import Bearer, Http, Route, Settings
+from gateway.config import Bearer, Http, Quota, Route, Settings
 from gateway.errors import Condition, ConfigError, StoreError
 from gateway.http.access.buckets import Rate
+from gateway.http.access.catalogue import PARAMETER
 from gateway.http.access.declared import schema_check
 from gateway.http.access.front import admin_plane
 from gateway.http.access.protocol import bounded
@@ -33,6 +34,9 @@ from gateway.http.access.settings import AccessSettings, BearerSettings, Declare
 from gateway.http.app import build
 from gateway.http.app import close as close_http
 from gateway.http.doors import ConnectionInfo, Doors, HttpSettings
+from gateway.http.events.asking import PARAMETERS
+from gateway.http.publish.spool import spool_place
+from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.net.alarms import Watch, memory_total
 from gateway.net.listener import Address, Limits, Listener
 from gateway.net.tls import server_context
@@ -236,7 +240,7 @@ class Gateway:
             try:
                 self.watch.look()
                 if isinstance(self.store, SqliteStore) and self.store.changed_elsewhere():
-                    self.broker.access.reload(self.store.records())
+                    self.broker.access.reload(self.store.records(*ACCESS))
             except (OSError, StoreError) as error:
                 # The disk again: it is no reason for heartbeats to stop for good.
                 log.error("cannot look at the disk: %s", error)
@@ -293,19 +297,8 @@ def open_store(settings: Settings) -> Store:
 def cursor_secret(settings: Settings) -> bytes:
     """The key that seals cursors: kept, so that they survive a restart."""
     if not settings.durable:
-        return secrets.token_bytes(32)
-    path: Path = settings.data_dir / SECRET_FILE
-    try:
-        kept = path.read_bytes()
-        if len(kept) == 32:
-            return kept
-    except FileNotFoundError:
-        pass
-    made = secrets.token_bytes(32)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(made)
-    return made
+        return secrets.token_bytes(KEY_OCTETS)
+    return kept_secret(settings.data_dir / SECRET_FILE)
 
 
 def http_settings(settings: Settings) -> HttpSettings:
@@ -313,14 +306,19 @@ def http_settings(settings: Settings) -> HttpSettings:
     http = settings.http
     names = {field.name for field in fields(HttpSettings)} & Http.model_fields.keys()
     same = {name: getattr(http, name) for name in names}
+    try:
+        data_dir = settings.data_dir if settings.durable else None
+        same["spool_dir"] = spool_place(http.spool_dir, data_dir)
+    except OSError as error:
+        raise ConfigError(f"http.spool_dir {error.filename}: {error.strerror}") from None
     return HttpSettings(**same, access=access_settings(settings))
 
 
 def access_settings(settings: Settings) -> AccessSettings:
     """Raises ``ConfigError`` if a file that is named cannot be used."""
-    http, quota = settings.http, settings.http.quota
-    octets = None if quota.octets is None else Rate(quota.octets, quota.octets_seconds)
-    requests = None if quota.requests is None else Rate(quota.requests, quota.requests_seconds)
+    http = settings.http
+    requests, octets = rates(http.quota)
+    vhost_requests, vhost_octets = rates(http.vhost_quota)
     return AccessSettings(
         failures=http.failures,
         failure_seconds=http.failure_seconds,
@@ -334,10 +332,20 @@ def access_settings(settings: Settings) -> AccessSettings:
         origin_credentials=http.origin_credentials,
         request_rate=requests,
         octet_rate=octets,
+        vhost_request_rate=vhost_requests,
+        vhost_octet_rate=vhost_octets,
+        max_streams_per_vhost=http.vhost_quota.streams,
         raw_nodes=http.raw_nodes,
         admin_apart=settings.admin.port is not None,
         routes=tuple(declared_route(route) for route in settings.routes),
     )
+
+
+def rates(quota: Quota) -> tuple[Rate | None, Rate | None]:
+    """Of requests and of octets."""
+    octets = None if quota.octets is None else Rate(quota.octets, quota.octets_seconds)
+    requests = None if quota.requests is None else Rate(quota.requests, quota.requests_seconds)
+    return requests, octets
 
 
 def bearer_settings(bearer: Bearer) -> BearerSettings:
@@ -365,9 +373,19 @@ def declared_route(route: Route) -> DeclaredRoute:
             ) from None
         except ValueError as error:
             raise ConfigError(f"routes.{route.name}: {route.json_schema}: {error}") from None
-    same = route.model_dump(exclude={"json_schema", "content_types"})
-    kinds = tuple(kind.lower() for kind in route.content_types)
-    return DeclaredRoute(**same, schema=schema, content_types=kinds)
+    taken = PARAMETERS.intersection(PARAMETER.findall(route.key))
+    if route.stream and taken:
+        raise ConfigError(f"routes.{route.name}: {min(taken)!r} is a parameter of streams already")
+    same = route.model_dump(exclude={"json_schema", "content_types", "quota"})
+    requests, octets = rates(route.quota)
+    return DeclaredRoute(
+        **same,
+        schema=schema,
+        content_types=tuple(kind.lower() for kind in route.content_types),
+        request_rate=requests,
+        octet_rate=octets,
+        max_streams=route.quota.streams,
+    )
 
 
 def read_named(path: Path, key: str) -> bytes:

@@ -155,12 +155,18 @@ class Tickets(Section):
 
 
 class Quota(Section):
-    """What one principal may ask for; off by default."""
+    """What one caller may ask for; off by default."""
 
     requests: int | None = Field(default=None, ge=1, description="requests in requests_seconds")
     requests_seconds: float = Field(default=1, gt=0, description="time that requests are for")
     octets: int | None = Field(default=None, ge=1, description="body octets in octets_seconds")
     octets_seconds: float = Field(default=1, gt=0, description="time that octets are for")
+
+
+class SharedQuota(Quota):
+    """Of all callers together."""
+
+    streams: int | None = Field(default=None, ge=0, description="event streams at once")
 
 
 class Http(Section):
@@ -202,6 +208,9 @@ class Http(Section):
     max_batch_octets: int = Field(
         default=4 << 20, ge=1, description="a batch document, or a line of a streamed batch"
     )
+    spool_dir: Path | None = Field(
+        default=None, description="directory of those files; unset: `spool` in the data directory"
+    )
     stream_window: int = Field(
         default=1000, ge=1, description="unconfirmed messages of a streamed batch"
     )
@@ -217,6 +226,9 @@ class Http(Section):
         default=1000, ge=1, description="answers kept per caller for respond-async"
     )
     operation_seconds: int = Field(default=600, ge=1, description="how long they are kept")
+    max_operation_octets: int = Field(
+        default=64 << 20, ge=1, description="all kept answers together; the oldest make room"
+    )
     receive_octets: int = Field(default=16 << 20, ge=1, description="bodies in one receive")
     max_leases_per_user: int = Field(default=10000, ge=1, description="leases of one user")
     max_receives_per_user: int = Field(
@@ -226,6 +238,9 @@ class Http(Section):
         default=30, gt=0, description="time after which a redrive says how to go on"
     )
     reply_seconds: float = Field(default=30, gt=0, description="wait for the reply to a request")
+    async_reply_seconds: float = Field(
+        default=600, gt=0, description="wait for the reply with Prefer: respond-async"
+    )
     late_reply_seconds: float = Field(default=60, ge=0, description="late replies are counted")
     max_requests_per_user: int = Field(
         default=1000, ge=1, description="requests of one user that wait for a reply"
@@ -260,6 +275,7 @@ class Http(Section):
     session: Session = Field(default_factory=Session)
     tickets: Tickets = Field(default_factory=Tickets)
     quota: Quota = Field(default_factory=Quota)
+    vhost_quota: SharedQuota = Field(default_factory=SharedQuota)
 
     @field_validator("origins")
     @classmethod
@@ -304,6 +320,10 @@ class Route(Section):
     unroutable: Literal["refuse", "drop"] = Field(
         default="refuse", description="a message that no queue takes: 409, or 200 without a queue"
     )
+    idempotency: Literal["optional", "required"] = Field(
+        default="optional", description="whether a publish needs an Idempotency-Key"
+    )
+    quota: SharedQuota = Field(default_factory=SharedQuota)
 
     @model_validator(mode="after")
     def _target(self) -> "Route":

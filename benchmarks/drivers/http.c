@@ -1,13 +1,14 @@
-/* http PORT PATH SIZE CONNECTIONS SECONDS [HEADER]
+/* http PORT PATH BODY CONNECTIONS SECONDS [HEADER...]
  *
- * Keep-alive POSTs of SIZE octets, one outstanding per connection, for SECONDS. The request is
- * encoded once; an answer is complete after its content-length. Counts answers by class. */
+ * Keep-alive POSTs of BODY (a file, or so many octets), one outstanding per connection, for
+ * SECONDS. The request is encoded once; an answer is complete after its content-length or its last
+ * chunk. Counts answers by class. */
 #include "common.h"
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 
-enum { ROOM = 8192, MOST = 1024, SAMPLES = 1 << 22 };
+enum { ROOM = 1 << 17, MOST = 1024, SAMPLES = 1 << 22 };
 typedef struct {
     int fd;
     size_t have;
@@ -16,7 +17,7 @@ typedef struct {
 } Peer;
 static Peer peers[MOST];
 static uint32_t samples[SAMPLES];
-static char request[1 << 17];
+static char request[1 << 18];
 static size_t request_size;
 
 static void ask(Peer *p) {
@@ -34,6 +35,10 @@ static size_t answer_size(Peer *p) {
     char *length = strcasestr(p->room, "\r\ncontent-length:");
     if (length && length < blank) return head + strtoull(length + 17, 0, 10);
     if (strncmp(p->room + 9, "204", 3) == 0) return head;
+    if ((length = strcasestr(p->room, "\r\ntransfer-encoding: chunked")) && length < blank) {
+        int ended = p->have >= head + 5 && !memcmp(p->room + p->have - 5, "0\r\n\r\n", 5);
+        return ended ? p->have : 0;
+    }
     errno = 0;
     die("an answer without content-length");
     return 0;
@@ -44,19 +49,38 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+/* The body into `to`: a file's octets, or as many "x" as the number says. */
+static size_t fill(const char *what, char *to, size_t most) {
+    char *end;
+    size_t size = strtoull(what, &end, 10);
+    if (!*end) {
+        if (size > most) die("the body is too large");
+        memset(to, 'x', size);
+        return size;
+    }
+    int file = open(what, O_RDONLY);
+    ssize_t got = file < 0 ? -1 : read(file, to, most);
+    if (got < 0) die("the body's file");
+    close(file);
+    return (size_t)got;
+}
+
 int main(int argc, char **argv) {
     if (argc < 6) return 2;
-    size_t size = strtoull(argv[3], 0, 10);
+    static char body[1 << 17];
+    size_t size = fill(argv[3], body, sizeof body);
     int many = atoi(argv[4]);
     double seconds = atof(argv[5]);
-    if (many < 1 || many > MOST || size > 65536) return 2;
+    if (many < 1 || many > MOST) return 2;
     limit_seconds((int)seconds + 20);
-    int head = snprintf(request, sizeof request,
-                        "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%s%s"
-                        "Content-Type: application/octet-stream\r\nContent-Length: %zu\r\n\r\n",
-                        argv[2], argc > 6 ? argv[6] : "", argc > 6 ? "\r\n" : "", size);
-    memset(request + head, 'x', size);
-    request_size = (size_t)head + size;
+    char *room = request + 65536, *at = request;
+    at += snprintf(at, (size_t)(room - at), "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\n", argv[2]);
+    for (int i = 6; i < argc && at < room; i++)
+        at += snprintf(at, (size_t)(room - at), "%s\r\n", argv[i]);
+    if (at < room) at += snprintf(at, (size_t)(room - at), "Content-Length: %zu\r\n\r\n", size);
+    if (at >= room) die("the head is too large");
+    memcpy(at, body, size);
+    request_size = (size_t)(at - request) + size;
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int poller = epoll_create1(0), one = 1;

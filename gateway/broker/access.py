@@ -22,11 +22,14 @@ SCRAM = ScramMechanism("SCRAM-SHA-256")
 TAGS = ("administrator", "monitoring", "impersonator")
 MOST_DIGESTS = 1024
 
+KINDS = ("user", "permission")
+"""Of records that are kept here."""
+
 
 class Records(Protocol):
     """The part of a store that keeps users."""
 
-    def records(self) -> Iterable[Record]: ...
+    def records(self, *kinds: str) -> Iterable[Record]: ...
 
     def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None: ...
 
@@ -104,7 +107,7 @@ class Access:
         self._digest_key = secrets.token_bytes(32)
         self._digests: dict[str, tuple[Verifier, bytes]] = {}
         self._nobody = Verifier(secrets.token_bytes(16), bytes(32), bytes(32), iterations)
-        self.reload(records.records())
+        self.reload(records.records(*KINDS))
 
     def reload(self, records: Iterable[Record]) -> None:
         """Take users and permissions from the records of a store."""

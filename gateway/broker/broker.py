@@ -21,7 +21,7 @@ from gateway.broker.counters import (
 )
 from gateway.broker.ledger import Ledger
 from gateway.broker.limits import Limits as Limits
-from gateway.broker.recovery import restore_topology
+from gateway.broker.recovery import TOPOLOGY, restore_topology
 from gateway.broker.snapshots import consumer_snapshots, queue_snapshot, vhost_snapshot
 from gateway.broker.store import Store
 from gateway.broker.vhost import VirtualHost
@@ -50,7 +50,7 @@ class Broker(Ledger):
         self._recover()
 
     def _recover(self) -> None:
-        records = list(self.store.records())
+        records = list(self.store.records(*TOPOLOGY))
         for kind, key, _ in records:
             if kind == "vhost":
                 self.vhosts[key[0]] = VirtualHost(key[0], self)

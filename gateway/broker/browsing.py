@@ -4,11 +4,11 @@ A place is a priority and a position: it stays what it is while others come and 
 reader can go on from there. What is paged out is read from the store and stays there.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from itertools import islice
 from typing import NamedTuple
 
-from gateway.broker.deliveries import Lane, by_position
+from gateway.broker.deliveries import Entry, Lane, by_position
 from gateway.broker.queues import Queue
 from gateway.message import Message
 
@@ -63,17 +63,15 @@ def browse_lane(lane: Lane, start: int, limit: int, left: int, found: list[Seen]
     average = max(1, queue.octets // max(1, queue.depth))
     portion = max(1, min(limit, queue.ledger.limits.page_in_octets // average))
     while len(found) < limit:
-        kept = queue.ledger.store.read(lane.number, start, portion)
+        kept = lane.read_paged(start, portion)
         for position, message, expires in kept:
-            if position in lane.lifted:
-                continue
             if len(found) >= limit or (found and left < len(message.body)):
                 return 0
             if expires is None or expires > now:
-                deliveries = int(lane.was_delivered(position))
+                deliveries = lane.deliveries(position)
                 found.append(Seen(Place(lane.priority, position), message, deliveries, expires))
                 left -= len(message.body)
-        if len(kept) < portion:
+        if not kept:
             return left
         start = kept[-1].position + 1
     return left
@@ -86,30 +84,28 @@ def at(queue: Queue, place: Place) -> Message | None:
     return found[0].message if found and found[0].place == place else None
 
 
-def remove(queue: Queue, place: Place) -> bool:
-    """Take the ready message at a place out for good. False if it stands there no more."""
+def pick(queue: Queue, place: Place) -> Entry | None:
+    """Take the ready message at a place out of the queue; it is nobody's then. ``None`` if it
+    stands there no more, or has expired."""
     lane = next((lane for lane in queue.lanes if lane.priority == place.priority), None)
-    if lane is None:
-        return False
-    index = bisect_right(lane.ready, place.position, key=by_position) - 1
-    if index >= 0 and lane.ready[index].position == place.position:
-        entry = lane.ready[index]
-        del lane.ready[index]
+    entry = None if lane is None else lane.pick(place.position)
+    if entry is not None:
         queue.depth -= 1
         queue.octets -= len(entry.message.body)
+    return entry
+
+
+def discard(queue: Queue, place: Place, reason: str) -> bool:
+    """Send the ready message at a place to the dead letters. False if it stands there no more."""
+    entry = pick(queue, place)
+    if entry is not None:
+        queue.discard(entry, reason)
+    return entry is not None
+
+
+def remove(queue: Queue, place: Place) -> bool:
+    """Take the ready message at a place out for good. False if it stands there no more."""
+    entry = pick(queue, place)
+    if entry is not None:
         queue.finish(entry)
-        return True
-    kept = lane.at(place.position)
-    if kept is None:
-        return False
-    message = kept.message
-    lane.paged -= 1
-    lane.returned.discard(place.position)
-    lane.drop_ahead(place.position)
-    queue.depth -= 1
-    queue.octets -= len(message.body)
-    if place.position <= lane.restored:
-        queue.octets -= len(message.header)
-    queue.acked += 1
-    queue.ledger.store.remove(lane.number, place.position)
-    return True
+    return entry is not None

@@ -10,10 +10,11 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.broker.browsing import Place, Seen, at, browse, remove
+from gateway.broker.browsing import Place, Seen, at, browse, pick, remove
 from gateway.broker.confirms import SAFE, Confirms
 from gateway.broker.consumers import Consumer
 from gateway.broker.cursors import Copies, Cursor, Matches
+from gateway.broker.deliveries import Entry
 from gateway.broker.exchanges import Exchange
 from gateway.broker.limits import read_consumer_priority
 from gateway.broker.posting import check_user, deliver_now, read_copies
@@ -330,14 +331,28 @@ class Channel(Settling):
         entry = found.take()
         if entry is None:
             return None
+        if no_ack:
+            self.last += 1
+            found.finish(entry)
+            return Fetched(self.last, entry.deliveries > 0, entry.message, found.depth)
+        return self.hold(found, entry)
+
+    def hold(self, queue: Queue, entry: Entry) -> Fetched:
+        """What was taken is unsettled here."""
         self.last += 1
         redelivered = entry.deliveries > 0
-        if no_ack:
-            found.finish(entry)
-        else:
-            found.hold(entry)
-            self.unsettled[self.last] = entry
-        return Fetched(self.last, redelivered, entry.message, found.depth)
+        queue.hold(entry)
+        self.unsettled[self.last] = entry
+        return Fetched(self.last, redelivered, entry.message, queue.depth)
+
+    def pick(self, queue: Queue, place: Place) -> Fetched | None:
+        """Take the message at a place of a queue that ``readable`` gave, if it is ready there."""
+        entry = pick(queue, place)
+        if entry is None:
+            return None
+        queue.touch()
+        queue.count_delivery(entry)
+        return self.hold(queue, entry)
 
     def readable(self, queue: str) -> Queue:
         """Refuses with 403, 404, or 405 if it is another's."""

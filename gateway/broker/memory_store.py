@@ -41,8 +41,12 @@ class MemoryStore:
         self._fresh: set[tuple[int, int]] = set()
         self._other = False
 
-    def records(self) -> Iterable[Record]:
-        return [(kind, key, dict(value)) for (kind, key), value in self._records.items()]
+    def records(self, *kinds: str) -> Iterable[Record]:
+        return [
+            (kind, key, dict(value))
+            for (kind, key), value in self._records.items()
+            if not kinds or kind in kinds
+        ]
 
     def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None:
         self._records[kind, key] = value

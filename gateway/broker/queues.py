@@ -6,7 +6,7 @@ Those who wait with a filter have looked at what is ready and left it, or will d
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.broker.consumers import Consumer, Turns
 from gateway.broker.deliveries import Entry, Lane, in_lanes
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from gateway.broker.client import Client
     from gateway.broker.exchanges import Binding
     from gateway.broker.vhost import VirtualHost
+
+
+class Watcher(Protocol):
+    """Wants to hear of messages that become ready. What it takes, it takes from its place
+    (``browsing.pick``)."""
+
+    def arrived(self, priority: int, position: int, message: Message, deliveries: int) -> None: ...
+
+    def queue_gone(self) -> None: ...
+
 
 TAKEN = 0
 """In memory, or with a consumer already."""
@@ -40,7 +50,7 @@ class Queue(Turns):
         "vhost", "ledger", "name", "durable", "owner", "auto_delete", "arguments", "limits",
         "keeps", "refuses_when_full", "capped", "ttl", "ranks", "lanes", "depth", "octets",
         "unsettled", "passed", "published", "delivered", "acked", "redelivered",
-        "bindings", "used", "due", "gone", "created",
+        "bindings", "used", "due", "gone", "created", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +93,7 @@ class Queue(Turns):
         self.used = self.ledger.now
         self.due: int | None = None
         self.gone = False
+        self.watchers: dict[Watcher, None] = {}
         self.touch()
 
     # --- in -------------------------------------------------------------------------------------
@@ -126,7 +137,7 @@ class Queue(Turns):
                 if keep:
                     ledger.store.append(lane.number, position, message, expires, True)
                     if lane.paged:
-                        lane.lifted.add(position)
+                        lane.out.add(position)
                 ledger.octets += len(message.body) + len(message.header)
                 chosen.give(Entry(lane, position, message, expires, keep, origin))
                 if seekers:
@@ -168,6 +179,8 @@ class Queue(Turns):
             show(self, lane, position, message, origin, False)
         if self.waiting:
             self.drain()
+        if self.watchers:
+            self.tell(lane.priority, position, message, 0)
         return KEPT if keep else TAKEN
 
     def lane(self, priority: int | None) -> Lane:
@@ -188,6 +201,7 @@ class Queue(Turns):
 
     def put_back(self, entries: Iterable[Entry]) -> None:
         """Requeue at their places. Their credit has been taken back already."""
+        entries = list(entries)
         for lane, found in in_lanes(entries).items():
             lane.put_back(found)
             self.depth += len(found)
@@ -200,6 +214,14 @@ class Queue(Turns):
         if self.capped:
             self.drop_excess()
         self.drain()
+        if self.watchers:
+            for entry in entries:
+                self.tell(entry.lane.priority, entry.position, entry.message, entry.deliveries)
+
+    def tell(self, priority: int, position: int, message: Message, deliveries: int) -> None:
+        """A message may be ready at this place, unless somebody has taken it meanwhile."""
+        for watcher in list(self.watchers):
+            watcher.arrived(priority, position, message, deliveries)
 
     # --- out ------------------------------------------------------------------------------------
 
@@ -263,10 +285,13 @@ class Queue(Turns):
         if entry is None:
             return None
         self.pull(entry)
+        self.count_delivery(entry)
+        return entry
+
+    def count_delivery(self, entry: Entry) -> None:
         self.delivered += 1
         if entry.deliveries:
             self.redelivered += 1
-        return entry
 
     def finish(self, entry: Entry) -> None:
         """It is over for this message: settled, or gone for good."""
@@ -276,8 +301,8 @@ class Queue(Turns):
         if entry.stored and not self.gone:
             lane = entry.lane
             self.ledger.store.remove(lane.number, entry.position)
-            if lane.lifted:
-                lane.lifted.discard(entry.position)
+            if lane.out:
+                lane.out.discard(entry.position)
 
     def discard(self, entry: Entry, reason: str) -> None:
         """It leaves unwanted: to the dead letters if there is such a place."""
@@ -409,7 +434,7 @@ class Queue(Turns):
                 store.purge(lane.number)
             entries.clear()
             lane.paged = 0
-            lane.returned.clear()
+            lane.counts.clear()
             lane.forget_ahead()
         self.depth = 0
         self.octets = 0

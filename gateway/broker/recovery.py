@@ -13,6 +13,9 @@ from gateway.broker.queues import Queue
 from gateway.broker.store import Depth, Record
 from gateway.broker.vhost import VirtualHost
 
+TOPOLOGY = ("vhost", "exchange", "queue", "binding", "journal")
+"""Kinds of records that a broker starts with. (A journal's messages stand like a queue's.)"""
+
 
 def restore_topology(vhosts: dict[str, VirtualHost], records: list[Record]) -> None:
     """Exchanges, queues and bindings, in that order, into virtual hosts that exist."""

@@ -165,8 +165,8 @@ def find(queue: "Queue", consumer: Consumer) -> Entry | None:
                 cursor.looked(lane, position)
                 if cursor.copies is None:
                     return take(queue, lane, one)
-                again = isinstance(one, Entry) and one.deliveries or lane.was_delivered(position)
-                return copied(cursor, position, message, int(again))
+                before = one.deliveries if isinstance(one, Entry) else lane.deliveries(position)
+                return copied(cursor, position, message, before)
             else:
                 cursor.looked(lane, position)
                 message.forget_properties()
@@ -195,16 +195,15 @@ def standing(lane: Lane, cursor: Cursor) -> Iterator[Entry | Kept]:
 
 def take(queue: "Queue", lane: Lane, one: Entry | Kept) -> Entry:
     """Take a ready message out of its place, wherever that is."""
-    if not isinstance(one, Entry):
-        queue.depth -= 1
-        return lane.lift(one)
     index = bisect_left(lane.ready, one.position, key=by_position)
-    if index == 0:
+    if isinstance(one, Entry) and index == 0:
         queue.pull(one)
-    else:
-        del lane.ready[index]
-        queue.depth -= 1
-        queue.octets -= len(one.message.body)
+        return one
+    queue.depth -= 1
+    queue.octets -= len(one.message.body)
+    if not isinstance(one, Entry):
+        return lane.lift(one)
+    del lane.ready[index]
     return one
 
 

@@ -50,8 +50,8 @@ class Store(Protocol):
     pending_octets: int
     """Octets of message bodies that wait to be written: what back-pressure looks at."""
 
-    def records(self) -> Iterable[Record]:
-        """All topology, at start."""
+    def records(self, *kinds: str) -> Iterable[Record]:
+        """All topology, or that of some kinds, at start."""
         ...
 
     def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None:

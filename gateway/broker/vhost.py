@@ -233,6 +233,9 @@ class VirtualHost(Routing):
             consumer.window.consumers.pop(consumer.tag, None)
             consumer.cancelled(consumer.tag)
         queue.consumers.clear()
+        for watcher in list(queue.watchers):
+            watcher.queue_gone()
+        queue.watchers.clear()
         self.past = self.past.plus(queue_totals(queue))
         return count
 

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 from gateway import __version__
 from gateway.errors import Refusal
 from gateway.http import console, description, health, problems, topology
-from gateway.http.access.declared import Declared, Publishing, Streaming
+from gateway.http.access.declared import Declared, Publishing
 from gateway.http.access.front import Front
 from gateway.http.access.gate import Gate
 from gateway.http.access.routes import routes as access_routes
@@ -21,21 +21,21 @@ from gateway.http.context import Context
 from gateway.http.deps import User
 from gateway.http.doors import Doors
 from gateway.http.events.hub import Hub
-from gateway.http.events.routes import EVENTS_ROUTE
 from gateway.http.events.routes import routes as event_routes
 from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
 from gateway.http.observe.layer import Observe
 from gateway.http.observe.spans import find_spans
 from gateway.http.publish.publisher import Publisher
-from gateway.http.publish.routes import EXCHANGE_ROUTE, QUEUE_ROUTE
+from gateway.http.publish.routes import DECLARED_ROUTE, EXCHANGE_ROUTE, QUEUE_ROUTE
 from gateway.http.publish.routes import routes as publish_routes
 from gateway.http.receive.routes import routes as receive_routes
-
-DECLARED_MESSAGES = "/v1/{vhost}/routes/{route}/messages"
-DECLARED_EVENTS = "/v1/{vhost}/routes/{route}/events"
+from gateway.http.short import Application, ShortWay
 
 Room = Callable[[Context], list[BaseRoute]]
+
+GRACE_SECONDS = 2.0
+"""For publishes that wait for the broker's word when the gateway stops."""
 
 ROOMS: tuple[Room, ...] = (
     publish_routes,
@@ -47,9 +47,9 @@ ROOMS: tuple[Room, ...] = (
 """Each room's ``routes(context)``: a new room adds its line here."""
 
 
-def build(doors: Doors) -> FastAPI:
+def build(doors: Doors) -> Application:
     """The application over the given doors. End it with ``close``."""
-    app = FastAPI(
+    app = Application(
         title="AMQP gateway",
         version=__version__,
         docs_url=None,
@@ -70,23 +70,24 @@ def build(doors: Doors) -> FastAPI:
     labels |= labels_of(app.router.routes)
     publish_queue = endpoint_of(app, QUEUE_ROUTE)
     publish_exchange = endpoint_of(app, EXCHANGE_ROUTE)
-    events = endpoint_of(app, EVENTS_ROUTE)
-    labels |= {Publishing: DECLARED_MESSAGES, Streaming: DECLARED_EVENTS}
-    app.add_middleware(
-        Front,
+    labels[Publishing] = DECLARED_ROUTE
+    publish = {"queues": publish_queue, "exchanges": publish_exchange}
+    front = Front(
         counters=context.counters,
         labels=labels,
         gate=context.gate,
-        publish={"queues": publish_queue, "exchanges": publish_exchange},
-        declared=Declared(context.gate, publish_queue, publish_exchange, events),
+        publish=publish,
+        declared=Declared(context.gate, endpoint_of(app, DECLARED_ROUTE)),
     )
-    app.add_middleware(
-        Observe,
+    observe = app.state.observe = Observe(
         labels=labels,
         durations=context.counters.durations,
         spans=find_spans(),
         log_requests=doors.settings.log_requests,
     )
+    app.add_middleware(front.around)
+    app.add_middleware(observe.around)
+    app.short = ShortWay(front, observe, publish)
     add_error_shape(app)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app
@@ -122,6 +123,7 @@ async def close(app: FastAPI) -> None:
     await context.hub.close()
     for closer in context.closers:
         await closer()
+    await context.publisher.drain(GRACE_SECONDS)
     context.publisher.close()
 
 

@@ -6,6 +6,7 @@ What a room must end when the server stops goes into ``context.closers``.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gateway.broker.broker import Broker
 from gateway.http.access.gate import Gate
@@ -15,6 +16,9 @@ from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
 from gateway.http.publish.publisher import Publisher
 from gateway.http.rates import Rates
+
+if TYPE_CHECKING:
+    from gateway.http.publish.operations import Operations
 
 
 @dataclass(slots=True)
@@ -28,6 +32,8 @@ class Context:
     gate: Gate
     canary: Canary
     rates: Rates = field(default_factory=Rates)
+    operations: "Operations | None" = None
+    """Answers that are fetched later; the room that publishes makes it."""
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """Called before the server stops, in order."""
 

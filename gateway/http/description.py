@@ -43,7 +43,7 @@ FIELDS = (
     ("Amqp-To", '"orders"', ""),
     ("Amqp-Subject", '"created"', ""),
     ("Amqp-Reply-To", '"answers"', ""),
-    ("Amqp-Absolute-Expiry-Time", "1790000000123", "ms since 1970"),
+    ("Amqp-Absolute-Expiry-Time", "4102444800000", "ms since 1970"),
     ("Amqp-Creation-Time", "1790000000123", "ms since 1970"),
     ("Amqp-Group-Id", '"a"', ""),
     ("Amqp-Group-Sequence", "1", ""),
@@ -261,6 +261,8 @@ def finish(path: str, operation: dict[str, Any], schemes: Iterable[str]) -> None
     # FastAPI documents its own validation error shape; ours replaces it.
     if "HTTPValidationError" in str(responses.get("422", "")):
         responses["422"] = problem_response(422)
+    if "parameters" in operation:
+        operation["parameters"] = [shown(one) for one in operation["parameters"]]
     if path.startswith(OPEN):
         operation["security"] = []
     if path == "/metrics":
@@ -281,6 +283,15 @@ def finish(path: str, operation: dict[str, Any], schemes: Iterable[str]) -> None
         if events is not None:
             # The schema is of one parsed event; its data differ by kind.
             events["schema"] = EVENT
+
+
+def shown(parameter: dict[str, Any]) -> dict[str, Any]:
+    """As ours are, if FastAPI described it: with an example."""
+    if "example" in parameter:
+        return parameter
+    if (parameter["in"], parameter["name"]) == ("path", "vhost"):
+        return VHOST
+    return parameter | {"example": parameter["schema"]["default"]}
 
 
 EVENT = {

@@ -5,12 +5,11 @@ The composition root fills ``Doors`` in and hands it to ``gateway.http.app.build
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.broker.broker import Broker
-from gateway.broker.store import Record
 from gateway.http.access.settings import AccessSettings
 
 
@@ -59,6 +58,8 @@ class HttpSettings:
     """Answers kept per caller for ``Prefer: respond-async``."""
     operation_seconds: int = 600
     """How long they are kept."""
+    max_operation_octets: int = 64 * 1024 * 1024
+    """Of all answers that are kept; the oldest make room, and the newest is kept in any case."""
     retry_after_seconds: int = 1
     """What ``Retry-After`` says when a destination is full or publishers are held back."""
     heartbeat_seconds: int = 15
@@ -85,6 +86,8 @@ class HttpSettings:
     """How long one redrive of dead letters works before it says how to go on."""
     reply_seconds: float = 30.0
     """How long a request waits for its reply unless it says so itself."""
+    async_reply_seconds: float = 600.0
+    """How long a request of ``Prefer: respond-async`` waits for its reply."""
     late_reply_seconds: float = 60.0
     """How long a reply that comes too late is still counted."""
     max_requests_per_user: int = 1000
@@ -134,7 +137,3 @@ class Doors:
     settings: HttpSettings = field(default_factory=HttpSettings)
     clock: Callable[[], float] = time.time
     """Seconds since 1970: what expiry, quotas and tickets go by."""
-
-    def records(self) -> Iterable[Record]:
-        """Everything small that the store keeps: what a room saved is among it at start."""
-        return self.broker.store.records()

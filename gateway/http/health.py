@@ -1,9 +1,9 @@
 """``/livez``, ``/readyz``, ``/startupz`` and ``/metrics``: for orchestrators, without credentials
 but for the last: metrics name virtual hosts, so peers elsewhere authenticate."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from gateway.http.access.origins import peer_is_loopback
 from gateway.http.context import Context
@@ -24,17 +24,18 @@ NOT_YET: dict[int | str, dict[str, Any]] = {
 }
 
 
-async def look(context: Context) -> dict[str, bool]:
+async def look(context: Context, anew: bool = False) -> dict[str, bool]:
     """What must be true; the canary is asked last, and only if the rest is well."""
     checks = dict(context.doors.ready())
-    checks["publish"] = all(checks.values()) and await context.canary.sings()
+    checks["publish"] = all(checks.values()) and await context.canary.sings(anew)
     return checks
 
 
-def tell(well: bool, checks: dict[str, bool]) -> Response:
-    health = Health(status="ready" if well else "not-ready", checks=checks)
+def tell(well: bool, checks: dict[str, bool], publish_ms: float | None = None) -> Response:
+    status = "ready" if well else "not-ready"
+    health = Health(status=status, checks=checks, publish_ms=publish_ms)
     return Response(
-        health.model_dump_json(),
+        health.model_dump_json(exclude_none=True),
         200 if well else 503,
         media_type="application/json",
         headers={"cache-control": "no-store"},
@@ -42,12 +43,18 @@ def tell(well: bool, checks: dict[str, bool]) -> Response:
 
 
 @router.get("/readyz", summary="Publishing works now", responses=NOT_YET)
-async def ready(context: ContextIn) -> Response:
+async def ready(
+    context: ContextIn,
+    canary: Annotated[
+        bool, Query(description="publish now, however good the last publish was a moment ago")
+    ] = False,
+) -> Response:
     """Listeners are up, the store writes, publishers are not held back, and a message that was
     published just now came through the broker to the disk in time. While it is not ready, what is
     open stays open: streams go on."""
-    checks = await look(context)
-    return tell(all(checks.values()), checks)
+    checks = await look(context, canary)
+    well = all(checks.values())
+    return tell(well, checks, round(context.canary.last_seconds * 1000, 3) if well else None)
 
 
 @router.get("/startupz", summary="Publishing has worked since the start", responses=NOT_YET)
@@ -58,7 +65,20 @@ async def started(context: ContextIn) -> Response:
     return tell(all(checks.values()), checks)
 
 
-@router.get("/metrics", summary="Counters for Prometheus", response_class=Response)
+EXPOSITION: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Prometheus' text format",
+        "content": {CONTENT_TYPE.partition(";")[0]: {"schema": {"type": "string"}}},
+    }
+}
+
+
+@router.get(
+    "/metrics",
+    summary="Counters for Prometheus",
+    response_class=Response,
+    responses=EXPOSITION,
+)
 async def metrics(request: Request, context: ContextIn) -> Response:
     """From the same machine without credentials, from elsewhere as a user with the tag
     `administrator` or `monitoring`."""

@@ -1,12 +1,36 @@
 """Message ids made here: UUID version 7 (RFC 9562 §5.7), sortable by time."""
 
 import os
+from functools import lru_cache
+
+DIGITS = 19
+"""Random hexadecimal digits of an id. Of the fourth of them two bits are used."""
+VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+AHEAD = 256
+"""Ids whose noise is asked of the system at once: one call each would be most of their cost."""
+
+noise: list[str] = []
 
 
 def uuid7(now: int) -> str:
     """A new id; ``now`` is ms since 1970."""
-    noise = int.from_bytes(os.urandom(10), "big")
-    value = (now & 0xFFFFFFFFFFFF) << 80 | 0x7000 << 64 | 0x8000 << 48
-    value |= (noise >> 64 & 0x0FFF) << 64 | noise & 0x3FFFFFFFFFFFFFFF
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    if not noise:
+        refill()
+    some = noise.pop()
+    return f"{moment(now)}{some[:3]}-{VARIANT[some[3]]}{some[4:7]}-{some[7:]}"
+
+
+def refill() -> None:
+    digits = os.urandom(AHEAD * DIGITS // 2).hex()
+    noise.extend([digits[at : at + DIGITS] for at in range(0, AHEAD * DIGITS, DIGITS)])
+
+
+@lru_cache(16)
+def moment(now: int) -> str:
+    """All before the noise."""
+    text = f"{now & 0xFFFFFFFFFFFF:012x}"
+    return f"{text[:8]}-{text[8:]}-7"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=noise.clear)

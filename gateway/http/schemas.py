@@ -96,3 +96,4 @@ class Health(Shape):
 
     status: str = Field(examples=["ready"])
     checks: dict[str, bool] = {}
+    publish_ms: float | None = Field(default=None, description="how long the last canary took")

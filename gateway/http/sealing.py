@@ -13,12 +13,15 @@ import base64
 import binascii
 import hmac
 import os
+import secrets
 from enum import Enum
 from hashlib import sha256
+from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+KEY_OCTETS = 32
 MAC_OCTETS = 16
 SECRET_OCTETS = 3
 HEAD_OCTETS = 1 + SECRET_OCTETS
@@ -159,3 +162,18 @@ def in_time(now: float, octets: bytes) -> bytes:
     if now >= int.from_bytes(octets[:DEADLINE_OCTETS], "big"):
         raise Expired(plain)
     return plain
+
+
+def kept_secret(path: Path) -> bytes:
+    """The secret in a file that nobody else reads, made if there is none."""
+    try:
+        kept = path.read_bytes()
+        if len(kept) == KEY_OCTETS:
+            return kept
+    except FileNotFoundError:
+        pass
+    made = secrets.token_bytes(KEY_OCTETS)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(made)
+    return made

@@ -17,9 +17,12 @@ from gateway.store.plain import read_plain, write_plain
 from gateway.store.schema import connect, disk_errors
 
 
-def read_records(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
-    """Everything in the table, still encoded."""
-    rows = connection.execute("SELECT kind, key, value FROM records").fetchall()
+def read_records(
+    connection: sqlite3.Connection, kinds: tuple[str, ...] = ()
+) -> dict[tuple[str, str], str]:
+    """Everything in the table, or some kinds of it, still encoded."""
+    which = f" WHERE kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+    rows = connection.execute(f"SELECT kind, key, value FROM records{which}", kinds).fetchall()
     return {(kind, key): value for kind, key, value in rows}
 
 
@@ -48,9 +51,9 @@ class RecordBook:
         self.connection = connection
         self.edited = False
 
-    def records(self) -> list[Record]:
+    def records(self, *kinds: str) -> list[Record]:
         with disk_errors("cannot read records"):
-            return decode_records(read_records(self.connection))
+            return decode_records(read_records(self.connection, kinds))
 
     def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None:
         """Insert or replace."""

@@ -207,14 +207,17 @@ class SqliteStore:
         """What each queue held when the store was opened; queues that held nothing are absent."""
         return self.found
 
-    def records(self) -> list[Record]:
-        """All topology as of now, sorted by kind and key; what is not written yet included."""
+    def records(self, *kinds: str) -> list[Record]:
+        """All topology as of now, or some kinds of it, sorted by kind and key; what is not written
+        yet included. 25 records take about a millisecond."""
         self._settle_written()  # what is written may have been changed by a tool since
         layers = [*self.taken, self.gathering]
         with disk_errors("cannot read records"):
-            found = read_records(self.reader)
+            found = read_records(self.reader, kinds)
         for batch in layers:
             for key, value in batch.records.items():
+                if kinds and key[0] not in kinds:
+                    continue
                 if value is None:
                     found.pop(key, None)
                 else:

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from gateway.adapters.v0_9.wire import layouts as w
+from gateway.http.publish.spool import spool_place
 from tests.net.running import ROOT, Running, environment, until
 from tests.net.wire import PERSISTENT, Gone, Wire
 
@@ -128,6 +130,42 @@ def test_data_of_another_gateway(tmp_path: Path) -> None:
 def test_data_where_none_can_be(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file")
     refused(run(*serve(tmp_path)), "data_dir")
+
+
+def test_a_spool_where_none_can_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a file")
+    file = tmp_path / "gateway.toml"
+    file.write_text(f"[http]\nspool_dir = '{tmp_path / 'file'}'\n")
+    refused(run(*serve(tmp_path, "--config", file)), "http.spool_dir", str(tmp_path / "file"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks into /proc")
+def test_large_bodies_wait_beside_the_data(tmp_path: Path) -> None:
+    spool = tmp_path / "data" / "spool"
+    guest = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q="
+    half = b"x" * (2 << 20)
+    with Running(tmp_path) as gateway:
+
+        def spooled() -> bool:
+            found = []
+            for link in Path(f"/proc/{gateway.process.pid}/fd").iterdir():
+                with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                    found.append(str(link.readlink()))
+            return any(name.startswith(str(spool)) for name in found)
+
+        base = f"http://127.0.0.1:{gateway.http_port}/v1"
+        made = httpx.put(f"{base}/admin/vhosts/%2F/queues/q", json={}, auth=("guest", "guest"))
+        assert made.status_code == 201
+        with socket.create_connection(("127.0.0.1", gateway.http_port), 20) as peer:
+            head = f"POST /v1/%2F/queues/q/messages HTTP/1.1\r\nHost: localhost\r\n{guest}\r\n"
+            peer.sendall(f"{head}Content-Length: {2 * len(half)}\r\n\r\n".encode() + half)
+            until(spooled, "a file in the spool")
+            assert not list(spool.iterdir()), "it has no name"
+            peer.sendall(half)
+            assert peer.recv(4096).startswith(b"HTTP/1.1 201 ")
+        until(lambda: not spooled(), "the file is gone")
+    assert spool_place(None, None) is None
+    assert spool_place(tmp_path / "other", tmp_path) == str(tmp_path / "other")
 
 
 def test_data_that_is_none_of_ours(tmp_path: Path) -> None:

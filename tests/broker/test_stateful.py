@@ -10,6 +10,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from gateway.broker.browsing import discard as discard_at
 from gateway.broker.channel import Channel
 from gateway.operations import Outcome
 from tests.broker.fakes import Heard, House, declare, message, purge
@@ -88,6 +89,27 @@ class OneQueue(RuleBasedStateMachine):
             self.done.add(number)
         else:
             self.held[index, fetched.delivery] = number
+
+    @precondition(lambda self: self.ready)
+    @rule(index=st.sampled_from([0, 1]), data=st.data(), discard=st.booleans())
+    def take_out_of_the_middle(self, index: int, data: st.DataObject, discard: bool) -> None:
+        channel = self.channels[index][0]
+        queue = channel.readable("q")
+        seen = channel.browse("q")
+        assert [int(one.message.body) for one in seen] == sorted(self.ready)
+        one = data.draw(st.sampled_from(seen))
+        number = int(one.message.body)
+        self.ready.remove(number)
+        if discard:
+            assert discard_at(queue, one.place, "delivery_limit")
+            self.done.add(number)
+        else:
+            picked = channel.pick(queue, one.place)
+            assert picked is not None and int(picked.message.body) == number
+            assert picked.redelivered == (one.deliveries > 0)
+            assert channel.delivery_count(picked.delivery) == one.deliveries
+            self.held[index, picked.delivery] = number
+        assert channel.pick(queue, one.place) is None
 
     @rule(index=st.sampled_from([0, 1]), no_ack=st.booleans(), limit=st.integers(0, 4))
     def subscribe(self, index: int, no_ack: bool, limit: int) -> None:

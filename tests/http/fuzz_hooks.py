@@ -1,9 +1,13 @@
-"""Loaded by schemathesis (``SCHEMATHESIS_HOOKS``): media types it does not know."""
+"""Loaded by schemathesis (``SCHEMATHESIS_HOOKS``): what it cannot know itself."""
 
 import json
 from typing import Any
+from urllib.parse import unquote
 
 import schemathesis
+
+MOST = 255
+"""Of a name: octets for the gateway, code points for JSON Schema, which cannot count octets."""
 
 
 @schemathesis.serializer(
@@ -12,3 +16,11 @@ import schemathesis
 def lines(ctx: Any, value: Any) -> bytes:
     items = value if isinstance(value, list) else [value]
     return b"".join(json.dumps(item).encode() + b"\n" for item in items)
+
+
+@schemathesis.hook
+def filter_path_parameters(ctx: Any, path_parameters: dict[str, Any]) -> bool:
+    """Leaves out what the schema takes for a name and the gateway does not, and nothing else: names
+    that are too long for both are still tried."""
+    names = [unquote(one) for one in (path_parameters or {}).values() if isinstance(one, str)]
+    return not any(len(one) <= MOST < len(one.encode("utf-8", "replace")) for one in names)

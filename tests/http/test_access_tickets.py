@@ -218,3 +218,106 @@ async def test_forged_tickets_are_401(streaming: Any) -> None:
     for text in ("", "A" * 43, "A" * 5000, "..%2F..", "%00", "%0d%0aset-cookie:x=1"):
         await refused(streaming, f"source=exchange:prices&ticket={text}")
     await refused(streaming, "source=exchange:prices&%74icket=" + "A" * 43, 401)
+
+
+# --- what it was asked for ----------------------------------------------------------------------
+
+
+async def test_a_ticket_is_for_its_way_of_accepting(streaming: Any, listener: Any) -> None:
+    streaming.queue("orders")
+    plain = await ticket(streaming, sources=["queue:orders"])
+    explicit = await ticket(streaming, sources=["queue:orders"], ack="explicit")
+    assert "ack=explicit" in explicit and "ack" not in plain
+    for query in (
+        f"{plain}&ack=explicit",
+        f"{plain}&ack=on-next",
+        explicit.replace("&ack=explicit", ""),
+        explicit.replace("ack=explicit", "ack=on-next"),
+    ):
+        await refused(streaming, query)
+    async with streaming.served() as port:
+        for query, ack in ((f"{plain}&ack=none&heartbeat=20", "none"), (explicit, "explicit")):
+            async with stream(listener, port, query) as reader:
+                assert reader.status == 200
+                assert (await reader.until("bridge.open")).data["ack"] == ack
+
+
+async def test_a_ticket_is_for_its_filters_and_its_journal(streaming: Any, listener: Any) -> None:
+    query = await ticket(streaming, filter=["key^=eur.", "property.kind"], journal="memory")
+    assert parse_qs(query)["filter"] == ["key^=eur.", "property.kind"]
+    for other in (
+        query.replace("filter=property.kind&", ""),
+        query.replace("property.kind", "property.Kind"),
+        query.replace("journal=memory", "journal=durable"),
+        query.replace("&journal=memory", ""),
+    ):
+        assert other != query
+        await refused(streaming, other)
+    narrower = query + "&filter=key=eur.a"
+    async with streaming.served() as port, stream(listener, port, narrower) as reader:
+        assert reader.status == 200
+    async with streaming.http() as http:
+        for body, status in (
+            ({"ack": "all"}, 422),
+            ({"filter": ["x"] * 17}, 422),
+            ({"filter": ["x" * 1025]}, 422),
+            ({"journal": "tape"}, 422),
+        ):
+            answer = await http.post("/v1/stream-tickets", json={"sources": [SOURCE]} | body)
+            assert answer.status_code == status, body
+
+
+async def test_no_cursor_leads_behind_the_session(streaming: Any, listener: Any) -> None:
+    """Neither one that means nothing here, nor one of other sources, shows what was before."""
+    streaming.exchange("other")
+    everything = "source=exchange:prices?binding=%23"
+    async with streaming.served() as port, listener(port, everything) as reader:
+        await reader.opened()
+        await publish(streaming, "before")
+        await reader.until()
+        query = await ticket(streaming)
+        async with stream(listener, port, query) as first:
+            await first.opened()
+        async with listener(port, "source=exchange:other") as others:
+            await others.opened()
+            foreign = others.cursor
+        for cursor in ("b9.unknown", "x", foreign):
+            again = f"{query}&from=earliest"
+            async with stream(listener, port, again, cursor) as resumed:
+                if resumed.status == 400:
+                    continue
+                await resumed.opened()
+                await publish(streaming, "after")
+                assert (await resumed.until()).body == {"text": "after"}, cursor
+
+
+async def test_a_page_hears_of_a_bad_ticket(streaming: Any, listener: Any) -> None:
+    """As an event, and then no more: the browser asks once again and is told to stop."""
+    query = await ticket(streaming) + "&errors=inband"
+    streaming.clock.now += 61
+    async with streaming.served() as port:
+        for bad in (query, f"source={SOURCE}&ticket={'A' * 43}&errors=inband"):
+            async with stream(listener, port, bad.replace("#", "%23")) as reader:
+                assert reader.status == 200
+                told = (await reader.until("bridge.error")).data["problem"]
+                assert told["status"] == 401 and told["type"].endswith("unauthorized")
+                closed = await reader.until("bridge.close")
+                assert closed.data["reconnect"] is False
+                assert not await reader.chunk()
+            async with stream(listener, port, bad.replace("#", "%23"), closed.id) as again:
+                assert again.status == 204
+
+
+async def test_a_page_hears_of_a_session_that_has_ended(streaming: Any, listener: Any) -> None:
+    headers = {"cookie": "__Host-amqp-gateway=" + "A" * 43, "sec-fetch-site": "same-origin"}
+    query = "source=exchange:prices&errors=inband"
+    async with streaming.served() as port:
+        async with listener(port, query, user="", headers=headers) as reader:
+            assert (await reader.until("bridge.error")).data["problem"]["status"] == 401
+            closed = await reader.until("bridge.close")
+            assert closed.data["reconnect"] is False
+        async with listener(port, query, closed.id, user="", headers=headers) as again:
+            assert again.status == 204
+        # Without the parameter it is a status, as programs want it.
+        async with listener(port, query[:-14], user="", headers=headers) as reader:
+            assert reader.status == 401

@@ -44,7 +44,9 @@ async def test_every_route_is_described(rig: Any) -> None:
             continue
         known = {method.upper() for method in told["paths"].get(route.path, {})}
         missing += [
-            f"{method} {route.path}" for method in (route.methods or set()) - {"HEAD"} - known
+            f"{method} {route.path}"
+            # OpenAPI 3.1 has no place for QUERY, which is POST by another name here.
+            for method in (route.methods or set()) - {"HEAD", "QUERY"} - known
         ]
     assert missing == []
 
@@ -74,51 +76,6 @@ async def test_every_error_is_a_problem_document(rig: Any) -> None:
                 assert set(response["content"]) == {"application/problem+json"}, (method, path)
 
 
-# --- executable examples --------------------------------------------------------------------------
-
-NEEDS_PEER = {"/v1/admin/connections/{connection}"}
-ROOMS = ("/v1/admin/", "/api/", "/problems", "/asyncapi.json", "/livez", "/readyz", "/startupz")
-
-
-async def prepare(rig: Any) -> None:
-    """What the examples are about."""
-    rig.queue("orders", durable=True)
-    rig.exchange("shop")
-    rig.broker.access.add_user("carol", "old password")
-    rig.broker.access.set_permissions("carol", "/", "", "", "")
-
-
-def path_with_examples(path: str, operation: dict[str, Any]) -> str:
-    from urllib.parse import quote
-
-    for one in operation.get("parameters", []):
-        if one["in"] == "path":
-            path = path.replace(f"{{{one['name']}}}", quote(str(one["example"]), safe=""))
-    return path
-
-
-async def test_the_examples_of_administration_work(make_rig: Any) -> None:
-    told = await description(make_rig())
-    tried = 0
-    for method, path, operation in operations(told):
-        if not path.startswith(ROOMS) or path in NEEDS_PEER or "{binding}" in path:
-            continue
-        rig = make_rig()
-        await prepare(rig)
-        if method == "put" and path.endswith("/{exchange}"):
-            rig = make_rig()
-        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-        example = body.get("example")
-        async with rig.http("guest:guest") as http:
-            url = path_with_examples(path, operation)
-            given = {"json": example} if example is not None else {}
-            answer = await http.request(method, url, **given)
-        assert answer.is_success, (method, url, answer.text)
-        assert str(answer.status_code) in operation["responses"], (method, url, answer.status_code)
-        tried += 1
-    assert tried > 60
-
-
 # --- problems -------------------------------------------------------------------------------------
 
 
@@ -141,29 +98,3 @@ async def test_problem_types_lead_to_their_pages(rig: Any) -> None:
             assert row.title in answer.text
             assert f"/problems/{row.kind}" in listed
         assert (await http.get("/problems/none")).status_code == 404
-
-
-# --- AsyncAPI -------------------------------------------------------------------------------------
-
-
-async def test_asyncapi_shows_what_the_caller_may(rig: Any) -> None:
-    rig.queue("orders", durable=True)
-    rig.queue("odd name/é")
-    async with rig.http() as http:
-        told = (await http.get("/asyncapi.json")).json()
-        answer = await http.post("/v1/%2F/queues/orders/messages", content=b"x")
-        assert answer.status_code == 201
-    assert told["asyncapi"] == "3.0.0"
-    key = "queue._2f__2f_orders"
-    assert told["channels"][key]["address"] == "orders"
-    assert told["channels"][key]["bindings"]["amqp"]["queue"]["durable"] is True
-    assert told["operations"][f"send.{key}"]["summary"].endswith(
-        "POST /v1/%2F/queues/orders/messages"
-    )
-    assert f"receive.{key}" in told["operations"]
-    for one in told["operations"].values():
-        assert one["channel"]["$ref"].removeprefix("#/channels/") in told["channels"]
-    for name in told["channels"]:
-        assert re.fullmatch(r"[A-Za-z0-9._-]+", name)
-    async with rig.http("weak:weak") as http:
-        assert (await http.get("/asyncapi.json")).json()["channels"] == {}

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stream_words import ALL, TEXT, publish, texts
 
-from gateway.http.events.filters import BadFilter, Term, passes, read_filter
 from gateway.http.events.views import event_line
+from gateway.http.filters import BadFilter, Term, passes, read_filter
 from gateway.message import DIALECTS, Essentials, Message, Properties
 
 JSON = {"Content-Type": "application/json"}

@@ -107,7 +107,6 @@ async def test_spans_when_an_sdk_is_set_up(make_rig: Any) -> None:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    from gateway.http.observe.layer import Observe
     from gateway.http.observe.spans import Spans
 
     exporter = InMemorySpanExporter()
@@ -115,9 +114,7 @@ async def test_spans_when_an_sdk_is_set_up(make_rig: Any) -> None:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     rig = make_rig()
     spans = Spans(provider.get_tracer("test"), api, TraceContextTextMapPropagator())
-    for layer in rig.app.user_middleware:
-        if layer.cls is Observe:
-            layer.kwargs["spans"] = spans
+    rig.app.state.observe.spans = spans
     rig.queue("orders")
     async with rig.http() as http:
         answer = await http.post(QUEUE, content=b"x", headers={"traceparent": PARENT_A})
@@ -159,6 +156,41 @@ async def test_ready_says_that_publishers_are_held_back(rig: Any) -> None:
         assert (await http.get("/readyz")).json()["checks"]["publish"] is True
         rig.broker.alarm("disk", True)
         assert (await http.get("/readyz")).status_code == 503
+
+
+async def test_a_publish_on_demand(make_rig: Any) -> None:
+    """A good publish of a moment ago proves nothing of now, for who says so."""
+    rig = make_rig(volatile=False, canary_seconds=60)
+    canary = rig.app.state.context.canary
+    async with rig.http(None) as http:
+        assert (await http.get("/readyz")).json()["publish_ms"] >= 0
+        assert (await http.get("/readyz")).status_code == 200
+        assert canary.position == 1
+        for position in (2, 3):
+            assert (await http.get("/readyz?canary=1")).status_code == 200
+            assert canary.position == position
+        rig.held = True
+        assert (await http.get("/readyz")).status_code == 200
+        canary.limit = 0.05
+        for _ in range(2):
+            answer = await http.get("/readyz?canary=1")
+            assert answer.status_code == 503
+            assert answer.json() == {
+                "status": "not-ready", "checks": {"amqp": True, "store": True, "publish": False}
+            }  # fmt: skip
+        assert canary.position == 4, "one at a time"
+        canary.limit = 60
+        # Those who ask while one is under way that began before share the next one.
+        asking = [asyncio.create_task(canary.sings(True)) for _ in range(5)]
+        await asyncio.sleep(0)
+        rig.release()
+        rig.held = True
+        await rig.until(lambda: canary.position == 5)
+        rig.release()
+        assert await asyncio.gather(*asking) == [True] * 5
+        assert canary.position == 5
+        assert (await http.get("/readyz?canary=perhaps")).status_code == 422
+    assert rig.store.read(canary.number, 0, 10) == []
 
 
 async def test_the_canary_leaves_nothing_behind(make_rig: Any) -> None:

@@ -307,7 +307,7 @@ async def test_too_many_leases(make_rig: Any) -> None:
         ({"wait_ms": 60_001}, 422),
         ({"lease_ms": 1}, 422),
         ({"view": "odd"}, 422),
-        ({"filter": "x"}, 422),
+        ({"filter": "colour=red"}, 422),
         ({"leese_ms": 5000}, 422),
         ([], 422),
     ],

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from receiving_words import clocked
 
+from gateway.http.app import close
 from gateway.http.publish.templates import encode
 from gateway.message import DIALECTS, Message, Properties
 
@@ -213,3 +214,140 @@ async def test_the_caller_hangs_up(rig: Any) -> None:
                 await asyncio.sleep(0.005)
             reply(rig, asked, b"late")
             assert "amqp_gateway_replies_late_total 1.0" in (await http.get("/metrics")).text
+
+
+# --- replies that are fetched later -------------------------------------------------------------
+
+LATER = {"prefer": "respond-async"}
+OPERATION = "application/vnd.amqp-gateway.operation+json"
+
+
+async def asked_later(rig: Any, http: Any, **headers: str) -> tuple[Any, Message]:
+    """The answer, and the request as the service gets it."""
+    answer = await http.post(REQUESTS + "?to=rpc", content=b"ask", headers={**LATER, **headers})
+    return answer, rig.fetch("rpc")
+
+
+async def test_the_reply_waits_in_an_operation(rig: Any) -> None:
+    rig.queue("rpc")
+    async with rig.http() as http:
+        answer, asked = await asked_later(rig, http)
+        assert answer.status_code == 202
+        assert answer.headers["content-type"] == OPERATION
+        assert answer.headers["preference-applied"] == "respond-async"
+        assert answer.json()["status"] == "running"
+        where = answer.headers["location"]
+        assert (await http.get(where)).json()["status"] == "running"
+        rig.advance(599_000)  # long after the caller would have hung up
+        reply(rig, asked, b'{"n":1}', content_type="application/json", app_id="service")
+        await asyncio.sleep(0.01)
+        for _ in range(2):
+            shown = (await http.get(where)).json()
+            assert shown["status"] == "done"
+            result = shown["result"]
+            assert result["status"] == 200
+            assert result["content_type"].startswith("application/vnd.amqp-gateway.message+json")
+            assert result["body"]["body"] == {"json": {"n": 1}}
+            assert result["body"]["app_id"] == "service"
+            assert result["body"]["correlation_id"] == str(asked.properties.message_id)
+        async with rig.http("weak:weak") as stranger:
+            assert (await stranger.get(where)).status_code == 404
+        assert (await http.delete(where)).status_code == 204
+        assert (await http.get(where)).status_code == 404
+        assert rig.broker.vhosts["/"].replies == {}
+
+
+async def test_a_reply_that_never_comes_is_a_result_too(make_rig: Any) -> None:
+    rig = clocked(make_rig, async_reply_seconds=5)
+    rig.queue("rpc")
+    async with rig.http() as http:
+        answer, _ = await asked_later(rig, http)
+        rig.advance(5000)
+        await asyncio.sleep(0.01)
+        result = (await http.get(answer.headers["location"])).json()["result"]
+        assert result["status"] == 504
+        assert result["content_type"] == "application/problem+json"
+        assert result["body"]["type"].endswith("reply-timeout")
+        assert result["body"]["outcome"] == "accepted"
+
+
+async def test_what_is_known_at_once_is_answered_at_once(rig: Any) -> None:
+    async with rig.http() as http:
+        answer = await http.post(REQUESTS + "?to=none", content=b"x", headers=LATER)
+        assert answer.status_code == 404
+        assert answer.json()["type"].endswith("address-not-found")
+        rig.queue("rpc")
+        wait = {"prefer": "respond-async, wait=60"}
+        async with ask(rig, http, wait) as (task, asked):
+            reply(rig, asked, b"now")
+            answer = await task
+            assert answer.status_code == 200
+            assert answer.json()["body"] == {"base64": "bm93"}
+
+
+async def test_operations_are_bounded(make_rig: Any) -> None:
+    rig = clocked(make_rig, max_operations=2, max_operation_octets=3000)
+    rig.queue("rpc")
+    async with rig.http() as http:
+        first, one = await asked_later(rig, http)
+        second, two = await asked_later(rig, http)
+        third, none = await asked_later(rig, http)
+        assert third.status_code == 429 and none is None
+        reply(rig, one, b"x" * 1500)
+        reply(rig, two, b"y" * 1500)
+        await asyncio.sleep(0.01)
+        # Both do not fit: the older one has made room.
+        assert (await http.get(first.headers["location"])).status_code == 404
+        assert (await http.get(second.headers["location"])).json()["status"] == "done"
+        third, three = await asked_later(rig, http)
+        assert third.status_code == 202
+        reply(rig, three, b"z" * 9000)  # larger than all of it: kept alone
+        await asyncio.sleep(0.01)
+        assert (await http.get(third.headers["location"])).json()["status"] == "done"
+        assert (await http.get(second.headers["location"])).status_code == 404
+
+
+async def test_requests_that_wait_count_against_their_user(make_rig: Any) -> None:
+    rig = clocked(make_rig, max_requests_per_user=1)
+    rig.queue("rpc")
+    async with rig.http() as http:
+        await asked_later(rig, http)
+        answer, _ = await asked_later(rig, http)
+        assert answer.status_code == 429
+        assert answer.json()["type"].endswith("quota")
+
+
+async def test_the_gateway_stops_before_the_reply(rig: Any) -> None:
+    rig.queue("rpc")
+    async with rig.http() as http:
+        answer, _ = await asked_later(rig, http)
+        await close(rig.app)
+        await asyncio.sleep(0.01)
+        result = (await http.get(answer.headers["location"])).json()["result"]
+        assert result["status"] == 503
+        assert result["body"]["safe_to_retry"] is False
+
+
+async def test_the_virtual_host_goes_before_the_reply(rig: Any) -> None:
+    rig.queue("rpc")
+    async with rig.http() as http:
+        later, _ = await asked_later(rig, http)
+        async with ask(rig, http) as (task, _):
+            rig.begin()
+            rig.broker.delete_vhost("/")
+            rig.broker.create_vhost("/")
+            rig.broker.access.set_permissions("alice", "/", ".*", ".*", ".*")
+            rig.end()
+            answer = await task
+            assert answer.status_code == 502
+            assert answer.json()["outcome"] == "accepted"
+            assert answer.json()["safe_to_retry"] is False
+        result = (await http.get(later.headers["location"])).json()["result"]
+        assert result["status"] == 502
+        # Another one of its name works.
+        rig.client = rig.broker.attach("/", "alice", "the test")
+        rig.channel = rig.client.channel(1, rig.recorder)
+        rig.queue("rpc")
+        async with ask(rig, http) as (task, asked):
+            reply(rig, asked, b"x")
+            assert (await task).status_code == 200

@@ -262,7 +262,10 @@ def test_an_alarm_ends(tmp_path: Path) -> None:
         wire = gateway.wire(1)
         wire.declare("relief", durable=True)
         wire.call(1, w.ConfirmSelect(), w.ConfirmSelectOk)
+        address = f"http://127.0.0.1:{gateway.http_port}/readyz?canary=1"
+        assert httpx.get(address).status_code == 200
         hold = Lock(gateway)
+        assert httpx.get(address, timeout=20).json()["checks"]["publish"] is False
         wire.publish("relief", b"one", PERSISTENT)
         assert "store" in wire.heard(w.ConnectionBlocked).reason
         ready = httpx.get(f"http://127.0.0.1:{gateway.http_port}/readyz")
@@ -278,6 +281,7 @@ def test_an_alarm_ends(tmp_path: Path) -> None:
             _, record = wire.hear()
             heard.append(record.delivery_tag if type(record) is w.BasicAck else type(record))
         assert w.ConnectionBlocked not in heard
+        until(lambda: httpx.get(address, timeout=20).status_code == 200, "a publish that works")
         wire.ended()
 
 

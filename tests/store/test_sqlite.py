@@ -403,6 +403,22 @@ def test_a_directory_belongs_to_one(store: SqliteStore) -> None:
     again.close()
 
 
+def test_records_of_some_kinds(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    for kind in ("user", "queue", "idempotency"):
+        store.save(kind, ("a",), {"n": 1})
+        store.save(kind, ("b",), {"n": 2})
+    commit(store)
+    store.forget("user", ("a",))  # waits to be written
+    store.save("idempotency", ("c",), {"n": 3})
+    assert store.records("user") == [("user", ("b",), {"n": 2})]
+    assert [kind for kind, _, _ in store.records("user", "queue")] == ["queue", "queue", "user"]
+    assert [key for _, key, _ in store.records("idempotency")] == [("a",), ("b",), ("c",)]
+    assert store.records("nothing") == []
+    assert len(store.records()) == 6
+    store.close()
+
+
 def test_records(store: SqliteStore) -> None:
     store.save("queue", ("/", "q"), {"durable": True, "arguments": {"x": Seconds(1)}})
     store.save("user", ("ann",), {"n": 1})

@@ -59,10 +59,11 @@ class Buckets:
             self.levels.popitem(last=False)
         return Left(True, max(0, int(level)), self.wait(self.rate.burst - level))
 
-    def look(self, key: Hashable) -> Left:
-        """Whether one more would be allowed, using nothing."""
+    def look(self, key: Hashable, amount: float = 1.0) -> Left:
+        """Whether so much would be allowed, using nothing."""
         level = self.level(key, self.clock())
-        return Left(level >= 1, int(level), self.wait(1 - level))
+        needed = min(amount, self.rate.burst)
+        return Left(level >= needed, max(0, int(level)), self.wait(needed - level))
 
     def wait(self, missing: float) -> int:
         return max(1, math.ceil(missing * self.rate.seconds / self.rate.burst))

@@ -1,19 +1,29 @@
 """``/v1/session``, ``/v1/stream-tickets`` and where the issuer of tokens is (RFC 9728)."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Body, Request, Response
+from fastapi.openapi.models import Example
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.http import problems
-from gateway.http.access.gate import HOST_COOKIE, PLAIN_COOKIE, PRINCIPAL, plain_allowed
+from gateway.http.access.gate import (
+    HOST_COOKIE,
+    NO_NODES,
+    PLAIN_COOKIE,
+    PRINCIPAL,
+    plain_allowed,
+)
+from gateway.http.access.principal import Principal
 from gateway.http.access.rights import DETAILS_TYPE, Action
-from gateway.http.access.tickets import node_of
+from gateway.http.access.tickets import Terms, node_of
+from gateway.http.context import Context
 from gateway.http.deps import Caller, ContextIn, decode_segment
 from gateway.http.problems import Problem
 
 MOST_SOURCES = 64
+MOST_FILTERS = 16
 NO_STORE = {"cache-control": "no-store"}
 
 router = APIRouter(tags=["access"])
@@ -39,6 +49,15 @@ class TicketRequest(BaseModel):
     sources: list[str] = Field(
         min_length=1, max_length=MOST_SOURCES, examples=[["queue:orders", "route:prices"]]
     )
+    ack: Literal["none", "on-next", "explicit"] = Field(
+        default="none", description="how the stream accepts"
+    )
+    filter: list[Annotated[str, Field(max_length=1024)]] = Field(
+        default=[], max_length=MOST_FILTERS, description="the stream must have these, or more"
+    )
+    journal: Literal["memory", "durable"] | None = Field(
+        default=None, description="the journal of exchanges that it may ask for"
+    )
     ttl: float | None = Field(
         default=None, gt=0, description="seconds to the first use; at most, and usually, 60"
     )
@@ -47,6 +66,12 @@ class TicketRequest(BaseModel):
         max_length=255,
         description="the page that will open the stream, if it is not the one that asks",
     )
+
+
+TICKET_EXAMPLES = {
+    "a queue": Example(value={"vhost": "/", "sources": ["queue:orders"]}),
+    "an exchange": Example(value={"sources": ["exchange:amq.topic?binding=prices.%23"], "ttl": 30}),
+}
 
 
 class Ticket(BaseModel):
@@ -119,29 +144,48 @@ async def close_session(request: Request, context: ContextIn, caller: Caller) ->
     "/v1/stream-tickets", status_code=201, summary="A credential that an EventSource can use"
 )
 async def make_ticket(
-    asked: TicketRequest, request: Request, context: ContextIn, caller: Caller, response: Response
+    asked: Annotated[TicketRequest, Body(openapi_examples=TICKET_EXAMPLES)],
+    request: Request,
+    context: ContextIn,
+    caller: Caller,
+    response: Response,
 ) -> Ticket:
-    """The ticket is for these sources, this origin and this caller. After its first use it is good
-    only to resume the stream it started."""
+    """The ticket is for these sources, filters, `ack` and `journal`, this origin and this caller.
+    After its first use it is good only to resume the stream it started."""
     gate = context.gate
     if caller.scheme == "ticket" or PRINCIPAL in request.scope:
         raise Problem(problems.FORBIDDEN, "a ticket makes no tickets")
     vhost = asked.vhost
     if vhost not in context.broker.vhosts:
         raise Problem(problems.NOT_FOUND, f"no virtual host {vhost!r}")
-    for source in asked.sources:
-        kind, name = node_of(source)
-        caller.need(context.broker, Action.STREAM, vhost, kind, name)
+    sources = [permitted(context, request, caller, vhost, source) for source in asked.sources]
     origin = (asked.origin or request.headers.get("origin") or "").encode("latin-1", "replace")
     if origin and gate.origins.own(request.scope, origin):
         origin = b""
     if origin and origin not in gate.origins.known:
         raise Problem(problems.INVALID, "the origin is not one of those that may use this gateway")
+    terms = Terms(sources, asked.filter, asked.ack, asked.journal or "")
     made, url, until = gate.tickets.make(
-        caller, vhost, asked.sources, origin.decode("latin-1") or None, asked.ttl
+        caller, vhost, terms, origin.decode("latin-1") or None, asked.ttl
     )
     response.headers.update(NO_STORE)
     return Ticket(ticket=made, url=url, expires_at=instant(until) or "")
+
+
+def permitted(
+    context: Context, request: Request, caller: Principal, vhost: str, source: str
+) -> str:
+    """A source as streams know it, if the caller may read it. Raises ``Problem``."""
+    kind, name = node_of(source)
+    if kind == "route":
+        filled = context.gate.catalogue.source(vhost, source)
+        behind = filled.route.queue or filled.route.exchange
+        caller.need(context.broker, Action.STREAM, vhost, kind, name, behind)
+        return filled.shown
+    if not context.gate.names_nodes(request.scope):
+        raise Problem(problems.BY_STATUS[404], NO_NODES)
+    caller.need(context.broker, Action.STREAM, vhost, kind, name)
+    return source
 
 
 @router.get("/.well-known/oauth-protected-resource", summary="Whose tokens are taken (RFC 9728)")

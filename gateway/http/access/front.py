@@ -6,23 +6,23 @@ segment: routing sees the undecoded path, and ``deps.decode_segment`` decodes.
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.http.access.declared import Declared
-from gateway.http.access.gate import PRINCIPAL, Gate
+from gateway.http.access.gate import NO_NODES, Gate
+from gateway.http.access.gate import PLANE as PLANE
 from gateway.http.access.quotas import LIMITS, chunked
-from gateway.http.access.tickets import ticket_of
 from gateway.http.metrics import Counters
 from gateway.http.problems import BY_STATUS, Problem
 
-PLANE = "gateway.plane"
-"""In a scope: "admin" on the admin listener."""
 ADMIN_PATHS = frozenset({"/", "/metrics", "/livez", "/readyz", "/startupz"})
 ADMIN_PREFIXES = ("/v1/admin", "/v1/connections", "/api/", "/console", "/v1/traces", "/v1/logs")
-OPEN_NOUNS = frozenset({"routes", "operations", "streams", "capabilities", "deliveries"})
-"""What follows a virtual host and names no raw node (a delivery's token was given out already)."""
+OPEN_NOUNS = frozenset(
+    {"routes", "operations", "streams", "capabilities", "deliveries", "events", "subscriptions"}
+)
+"""What follows a virtual host and need not name a raw node; where it can (streams, presence), the
+endpoint sees to it. A delivery's token was given out already."""
 RAW_NOUNS = frozenset(
     {"queues", "exchanges", "addresses", "messages", "events", "requests", "dead-letters"}
 )
@@ -47,16 +47,16 @@ class Front:
     ``publish`` the publish endpoints by the noun in their path, which are called from here: the
     layers below would be a third of what a publish costs."""
 
+    app: ASGIApp
+
     def __init__(
         self,
-        app: ASGIApp,
         counters: Counters,
         labels: dict[Any, str],
         gate: Gate,
         publish: Mapping[str, ASGIApp],
         declared: Declared,
     ) -> None:
-        self.app = app
         self.counters = counters
         self.labels = labels
         self.gate = gate
@@ -66,7 +66,12 @@ class Front:
         self.raw_nodes = settings.raw_nodes
         self.apart = settings.admin_apart
         self.origins = gate.origins if gate.origins.known else None
-        self.counting = gate.quotas.octets is not None
+        self.counting = gate.quotas.counts_octets
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """This layer over what is below it."""
+        self.app = app
+        return self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -125,39 +130,12 @@ class Front:
         parts = path.split("/")
         if len(parts) < 4 or parts[1] != "v1" or scope.get("root_path"):
             return self.app
-        if parts[3] == "routes" and len(parts) == 6:
-            return self.declared.find(scope, parts)
-        if parts[3] == "events" and len(parts) == 4:
-            app = self.with_ticket(scope, parts[2], origin)
-            names = self.declared.named(scope)
-            if names:
-                return self.declared.streams(unquote(parts[2]), names, app)
-        else:
-            app = self.app
+        if parts[3] == "routes" and len(parts) == 6 and parts[5] == "messages":
+            return self.declared.find(parts)
         administers = parts[2] == "admin" and parts[3] not in RAW_NOUNS
         if not (self.raw_nodes or on_admin or administers or parts[3] in OPEN_NOUNS):
-            raise Problem(
-                BY_STATUS[404],
-                "queues and exchanges cannot be named on this listener; use a declared route",
-            )
-        return app
-
-    def with_ticket(self, scope: Scope, vhost: str, origin: bytes | None) -> ASGIApp:
-        digest = ticket_of(scope)
-        if digest is None:
-            return self.app
-        if origin is None:
-            origin = self.origin_of(scope)
-        gate = self.gate
-        if origin is not None and gate.origins.own(scope, origin):
-            origin = None
-        text = None if origin is None else origin.decode("latin-1")
-        scope[PRINCIPAL] = gate.tickets.redeem(digest, scope, unquote(vhost), text)
-
-        async def run(scope: Scope, receive: Receive, send: Send) -> None:
-            await gate.tickets.run(digest, scope, receive, send, self.app)
-
-        return run
+            raise Problem(BY_STATUS[404], NO_NODES)
+        return self.app
 
     # --- what every answer carries --------------------------------------------------------------
 

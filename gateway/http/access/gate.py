@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from gateway.http import problems
 from gateway.http.access.bearer import BadToken, Bearer
-from gateway.http.access.buckets import Buckets
+from gateway.http.access.catalogue import Catalogue
 from gateway.http.access.keys import Keys
 from gateway.http.access.origins import Origins, is_loopback, peer_is_loopback
 from gateway.http.access.passwords import WRONG, Passwords, fingerprint, read_basic
@@ -24,6 +24,9 @@ __all__ = ["Gate", "is_loopback", "peer_is_loopback"]
 
 PRINCIPAL = "gateway.principal"
 """In a scope: who asks, when a layer above the endpoint has found out."""
+PLANE = "gateway.plane"
+"""In a scope: "admin" on the admin listener."""
+NO_NODES = "queues and exchanges cannot be named on this listener; use a declared route"
 HOST_COOKIE = "__Host-amqp-gateway"
 PLAIN_COOKIE = "amqp-gateway-session"
 MOST_AUTHORIZATION = 20_000
@@ -56,14 +59,16 @@ class Gate:
             settings.ticket_idle_seconds,
         )
         self.origins = Origins(settings.origins, settings.origin_credentials)
-        self.quotas = Quotas(
-            Buckets(settings.request_rate, self.now) if settings.request_rate else None,
-            Buckets(settings.octet_rate, self.now) if settings.octet_rate else None,
-        )
+        self.quotas = Quotas(settings, self.now, doors.broker.vhosts)
+        self.catalogue = Catalogue(settings.routes)
         self.cookie_names = (HOST_COOKIE, PLAIN_COOKIE) if settings.plain_cookie else (HOST_COOKIE,)
 
     def now(self) -> float:
         return self.clock()
+
+    def names_nodes(self, scope: Scope) -> bool:
+        """Whether queues and exchanges can be named on the listener that a request came to."""
+        return self.settings.raw_nodes or scope.get(PLANE) == "admin"
 
     async def authenticate(self, scope: Scope) -> Principal:
         """Raises ``Problem``: 401, or 429 when the caller has used up what it may."""

@@ -1,5 +1,6 @@
 """Which pages may ask: origins, Fetch Metadata, and the CORS answers (finite lists, no ``*``)."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import ip_address
 
@@ -59,15 +60,17 @@ PROXIED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})
 def peer_is_loopback(scope: Scope) -> bool:
     """Whether a program of this machine asks for itself. A Unix socket has no peer address and is
     local; what a proxy on this machine passes on is not."""
+    return asks_for_itself(scope, dict(scope["headers"]))
+
+
+def asks_for_itself(scope: Scope, fields: Mapping[bytes, bytes]) -> bool:
+    """As ``peer_is_loopback``, with the fields of the request by name."""
     client = scope.get("client")
     if client is not None and not is_loopback(client[0]):
         return False
-    host = b""
-    for name, value in scope["headers"]:
-        if name == b"host":
-            host = value
-        elif name in PROXIED:
-            return False
+    host = fields.get(b"host")
+    if not PROXIED.isdisjoint(fields):
+        return False
     return not host or is_local_name(host.decode("latin-1"))
 
 

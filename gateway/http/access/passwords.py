@@ -70,6 +70,9 @@ class Passwords:
         self.nobody = Verifier(secrets.token_bytes(16), bytes(32), bytes(32), access.iterations)
         self.threads = ThreadPoolExecutor(1, "password")
         self.waiting = 0
+        self.closed = False
+        self.under_way: dict[tuple[str, str, bytes], asyncio.Future[Verifier | None]] = {}
+        """Computations by user, network of the peer and digest of the password."""
 
     async def check(self, user: str, password: str, peer: str) -> User:
         """Raises ``Problem``: 401, or 429 after too many failures. An unknown user takes as long
@@ -87,25 +90,47 @@ class Passwords:
             and hmac.compare_digest(kept[1], digest)
         ):
             return found
-        if not await self.compute(found, password, user, network(peer)):
-            raise challenge(WRONG)
+        fitted = await self.once(found, password, user, network(peer), digest)
         found = self.access.user(user)
-        if found is None:
+        if fitted is None or found is None or found.verifier != fitted:
             raise challenge(WRONG)
         if len(self.known) >= MOST_DIGESTS:
             self.known.clear()
         self.known[user] = (found.verifier, digest)
         return found
 
-    async def compute(self, found: User | None, password: str, user: str, peer: str) -> bool:
-        """The attempt is counted before it is computed, and given back if it was right: many at
-        once are no way round the limit."""
+    async def once(
+        self, found: User | None, password: str, user: str, peer: str, digest: bytes
+    ) -> Verifier | None:
+        """What the password fits. Whoever says the same meanwhile shares one computation: after a
+        restart all programs of a user come at once, and are no guessers; nor is a guess better for
+        being repeated."""
+        key = (user, peer, digest)
+        task = self.under_way.get(key)
+        if task is None:
+            task = asyncio.ensure_future(self.compute(found, password, user, peer))
+            self.under_way[key] = task
+            task.add_done_callback(lambda done: self.forget(key, done))
+        return await asyncio.shield(task)
+
+    def forget(self, key: tuple[str, str, bytes], done: "asyncio.Future[Verifier | None]") -> None:
+        del self.under_way[key]
+        if not done.cancelled():
+            done.exception()  # whoever asked may have hung up
+
+    async def compute(
+        self, found: User | None, password: str, user: str, peer: str
+    ) -> Verifier | None:
+        """What the password fits. The attempt is counted before it is computed, and given back if
+        it was right: many at once are no way round the limit."""
         left = self.by_peer.take(peer)
         if not left.allowed:
             raise too_many(left.seconds)
         left = self.by_user.take(user)
         if not left.allowed:
             raise too_many(left.seconds)
+        if self.closed:
+            raise draining()
         if self.waiting >= MOST_WAITING:
             raise too_many(1)
         self.waiting += 1
@@ -113,6 +138,10 @@ class Passwords:
         try:
             loop = asyncio.get_running_loop()
             right = await loop.run_in_executor(self.threads, fits, verifier, password)
+        except asyncio.CancelledError:
+            if self.closed:
+                raise draining() from None
+            raise
         finally:
             self.waiting -= 1
         now = None if found is None else self.access.user(user)
@@ -120,10 +149,16 @@ class Passwords:
         if right:
             self.by_peer.charge(peer, -1)
             self.by_user.charge(user, -1)
-        return right
+        return verifier if right else None
 
     def close(self) -> None:
+        """Whoever still waits, or comes now, is told to go elsewhere."""
+        self.closed = True
         self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def draining() -> Problem:
+    return Problem(problems.DRAINING, "the gateway is shutting down")
 
 
 def too_many(seconds: int) -> Problem:

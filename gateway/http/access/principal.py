@@ -43,14 +43,24 @@ class Principal(NamedTuple):
         rights = self.rights
         return rights is None or any([one.covers(action, vhost, kind, name) for one in rights])
 
-    def need(self, broker: Broker, action: Action, vhost: str, kind: str, name: str) -> None:
+    def need(
+        self,
+        broker: Broker,
+        action: Action,
+        vhost: str,
+        kind: str,
+        name: str,
+        behind: str | None = None,
+    ) -> None:
         """Raises ``Problem`` (403) unless this caller may do this to a "queue", "exchange" or
-        "route"."""
+        "route". ``behind`` is the node behind a route: the credential must cover the route, the
+        broker's permission the node, and the text does not name it."""
         permission = BROKER.get(action)
+        node = name if behind is None else behind
         if (self.rights is None or self.may(action, vhost, kind, name)) and (
-            kind == "route"
+            (kind == "route" and behind is None)
             or not permission
-            or broker.access.allows(self.user, vhost, permission, name)
+            or broker.access.allows(self.user, vhost, permission, node)
         ):
             return
         raise Problem(

@@ -1,71 +1,131 @@
-"""How much a caller may ask for: requests and octets of bodies, with the ``RateLimit`` fields of
-draft-ietf-httpapi-ratelimit-headers."""
+"""How much can be asked for: requests and octets of bodies, per caller, virtual host and declared
+route, with the ``RateLimit`` fields of draft-ietf-httpapi-ratelimit-headers."""
+
+from collections.abc import Callable, Container, Hashable
+from typing import NamedTuple
+from urllib.parse import unquote
 
 from starlette.types import Message, Receive, Scope
 
 from gateway.http import problems
-from gateway.http.access.buckets import Buckets, Left
+from gateway.http.access.buckets import Buckets, Left, Rate
 from gateway.http.access.principal import Principal
+from gateway.http.access.settings import AccessSettings, DeclaredRoute
 from gateway.http.problems import Problem
 
 LIMITS = "gateway.limits"
 """In a scope: the fields for the answer."""
 OCTETS_KEY = "gateway.octets"
-"""In a scope: whose bucket a body of unknown length is charged to."""
+"""In a scope: the buckets that a body of unknown length is charged to."""
+
+
+class Limit(NamedTuple):
+    """One kind of quota: ``name`` as the fields and problems call it; "octets" are counted by the
+    body, all else by requests."""
+
+    name: str
+    buckets: Buckets
+    octets: bool
+
+    @property
+    def policy(self) -> str:
+        rate = self.buckets.rate
+        return f'"{self.name}";q={int(rate.burst)};w={max(1, round(rate.seconds))}'
+
+    def field(self, left: Left) -> str:
+        return f'"{self.name}";r={left.remaining};t={left.seconds}'
 
 
 class Quotas:
-    """Buckets per principal; ``None`` is unlimited."""
+    """All buckets. ``vhosts``: names that are not there have no quota to use up."""
 
-    def __init__(self, requests: Buckets | None, octets: Buckets | None) -> None:
-        self.requests = requests
-        self.octets = octets
-        self.active = requests is not None or octets is not None
-        policies = [
-            f'"{name}";q={int(buckets.rate.burst)};w={max(1, round(buckets.rate.seconds))}'
-            for name, buckets in (("requests", requests), ("octets", octets))
-            if buckets is not None
-        ]
-        self.policy = ", ".join(policies).encode()
+    def __init__(
+        self, settings: AccessSettings, clock: Callable[[], float], vhosts: Container[str]
+    ) -> None:
+        def limits(prefix: str, requests: Rate | None, octets: Rate | None) -> list[Limit]:
+            found = []
+            if requests is not None:
+                found.append(Limit(f"{prefix}requests", Buckets(requests, clock), False))
+            if octets is not None:
+                found.append(Limit(f"{prefix}octets", Buckets(octets, clock), True))
+            return found
+
+        self.vhosts = vhosts
+        self.of_caller = limits("", settings.request_rate, settings.octet_rate)
+        self.of_vhost = limits("vhost-", settings.vhost_request_rate, settings.vhost_octet_rate)
+        self.of_route = {
+            (route.vhost, route.name): limits("route-", route.request_rate, route.octet_rate)
+            for route in settings.routes
+        }
+        everything = [*self.of_caller, *self.of_vhost]
+        self.active = bool(everything)
+        for one in self.of_route.values():
+            everything += one
+        self.counts_octets = any(limit.octets for limit in everything)
 
     def charge(self, principal: Principal, scope: Scope) -> None:
-        """Raises ``Problem`` (429) when the quota is used up."""
-        key = principal.identity
-        lefts: dict[str, Left] = {}
-        if self.requests is not None:
-            lefts["requests"] = self.requests.take(key)
-        if self.octets is not None:
-            if all(left.allowed for left in lefts.values()):
-                lefts["octets"] = self.octets.take(key, length_of(scope))
-            scope[OCTETS_KEY] = key
-        fields = ", ".join(
-            [f'"{name}";r={left.remaining};t={left.seconds}' for name, left in lefts.items()]
-        )
-        scope[LIMITS] = [
-            (b"ratelimit-policy", self.policy),
-            (b"ratelimit", fields.encode()),
-        ]
-        for name, left in lefts.items():
-            if not left.allowed:
-                raise Problem(
-                    problems.QUOTA,
-                    f"the quota of {name} is used up",
-                    retry_after=left.seconds,
-                    quota=name,
-                )
+        """Raises ``Problem`` (429) when a quota is used up."""
+        use: list[tuple[Limit, Hashable]] = [(one, principal.identity) for one in self.of_caller]
+        if self.of_vhost:
+            vhost = vhost_in(scope)
+            if vhost in self.vhosts:
+                use += [(one, vhost) for one in self.of_vhost]
+        self.apply(scope, use)
+
+    def charge_routes(self, scope: Scope, routes: list[DeclaredRoute]) -> None:
+        """Raises ``Problem`` (429) when the quota of a declared route is used up."""
+        use: list[tuple[Limit, Hashable]] = []
+        for name in dict.fromkeys((route.vhost, route.name) for route in routes):
+            use += [(one, name) for one in self.of_route.get(name, ())]
+        if use:
+            self.apply(scope, use)
+
+    def apply(self, scope: Scope, use: list[tuple[Limit, Hashable]]) -> None:
+        """Use all, or none if one is used up."""
+        length = length_of(scope)
+        asked = [(limit, key, length if limit.octets else 1.0) for limit, key in use]
+        lefts = [(limit, limit.buckets.look(key, amount)) for limit, key, amount in asked]
+        refused = next((pair for pair in lefts if not pair[1].allowed), None)
+        if refused is None:
+            lefts = [(limit, limit.buckets.take(key, amount)) for limit, key, amount in asked]
+            scope.setdefault(OCTETS_KEY, []).extend(
+                (limit.buckets, key) for limit, key in use if limit.octets
+            )
+        before = dict(scope.get(LIMITS, ()))
+        for name, said in (
+            (b"ratelimit-policy", [limit.policy for limit, _ in lefts]),
+            (b"ratelimit", [limit.field(left) for limit, left in lefts]),
+        ):
+            known = [before[name]] if name in before else []
+            before[name] = b", ".join([*known, *(one.encode() for one in said)])
+        scope[LIMITS] = [pair for pair in before.items() if pair[1]]
+        if refused is not None:
+            limit, left = refused
+            raise Problem(
+                problems.QUOTA,
+                f"the quota of {limit.name} is used up",
+                retry_after=left.seconds,
+                quota=limit.name,
+            )
 
     def counting(self, scope: Scope, receive: Receive) -> Receive:
         """Charges a body without ``Content-Length`` as it comes."""
-        octets = self.octets
 
         async def receiving() -> Message:
             message = await receive()
-            key = scope.get(OCTETS_KEY)
-            if key is not None and octets is not None and message["type"] == "http.request":
-                octets.charge(key, len(message.get("body", b"")))
+            if message["type"] == "http.request":
+                for buckets, key in scope.get(OCTETS_KEY, ()):
+                    buckets.charge(key, len(message.get("body", b"")))
             return message
 
         return receiving
+
+
+def vhost_in(scope: Scope) -> str | None:
+    """The virtual host that a path names."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
+    parts = raw.split(b"/", 3)
+    return unquote(parts[2].decode("latin-1")) if len(parts) > 3 and parts[1] == b"v1" else None
 
 
 def length_of(scope: Scope) -> float:

@@ -58,9 +58,8 @@ class Records:
         self.turns = turns
         self.most = most
         self.found: dict[str, dict[str, Any]] = {}
-        for found, key, value in store.records():
-            if found == kind:
-                self.found[key[0]] = value
+        for _, key, value in store.records(kind):
+            self.found[key[0]] = value
 
     def get(self, digest: str) -> dict[str, Any] | None:
         return self.found.get(digest)

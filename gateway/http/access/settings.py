@@ -30,7 +30,8 @@ class BearerSettings(NamedTuple):
 
 class DeclaredRoute(NamedTuple):
     """A stable name for a target, safe to show to browsers. ``key`` may hold ``{name}`` of query
-    parameters. ``schema`` is a JSON Schema for bodies."""
+    parameters. ``schema`` is a JSON Schema for bodies. ``idempotency``: whether a publish needs
+    an ``Idempotency-Key``. The rates and ``max_streams`` are of all its callers together."""
 
     name: str
     vhost: str = "/"
@@ -43,6 +44,10 @@ class DeclaredRoute(NamedTuple):
     max_body_octets: int = 1 << 20
     content_types: tuple[str, ...] = ("application/json",)
     unroutable: Literal["refuse", "drop"] = "refuse"
+    idempotency: Literal["optional", "required"] = "optional"
+    request_rate: Rate | None = None
+    octet_rate: Rate | None = None
+    max_streams: int | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,6 +67,10 @@ class AccessSettings:
     origin_credentials: bool = False
     request_rate: Rate | None = None
     octet_rate: Rate | None = None
+    vhost_request_rate: Rate | None = None
+    vhost_octet_rate: Rate | None = None
+    max_streams_per_vhost: int | None = None
+    """Of all callers of one virtual host together."""
     raw_nodes: bool = True
     admin_apart: bool = False
     routes: tuple[DeclaredRoute, ...] = ()

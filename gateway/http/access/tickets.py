@@ -1,16 +1,16 @@
 """Stream tickets: a credential in a URL, for the ``EventSource`` that can send no header.
 
-A ticket is for given sources, one origin and one principal. It must be used within a minute. Its
-first use starts a session; from then on it is good only to resume that session: one connection at
-a time (the newer one wins), not before the session's first cursor, and not after a quarter of an
-hour without a connection.
+A ticket is for what it was asked for: sources, filters, way of accepting, kind of journal, one
+origin and one principal. It must be used within a minute. Its first use starts a session; from then
+on it is good only to resume that session: one connection at a time (the newer one wins), not before
+the session's first cursor, and not after a quarter of an hour without a connection.
 """
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -28,11 +28,50 @@ MOST_OPENING = 1 << 16
 Positions = Mapping[bytes, int]
 
 
+class Terms(NamedTuple):
+    """What a ticket is bound to, and what a stream asks for. ``journal`` is "" if nothing is
+    said."""
+
+    sources: list[str]
+    filters: list[str] = []
+    ack: str = "none"
+    journal: str = ""
+
+    def within(self, other: "Terms") -> bool:
+        """Whether this asks for no more than the other: fewer sources, more filters."""
+        return (
+            bool(self.sources)
+            and set(self.sources) <= set(other.sources)
+            and set(self.filters) >= set(other.filters)
+            and (self.ack, self.journal) == (other.ack, other.journal)
+        )
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """As the parameters of a stream."""
+        found = [("source", one) for one in self.sources]
+        found += [("filter", one) for one in self.filters]
+        if self.ack != "none":
+            found.append(("ack", self.ack))
+        if self.journal:
+            found.append(("journal", self.journal))
+        return found
+
+
+class Claim(NamedTuple):
+    """A ticket that somebody came with, and who may use it."""
+
+    digest: str
+    record: dict[str, Any]
+    principal: Principal
+
+
 def node_of(source: str) -> tuple[str, str]:
     """Kind and name of a source. Raises ``Problem``."""
     kind, colon, name = source.partition(":")
     if kind == "exchange":
         name = name.partition(BINDING)[0]
+    elif kind == "route":
+        name = name.partition("?")[0]
     if not colon or kind not in ("queue", "exchange", "route") or not 0 < len(name.encode()) < 256:
         raise Problem(
             problems.INVALID,
@@ -74,7 +113,7 @@ class Tickets:
         self,
         principal: Principal,
         vhost: str,
-        sources: list[str],
+        terms: Terms,
         origin: str | None,
         seconds: float | None,
     ) -> tuple[str, str, float]:
@@ -85,14 +124,12 @@ class Tickets:
                 self.drop(digest)
         seconds = min(seconds or self.first_seconds, self.first_seconds)
         actions = frozenset({Action.STREAM})
-        rights = [Right(actions, vhost, *node_of(source), True) for source in sources]
+        rights = [Right(actions, vhost, *node_of(source), True) for source in terms.sources]
         record = principal_record(principal._replace(rights=tuple(rights)))
-        record |= {"vhost": vhost, "sources": sources, "origin": origin}
+        record |= {"vhost": vhost, "terms": list(terms), "origin": origin}
         record |= {"until": now + seconds, "used": None, "start": None}
         made = self.records.make(record)
-        query = urlencode(
-            [("source", one) for one in sources] + [("ticket", made)], quote_via=quote
-        )
+        query = urlencode([*terms.pairs(), ("ticket", made)], quote_via=quote)
         return made, f"/v1/{quote(vhost, safe='')}/events?{query}", now + seconds
 
     def over(self, record: dict[str, Any], now: float) -> bool:
@@ -111,65 +148,55 @@ class Tickets:
         self.records.forget(digest)
         self.left.pop(digest, None)
 
-    def redeem(self, digest: str, scope: Scope, vhost: str, origin: str | None) -> Principal:
-        """Who comes with the ticket. Changes the query: the ticket goes, and a session that
-        resumes without a cursor starts where it started. Raises ``Problem``: 401."""
+    def claim(self, ticket: str, vhost: str, origin: str | None) -> Claim:
+        """Who comes with the ticket. Raises ``Problem``: 401."""
+        digest = digest_of(ticket)
         record = self.records.get(digest)
         now = self.clock()
-        if record is None or self.over(record, now):
+        if record is None or self.over(record, now) or "terms" not in record:
             raise bad_ticket("The ticket is unknown or has expired.")
-        if scope["method"] != "GET" or vhost != record["vhost"]:
+        if vhost != record["vhost"]:
             raise bad_ticket("The ticket is for another stream.")
         if origin != record["origin"]:
             raise bad_ticket("The ticket is for another origin.")
-        query = [pair for pair in read_query(scope) if pair[0] != "ticket"]
-        asked = [value for key, value in query if key == "source"]
-        if not asked or not set(asked) <= set(record["sources"]) or "binding" in dict(query):
-            raise bad_ticket("The ticket is for other sources.")
         principal = read_principal(record, "ticket", "ticket:" + digest)
         if not holds(principal, self.access, self.sessions, now):
             self.drop(digest)
             raise bad_ticket("The ticket is unknown or has expired.")
-        if record["used"] is None:
-            self.records.save(digest, record | {"used": now})
-        else:
-            self.resume(digest, record, scope, query, now)
-        scope["query_string"] = urlencode(query, quote_via=quote).encode()
-        return principal
-
-    def resume(
-        self,
-        digest: str,
-        record: dict[str, Any],
-        scope: Scope,
-        query: list[tuple[str, str]],
-        now: float,
-    ) -> None:
         if self.idle(digest, record, now):
             self.drop(digest)
             raise bad_ticket("The session of the ticket has ended.")
-        cursor = None
-        for name, value in scope["headers"]:
-            if name == b"last-event-id":
-                cursor = value.decode("latin-1")
-        cursor = cursor or dict(query).get("last_event_id")
-        start = record["start"]
-        if start is not None and (not cursor or self.before(cursor, start)):
-            if cursor:
-                raise Problem(problems.INVALID_CURSOR, "the cursor is older than the session")
-            query[:] = [pair for pair in query if pair[0] not in ("from", "last_event_id")]
-            query.append(("last_event_id", start))
+        return Claim(digest, record, principal)
 
-    def before(self, cursor: str, start: str) -> bool:
-        """Whether some position of a cursor lies before those of the session's first."""
+    def use(self, claim: Claim, asked: Terms, cursor: str | None) -> tuple[str | None, bool]:
+        """Begin or resume its session: the cursor to go on from, and whether it is resumed. Who
+        resumes without a cursor, or with one that means nothing here, starts where the session
+        started. Raises ``Problem``."""
+        digest, record, _ = claim
+        if not asked.within(Terms(*record["terms"])):
+            raise bad_ticket("The ticket is for another stream.")
+        start: str | None = record["start"]
+        if record["used"] is None:
+            self.records.save(digest, record | {"used": self.clock()})
+            return cursor, False
+        return (cursor if start is None else self.later(cursor, start)), True
+
+    def later(self, cursor: str | None, start: str) -> str:
+        """The cursor, unless some position of it lies before those of the session's first."""
+        if not cursor:
+            return start
         ours = self.positions(start)
         try:
             theirs = self.positions(cursor)
         except Forged as error:
             raise Problem(problems.INVALID_CURSOR, f"the cursor is not valid: {error}") from None
-        if not ours or theirs is None:
-            return False
-        return any(theirs.get(source, at) < at for source, at in ours.items())
+        if not ours:
+            return cursor
+        if theirs is None:
+            return start
+        if any(theirs.get(source, at) < at for source, at in ours.items()):
+            raise Problem(problems.INVALID_CURSOR, "the cursor is older than the session")
+        return cursor
 
     async def run(
         self,
@@ -223,21 +250,3 @@ class Tickets:
         record = self.records.get(digest)
         if record is not None and record["start"] is None:
             self.records.save(digest, record | {"start": cursor})
-
-
-def read_query(scope: Scope) -> list[tuple[str, str]]:
-    try:
-        query = scope["query_string"].decode("ascii")
-        return parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=256)
-    except (UnicodeDecodeError, ValueError):
-        raise Problem(problems.INVALID, "the query is not percent-encoded UTF-8") from None
-
-
-def ticket_of(scope: Scope) -> str | None:
-    """The digest of the ticket in a query. Raises ``Problem``."""
-    if b"ticket=" not in scope["query_string"]:
-        return None
-    found = [value for key, value in read_query(scope) if key == "ticket"]
-    if len(found) > 1:
-        raise bad_ticket("The ticket is given twice.")
-    return digest_of(found[0]) if found else None

@@ -15,6 +15,7 @@ PATH_WORDS = {
     "queue": ("Queue, percent-encoded", "orders"),
     "exchange": ("Exchange, percent-encoded", "shop"),
     "binding": ("`id` of a binding, as the list shows it", "AAAAAAAAAAAAAAAAAAAAAA"),
+    "properties_key": ("`properties_key` of a binding, as the list shows it", "orders"),
     "user": ("User", "carol"),
     "connection": ("`id` of a connection", "1"),
     "name": ("Name", "unroutable"),
@@ -119,6 +120,7 @@ def query_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
             "in": "query",
             "description": schema.pop("description", ""),
             "schema": {key: value for key, value in schema.items() if key != "title"},
+            "example": schema["default"],
         }
         for name, schema in properties.items()
     ]

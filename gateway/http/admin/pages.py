@@ -34,15 +34,16 @@ ABOUT: dict[str, str] = {
     "not the caller's.",
     "schema": "The body is JSON but not of the expected shape; `errors` points at each place.",
     "destination-full": "The queue has reached its length limit and rejects what is published.",
-    "quota": "This caller has used up a limit; `RateLimit` fields and `Retry-After` say when it "
-    "may go on.",
+    "quota": "This caller has used up a limit, or all callers of a virtual host or a route have; "
+    "`RateLimit` fields and `Retry-After` say when it may go on.",
     "internal-error": "A bug. The log has it under the `X-Request-Id` of the answer.",
     "not-implemented": "The protocol has it, this gateway does not.",
     "backpressure": "Memory or disk is short, and publishers are held back. Nothing was sent.",
     "no-consumer": "The message asked for a consumer that takes it now, and there is none.",
     "draining": "The gateway is shutting down. Nothing was sent; try another or wait.",
-    "outcome-unknown": "The broker did not confirm in time: the change or message may be there or "
-    "not. A retry may do it twice unless it carries the same `Idempotency-Key`.",
+    "outcome-unknown": "The broker did not confirm in time (504), or what it would have said was "
+    "lost with the virtual host or with a gateway that stops (502): the change or message may be "
+    "there or not. A retry may do it twice unless it carries the same `Idempotency-Key`.",
     "conflict": "What is there differs from what is declared, or is in use although the request "
     "says it must not be.",
     "invalid-argument": "The value is well-formed but impossible: an unknown or contradictory "
@@ -53,7 +54,9 @@ ABOUT: dict[str, str] = {
     "already-settled": "The delivery was settled with another outcome before.",
     "outcome-unsupported": "This queue cannot settle so, such as a reject without dead letters.",
     "reply-timeout": "The request was accepted by a queue, but nobody answered in time.",
-    "idempotency-key": "The field is not a string of the allowed length, or it is needed here.",
+    "idempotency-key": "The field is not a string of the allowed length, or is given twice.",
+    "idempotency-required": "The declared route takes no message without the field, so that every "
+    "retry is safe.",
     "idempotency-in-progress": "Another request with this key has no answer yet.",
     "idempotency-mismatch": "This key was used for another message; nothing was sent.",
     "digest-mismatch": "`Content-Digest` does not fit the body: it was changed on its way.",
@@ -72,8 +75,16 @@ HTTP = Row(400, "http", "HTTP error", "not-sent", False)
 
 
 def all_rows() -> list[Row]:
+    """The last of a kind that has several statuses stands for all."""
     rows = {row.kind: row for row in (*ALL_ROWS, *BY_STATUS.values(), HTTP)}
     return sorted(rows.values(), key=lambda row: (row.status, row.kind))
+
+
+def status_of(row: Row) -> str:
+    if row is HTTP:
+        return "any"
+    found = {one.status for one in (*ALL_ROWS, *BY_STATUS.values()) if one.kind == row.kind}
+    return " or ".join(str(status) for status in sorted(found))
 
 
 def about(row: Row) -> str:
@@ -102,11 +113,10 @@ def markdown() -> str:
         "",
     ]
     for row in all_rows():
-        status = "any" if row is HTTP else row.status
         lines += [
             f"## {row.kind}",
             "",
-            f"{row.title}. Status {status}, outcome `{row.outcome}`, safe to retry: "
+            f"{row.title}. Status {status_of(row)}, outcome `{row.outcome}`, safe to retry: "
             f"{retry_word(row)}.",
             "",
             about(row),
@@ -133,7 +143,7 @@ async def show_problem(call: Call) -> Response:
     for row in all_rows():
         if row.kind == call.names["name"]:
             facts = (
-                ("Status", "any" if row is HTTP else str(row.status)),
+                ("Status", status_of(row)),
                 ("Outcome", row.outcome),
                 ("Safe to retry", retry_word(row).replace("`", "")),
             )

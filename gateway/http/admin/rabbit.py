@@ -229,7 +229,7 @@ CHANGE = (
     ("PUT", EXCHANGE, changes.rabbit_put_exchange, GUEST),
     ("DELETE", EXCHANGE, changes.rabbit_delete_exchange, GUEST),
     ("POST", BINDINGS, changes.rabbit_bind, GUEST),
-    ("DELETE", BINDINGS + "/{binding}", changes.rabbit_unbind, GUEST),
+    ("DELETE", BINDINGS + "/{properties_key}", changes.rabbit_unbind, GUEST),
     ("PUT", "/vhosts/{vhost}", changes.rabbit_put_vhost, ADMIN),
     ("PUT", "/users/{user}", changes.rabbit_put_user, ADMIN),
     ("DELETE", "/users/{user}", changes.rabbit_delete_user, ADMIN),

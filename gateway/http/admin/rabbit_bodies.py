@@ -5,6 +5,7 @@ from typing import Any
 from gateway.http.admin.rabbit_messages import TEXTS
 
 EXAMPLES: dict[str, Any] = {
+    "rabbit_put_vhost": {},
     "rabbit_put_user": {"password": "correct horse", "tags": "monitoring"},
     "rabbit_put_permission": {"configure": ".*", "write": ".*", "read": ".*"},
     "rabbit_bind": {"routing_key": "a.#"},
@@ -26,7 +27,7 @@ SCHEMAS: dict[str, Any] = {
                                tags=TEXT),
     "rabbit_put_permission": body_of(
         ("configure", "write", "read"),
-        **{name: TEXT | {"pattern": r"^[a-z.*^$]?$"} for name in ("configure", "write", "read")},
+        **{name: TEXT | {"format": "regex"} for name in ("configure", "write", "read")},
     ),
     "rabbit_bind": body_of(routing_key=SHORT, arguments=TABLE),
     "rabbit_put_exchange": body_of(

@@ -123,7 +123,7 @@ async def rabbit_bind(call: Call) -> Response:
 
 
 async def rabbit_unbind(call: Call) -> Response:
-    wanted = (source_of(call), call.names["queue"], call.names["binding"])
+    wanted = (source_of(call), call.names["queue"], call.names["properties_key"])
     for one in call.context.broker.bindings_snapshot(call.vhost):
         key = f"{one.key}~{binding_id(one)}" if one.arguments else one.key or "~"
         if not one.to_exchange and (one.source, one.destination, key) == wanted:

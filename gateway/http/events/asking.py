@@ -2,18 +2,20 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import parse_qsl
 
 from gateway.http import problems
-from gateway.http.events.filters import MOST_TERMS, BadFilter, Term, read_filter
+from gateway.http.access.catalogue import PREFIX, Filled
 from gateway.http.events.formats import FORMATS
 from gateway.http.events.sources import Name
 from gateway.http.events.stream import Options, Slow
 from gateway.http.events.views import Spec
+from gateway.http.filters import MOST_TERMS, BadFilter, Term, read_filter
 from gateway.http.problems import Problem
+from gateway.http.typed_json import once, refuse
 
 BINDING = "?binding="
 MAX_NAME = 255
@@ -24,11 +26,16 @@ SINGLE = frozenset(
     {"from", "last_event_id", "heartbeat", "format", "event", "slow", "ack", "credit", "errors"}
     | {"keepalive", "journal", "lease_ms", "payload"}
 )
+PARAMETERS = SINGLE | {"source", "binding", "filter", "ticket"}
+"""No parameter of a route has such a name."""
+REPEATED = frozenset({"binding", "filter"})
 DURATION = re.compile(
     r"-P(?:(\d{1,4})D)?(?:T(?:(\d{1,5})H)?(?:(\d{1,7})M)?(?:(\d{1,9})(?:\.(\d{1,3}))?S)?)?",
     re.ASCII,
 )
 Pairs = list[tuple[str, str]]
+Find = Callable[[str], Filled]
+"""The declared route that ``route:NAME`` stands for. Raises ``Problem``."""
 
 
 class Start(NamedTuple):
@@ -39,7 +46,8 @@ class Start(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """``cursor`` is ``None`` for a first connect; ``durable`` if nothing is said of the journal."""
+    """``cursor`` is ``None`` for a first connect; ``durable`` if nothing is said of the journal;
+    ``aliases`` are the declared routes by which some of ``names`` were asked for."""
 
     names: list[Name]
     start: Start
@@ -48,6 +56,17 @@ class Asked(NamedTuple):
     durable: bool | None
     inband: bool
     lease_ms: int = 30_000
+    aliases: dict[Name, Filled] = {}
+
+    @property
+    def labels(self) -> list[str]:
+        """The sources as the reader calls them."""
+        aliases = self.aliases
+        return [aliases[one].shown if one in aliases else str(one) for one in self.names]
+
+
+def no_routes(text: str) -> Filled:
+    raise Problem(problems.NOT_FOUND, "no such route")
 
 
 def invalid(detail: str) -> Problem:
@@ -67,15 +86,17 @@ def read_pairs(query: bytes) -> Pairs:
         raise invalid("the query is not percent-encoded UTF-8, or too long") from None
 
 
-def read_document(body: bytes) -> Pairs:
+def read_document(body: bytes, known: Collection[str]) -> Pairs:
     """The same from JSON: an object whose members are the parameters, those that may be repeated
     as lists. Raises ``Problem``."""
     try:
-        document = json.loads(body)
+        document = json.loads(body, object_pairs_hook=once, parse_constant=refuse)
     except (ValueError, RecursionError):
         raise invalid("the body is not JSON") from None
     if not isinstance(document, dict):
         raise invalid("the body is not a JSON object")
+    if odd := document.keys() - known:
+        raise problems.strange_member(min(odd))
     pairs: Pairs = []
     for key, value in document.items():
         for one in value if isinstance(value, list) else [value]:
@@ -100,18 +121,21 @@ def read_asked(
     pairs: Iterable[tuple[str, str]],
     last_event_id: str | None,
     default_heartbeat: int,
-    implied: Name | None = None,
+    implied: Name | Filled | None = None,
     most_credit: int = 128,
+    find: Find = no_routes,
 ) -> Asked:
     """``implied``: the source that the path names. Raises ``Problem``."""
     once: dict[str, str] = {}
-    names: list[Name] = [] if implied is None else [implied]
+    sources = Sources(find)
+    if implied is not None:
+        sources.add(implied)
     terms: list[Term] = []
     for key, value in pairs:
         if key == "source" and implied is None:
-            names.append(read_source(value))
+            sources.read(value)
         elif key == "binding":
-            add_binding(names, value)
+            sources.bind(value)
         elif key == "filter":
             terms.append(read_term(value))
         elif key not in SINGLE:
@@ -123,6 +147,7 @@ def read_asked(
     if len(terms) > MOST_TERMS:
         raise invalid(f"at most {MOST_TERMS} filters")
     journal = choose(once, "journal", ("durable", "memory"), None)
+    names = sources.names
     return Asked(
         names,
         read_start(once.get("from", "latest")),
@@ -131,6 +156,7 @@ def read_asked(
         None if journal is None else journal == "durable",
         choose(once, "errors", ("http", "inband"), "http") == "inband",
         read_whole(once, "lease_ms", 1000, 1_800_000, 30_000),
+        sources.aliases,
     )
 
 
@@ -159,11 +185,7 @@ def read_options(
 ) -> Options:
     ack = choose(once, "ack", get_args(Ack), "none")
     slow = choose(once, "slow", tuple(one.value for one in Slow), None)
-    exchanges = any(name.kind == "exchange" for name in names)
-    if slow == "pause" and exchanges:
-        raise invalid("an exchange does not wait for one reader; slow=pause needs queues")
-    if ack != "none" and exchanges:
-        raise invalid(f"there is nothing to accept from an exchange; ack={ack} needs queues")
+    check_kinds(None if slow is None else Slow(slow), ack, names)
     if ack == "explicit" and (len(names) != 1 or slow is not None):
         raise invalid("ack=explicit reads one queue, and takes no slow")
     if "credit" in once and ack == "none":
@@ -184,6 +206,16 @@ def read_options(
         choose(once, "keepalive", ("comment", "event"), "comment") == "event",
         ack,
     )
+
+
+def check_kinds(slow: Slow | None, ack: str, names: list[Name]) -> None:
+    """Whether what is wanted makes sense for all sources. Raises ``Problem``."""
+    if not any(name.kind == "exchange" for name in names):
+        return
+    if slow is Slow.PAUSE:
+        raise invalid("an exchange does not wait for one reader; slow=pause needs queues")
+    if ack != "none":
+        raise invalid(f"there is nothing to accept from an exchange; ack={ack} needs queues")
 
 
 def read_start(text: str) -> Start:
@@ -230,7 +262,7 @@ def read_source(text: str) -> Name:
         exchange, marked, key = rest.partition(BINDING)
         name = Name("exchange", exchange, key if marked else None)
     else:
-        raise invalid("source must be queue:NAME or exchange:NAME?binding=KEY")
+        raise invalid("source must be queue:NAME, exchange:NAME?binding=KEY or route:NAME")
     if not name.name or len(name.name.encode()) > MAX_NAME:
         raise invalid(f"the name in a source has 1 to {MAX_NAME} octets")
     if name.key is not None and len(name.key.encode()) > MAX_NAME:
@@ -238,12 +270,42 @@ def read_source(text: str) -> Name:
     return name
 
 
-def add_binding(names: list[Name], key: str) -> None:
-    """``&binding=`` belongs to the exchange before it; a second one makes a second source."""
-    if not names or names[-1].kind != "exchange" or len(key.encode()) > MAX_NAME:
-        raise invalid("binding must follow an exchange source and have at most 255 octets")
-    named = names[-1]
-    if named.key is None:
-        names[-1] = named._replace(key=key)
-    else:
-        names.append(named._replace(key=key))
+class Sources:
+    """The sources that a request names, in order."""
+
+    def __init__(self, find: Find) -> None:
+        self.find = find
+        self.names: list[Name] = []
+        self.aliases: dict[Name, Filled] = {}
+
+    def read(self, text: str) -> None:
+        """Raises ``Problem``."""
+        self.add(self.find(text) if text.startswith(PREFIX) else read_source(text))
+
+    def add(self, source: Name | Filled) -> None:
+        """A node that is also read by a route is read by the route."""
+        if isinstance(source, Filled):
+            name = behind(source)
+            self.aliases[name] = source
+        else:
+            name = source
+        self.names.append(name)
+
+    def bind(self, key: str) -> None:
+        """``&binding=`` belongs to the exchange before it; a second one makes a second source."""
+        names = self.names
+        last = names[-1] if names and names[-1] not in self.aliases else None
+        if last is None or last.kind != "exchange" or len(key.encode()) > MAX_NAME:
+            raise invalid("binding must follow an exchange source and have at most 255 octets")
+        if last.key is None:
+            names[-1] = last._replace(key=key)
+        else:
+            names.append(last._replace(key=key))
+
+
+def behind(filled: Filled) -> Name:
+    """The node behind a route."""
+    route = filled.route
+    return (
+        Name("queue", route.queue) if route.queue else Name("exchange", route.exchange, filled.key)
+    )

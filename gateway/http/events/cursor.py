@@ -6,10 +6,12 @@ journal begins anew: a position of another epoch means nothing, whatever its num
 was sealed with another secret, as by a gateway that kept none over its restart, is *unknown*; one
 that was changed is *forged*.
 
-A cursor is a position, not a right: rights are looked at when it is presented.
+A cursor is a position, not a right: rights are looked at when it is presented. It can be read by
+whoever has it, so the digest is keyed: the name behind a declared route cannot be guessed from it.
 """
 
 import hashlib
+import hmac
 from collections.abc import Iterable
 
 from gateway.http.sealing import Foreign, Purpose, Seal
@@ -30,19 +32,23 @@ Positions = dict[bytes, int]
 """Position by key: digest of the source's name and epoch of its journal."""
 
 
-def digest_of(vhost: str, source: str) -> bytes:
-    """Names a source inside a cursor."""
+def digest_of(vhost: str, source: str, key: bytes = b"") -> bytes:
+    """Names a source inside a cursor (with a key), or in a queue's name."""
     name = vhost.encode("utf-8", "surrogatepass") + b"\0" + source.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(name, digest_size=DIGEST_OCTETS).digest()
+    return hashlib.blake2b(name, digest_size=DIGEST_OCTETS, key=key).digest()
 
 
 class Cursors:
     """Makes and opens them."""
 
-    __slots__ = ("sealing",)
+    __slots__ = ("sealing", "naming")
 
     def __init__(self, secret: bytes) -> None:
         self.sealing = Seal(secret, Purpose.CURSOR)
+        self.naming = hmac.digest(secret, b"amqp-gateway CURSOR sources\x01", "sha256")
+
+    def digest(self, vhost: str, source: str) -> bytes:
+        return digest_of(vhost, source, self.naming)
 
     def seal(self, positions: Iterable[tuple[bytes, int]]) -> bytes:
         """The text for (key, position) pairs."""

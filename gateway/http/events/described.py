@@ -1,8 +1,9 @@
 """What ``/openapi.json`` says of the routes of streams."""
 
+import json
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from gateway.http import problems as p
 from gateway.http.description import (
@@ -49,15 +50,17 @@ stream. A reader that takes nothing for 30 s is hung up on.
 `priority`, `property.NAME`.
 
 Control events: `bridge.open`, `bridge.gap`, `bridge.lag`, `bridge.reauth` (renew the credential
-with `PATCH` of the stream), `bridge.keepalive`, `bridge.settled` and `bridge.lock-lost` (explicit),
-`bridge.drain`, `bridge.warn`, `bridge.error` (with `errors=inband`, instead of another status than
-200), `bridge.close` (`reconnect` false: it is over, and asking again gives 204). Comments (`: hb`)
-keep the connection alive."""
+with `PATCH` of the stream), `bridge.sources` (some came or went), `bridge.keepalive`,
+`bridge.settled` and `bridge.lock-lost` (explicit), `bridge.drain`, `bridge.warn`, `bridge.error`
+(with `errors=inband`, instead of another status than 200), `bridge.close` (`reconnect` false: it is
+over, and asking again gives 204). Comments (`: hb`) keep the connection alive."""
 
-EXAMPLE = (
-    'id: b1.Qk0\ndata: {"source":"queue:orders","content_type":"application/json",'
-    '"routing_key":"orders","body":{"json":{"order":17}}}\n\n'
-)
+EXAMPLE = {
+    "id": "b1.Qk0",
+    "data": '{"source":"queue:orders","content_type":"application/json",'
+    '"routing_key":"orders","body":{"json":{"order":17}}}',
+}
+"""One event, parsed: what the schema of a stream is of (``description.EVENT``)."""
 
 
 def words(name: str, text: str, default: str, *known: str) -> dict[str, Any]:
@@ -123,6 +126,7 @@ PARAMETERS = [
 ]
 QUEUE = in_path("queue", "Queue, percent-encoded", "orders")
 EXCHANGE = in_path("exchange", "Exchange, percent-encoded", "amq.topic")
+ROUTE = in_path("route", "Declared route; its parameters stand beside the others", "prices")
 STREAM = in_path("stream", "Id of a stream, as `amqp-stream-id` has it", "5f0c8d1e0b9a4c7d")
 OPENS = (
     *(p.INVALID, p.INVALID_CURSOR, p.UNAUTHORIZED, p.FORBIDDEN, p.NOT_FOUND, p.LOCKED, p.QUOTA),
@@ -153,7 +157,8 @@ class StreamState(Shape):
 
 
 class Subscription(Shape):
-    """One listener. ``protocol`` is ``http`` for streams, ``amqp`` for consumers."""
+    """One listener. ``protocol`` is ``http`` for streams, ``amqp`` for consumers; ``kind`` is
+    ``queue``, ``exchange`` or ``route``."""
 
     kind: str = Field(examples=["queue"])
     name: str
@@ -167,9 +172,21 @@ class Subscription(Shape):
 
 class Subscriptions(Shape):
     subscriptions: list[Subscription]
+    truncated: bool = Field(description="there are more")
 
 
-MODELS = (StreamState, StreamSource, Subscription, Subscriptions)
+class StreamChange(Shape):
+    """Sources that come and go. ``from`` and ``last_event_id`` are for those that come."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    add: list[str] = Field(default=[], examples=[["exchange:prices?binding=usd.#"]])
+    remove: list[str] = Field(default=[], description="as the stream calls them")
+    start: str = Field(default="latest", alias="from")
+    last_event_id: str | None = None
+
+
+MODELS = (StreamState, StreamSource, StreamChange, Subscription, Subscriptions)
 STATE = {
     "stream": "5f0c8d1e0b9a4c7d",
     "user": "guest",
@@ -193,7 +210,10 @@ LISTENER = {
 }
 
 
-def stream_operation(name: str, parameters: list[dict[str, Any]], post: bool) -> dict[str, Any]:
+def stream_operation(
+    name: str, parameters: list[dict[str, Any]], asked: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """``asked``: what the body of ``POST`` may have."""
     made: dict[str, Any] = {
         "tags": ["events"],
         "operationId": name,
@@ -212,33 +232,43 @@ def stream_operation(name: str, parameters: list[dict[str, Any]], post: bool) ->
                 "content": json_content({"type": "string"}, EXAMPLE, "text/event-stream"),
             },
             "204": {"description": "This stream is over; do not ask again"},
-            **row_responses(*OPENS, *((p.TOO_LARGE, p.UNSUPPORTED_MEDIA) if post else ())),
+            **row_responses(
+                *OPENS, *((p.TOO_LARGE, p.UNSUPPORTED_MEDIA, p.SCHEMA) if asked else ())
+            ),
         },
     }
-    if post:
+    if asked:
         made["summary"] += "; the parameters as JSON"
         members = {
-            one["name"]: one["schema"] | {"description": one["description"]}
-            for one in (SOURCE, BINDING, *PARAMETERS)
-            if one["in"] == "query"
+            one["name"]: one["schema"] | {"description": one["description"]} for one in asked
         }
+        needed = [one["name"] for one in asked if one.get("required")]
         made["requestBody"] = {
             "required": True,
             "content": json_content(
-                {"type": "object", "properties": members, "additionalProperties": False},
-                {"source": ["queue:orders"], "from": "latest"},
+                {
+                    "type": "object",
+                    "properties": members,
+                    "required": needed,
+                    "additionalProperties": False,
+                },
+                {"source": ["queue:orders"]} if needed else {"from": "latest", "heartbeat": 30},
             ),
         }
     return made
 
 
 def opening(name: str, *first: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """``GET`` and ``POST`` of one path. What is in the path need not be in the query."""
-    in_path_only = [one for one in first if one["in"] == "path"]
-    header = [one for one in PARAMETERS if one["in"] == "header"]
+    """``GET`` and ``POST`` of one path. What is in the path need not be in the query; what is about
+    accepting has no meaning for an exchange."""
+    places = [one["name"] for one in first if one["in"] == "path"]
+    about = ("ack", "credit", "lease_ms") if "exchange" in places else ()
+    every = [one for one in (*first, *PARAMETERS) if one["name"] not in about]
+    query = [one for one in every if one["in"] == "query"]
+    beside = [one for one in every if one["in"] != "query"]
     return {
-        "get": stream_operation(name, [*first, *PARAMETERS], False),
-        "post": stream_operation(f"{name}_by_post", [*in_path_only, *header], True),
+        "get": stream_operation(name, every),
+        "post": stream_operation(f"{name}_by_post", beside, query),
     }
 
 
@@ -257,16 +287,38 @@ def state() -> dict[str, Any]:
         reference(StreamState), STATE)}}  # fmt: skip
 
 
+def changing() -> dict[str, Any]:
+    made = operation(
+        "renew_stream",
+        "Go on with the credential of this request, and with other sources",
+        state(),
+        *(
+            p.BY_STATUS[404],
+            p.INVALID,
+            p.INVALID_CURSOR,
+            p.TOO_LARGE,
+            p.UNSUPPORTED_MEDIA,
+            p.SCHEMA,
+        ),
+        *(p.NOT_FOUND, p.QUOTA, p.LOCKED, p.INTERNAL),
+    )
+    made["description"] = (
+        "The credential must be of the same subject, and cover what is read from now on. Without a "
+        "body the sources stay as they are. The stream tells of the change (`bridge.sources`) and "
+        "has a cursor of what it reads then; a reconnect has to name those sources itself."
+    )
+    made["requestBody"] = {
+        "required": False,
+        "content": json_content(reference(StreamChange), {"remove": ["queue:invoices"]}),
+    }
+    return made
+
+
 def streams() -> dict[str, dict[str, Any]]:
     gone = p.BY_STATUS[404]
     return {
         "get": operation("show_stream", "How a live stream stands", state(), gone),
-        "patch": operation(
-            "renew_stream",
-            "Go on with the credential of this request, which must be of the same subject",
-            state(),
-            gone,
-        ),
+        "patch": changing(),
         "delete": operation(
             "close_stream", "End a live stream", {"204": {"description": "Done"}}, gone
         ),
@@ -274,7 +326,10 @@ def streams() -> dict[str, dict[str, Any]]:
 
 
 def subscriptions() -> dict[str, dict[str, Any]]:
-    found = json_content(reference(Subscriptions), {"subscriptions": [LISTENER]})
+    example = {"subscriptions": [LISTENER], "truncated": False}
+    found = json_content(reference(Subscriptions), example)
+    change = {"change": "joined", "subscription": LISTENER}
+    found |= json_content({}, {"data": json.dumps(change)}, "text/event-stream")
     made = operation(
         "list_subscriptions",
         "Presence: who listens to what",

@@ -1,21 +1,24 @@
 """Live streams as resources: ``/v1/{vhost}/streams/{id}``; presence: ``.../subscriptions``."""
 
-from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
+from gateway.errors import Refusal
 from gateway.http import problems
-from gateway.http.access.principal import MONITORS, Action, Principal
+from gateway.http.access.gate import NO_NODES
+from gateway.http.access.principal import MONITORS, Principal
 from gateway.http.context import Context
 from gateway.http.deps import authenticate, vhost_of
+from gateway.http.events.changing import apply, read_change
+from gateway.http.events.presence import Presence, PresenceStream
 from gateway.http.events.stream import EventStream
-from gateway.http.problems import Problem
+from gateway.http.problems import Problem, of_refusal
 from gateway.http.typed import moment
 
 NO_STORE = {"cache-control": "no-store"}
-Sees = Callable[[str, str], bool]
 
 
 class Desk:
@@ -25,6 +28,7 @@ class Desk:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.hub = context.hub
+        self.presence = Presence(context)
 
     async def stream(self, request: Request) -> Response:
         caller = await authenticate(self.context, request.scope)
@@ -36,8 +40,31 @@ class Desk:
         if request.method == "PATCH":
             if not same_caller(caller, stream.caller):
                 raise Problem(problems.FORBIDDEN, "a stream is renewed by the one who opened it")
-            stream.renew(caller)
+            await self.change(request, stream, caller)
         return JSONResponse(shown(stream), headers=NO_STORE)
+
+    async def change(self, request: Request, stream: EventStream, caller: Principal) -> None:
+        """Go on with this credential, and with other sources if they are named. Raises
+        ``Problem`` and ``Refusal``: then nothing has changed."""
+        catalogue, vhost = self.context.gate.catalogue, stream.vhost
+        wanted = await read_change(request, lambda text: catalogue.source(vhost, text))
+        if stream.finished:
+            raise Problem(problems.BY_STATUS[404], f"no stream {stream.identity!r}")
+        if wanted is not None and not self.context.gate.names_nodes(request.scope):
+            add = wanted.add
+            if not add.aliases.keys() >= set(add.names):
+                raise Problem(problems.BY_STATUS[404], NO_NODES)
+        before = stream.caller, stream.since, stream.reminded
+        stream.renew(caller)
+        if wanted is None:
+            return
+        try:
+            apply(stream, wanted)
+        except (Problem, Refusal) as error:
+            stream.caller, stream.since, stream.reminded = before
+            if isinstance(error, Refusal):
+                raise of_refusal(error, bool(wanted.add.aliases)) from None
+            raise
 
     def find(self, vhost: str, identity: str, caller: Principal) -> EventStream:
         stream = self.hub.find(identity)
@@ -50,57 +77,40 @@ class Desk:
             return stream
         raise Problem(problems.BY_STATUS[404], f"no stream {identity!r}")
 
-    async def subscriptions(self, request: Request) -> Response:
-        """Of the nodes that the caller may see, all listeners."""
-        caller = await authenticate(self.context, request.scope)
+    async def subscriptions(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Of what the caller may see, all listeners: a list, or a stream for who asks for one."""
+        request = Request(scope, receive)
+        caller = await authenticate(self.context, scope)
         broker = self.context.broker
         vhost = vhost_of(broker, request.path_params["vhost"])
         if not broker.access.may_enter(caller.user, vhost):
             raise Problem(problems.FORBIDDEN, f"no permission in virtual host {vhost!r}")
         everything = watches(self.context, caller)
+        nodes = self.context.gate.names_nodes(scope)
+        wanted = request.headers.get("accept", "")
+        if request.method == "GET" and "text/event-stream" in wanted:
+            stream = PresenceStream(self.presence, caller, vhost, everything, nodes)
+            stream.open()
+            await stream(scope, receive, send)
+            return
+        found, more = self.presence.shown(caller, vhost, everything, nodes)
+        answer = JSONResponse({"subscriptions": found, "truncated": more}, headers=NO_STORE)
+        await answer(scope, receive, send)
 
-        def sees(kind: str, name: str) -> bool:
-            return everything or (
-                caller.may(Action.PRESENCE, vhost, kind, name)
-                and broker.access.allows(caller.user, vhost, "read", name)
-            )
 
-        found = [*self.streams(vhost, sees), *self.consumers(vhost, sees)]
-        return JSONResponse({"subscriptions": found}, headers=NO_STORE)
+class Subscriptions:
+    """``Desk.subscriptions`` as a bare ASGI endpoint: a stream that was opened is the one that
+    leaves."""
 
-    def streams(self, vhost: str, sees: Sees) -> list[dict[str, Any]]:
-        return [
-            {
-                "kind": name.kind,
-                "name": name.name,
-                "binding": name.key,
-                "protocol": "http",
-                "user": stream.user,
-                "stream": stream.identity,
-                "since": moment(int(stream.opened * 1000)),
-            }
-            for stream in self.hub.streams
-            if isinstance(stream, EventStream) and stream.vhost == vhost
-            for name in stream.names()
-            if sees(name.kind, name.name)
-        ]
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.__name__ = "subscriptions"
 
-    def consumers(self, vhost: str, sees: Sees) -> list[dict[str, Any]]:
-        """Those of programs. Those of the gateway stand for its streams and receivers."""
-        return [
-            {
-                "kind": "queue",
-                "name": queue.name,
-                "binding": None,
-                "protocol": "amqp",
-                "user": getattr(consumer.origin, "user", ""),
-                "consumer": consumer.tag,
-            }
-            for queue in self.context.broker.vhosts[vhost].queues.values()
-            if sees("queue", queue.name)
-            for consumer in queue.consumers
-            if not getattr(consumer.origin, "name", "").startswith("HTTP ")
-        ]
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self.desk.subscriptions(scope, receive, send)
+        except Problem as problem:
+            await problem.response(scope["path"])(scope, receive, send)
 
 
 def same_caller(caller: Principal, opened: Principal) -> bool:
@@ -131,7 +141,7 @@ def shown(stream: EventStream) -> dict[str, Any]:
         "ack": options.ack,
         "sources": [
             {
-                "source": str(reading.source.name),
+                "source": reading.shown,
                 "position": reading.position,
                 "behind": max(0, reading.source.journal.head - reading.position),
                 "slow": reading.slow.value,

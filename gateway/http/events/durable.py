@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gateway.broker.client import Client
 from gateway.broker.exchanges import Binding
 from gateway.errors import Refusal
-from gateway.http.events.cursor import EPOCH_OCTETS
+from gateway.http.events.cursor import EPOCH_OCTETS, digest_of
 from gateway.http.events.journal import Event
 from gateway.http.events.rendering import data_line
 from gateway.http.events.sources import CHANNEL, Name, Reader, Source
@@ -49,7 +49,7 @@ class DurableSource(Source):
         self.waiting: deque[Waiting] = deque()
         self.asked = 0
         """The batch that was last waited for."""
-        self.queue = PREFIX + self.digest.hex()
+        self.queue = PREFIX + digest_of(vhost, f"{name}\0durable").hex()
         if record is None:
             self.number = hub.broker.number()
             self.epoch = os.urandom(EPOCH_OCTETS)

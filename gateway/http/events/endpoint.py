@@ -1,14 +1,28 @@
-"""The endpoints of streams: ``/v1/{vhost}/events``, ``.../queues/{queue}/events`` and
-``.../exchanges/{exchange}/events``, by GET, or by POST with the parameters as JSON."""
+"""The endpoints of streams: ``/v1/{vhost}/events`` and ``.../queues/{queue}/events``,
+``.../exchanges/{exchange}/events``, ``.../routes/{route}/events``, by GET, or by POST or QUERY
+with the parameters as JSON."""
 
 from starlette.types import Receive, Scope, Send
 
 from gateway.errors import Refusal
 from gateway.http import problems
+from gateway.http.access.catalogue import PARAMETER, Filled
+from gateway.http.access.gate import NO_NODES, PRINCIPAL
 from gateway.http.access.principal import Principal
+from gateway.http.access.tickets import Claim, Terms, bad_ticket
 from gateway.http.context import Context
 from gateway.http.deps import authenticate, decode_segment, vhost_of
-from gateway.http.events.asking import Asked, Pairs, invalid, read_asked, read_document, read_pairs
+from gateway.http.events.asking import (
+    REPEATED,
+    SINGLE,
+    Asked,
+    Pairs,
+    Start,
+    invalid,
+    read_asked,
+    read_document,
+    read_pairs,
+)
 from gateway.http.events.cursor import END
 from gateway.http.events.leased import open_leased
 from gateway.http.events.opening import headers_of, jittered, open_stream
@@ -18,6 +32,8 @@ from gateway.http.events.stream import EventStream
 from gateway.http.problems import Problem, of_refusal
 
 BODY_OCTETS = 64 * 1024
+METHODS = ("GET", "POST", "QUERY")
+"""The last two read the parameters from the body; QUERY says that it changes nothing."""
 INBAND = ("errors", "inband")
 PROXIED = frozenset({b"via", b"forwarded", b"x-forwarded-for"})
 REFUSED_RETRY_MS = 30_000
@@ -27,24 +43,38 @@ class Over(Exception):
     """The client was told that its stream is over and asks again, as browsers do."""
 
 
+class Attempt:
+    """A request for a stream, as far as it has come."""
+
+    __slots__ = ("pairs", "ticket", "hidden")
+
+    def __init__(self) -> None:
+        self.pairs: Pairs = []
+        self.ticket: Claim | None = None
+        self.hidden = False
+        """The caller knows but declared routes."""
+
+
 class EventsEndpoint:
     """A bare ASGI endpoint, so that a stream that has joined is always the one that leaves.
-    ``kind``: what the path names, "" for nothing."""
+    ``kind``: what the path names ("queue", "exchange", "route"), "" for nothing."""
 
     def __init__(self, context: Context, kind: str = "") -> None:
         self.context = context
         self.doors = context.doors
+        self.gate = context.gate
         self.hub = context.hub
         self.kind = kind
         self.__name__ = f"stream_{kind}_events" if kind else "stream_events"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked: list[Pairs] = []
+        attempt = Attempt()
         try:
-            stream = await self.open(scope, receive, asked)
+            stream = await self.open(scope, receive, attempt)
         except (Problem, Refusal) as error:
-            problem = of_refusal(error) if isinstance(error, Refusal) else error
-            if self.wants_inband(scope, asked):
+            hidden = attempt.hidden
+            problem = of_refusal(error, hidden) if isinstance(error, Refusal) else error
+            if self.wants_inband(scope, attempt):
                 await self.refuse_inband(problem, scope, send)
             else:
                 await problem.response(scope["path"])(scope, receive, send)
@@ -57,13 +87,15 @@ class EventsEndpoint:
             await send({"type": "http.response.start", "status": 204, "headers": headers})
             await send({"type": "http.response.body", "body": b""})
             return
-        await stream(scope, receive, send)
+        if attempt.ticket is not None:
+            digest = attempt.ticket.digest
+            await self.gate.tickets.run(digest, scope, receive, send, stream)
+        else:
+            await stream(scope, receive, send)
 
-    def wants_inband(self, scope: Scope, asked: list[Pairs]) -> bool:
+    def wants_inband(self, scope: Scope, attempt: Attempt) -> bool:
         """What is wrong may be that the parameters cannot be read; this one still counts."""
-        if asked:
-            return INBAND in asked[0]
-        return b"errors=inband" in scope["query_string"].split(b"&")
+        return INBAND in attempt.pairs or b"errors=inband" in scope["query_string"].split(b"&")
 
     async def refuse_inband(
         self, problem: Problem, scope: Scope, send: Send, retry_ms: int | None = None
@@ -72,7 +104,9 @@ class EventsEndpoint:
         200. Where asking again is of no use it is told so, and gets 204 when it asks again."""
         document = problem.document(scope["path"])
         again = bool(document["safe_to_retry"]) or retry_ms is not None
-        wait = retry_ms if retry_ms is not None else jittered(self.hub)
+        wait = jittered(self.hub)
+        if retry_ms is not None or problem.row.retry_after:
+            wait = max(wait, retry_ms or problem.retry_after * 1000)
         reason = {"reason": problem.detail, "reconnect": again}
         body = b"retry: %d\n: refused\n\n" % wait
         body += control("bridge.error", {"problem": document})
@@ -81,30 +115,77 @@ class EventsEndpoint:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def open(self, scope: Scope, receive: Receive, asked: list[Pairs]) -> EventStream:
-        if scope["method"] not in ("GET", "POST"):
-            allow = {"allow": "GET, POST"}
+    async def open(self, scope: Scope, receive: Receive, attempt: Attempt) -> EventStream:
+        if scope["method"] not in METHODS:
+            allow = {"allow": ", ".join(METHODS)}
             raise Problem(problems.BY_STATUS[405], "a stream has no HEAD", headers=allow)
-        broker = self.doors.broker
+        attempt.hidden = self.kind == "route"
+        query = read_pairs(scope["query_string"])
+        attempt.pairs = query
+        header = last_event_id(scope)
+        pairs = [pair for pair in query if pair[0] != "ticket"]
+        if (header or dict(pairs).get("last_event_id")) == END:
+            raise Over  # whoever it is, and whatever became of the credential meanwhile
+        if len(pairs) < len(query):
+            attempt.ticket = self.claim(scope, query)
+            scope[PRINCIPAL] = attempt.ticket.principal
         caller = await authenticate(self.context, scope)
-        vhost = vhost_of(broker, scope["path_params"]["vhost"])
-        header: str | None = None
-        for name, value in scope["headers"]:
-            if name == b"last-event-id":
-                header = value.decode("latin-1")
-        pairs = await self.read_pairs(scope, receive)
-        asked.append(pairs)
-        settings = self.doors.settings
+        vhost = vhost_of(self.doors.broker, scope["path_params"]["vhost"])
+        pairs = attempt.pairs = pairs + await self.read_body(scope, receive, vhost)
+        wanted = self.read(scope, vhost, pairs, header)
+        if wanted.cursor == END:
+            raise Over
+        if attempt.ticket is not None:
+            wanted = self.use(attempt.ticket, wanted, pairs)
+        attempt.hidden = bool(wanted.aliases)
+        self.gate.quotas.charge_routes(scope, [one.route for one in wanted.aliases.values()])
+        return self.admit(scope, vhost, caller, wanted)
+
+    def claim(self, scope: Scope, query: Pairs) -> Claim:
+        """Who comes with a ticket. Raises ``Problem`` (401)."""
+        tickets = [value for key, value in query if key == "ticket"]
+        if len(tickets) > 1 or scope["method"] != "GET":
+            raise bad_ticket("A ticket is given once, and for GET.")
+        gate = self.gate
+        origin = next((value for name, value in scope["headers"] if name == b"origin"), None)
+        if origin is not None and gate.origins.own(scope, origin):
+            origin = None
+        text = None if origin is None else origin.decode("latin-1")
+        return gate.tickets.claim(tickets[0], decode_segment(scope["path_params"]["vhost"]), text)
+
+    def use(self, claim: Claim, wanted: Asked, pairs: Pairs) -> Asked:
+        """The session of a ticket begins or goes on, and nothing before it is shown."""
+        filters = [value for key, value in pairs if key == "filter"]
+        journal = {True: "durable", False: "memory", None: ""}[wanted.durable]
+        terms = Terms(wanted.labels, filters, wanted.options.ack, journal)
+        cursor, resumed = self.gate.tickets.use(claim, terms, wanted.cursor)
+        return wanted._replace(cursor=cursor, start=Start() if resumed else wanted.start)
+
+    def read(self, scope: Scope, vhost: str, pairs: Pairs, header: str | None) -> Asked:
+        """What the parameters say. Raises ``Problem``."""
+        settings, catalogue = self.doors.settings, self.gate.catalogue
+        implied: Name | Filled | None = None
+        if self.kind == "route":
+            route = catalogue.route(vhost, decode_segment(scope["path_params"]["route"]))
+            names = set(PARAMETER.findall(route.key))
+            given = {key: value for key, value in pairs if key in names}
+            implied = catalogue.filled(vhost, route.name, given)
+            pairs = [pair for pair in pairs if pair[0] not in names]
+        elif self.kind:
+            implied = Name(self.kind, decode_segment(scope["path_params"][self.kind]))
+            if not implied.name:
+                raise invalid("the default exchange has no events of its own")
         wanted = read_asked(
             pairs,
             header,
             settings.heartbeat_seconds,
-            self.implied(scope),
+            implied,
             min(1000, settings.queue_prefetch // 2),
+            lambda text: catalogue.source(vhost, text),
         )
-        if wanted.cursor == END:
-            raise Over
-        return self.admit(scope, vhost, caller, wanted)
+        if not wanted.aliases.keys() >= set(wanted.names) and not self.gate.names_nodes(scope):
+            raise Problem(problems.BY_STATUS[404], NO_NODES)
+        return wanted
 
     def admit(self, scope: Scope, vhost: str, caller: Principal, asked: Asked) -> EventStream:
         settings = self.doors.settings
@@ -126,18 +207,18 @@ class EventsEndpoint:
             stream.pending.append(control("bridge.warn", told))
         return stream
 
-    def implied(self, scope: Scope) -> Name | None:
+    def members(self, scope: Scope, vhost: str) -> frozenset[str]:
+        """What the body of ``POST`` may have. Raises ``Problem``: there is no such route."""
         if not self.kind:
-            return None
-        name = decode_segment(scope["path_params"][self.kind])
-        if not name:
-            raise invalid("the default exchange has no events of its own")
-        return Name(self.kind, name)
+            return SINGLE | REPEATED | {"source"}
+        if self.kind != "route":
+            return SINGLE | REPEATED
+        route = self.gate.catalogue.route(vhost, decode_segment(scope["path_params"]["route"]))
+        return SINGLE | REPEATED | set(PARAMETER.findall(route.key))
 
-    async def read_pairs(self, scope: Scope, receive: Receive) -> Pairs:
-        pairs = read_pairs(scope["query_string"])
+    async def read_body(self, scope: Scope, receive: Receive, vhost: str) -> Pairs:
         if scope["method"] == "GET":
-            return pairs
+            return []
         kind = dict(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":
             raise Problem(problems.UNSUPPORTED_MEDIA, "the parameters of a stream come as JSON")
@@ -154,7 +235,12 @@ class EventsEndpoint:
                     headers={"connection": "close"},
                 )
             if not message.get("more_body", False):
-                return pairs + read_document(body)
+                return read_document(body, self.members(scope, vhost))
+
+
+def last_event_id(scope: Scope) -> str | None:
+    found = [value for name, value in scope["headers"] if name == b"last-event-id"]
+    return found[-1].decode("latin-1") if found else None
 
 
 class Crowded(Exception):

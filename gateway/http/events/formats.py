@@ -43,17 +43,22 @@ def look(message: Message) -> Properties | None:
         message.forget_properties()
 
 
-def full_line(source: str, position: int, message: Message, redelivered: bool) -> bytes:
+def full_line(
+    source: str, position: int, message: Message, redelivered: bool, way: bool = True
+) -> bytes:
     properties = look(message)
+    exchange = message.exchange if way else None
+    key = message.key if way or message.key else None
     shown: dict[str, Any] = {"source": source, "position": position}
     if properties is None:
         shown |= {"properties_unreadable": True, "redelivered": redelivered}
         body: dict[str, Any] = {"kind": "data", "base64": base64.b64encode(message.body).decode()}
-        legacy = {"exchange": message.exchange, "routing_key": message.key}
+        known = {"exchange": exchange, "routing_key": key}
+        legacy = {name: value for name, value in known.items() if value is not None}
         shown |= {"view": "full", "legacy": legacy, "body": body}
     else:
         properties.first_acquirer = not redelivered
-        shown |= write_full(properties, message.body, message.exchange, message.key)
+        shown |= write_full(properties, message.body, exchange, key)
     return b"data: " + compact(shown) + b"\n\n"
 
 
@@ -162,12 +167,13 @@ def data_member(properties: Properties, body: bytes, opaque: bool) -> bytes:
 
 
 class Renderer:
-    """What the formats need to know of a source."""
+    """What the formats need to know of a source, or of the route it is read by (``kind``)."""
 
-    __slots__ = ("source", "head", "base", "instance")
+    __slots__ = ("source", "head", "base", "instance", "way")
 
     def __init__(self, vhost: str, kind: str, name: str, shown: str, head: bytes, epoch: bytes):
         self.source = shown
+        self.way = kind != "route"
         self.head = head
         self.base = f"/v1/{quote(vhost, safe='')}/{kind}s/{quote(name, safe='')}"
         self.instance = epoch.hex()
@@ -176,9 +182,9 @@ class Renderer:
         self, how: str, position: int, message: Message, redelivered: bool, opaque: bool
     ) -> bytes:
         if how == "full":
-            return full_line(self.source, position, message, redelivered)
+            return full_line(self.source, position, message, redelivered, self.way)
         if how == "cloudevents":
             return cloudevents_line(self.base, self.instance, position, message, opaque)
         if how == "text":
             return text_line(self.source, position, message)
-        return data_line(self.head, message, redelivered, opaque)
+        return data_line(self.head, message, redelivered, opaque, self.way)

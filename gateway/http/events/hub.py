@@ -9,13 +9,14 @@ import contextlib
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from gateway.broker.broker import Broker
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
+from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Principal
 from gateway.http.doors import Doors, HttpSettings
 from gateway.http.events.cursor import EPOCH_OCTETS, Cursors
@@ -23,6 +24,8 @@ from gateway.http.events.durable import KIND, DurableSource
 from gateway.http.events.sources import Name, Reader, Source
 from gateway.http.problems import Problem
 
+Place = tuple[str, str]
+"""A virtual host and a declared route in it, or ""."""
 TICK_SECONDS = 0.5
 PROOF_TICKS = 4
 
@@ -33,6 +36,7 @@ class Stream(Reader, Protocol):
     identity: str
     browser: str
     sources: list[Source]
+    aliases: dict[Name, Filled]
 
     def tick(self, now: float, wall: float) -> None:
         """Send a heartbeat if it is due; give up on a socket that takes nothing."""
@@ -63,6 +67,9 @@ class Hub:
         self.streams: set[Stream] = set()
         self.per_user: Counter[str] = Counter()
         self.per_browser: Counter[str] = Counter()
+        self.per_place: Counter[Place] = Counter()
+        self.places: dict[Stream, list[Place]] = {}
+        """Where each stream counts: its virtual host and its declared routes."""
         self.still_good: Callable[[Principal, float], bool] = lambda principal, now: True
         """Whether a caller may go on; replaced by the gate's."""
         self.leasing: Any = None
@@ -82,9 +89,7 @@ class Hub:
     def _restore(self) -> None:
         """Durable sources go on from the start, whether anybody reads them or not."""
         self.begin()
-        for kind, key, record in list(self.broker.store.records()):
-            if kind != KIND:
-                continue
+        for _, key, record in list(self.broker.store.records(KIND)):
             vhost, exchange, binding = key
             name = Name("exchange", exchange, binding, True)
             try:
@@ -104,8 +109,9 @@ class Hub:
 
     # --- streams --------------------------------------------------------------------------------
 
-    def admit(self, user: str) -> None:
-        """Raises ``Problem`` if this user may not have one more stream."""
+    def admit(self, user: str, vhost: str, aliases: Iterable[Filled]) -> None:
+        """Raises ``Problem`` if this user may not have one more stream, or there are too many in
+        the virtual host or of a declared route."""
         settings = self.settings
         if self.closing:
             raise Problem(problems.DRAINING, "the gateway is shutting down")
@@ -115,10 +121,44 @@ class Hub:
             raise Problem(
                 problems.QUOTA, f"user {user!r} has {settings.max_streams_per_user} streams open"
             )
+        self.admit_to((vhost, ""), settings.access.max_streams_per_vhost)
+        for one in aliases:
+            self.admit_to((vhost, one.route.name), one.route.max_streams)
+
+    def admit_to(self, place: Place, most: int | None) -> None:
+        """Raises ``Problem``."""
+        if most is not None and self.per_place[place] >= most:
+            what = f"the route {place[1]!r}" if place[1] else f"the virtual host {place[0]!r}"
+            raise Problem(problems.QUOTA, f"{what} has {most} streams open", quota="streams")
+
+    def count(self, stream: "Stream", vhost: str) -> None:
+        """Where it counts from now on."""
+        self.uncount(stream)
+        routes = {one.route.name for one in stream.aliases.values()}
+        self.places[stream] = [(vhost, ""), *((vhost, route) for route in routes)]
+        self.per_place.update(self.places[stream])
+
+    def uncount(self, stream: "Stream") -> None:
+        for place in self.places.pop(stream, ()):
+            self.per_place[place] -= 1
+            if not self.per_place[place]:
+                del self.per_place[place]
 
     def enter(self, stream: Stream, vhost: str, names: list[Name], returning: bool) -> None:
-        """Join a stream to its sources, opening what is not open. Raises ``Refusal`` or
-        ``Problem``; then the stream has joined nothing."""
+        """A new stream with its sources. Raises ``Refusal`` or ``Problem``; then it is not
+        there."""
+        self.join(stream, vhost, names, returning)
+        self.streams.add(stream)
+        self.count(stream, vhost)
+        self.per_user[stream.user] += 1
+        if stream.browser:
+            self.per_browser[stream.browser] += 1
+        self.start_ticker()
+
+    def join(self, stream: Stream, vhost: str, names: list[Name], returning: bool) -> list[Source]:
+        """Join a stream to sources, opening what is not open. Raises ``Refusal`` or ``Problem``;
+        then the stream has joined none of them."""
+        joined: list[Source] = []
         self.begin()
         try:
             for name in names:
@@ -126,16 +166,28 @@ class Hub:
                 source = self.source(vhost, name, stream.user, returning)
                 stream.sources.append(source)
                 source.join(stream)
+                joined.append(source)
         except (Refusal, Problem):
-            self.part(stream)
+            for source in joined:
+                self.leave_source(stream, source)
             raise
         finally:
             self.end()
-        self.streams.add(stream)
-        self.per_user[stream.user] += 1
-        if stream.browser:
-            self.per_browser[stream.browser] += 1
-        self.start_ticker()
+        return joined
+
+    def quit(self, stream: Stream, source: Source) -> None:
+        """A stream goes on without one of its sources."""
+        self.begin()
+        self.leave_source(stream, source)
+        self.end()
+
+    def leave_source(self, stream: Stream, source: Source) -> None:
+        """Within a turn."""
+        stream.sources.remove(source)
+        position = self._settle.pop(source, None)
+        if position is not None:
+            source.settle(position)
+        source.leave(stream, asyncio.get_running_loop().time())
 
     def start_ticker(self) -> None:
         loop = asyncio.get_running_loop()
@@ -194,7 +246,8 @@ class Hub:
             return name._replace(durable=wanted and possible)
         if durable and exchange is not None and not possible:
             raise Problem(
-                problems.INVALID, f"{name} cannot be durable: the exchange or the gateway is not"
+                problems.INVALID,
+                "the journal cannot be durable: the exchange or the gateway is not",
             )
         return name._replace(durable=durable)
 
@@ -206,6 +259,7 @@ class Hub:
     def leave(self, stream: Stream) -> None:
         if stream in self.streams:
             self.streams.discard(stream)
+            self.uncount(stream)
             for counter, key in (
                 (self.per_user, stream.user),
                 (self.per_browser, stream.browser),
@@ -220,14 +274,9 @@ class Hub:
             self.end()
 
     def part(self, stream: Stream) -> None:
-        now = asyncio.get_running_loop().time()
         stream.part()
-        for source in stream.sources:
-            position = self._settle.pop(source, None)
-            if position is not None:
-                source.settle(position)
-            source.leave(stream, now)
-        stream.sources.clear()
+        for source in list(stream.sources):
+            self.leave_source(stream, source)
 
     def find(self, identity: str) -> Stream | None:
         return next((one for one in self.streams if one.identity == identity), None)

@@ -21,6 +21,7 @@ from gateway.http.events.opening import headers_of, jittered
 from gateway.http.events.rendering import compact, control, data_head, data_line
 from gateway.http.events.sources import CHANNEL, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
+from gateway.http.events.veil import veiled
 from gateway.http.problems import Problem
 from gateway.http.receive.leases import Fate, Lease, LeaseTable
 from gateway.http.typed import moment
@@ -51,7 +52,10 @@ class LeasedStream(EventStream):
         self.leasing = leasing
         self.name = asked.names[0]
         self.lease_ms = asked.lease_ms
-        self.head = data_head(str(self.name))
+        self.aliases = asked.aliases
+        self.alias = asked.aliases.get(self.name)
+        self.shown = self.label(self.name)
+        self.head = data_head(self.shown)
         self.unwritten: deque[tuple[int, bytes]] = deque()
         """Delivery and frame."""
         self.held_leases: dict[int, Leased] = {}
@@ -90,7 +94,7 @@ class LeasedStream(EventStream):
             "heartbeat": self.options.heartbeat,
             "ack": "explicit",
             "credit": self.options.credit,
-            "sources": [{"source": str(self.name), "resume": Resume.fresh.name}],
+            "sources": [{"source": self.shown, "resume": Resume.fresh.name}],
         }
         if self.caller.expires is not None:
             opened["expires_at"] = moment(int(self.caller.expires * 1000))
@@ -183,17 +187,21 @@ class LeasedStream(EventStream):
             delivery,
             count,
             self.lease_ms,
+            "" if self.alias is None else self.alias.route.name,
         )
         token = self.leasing.token(lease)
         self.held_leases[delivery] = Leased(lease, token)
         lock = {"token": token, "until": moment(lease.until), "delivery_count": count}
         head = self.head + b',"lock":' + compact(lock)
-        self.unwritten.append((delivery, data_line(head, message, redelivered)))
+        if self.alias is not None:
+            message = veiled(message)
+        line = data_line(head, message, redelivered, way=self.alias is None)
+        self.unwritten.append((delivery, line))
         self.wake()
 
     def cancelled(self, tag: str) -> None:
         self.tag = None
-        self.end({"reason": f"{self.name} was deleted", "source": str(self.name)}, False)
+        self.end({"reason": "it was deleted", "source": self.shown}, False)
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         raise LocalError("an event stream publishes nothing")
@@ -211,7 +219,7 @@ def open_leased(
         raise Problem(problems.UNSUPPORTED, "there are no leases here")
     if not asked.options.spec.plain:
         raise invalid("ack=explicit takes no filter, format or event: what is left out would wait")
-    hub.admit(caller.user)
+    hub.admit(caller.user, vhost, asked.aliases.values())
     left = hub.settings.max_leases_per_user - leasing.leases.per_owner[caller.identity]
     if left < asked.options.credit:
         raise Problem(problems.QUOTA, f"{left} more deliveries can be leased by this user")

@@ -5,12 +5,13 @@ from typing import Any
 from uuid import uuid4
 
 from gateway.http import problems
+from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Principal
 from gateway.http.events.asking import Asked, Start, invalid
 from gateway.http.events.cursor import DIGEST_OCTETS, Forged, Positions
 from gateway.http.events.hub import Hub
 from gateway.http.events.rendering import control
-from gateway.http.events.sources import Source
+from gateway.http.events.sources import Name, Source
 from gateway.http.events.stream import EventStream, Reading, Resume
 from gateway.http.problems import Problem
 from gateway.http.typed import moment
@@ -29,10 +30,9 @@ def open_stream(
     if len(asked.names) > hub.settings.max_sources_per_stream:
         raise invalid(f"at most {hub.settings.max_sources_per_stream} sources per stream")
     known = open_cursor(hub, asked.cursor)
-    hub.admit(caller.user)
+    hub.admit(caller.user, vhost, asked.aliases.values())
     stream = EventStream(hub, caller, vhost, uuid4().hex, asked.options, browser)
-    names = [hub.complete(vhost, name, asked.durable) for name in asked.names]
-    names = list(dict.fromkeys(names))
+    names = complete(stream, asked.names, asked.aliases, asked.durable)
     # Positions are taken before sources open: what a new subscription delivers at once is live.
     heads = {name: hub.head(vhost, name) for name in names}
     hub.enter(stream, vhost, names, returning=known is not None)
@@ -45,6 +45,20 @@ def open_stream(
         resumes.append(resume)
     announce(stream, resumes)
     return stream
+
+
+def complete(
+    stream: EventStream, asked: list[Name], aliases: dict[Name, Filled], durable: bool | None
+) -> list[Name]:
+    """What is asked for, each once and with all that its name left open. Raises ``Problem``."""
+    names: dict[Name, None] = {}
+    for asked_name in asked:
+        name = stream.hub.complete(stream.vhost, asked_name, durable)
+        alias = aliases.get(asked_name)
+        if alias is not None:
+            stream.aliases[name] = alias
+        names[name] = None
+    return list(names)
 
 
 def open_cursor(hub: Hub, text: str | None) -> Positions | None:
@@ -96,7 +110,7 @@ def first_connect(source: Source, begin: Start, head: int | None) -> tuple[int, 
 def described(reading: Reading, resume: Resume) -> dict[str, Any]:
     """One source in ``bridge.open``. ``offset``: of the next event."""
     source = reading.source
-    shown: dict[str, Any] = {"source": str(source.name), "resume": resume.name}
+    shown: dict[str, Any] = {"source": reading.shown, "resume": resume.name}
     shown["offset"] = max(reading.position, source.journal.first - 1) + 1
     if source.name.kind == "exchange":
         shown["journal"] = "durable" if source.name.durable else "memory"

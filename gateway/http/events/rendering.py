@@ -98,9 +98,11 @@ GROUP = (
 )
 
 
-def data_line(head: bytes, message: Message, redelivered: bool, opaque: bool = False) -> bytes:
+def data_line(
+    head: bytes, message: Message, redelivered: bool, opaque: bool = False, way: bool = True
+) -> bytes:
     """``data: {...}`` and the blank line. ``head`` is the source's ``data: {"source":"..."``;
-    ``opaque``: the body is base64 whatever it is."""
+    ``opaque``: the body is base64 whatever it is; ``way``: exchange and routing key are shown."""
     fields: dict[str, Any]
     try:
         properties = message.properties
@@ -112,11 +114,15 @@ def data_line(head: bytes, message: Message, redelivered: bool, opaque: bool = F
         content_type = coding = None
     finally:
         message.forget_properties()
-    fields["exchange"] = message.exchange
-    fields["routing_key"] = message.key
+    if way:
+        fields["exchange"] = message.exchange
+    if way or message.key:
+        fields["routing_key"] = message.key
     if redelivered:
         fields["redelivered"] = True
     body = body_json(None if opaque else content_type, coding, message.body)
+    if not fields:
+        return b'%b,"body":%b}\n\n' % (head, body)
     return b'%b,%b,"body":%b}\n\n' % (head, compact(fields)[1:-1], body)
 
 

@@ -15,7 +15,6 @@ from gateway.broker.client import Client
 from gateway.broker.exchanges import Binding, Exchange
 from gateway.errors import Condition, LocalError, Refusal
 from gateway.http.access.principal import Principal
-from gateway.http.events.cursor import digest_of
 from gateway.http.events.formats import Renderer
 from gateway.http.events.journal import Event, Journal
 from gateway.http.events.rendering import data_head, data_line
@@ -70,7 +69,7 @@ class Source:
         self.hub = hub
         self.vhost = vhost
         self.name = name
-        self.digest = digest_of(vhost, f"{name}\0durable" if name.durable else str(name))
+        self.digest = hub.cursors.digest(vhost, f"{name}\0durable" if name.durable else str(name))
         self.epoch = hub.epoch
         self.key = self.digest + self.epoch
         """What stands for this journal in cursors."""
@@ -104,6 +103,11 @@ class Source:
     def make_renderer(self) -> Renderer:
         name = self.name
         return Renderer(self.vhost, name.kind, name.name, str(name), self.head, self.epoch)
+
+    def renderer_of(self, alias: str) -> Renderer:
+        """For those who read it by a declared route, of which alone they know."""
+        name = alias.removeprefix("route:").partition("?")[0]
+        return Renderer(self.vhost, "route", name, alias, data_head(alias), self.epoch)
 
     def view(self, spec: Spec) -> View | None:
         """For one more reader; ``None`` for what the journal holds as it is."""
@@ -197,7 +201,7 @@ class Source:
         if self.client is not None and self.client.closed:
             return "the virtual host was deleted"
         if self.exchange is not None and self.exchange.gone:
-            return f"{self.name} was deleted"
+            return "it was deleted"
         return ""
 
     def destroy(self) -> None:
@@ -279,7 +283,7 @@ class Source:
         self.hub.appended(self)
 
     def cancelled(self, tag: str) -> None:
-        self.hub.lost(self, f"{self.name} was deleted")
+        self.hub.lost(self, "it was deleted")
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         raise LocalError("an event source publishes nothing")

@@ -12,7 +12,9 @@ from urllib.parse import quote
 
 from starlette.types import Receive, Scope, Send
 
+from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Action, Principal
+from gateway.http.access.protocol import Pipe, pipe_of
 from gateway.http.events.cursor import END
 from gateway.http.events.hub import Hub
 from gateway.http.events.rendering import control
@@ -60,12 +62,16 @@ class Options(NamedTuple):
 
 
 class Reading:
-    """One source as one stream reads it. ``told``: the position in the last cursor sent."""
+    """One source as one stream reads it. ``shown`` is what its reader calls it; ``told``: the
+    position in the last cursor sent."""
 
-    __slots__ = ("source", "position", "told", "view", "slow", "dropped")
+    __slots__ = ("source", "shown", "position", "told", "view", "slow", "dropped")
 
-    def __init__(self, source: Source, position: int, view: View | None, slow: Slow) -> None:
+    def __init__(
+        self, source: Source, shown: str, position: int, view: View | None, slow: Slow
+    ) -> None:
         self.source = source
+        self.shown = shown
         self.position = position
         self.told = position
         self.view = view
@@ -93,10 +99,12 @@ class EventStream:
         self.options = options
         self.browser = browser
         self.resume = Resume.fresh
+        self.aliases: dict[Name, Filled] = {}
+        """The sources that it reads by declared routes."""
         self.sources: list[Source] = []
         self.readings: list[Reading] = []
         self.direct = False
-        """One source, as its journal has it: the way of most streams."""
+        """One source of which everything is shown: the way of most streams."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.pending: list[bytes] = []
         self.finished = False
@@ -110,6 +118,8 @@ class EventStream:
         self.wrote_at = 0.0
         self.writing_since: float | None = None
         self.waiter: asyncio.Future[None] | None = None
+        self.pipe: Pipe | None = None
+        """Past the layers to the transport, once the response has begun."""
         self.task: asyncio.Task[Any] | None = None
 
     def read(self, source: Source, position: int) -> Reading:
@@ -117,7 +127,10 @@ class EventStream:
         slow = self.options.slow
         if slow is None:
             slow = Slow.PAUSE if source.name.kind == "queue" else Slow.SKIP
-        reading = Reading(source, position, source.view(self.options.spec), slow)
+        alias = self.aliases.get(source.name)
+        spec = self.options.spec
+        view = source.view(spec if alias is None else spec._replace(alias=alias.shown))
+        reading = Reading(source, self.label(source.name), position, view, slow)
         self.readings.append(reading)
         if slow is Slow.PAUSE and source.name.kind == "queue":
             source.holding[self] = position
@@ -127,18 +140,51 @@ class EventStream:
     def judge(self) -> None:
         readings = self.readings
         self.direct = (
-            len(readings) == 1 and readings[0].view is None and readings[0].slow is not Slow.LATEST
+            len(readings) == 1
+            and readings[0].slow is not Slow.LATEST
+            and (readings[0].view is None or not readings[0].view.spec.filter)
         )
 
     # --- what the hub asks and says -------------------------------------------------------------
 
     def need(self, vhost: str, name: Name) -> None:
-        self.caller.need(self.hub.broker, Action.STREAM, vhost, name.kind, name.name)
+        broker, alias = self.hub.broker, self.aliases.get(name)
+        if alias is None:
+            self.caller.need(broker, Action.STREAM, vhost, name.kind, name.name)
+        else:
+            route = alias.route.name
+            self.caller.need(broker, Action.STREAM, vhost, "route", route, name.name)
+
+    def label(self, name: Name) -> str:
+        """What the reader calls a source."""
+        alias = self.aliases.get(name)
+        return str(name) if alias is None else alias.shown
 
     def wake(self) -> None:
         waiter = self.waiter
-        if waiter is not None and not waiter.done():
+        if waiter is not None and not waiter.done() and not self.hurry():
             waiter.set_result(None)
+
+    def hurry(self) -> bool:
+        """Write what is due without the stream's own task, which waits. Whether nothing is left
+        for it. Hot: waking a thousand tasks costs as much as writing to a thousand sockets."""
+        pipe = self.pipe
+        if pipe is None or not self.direct or self.pending or self.finished or self.gone:
+            return False
+        reading = self.readings[0]
+        source = reading.source
+        journal = source.journal
+        if source.unsettled or reading.position + 1 < journal.first or not pipe.ready:
+            return False
+        try:
+            chunk = self.take()
+        except Exception:
+            return False  # it happens again in the stream's task, and ends nothing but that
+        if chunk:
+            source.handing(reading.position)
+            pipe.write(chunk)
+            self.wrote_at = asyncio.get_running_loop().time()
+        return reading.position == journal.head
 
     def source_lost(self, source: Source, text: str) -> None:
         if source in self.sources:
@@ -148,7 +194,7 @@ class EventStream:
                 source.release(reading.view)
         self.readings = [one for one in self.readings if one.source is not source]
         self.judge()
-        told: dict[str, Any] = {"source": str(source.name), "reason": text}
+        told: dict[str, Any] = {"source": self.label(source.name), "reason": text}
         if self.readings:
             self.pending.append(control("bridge.warn", {"type": "source-lost"} | told))
             self.wake()
@@ -238,7 +284,7 @@ class EventStream:
         for reading in self.readings:
             if reading.dropped:
                 told = {
-                    "source": str(reading.source.name),
+                    "source": reading.shown,
                     "behind": reading.source.journal.head - reading.position,
                     "dropped": reading.dropped,
                 }
@@ -265,7 +311,8 @@ class EventStream:
             if after == journal.head:
                 return b""
             if after + 1 >= journal.first:
-                chunk, reading.position = journal.read(after, CHUNK_OCTETS)
+                feed = reading.view or journal
+                chunk, reading.position = feed.read(after, CHUNK_OCTETS)
                 return chunk
         pending, self.pending = self.pending, []
         for reading in self.readings:
@@ -283,11 +330,11 @@ class EventStream:
         if gap is None:
             return True
         if close and reading.slow is Slow.CLOSE:
-            self.end({"reason": "slow", "source": str(reading.source.name)}, True)
+            self.end({"reason": "slow", "source": reading.shown}, True)
             return False
         self.hub.gaps += 1
         reading.position = reading.source.journal.first - 1
-        detail: dict[str, Any] = {"source": str(reading.source.name), "from": None, "to": None}
+        detail: dict[str, Any] = {"source": reading.shown, "from": None, "to": None}
         if gap.lost is not None:
             detail |= {"from": gap.start, "to": gap.end}
         detail["lost"] = gap.lost
@@ -343,6 +390,7 @@ class EventStream:
         watcher = asyncio.create_task(self.watch(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.headers})
+            self.pipe = pipe_of(scope)
             await self.write_all(send)
         except asyncio.CancelledError:
             if not self.hung or self.task is None:

@@ -7,8 +7,9 @@ when somebody reads it, once for all who read it so; what a filter leaves out is
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.http.events.filters import Term, passes
-from gateway.http.events.journal import Event
+from gateway.http.events.journal import NOTHING_ASKED, Event
+from gateway.http.events.veil import veiled
+from gateway.http.filters import Term, passes
 from gateway.message import Message
 
 if TYPE_CHECKING:
@@ -20,12 +21,14 @@ MOST_NAME = 255
 
 
 class Spec(NamedTuple):
-    """What a stream asked for, the same for all its sources."""
+    """What a stream asked for. ``alias`` is the declared route that it reads a source by, "" for
+    none; the rest is the same for all its sources."""
 
     format: str = "json"
     event: str = "none"
     opaque: bool = False
     filter: tuple[Term, ...] = ()
+    alias: str = ""
 
     @property
     def plain(self) -> bool:
@@ -44,8 +47,21 @@ class View:
         self.spec = spec
         self.readers = 0
         self.as_stored = spec == Spec(filter=spec.filter)
+        self.shown = spec.alias or str(source.name)
+        self.renderer = source.renderer_of(spec.alias) if spec.alias else source.renderer
+        self.chunk_asked = NOTHING_ASKED
+        self.chunk: tuple[bytes, int] = (b"", 0)
         self.kept: OrderedDict[int, bytes] = OrderedDict()
         self.octets = 0
+
+    def read(self, after: int, max_octets: int) -> tuple[bytes, int]:
+        """As ``Journal.read``: readers at the same place get the same object."""
+        asked = (after, self.journal.head, max_octets)
+        if asked != self.chunk_asked:
+            frames, reached = self.frames(after, max_octets)
+            self.chunk = (b"".join(frames), reached)
+            self.chunk_asked = asked
+        return self.chunk
 
     def frames(self, after: int, max_octets: int) -> tuple[list[bytes], int]:
         """As ``Journal.frames``."""
@@ -66,6 +82,8 @@ class View:
 
     def render(self, position: int) -> bytes:
         event = self.journal.event(position)
+        if event is not None and self.spec.alias:
+            event = event._replace(message=veiled(event.message))
         if event is None or not passes(self.spec.filter, event.message):
             return b""
         source = self.source
@@ -75,15 +93,16 @@ class View:
         return source.id_line(position) + self.name_line(event) + self.lines(position, event)
 
     def lines(self, position: int, event: Event) -> bytes:
-        renderer = self.source.renderer
         spec = self.spec
-        return renderer.lines(spec.format, position, event.message, event.redelivered, spec.opaque)
+        return self.renderer.lines(
+            spec.format, position, event.message, event.redelivered, spec.opaque
+        )
 
     def name_line(self, event: Event) -> bytes:
         asked = self.spec.event
         if asked == "none":
             return b""
-        name = str(self.source.name) if asked == "source" else name_of(event.message, asked)
+        name = self.shown if asked == "source" else name_of(event.message, asked)
         return event_line(name)
 
     def keep(self, position: int, frame: bytes) -> None:
@@ -95,6 +114,7 @@ class View:
 
     def forget(self, after: int) -> None:
         """The events after this position went back."""
+        self.chunk_asked = NOTHING_ASKED
         for position in [one for one in self.kept if one > after]:
             self.octets -= len(self.kept.pop(position)) + 64
 

@@ -1,9 +1,9 @@
 """Whether publishing works now: a durable message goes through a turn of the broker and the store
 to the disk and away again, and the answer waits for it, for a limited time.
 
-It runs when somebody asks for readiness and the last result is old, so that it costs nothing when
-nobody asks. Only one is under way at a time: while the disk hangs, everybody hears at once that
-the last one is still waiting.
+It runs when somebody asks for readiness and the last result is old, or is not good enough for who
+asks, so that it costs nothing when nobody asks. Only one is under way at a time: while the disk
+hangs, everybody hears at once that the last one is still waiting.
 """
 
 import asyncio
@@ -31,20 +31,24 @@ class Canary:
         self.last_seconds = 0.0
         self.ever = False
 
-    async def sings(self) -> bool:
-        """Whether a publish completes in time."""
+    async def sings(self, anew: bool = False) -> bool:
+        """Whether a publish completes in time. ``anew``: one that begins from now on; those who
+        ask for it while another is under way share the next."""
         if self.doors.broker.blocked is not None:
             return False
+        if anew and self.waiting is not None and not await self.arrives(self.waiting):
+            return False
         loop = asyncio.get_running_loop()
-        now = loop.time()
         if self.waiting is None:
-            if self.last_good is not None and now - self.last_good < self.fresh:
+            good = self.last_good
+            if not anew and good is not None and loop.time() - good < self.fresh:
                 return True
             self.send(loop)
         waiting = self.waiting
-        if waiting is None:
-            return True
-        left = self.began + self.limit - now
+        return waiting is None or await self.arrives(waiting)
+
+    async def arrives(self, waiting: "asyncio.Future[None]") -> bool:
+        left = self.began + self.limit - asyncio.get_running_loop().time()
         if left > 0:
             await asyncio.wait([waiting], timeout=left)
         return waiting.done()

@@ -26,28 +26,34 @@ class Observe:
     """Outermost. ``labels`` has the route templates by endpoint. With ``log_requests`` each
     answered request is a line; an event stream's line comes when it ends."""
 
+    app: ASGIApp
+
     def __init__(
         self,
-        app: ASGIApp,
         labels: Mapping[Any, str],
         durations: dict[str, Histogram],
         spans: Spans | None,
         log_requests: bool = False,
     ) -> None:
-        self.app = app
         self.labels = labels
         self.durations = durations
         self.spans = spans
         self.log_requests = log_requests
         self.numbers = count(1)
-        self.prefix = secrets.token_hex(6)
+        self.prefix = secrets.token_hex(6).encode()
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """This layer over what is below it."""
+        self.app = app
+        return self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         began = time.perf_counter()
-        request_id = self.identify(scope["headers"])
+        given = [value for name, value in scope["headers"] if name == b"x-request-id"]
+        request_id = self.identify(given[0] if given else None)
         scope[REQUEST_ID] = request_id.decode()
         trace = read_trace(scope["headers"])
         span: Span | None = None
@@ -84,11 +90,11 @@ class Observe:
             if self.log_requests:
                 self.tell(scope, route, status, time.perf_counter() - began, message_id, trace)
 
-    def identify(self, headers: list[tuple[bytes, bytes]]) -> bytes:
-        for name, value in headers:
-            if name == b"x-request-id" and GOOD_ID.fullmatch(value):
-                return value
-        return b"%b-%x" % (self.prefix.encode(), next(self.numbers))
+    def identify(self, given: bytes | None) -> bytes:
+        """The caller's id if it has one that can be shown, or a new one."""
+        if given is not None and GOOD_ID.fullmatch(given):
+            return given
+        return b"%b-%x" % (self.prefix, next(self.numbers))
 
     def measure(self, route: str, seconds: float) -> None:
         """Until the answer begins: a stream's length says nothing."""

@@ -4,29 +4,34 @@
 of a queue.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from gateway.errors import Refusal
 from gateway.http import problems
+from gateway.http.access.catalogue import Catalogue, fill, read_parameters
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import decode_segment
-from gateway.http.problems import Problem
+from gateway.http.problems import Problem, of_refusal
 
 LONGEST_NAME = 255
 
 
 class Target(NamedTuple):
-    """``queue``: through the default exchange; ``key`` is its name then."""
+    """``queue``: through the default exchange; ``key`` is its name then. ``route``: the declared
+    route whose target it is, which is all that its caller may know of it."""
 
     exchange: str
     key: str
     queue: bool
+    route: str = ""
 
     @property
     def address(self) -> str:
         """As receipts show it."""
-        return self.key if self.queue else self.exchange
+        return self.route or (self.key if self.queue else self.exchange)
 
     @property
     def scope(self) -> str:
@@ -34,13 +39,22 @@ class Target(NamedTuple):
         return f"queue:{self.key}" if self.queue else f"exchange:{self.exchange}"
 
     def with_key(self, key: str | None) -> "Target":
-        """The item says its own routing key; a queue is where it is."""
-        return self if self.queue or key is None else self._replace(key=key)
+        """The item says its own routing key; a queue is where it is, and a route has its own."""
+        return self if self.queue or self.route or key is None else self._replace(key=key)
+
+    def missing(self) -> Problem:
+        """The queue is not there."""
+        told = f"no queue {self.key!r}" if not self.route else "nothing is behind the route now"
+        return Problem(problems.NOT_FOUND, told)
+
+    def refused(self, refusal: Refusal) -> Problem:
+        """The broker said no."""
+        return of_refusal(refusal, hidden=bool(self.route))
 
     def permit(self, caller: Principal, vhost: str) -> None:
         """Raises ``Problem`` (403) if the credential is narrower than the user and does not cover
         this; what the user may do is asked of the broker, by the exchange, as over AMQP."""
-        kind = "queue" if self.queue else "exchange"
+        kind = "route" if self.route else "queue" if self.queue else "exchange"
         if caller.rights is None or caller.may(Action.PUBLISH, vhost, kind, self.address):
             return
         raise Problem(
@@ -94,6 +108,19 @@ def queue_segment(segment: str) -> Target:
 
 def exchange_of_path(path: dict[str, str], query: bytes) -> Target:
     return Target(decode_segment(path["exchange"]), routing_key(query), False)
+
+
+def by_route(catalogue: Catalogue) -> Callable[[dict[str, str], bytes], Target]:
+    """Finds the target of a declared route, whose parameters are the query."""
+
+    def find(path: dict[str, str], query: bytes) -> Target:
+        route = catalogue.route(decode_segment(path["vhost"]), decode_segment(path["route"]))
+        key = fill(route.key, read_parameters(query))
+        if route.queue:
+            return Target("", route.queue, True, route.name)
+        return Target(route.exchange, key, False, route.name)
+
+    return find
 
 
 def address_of_path(path: dict[str, str], query: bytes) -> Target:

@@ -68,10 +68,15 @@ def check_length(scope: Scope, limit: int) -> int:
     """What ``Content-Length`` says, 0 if nothing. Raises ``Problem`` (413)."""
     for name, value in scope["headers"]:
         if name == b"content-length":
-            if not value.isdigit() or int(value) > limit:
-                raise too_large(limit)
-            return int(value)
+            return read_length(value, limit)
     return 0
+
+
+def read_length(value: bytes, limit: int) -> int:
+    """Raises ``Problem`` (413)."""
+    if not value.isdigit() or int(value) > limit:
+        raise too_large(limit)
+    return int(value)
 
 
 def too_large(limit: int) -> Problem:
@@ -97,11 +102,10 @@ async def chunks(receive: Receive) -> AsyncIterator[bytes]:
 
 
 async def read_body(
-    scope: Scope, receive: Receive, limit: int, budget: Budget, settings: HttpSettings
+    receive: Receive, length: int, limit: int, budget: Budget, settings: HttpSettings
 ) -> bytes:
-    """All of it, unless it is too large: told from ``Content-Length`` before a byte is read, and
-    while reading. Raises ``Problem``."""
-    length = check_length(scope, limit)
+    """All of it, unless it is too large: ``length`` is what ``check_length`` found before a byte
+    was read, and the rest is told while reading. Raises ``Problem``."""
     if length <= settings.spool_octets:
         message = await receive()
         if message["type"] == "http.disconnect":

@@ -91,7 +91,8 @@ class CarefulPublish:
         except Problem as problem:
             answer = self.refuse(problem, scope)
         except Refusal as refusal:
-            answer = self.refuse(of_refusal(refusal), scope)
+            hidden = "route" in scope["path_params"]
+            answer = self.refuse(of_refusal(refusal, hidden), scope)
         except (BadField, BadForm) as error:
             answer = self.refuse(as_problem(error), scope)
         if answer is None:

@@ -1,5 +1,7 @@
 """What ``/openapi.json`` says of the routes of publishing."""
 
+from base64 import b64encode
+from hashlib import sha256
 from typing import Any
 
 from pydantic import Field
@@ -100,10 +102,11 @@ Without an id the gateway makes a UUIDv7. A field or member that is not understo
 
 Names are one percent-encoded path segment each: the virtual host `/` is `%2F`."""
 
+DIGEST = b64encode(sha256(b'{"order":17}').digest()).decode()
 HEADERS = (
     ("Idempotency-Key", '"8e03978e-40d5-43e8-bc93-6894a57f9324"', "makes retries safe"),
     ("Prefer", "wait=10", "wait=n, respond-async, confirm=none"),
-    ("Content-Digest", "sha-256=:RBNvo1WzZ4oRRq0W9+hknpT7T8If536DEMBg9hyq/4o=:", "RFC 9530"),
+    ("Content-Digest", f"sha-256=:{DIGEST}:", 'RFC 9530; the example is of `{"order":17}`'),
     ("Amqp-Ordering-Key", '"customer-17"', "what must stay in order"),
 )
 
@@ -118,19 +121,26 @@ ADDRESS = [
     )
 ]
 
+ROUTE = [in_path("route", "Declared route; its parameters are the query", "prices")]
+
 
 def publish(operation: str, summary: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
-    message = MESSAGE if parameters else {"to": "orders", **MESSAGE}
+    message, line, parts = MESSAGE, '{"body":"%s"}\n', PARTS
+    if not parameters:
+        # Nothing else says where to.
+        message = {"to": "orders", **MESSAGE}
+        line = '{"to":"orders","body":"%s"}\n'
+        parts = PARTS.replace("\r\n\r\n", '\r\nAmqp-To: "orders"\r\n\r\n')
     anything: dict[str, Any] = {"type": "object"}
     octets = {"type": "string", "format": "binary"}
     content: dict[str, Any] = {
         "application/json": {"schema": {}, "example": {"order": 17}},
         **json_content(anything, message, FORM),
         **json_content(anything, {"messages": [message, message]}, BATCH),
-        **json_content({"type": "string"}, '{"body":"first"}\n{"body":"second"}\n', LINES),
+        **json_content({"type": "string"}, line % "first" + line % "second", LINES),
         **json_content(anything, EVENT, cloudevents.ONE),
         **json_content({"type": "array", "items": anything}, [EVENT], cloudevents.BATCH),
-        f"{MULTIPART}; boundary=frontier": {"schema": octets, "example": PARTS},
+        f"{MULTIPART}; boundary=frontier": {"schema": octets, "example": parts},
         "*/*": {"schema": octets},
     }
     fields = [in_header(*field) for field in (*FIELDS, *HEADERS)]
@@ -140,7 +150,12 @@ def publish(operation: str, summary: str, parameters: list[dict[str, Any]]) -> d
         "summary": summary,
         "description": TEXT,
         "parameters": [VHOST, *parameters, *fields],
-        "requestBody": {"description": "See the description.", "content": content},
+        "requestBody": {
+            "description": "See the description.",
+            # A declared route says which types it takes; nothing at all has none.
+            "required": parameters is ROUTE,
+            "content": content,
+        },
         "responses": responses(),
     }
 
@@ -168,10 +183,18 @@ def responses() -> dict[str, Any]:
         },
         "207": {"description": "What became of each", "content": {**results, **lines}},
         **row_responses(
-            *(p.INVALID, p.INVALID_FIELD, p.BAD_KEY, p.BAD_DIGEST, p.UNAUTHORIZED, p.FORBIDDEN),
+            *(
+                p.INVALID,
+                p.INVALID_FIELD,
+                p.BAD_KEY,
+                p.KEY_NEEDED,
+                p.BAD_DIGEST,
+                p.UNAUTHORIZED,
+                p.FORBIDDEN,
+            ),
             *(p.NOT_FOUND, p.UNROUTABLE, p.KEY_BUSY, p.TOO_LARGE, p.UNSUPPORTED_MEDIA, p.REFUSED),
             *(p.SCHEMA, p.KEY_REUSED, p.FULL, p.QUOTA, p.INTERNAL, p.UNSUPPORTED, p.BACKPRESSURE),
-            *(p.DRAINING, p.UNKNOWN),
+            *(p.DRAINING, p.UNKNOWN, p.LOST),
         ),
     }
 

@@ -67,14 +67,13 @@ class KeyBook:
     def load(self, records: Iterable[Record]) -> None:
         """What earlier processes have saved."""
         found = []
-        for kind, key, value in records:
-            if kind == KIND:
-                entry = Entry(tuple(key), value["fingerprint"], value["expires"])
-                entry.receipt = value["receipt"]
-                entry.attempts = value["attempts"]
-                entry.saved = entry.done = True
-                entry.stale = not value["lasts"]
-                found.append(entry)
+        for _, key, value in records:
+            entry = Entry(tuple(key), value["fingerprint"], value["expires"])
+            entry.receipt = value["receipt"]
+            entry.attempts = value["attempts"]
+            entry.saved = entry.done = True
+            entry.stale = not value["lasts"]
+            found.append(entry)
         for entry in sorted(found, key=lambda entry: entry.expires):
             self.entries[entry.key] = entry
             self.counts[entry.key[:2]] += 1

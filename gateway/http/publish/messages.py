@@ -13,18 +13,23 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.errors import Refusal
 from gateway.http import problems
+from gateway.http.access.principal import Principal
 from gateway.http.context import Context
 from gateway.http.deps import authenticate, vhost_of
 from gateway.http.fields import BadField, write_identifier
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.publish.addresses import Target
-from gateway.http.publish.bodies import Budget, read_body
+from gateway.http.publish.bodies import Budget, check_length, read_body
 from gateway.http.publish.careful import CarefulPublish, Finder
 from gateway.http.publish.publisher import Ticket
-from gateway.http.publish.results import RECEIPT, Headers, instant, judge, shown_id
+from gateway.http.publish.results import RECEIPT, Answer, instant, judge, shown_id
 from gateway.http.publish.templates import DIALECT, prepare
-from gateway.http.publish.wishes import wants_care
+from gateway.http.publish.wishes import Pairs, wants_care
 from gateway.message import DIALECTS, Message
+
+RECEIPT_TYPE = (b"content-type", RECEIPT.encode())
+ACCEPTED = (b"amqp-outcome", b"accepted")
+NO_STORE = (b"cache-control", b"no-store")
 
 
 class PublishEndpoint:
@@ -51,39 +56,54 @@ class PublishEndpoint:
             if wants_care(scope["headers"]) or not self.plain:
                 await self.careful(scope, receive, send, self.find)
                 return
-            status, headers, body = await self.answer(scope, receive)
+            answer = await self.answer(scope, receive)
         except (Problem, Refusal, BadField) as error:
-            problem = self.as_problem(error)
+            problem = self.as_problem(error, "route" in scope["path_params"])
             await problem.response(scope["path"])(scope, receive, send)
             return
         except ClientDisconnect:
             return  # nobody is left to answer; nothing was published
+        status, headers, body = answer
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    def as_problem(self, error: Problem | Refusal | BadField) -> Problem:
+    def as_problem(self, error: Problem | Refusal | BadField, hidden: bool = False) -> Problem:
         if isinstance(error, BadField):
             return Problem(problems.INVALID_FIELD, str(error), field=error.name)
         if isinstance(error, Refusal):
-            error = of_refusal(error)
+            error = of_refusal(error, hidden)
         error.retry_after = max(error.retry_after, self.doors.settings.retry_after_seconds)
         return error
 
-    async def answer(self, scope: Scope, receive: Receive) -> tuple[int, Headers, bytes]:
+    async def answer(self, scope: Scope, receive: Receive) -> Answer:
         caller = await authenticate(self.context, scope)
         path = scope["path_params"]
         vhost = vhost_of(self.broker, path["vhost"])
         target = self.find(path, scope["query_string"])
         assert target is not None
+        length = check_length(scope, self.limit)
+        return await self.take(caller, vhost, target, scope["headers"], receive, length)
+
+    async def take(
+        self,
+        caller: Principal,
+        vhost: str,
+        target: Target,
+        fields: Pairs,
+        receive: Receive,
+        length: int,
+    ) -> Answer:
+        """Publish the body that comes, of ``length`` octets as far as is known. Raises
+        ``Problem``, ``Refusal``, ``BadField`` and ``ClientDisconnect``. Hot."""
         if caller.rights is not None:
             target.permit(caller, vhost)
         self.doors.begin_turn()  # for the time in the id
-        prepared = prepare(scope["headers"], self.broker.now)
+        prepared = prepare(fields, self.broker.now)
         if self.publisher.closed:
             raise Problem(problems.DRAINING, "the gateway is shutting down")
         if self.broker.blocked is not None:
             raise Problem(problems.BACKPRESSURE, f"publishers are held back: {self.broker.blocked}")
-        body = await read_body(scope, receive, self.limit, self.budget, self.doors.settings)
+        body = await read_body(receive, length, self.limit, self.budget, self.doors.settings)
         message = Message(
             DIALECTS[DIALECT],
             prepared.header,
@@ -105,7 +125,7 @@ class PublishEndpoint:
         assert problem is not None
         raise problem
 
-    def receipt(self, message_id: Any, address: str) -> tuple[int, Headers, bytes]:
+    def receipt(self, message_id: Any, address: str) -> Answer:
         """As ``receipt_of`` makes it, faster."""
         body = (
             f'{{"outcome":"accepted","durability":"broker-confirmed",'
@@ -114,10 +134,10 @@ class PublishEndpoint:
             f'"confirmed_at":"{instant(self.broker.now)}"}}'
         ).encode()
         headers = [
-            (b"content-type", RECEIPT.encode()),
+            RECEIPT_TYPE,
             (b"content-length", b"%d" % len(body)),
             (b"amqp-message-id", write_identifier(message_id).encode()),
-            (b"amqp-outcome", b"accepted"),
-            (b"cache-control", b"no-store"),
+            ACCEPTED,
+            NO_STORE,
         ]
-        return 201, headers, body
+        return Answer(201, headers, body)

@@ -27,7 +27,7 @@ Owner = tuple[str, str, str]
 class Operation:
     """One request that goes on. ``done`` is monotonic seconds, ``created`` ms since 1970."""
 
-    __slots__ = ("id", "owner", "task", "created", "done")
+    __slots__ = ("id", "owner", "task", "created", "done", "octets")
 
     def __init__(self, owner: Owner, task: "asyncio.Task[Answer]", created: int) -> None:
         self.id = secrets.token_urlsafe(16)
@@ -35,10 +35,13 @@ class Operation:
         self.task = task
         self.created = created
         self.done: float | None = None
+        self.octets = 0
         task.add_done_callback(self.finished)
 
     def finished(self, task: "asyncio.Task[Answer]") -> None:
         self.done = time.monotonic()
+        if not task.cancelled() and task.exception() is None:
+            self.octets = len(task.result().body)
 
     def document(self, seconds: int) -> dict[str, object]:
         shown: dict[str, object] = {"id": self.id, "status": "running"}
@@ -55,7 +58,8 @@ class Operation:
 
 
 class Operations:
-    """All of them, oldest first; bounded per owner, and let go of some time after they end."""
+    """All of them, oldest first; bounded per owner and by what their answers take, and let go of
+    some time after they end. Made by the room that publishes; ``context.operations``."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -63,6 +67,8 @@ class Operations:
         self.seconds = context.settings.operation_seconds
         self.all: OrderedDict[str, Operation] = OrderedDict()
         self.counts: Counter[Owner] = Counter()
+        self.octets = 0
+        """Of the answers that are kept."""
 
     def check_room(self, caller: Principal, vhost: str) -> None:
         """Raises ``Problem`` (429)."""
@@ -82,6 +88,7 @@ class Operations:
         operation = Operation(owner, task, self.context.broker.now)
         self.all[operation.id] = operation
         self.counts[owner] += 1
+        task.add_done_callback(lambda _: self.weigh(operation))
         where = f"/v1/{quote(vhost, safe='')}/operations/{operation.id}"
         more = [(b"location", where.encode()), (b"retry-after", b"1"), *headers]
         return json_answer(202, MEDIA_TYPE, operation.document(self.seconds), more)
@@ -97,9 +104,22 @@ class Operations:
     def forget(self, operation: Operation) -> None:
         """What it does goes on; nobody will hear of it."""
         if self.all.pop(operation.id, None) is not None:
+            self.octets -= operation.octets
             self.counts[operation.owner] -= 1
             if not self.counts[operation.owner]:
                 del self.counts[operation.owner]
+
+    def weigh(self, operation: Operation) -> None:
+        """It has its answer, which may be a large one: the oldest make room."""
+        if operation.id not in self.all:
+            operation.octets = 0
+            return
+        self.octets += operation.octets
+        for one in list(self.all.values()):
+            if self.octets <= self.context.settings.max_operation_octets:
+                return
+            if one.done is not None and one is not operation:
+                self.forget(one)
 
     def sweep(self) -> None:
         now = time.monotonic()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
-from gateway.http.problems import MEDIA_TYPE, NOT_ATTEMPTED, Problem, Row, of_refusal
+from gateway.http.problems import MEDIA_TYPE, NOT_ATTEMPTED, Problem, Row
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.publisher import Ticket
 
@@ -61,14 +61,14 @@ def judge(ticket: Ticket, target: Target, seconds: float, keyed: bool) -> Proble
     """``None``: some queue has it."""
     if ticket.condition is not None:
         if target.queue and ticket.condition is Condition.NO_ROUTE:
-            return Problem(problems.NOT_FOUND, f"no queue {target.key!r}")
-        return of_refusal(Refusal(ticket.condition, ticket.text))
+            return target.missing()
+        return target.refused(Refusal(ticket.condition, ticket.text))
     if ticket.accepted is None:
+        row, why = problems.UNKNOWN, f"no confirmation within {seconds:g} s"
+        if ticket.lost:
+            row, why = problems.LOST, "the virtual host was deleted, or the gateway stops"
         again = "retry with the same key" if keyed else "a retry may store it twice"
-        return Problem(
-            problems.UNKNOWN,
-            f"no confirmation within {seconds:g} s; the message may or may not be stored; {again}",
-        )
+        return Problem(row, f"{why}; the message may or may not be stored; {again}")
     if not ticket.accepted:
         return Problem(problems.FULL, "a queue is full and rejects what is published")
     return None
@@ -80,10 +80,13 @@ def shown_id(message_id: Any) -> str:
     return str(message_id)
 
 
-@lru_cache(16)
 def instant(now: int) -> str:
-    moment = datetime.fromtimestamp(now / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{second(now // 1000)}.{now % 1000:03d}Z"
+
+
+@lru_cache(16)
+def second(now: int) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def receipt_of(

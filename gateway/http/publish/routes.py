@@ -7,6 +7,7 @@ from gateway.http.description import Described
 from gateway.http.publish import described
 from gateway.http.publish.addresses import (
     address_of_path,
+    by_route,
     exchange_of_path,
     nowhere,
     queue_of_path,
@@ -21,11 +22,12 @@ QUEUE_ROUTE = "/v1/{vhost}/queues/{queue}/messages"
 EXCHANGE_ROUTE = "/v1/{vhost}/exchanges/{exchange}/messages"
 ADDRESS_ROUTE = "/v1/{vhost}/addresses/{address}/messages"
 ANYWHERE_ROUTE = "/v1/{vhost}/messages"
+DECLARED_ROUTE = "/v1/{vhost}/routes/{route}/messages"
 OPERATION_ROUTE = "/v1/{vhost}/operations/{id}"
 
 
 def routes(context: Context) -> list[BaseRoute]:
-    operations = Operations(context)
+    operations = context.operations = Operations(context)
     budget = Budget(context.settings.max_inflight_octets)
     careful = CarefulPublish(context, Sender(context), operations, budget)
 
@@ -35,6 +37,7 @@ def routes(context: Context) -> list[BaseRoute]:
             QUEUE_ROUTE: described.QUEUE,
             EXCHANGE_ROUTE: described.EXCHANGE,
             ADDRESS_ROUTE: described.ADDRESS,
+            DECLARED_ROUTE: described.ROUTE,
         }.get(path, [])
         return Described(
             path,
@@ -48,6 +51,12 @@ def routes(context: Context) -> list[BaseRoute]:
         publish(QUEUE_ROUTE, "publish_to_queue", "Publish to a queue", queue_of_path),
         publish(EXCHANGE_ROUTE, "publish_to_exchange", "Publish to an exchange", exchange_of_path),
         publish(ADDRESS_ROUTE, "publish_to_address", "Publish to an address", address_of_path),
+        publish(
+            DECLARED_ROUTE,
+            "publish_by_route",
+            "Publish by a declared route",
+            by_route(context.gate.catalogue),
+        ),
         publish(
             ANYWHERE_ROUTE, "publish_anywhere", "Publish where each message says (`to`)", nowhere
         ),

@@ -13,10 +13,10 @@ from gateway.http import problems
 from gateway.http.access.principal import Principal
 from gateway.http.context import Context
 from gateway.http.fields import write_identifier
-from gateway.http.problems import Problem, of_refusal
+from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.atomic import check_all, open_transaction
-from gateway.http.publish.idempotency import KeyBook, KeyedTicket
+from gateway.http.publish.idempotency import KIND, KeyBook, KeyedTicket
 from gateway.http.publish.items import Batch, Item
 from gateway.http.publish.ordering import Ordering, Place
 from gateway.http.publish.publisher import Line, Ticket
@@ -66,7 +66,7 @@ class Sender:
         self.book = KeyBook(
             self.broker.store, settings.idempotency_seconds, settings.max_idempotency_keys
         )
-        self.book.load(context.doors.records())
+        self.book.load(self.broker.store.records(KIND))
         context.closers.append(self.drain)
 
     async def drain(self) -> None:
@@ -91,7 +91,7 @@ class Sender:
             channel.find_writable(target.exchange)
         here = channel.vhost
         if target.queue and target.key not in here.queues and target.key not in here.replies:
-            raise Problem(problems.NOT_FOUND, f"no queue {target.key!r}")
+            raise target.missing()
 
     def place(self, call: Call, target: Target | None, key: str) -> Place:
         """In line for an ordering key."""
@@ -109,7 +109,7 @@ class Sender:
         except Problem as problem:
             return self.failed(problem)
         except Refusal as refusal:
-            return self.failed(of_refusal(refusal))
+            return self.failed(item.target.refused(refusal))
 
     def send(self, call: Call, item: Item, name: str | None) -> Pending | Result:
         line = self.publisher.line(call.vhost, call.caller.user)
@@ -276,7 +276,7 @@ class Sender:
         except Problem as problem:
             results = [self.failed(problem) for _ in items]
         except Refusal as refusal:
-            results = [self.failed(of_refusal(refusal)) for _ in items]
+            results = [self.failed(item.target.refused(refusal)) for item in items]
         finally:
             for place in places.values():
                 place.leave()

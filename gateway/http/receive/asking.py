@@ -1,14 +1,17 @@
 """What callers ask of this room, as pydantic models, and how it is read from a request."""
 
 import json
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from gateway.http import problems
+from gateway.http.filters import MOST_OCTETS as FILTER_OCTETS
+from gateway.http.filters import MOST_TERMS, BadFilter, Term, read_filter
 from gateway.http.problems import Problem
+from gateway.http.typed_json import once, refuse
 
 MOST_OCTETS = 1024 * 1024
 """Of a JSON request of this room."""
@@ -18,6 +21,21 @@ LONGEST_LEASE = 1_800_000
 View = Literal["simple", "full"]
 Payload = Literal["auto", "base64"]
 T = TypeVar("T")
+
+
+def readable(text: str) -> str:
+    try:
+        read_filter(text)
+    except BadFilter as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+Filter = Annotated[
+    str,
+    Field(min_length=1, max_length=FILTER_OCTETS),
+    AfterValidator(readable),
+]
 
 
 class Asked(BaseModel):
@@ -39,8 +57,26 @@ class Receive(Asked):
     mode: Literal["lease", "auto"] = Field(
         default="lease", description="auto: accepted once the answer is written (at most once)"
     )
-    filter: None = Field(default=None, description="not supported yet; must be null")
-    group: None = Field(default=None, description="not supported yet; must be null")
+    filter: Filter | Annotated[list[Filter], Field(max_length=MOST_TERMS)] | None = Field(
+        default=None,
+        description="as of event streams: FIELD=VALUE and the like; all of several must hold",
+        examples=["property.kind=invoice"],
+    )
+    group: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
+        default=None, description="only messages whose group id is this"
+    )
+    max_deliveries: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None,
+        description="what was delivered so often already goes to the dead letters instead",
+    )
+
+    def terms(self) -> tuple[Term, ...]:
+        """What must hold of a message."""
+        given = self.filter if isinstance(self.filter, list) else [self.filter or ""]
+        terms = tuple(read_filter(one) for one in given if one)
+        if self.group is not None:
+            terms += (Term("group", "=", self.group),)
+        return terms
 
 
 class Renew(Asked):
@@ -155,7 +191,7 @@ async def read_json(request: Request) -> Any:
     if not octets:
         return None
     try:
-        return json.loads(octets, parse_float=number, parse_constant=refuse)
+        return json.loads(octets, parse_float=number, parse_constant=refuse, object_pairs_hook=once)
     except (ValueError, RecursionError):
         raise Problem(problems.INVALID, "the body is not JSON") from None
 
@@ -164,10 +200,6 @@ def number(text: str) -> int | float:
     """What has no fraction is whole, as JSON Schema has it."""
     found = float(text)
     return int(found) if found.is_integer() and abs(found) < 2**53 else found
-
-
-def refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 async def read_asked(request: Request, kind: type[T]) -> T:

@@ -3,10 +3,14 @@
 Each request has a channel of its own, with its own place for direct replies (``broker.replies``):
 what comes there is the reply, whatever correlation id the replier wrote, and the caller's own id
 travels untouched. A place outlives its caller for a while, to count what comes too late.
+
+With ``Prefer: respond-async`` the answer is an operation, which holds the reply when it has come.
 """
 
 import asyncio
 from collections import Counter
+from functools import partial
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -23,7 +27,11 @@ from gateway.http.identifiers import uuid7
 from gateway.http.observe.trace import stamp
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target, read_address
+from gateway.http.publish.forms import FORM
+from gateway.http.publish.operations import Operations
+from gateway.http.publish.results import Answer, problem_answer
 from gateway.http.publish.templates import DIALECT, encode
+from gateway.http.publish.wishes import read_preferences
 from gateway.http.receive.asking import read_query
 from gateway.http.receive.deliveries import hung_up
 from gateway.http.receive.moments import Alarm
@@ -34,13 +42,27 @@ from gateway.message import DIALECTS, Message
 MOST_LINGERING = 10_000
 """Places whose caller has gone, of all users."""
 LONGEST_WAIT = 120
+REPLY = f"{FORM}; view=simple".encode()
+"""How an operation shows its reply."""
+
+
+class Asked(NamedTuple):
+    """Who asks, where, and how. ``shown`` is the id of the request as a field value."""
+
+    principal: Principal
+    vhost: str
+    target: Target
+    shown: str
+    preferences: dict[str, Any]
 
 
 class Call:
     """One request: its channel, and what has come. The channel's recipient. ``due`` is when a
     place whose caller has gone is cleared away."""
 
-    __slots__ = ("calls", "channel", "alarm", "reply", "accepted", "condition", "late", "due")
+    __slots__ = (
+        "calls", "channel", "alarm", "reply", "accepted", "condition", "late", "lost", "due",
+    )  # fmt: skip
 
     def __init__(self, calls: "Calls", client: Client, number: int, until: int) -> None:
         self.calls = calls
@@ -48,6 +70,7 @@ class Call:
         self.accepted: bool | None = None
         self.condition: Condition | None = None
         self.late = False
+        self.lost = False
         self.due: int | None = None
         self.channel: Channel = client.channel(number, self)
         self.channel.select_confirms()
@@ -87,6 +110,8 @@ class Calls:
         self.settings = receiver.settings
         self.clients: dict[tuple[str, str], Client] = {}
         self.waiting: Counter[str] = Counter()
+        self.open: dict[Call, None] = {}
+        """Those that somebody waits for."""
         self.lingering: dict[Call, None] = {}
         self.numbers = 0
         self.late = 0
@@ -102,6 +127,7 @@ class Calls:
         if client is None or client.closed:
             client = self.broker.attach(vhost, user, f"HTTP requests of {user}")
             self.clients[vhost, user] = client
+            client.ended = partial(self.lose, client)
         self.numbers += 1
         call = Call(self, client, self.numbers, self.broker.now + int(seconds * 1000))
         try:
@@ -111,7 +137,15 @@ class Calls:
             call.channel.close()
             raise
         self.waiting[user] += 1
+        self.open[call] = None
         return call
+
+    def lose(self, client: Client) -> None:
+        """Its virtual host is gone, or the gateway stops: no reply will come."""
+        for call in self.open:
+            if call.channel.client is client:
+                call.lost = True
+                call.alarm.ring()
 
     def end(self, call: Call) -> None:
         """Nobody waits for it any more. Within a turn."""
@@ -119,8 +153,10 @@ class Calls:
         self.waiting[user] -= 1
         if not self.waiting[user]:
             del self.waiting[user]
+        self.open.pop(call, None)
         call.late = True
-        if call.reply is not None or call.condition is not None or call.accepted is False:
+        known = call.reply is not None or call.condition is not None or call.accepted is False
+        if known or call.lost:
             call.channel.close()
             return
         self.lingering[call] = None
@@ -134,30 +170,30 @@ class Calls:
 
     def close(self) -> None:
         """Within a turn."""
-        for client in self.clients.values():
-            for channel in client.channels.values():
-                recipient = channel.recipient
-                if isinstance(recipient, Call):
-                    recipient.alarm.ring()
+        for client in list(self.clients.values()):
             client.close()
         self.clients.clear()
         self.lingering.clear()
 
 
 class RequestsEndpoint:
-    def __init__(self, receiver: Receiver, calls: Calls) -> None:
+    def __init__(self, receiver: Receiver, calls: Calls, operations: Operations) -> None:
         self.receiver = receiver
         self.calls = calls
         self.context = receiver.context
         self.doors = receiver.doors
+        self.operations = operations
         self.__name__ = "request_reply"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal = await authenticate(self.context, scope)
         vhost = vhost_of(self.context.broker, scope["path_params"]["vhost"])
         target = self.target(scope, principal, vhost)
-        seconds = self.seconds(scope)
+        preferences = self.preferences(scope)
+        later = "respond-async" in preferences
         self.check_open()
+        if later:
+            self.operations.check_room(principal, vhost)
         self.doors.begin_turn()  # for the time in the id
         try:
             shown, header = self.prepare(scope)
@@ -168,6 +204,11 @@ class RequestsEndpoint:
         message = Message(
             dialect, header, body, target.exchange, target.key, dialect.essentials(header)
         )
+        if later:
+            asked = Asked(principal, vhost, target, shown, preferences)
+            await self.answer_later(send, scope["path"], asked, message)
+            return
+        seconds = self.seconds(preferences)
         gone = asyncio.create_task(hung_up(receive))
         try:
             call = await self.wait(vhost, principal.user, message, seconds, gone)
@@ -192,17 +233,16 @@ class RequestsEndpoint:
         target.permit(principal, vhost)
         return target
 
-    def seconds(self, scope: Scope) -> float:
-        """How long to wait: ``Prefer: wait=n`` (RFC 7240), or the default."""
-        for name, value in scope["headers"]:
-            if name != b"prefer":
-                continue
-            for part in value.decode("latin-1").split(","):
-                key, _, number = part.partition(";")[0].partition("=")
-                if key.strip().lower() == "wait":
-                    number = number.strip().strip('"')
-                    if number.isascii() and number.isdigit() and len(number) < 9:
-                        return float(min(int(number), LONGEST_WAIT))
+    def preferences(self, scope: Scope) -> dict[str, Any]:
+        """``Prefer`` (RFC 7240)."""
+        given = [value for name, value in scope["headers"] if name == b"prefer"]
+        return read_preferences(b", ".join(given))
+
+    def seconds(self, preferences: dict[str, Any]) -> float:
+        """How long to wait: ``wait=n``, or the default."""
+        wait = preferences.get("wait")
+        if isinstance(wait, int):
+            return float(min(wait, LONGEST_WAIT))
         return self.doors.settings.reply_seconds
 
     def check_open(self) -> None:
@@ -227,8 +267,6 @@ class RequestsEndpoint:
         properties.reply_to = REPLY_TO
         return write_identifier(properties.message_id), encode(properties)[0]
 
-    # --- the reply ------------------------------------------------------------------------------
-
     async def wait(
         self, vhost: str, user: str, message: Message, seconds: float, gone: "asyncio.Task[None]"
     ) -> Call | None:
@@ -247,6 +285,54 @@ class RequestsEndpoint:
             self.calls.end(call)
             doors.end_turn()
         return call if future.done() else None
+
+    # --- the reply that is fetched later --------------------------------------------------------
+
+    async def answer_later(self, send: Send, path: str, asked: Asked, message: Message) -> None:
+        """202 and where to ask, unless the reply comes within ``wait=n``; none is waited for by
+        default. Raises ``Problem`` and ``Refusal``: then nothing was sent."""
+        seconds = self.doors.settings.async_reply_seconds
+        self.doors.begin_turn()
+        try:
+            call = self.calls.begin(asked.vhost, asked.principal.user, message, seconds)
+        finally:
+            self.doors.end_turn()
+        wait = asked.preferences.get("wait")
+        patience = float(min(wait, LONGEST_WAIT)) if isinstance(wait, int) else 0.0
+        applied = "respond-async" + (f", wait={patience:g}" if isinstance(wait, int) else "")
+        work = self.outcome(call, asked, seconds, path)
+        more = [
+            (b"amqp-request-id", asked.shown.encode("latin-1")),
+            (b"preference-applied", applied.encode()),
+        ]
+        status, headers, body = await self.operations.run(
+            asked.principal, asked.vhost, work, patience, more
+        )
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def outcome(self, call: Call, asked: Asked, seconds: float, instance: str) -> Answer:
+        """The reply as JSON, or why there is none."""
+        try:
+            await call.alarm.future
+        finally:
+            self.doors.begin_turn()
+            self.calls.end(call)
+            self.doors.end_turn()
+        if call.reply is None:
+            problem = self.no_reply(call, asked.target, asked.shown, seconds)
+            return problem_answer(problem, instance)
+        self.calls.replied += 1
+        body = message_json(call.reply, "simple", "auto", redelivered=False, deliveries=1)
+        headers = [
+            (b"content-type", REPLY),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+            (b"amqp-request-id", asked.shown.encode("latin-1")),
+        ]
+        return Answer(200, headers, body)
+
+    # --- the reply at once ----------------------------------------------------------------------
 
     def render(
         self, call: Call, target: Target, shown: str, seconds: float
@@ -275,8 +361,13 @@ class RequestsEndpoint:
             return Problem(problems.DRAINING, "the gateway is shutting down",
                            outcome="accepted" if call.accepted else "unknown",
                            safe_to_retry=False)  # fmt: skip
-        self.calls.timeouts += 1
         headers = {"amqp-request-id": shown}
+        if call.lost:
+            row = problems.LOST._replace(
+                outcome="accepted" if call.accepted else "unknown", safe_to_retry=False
+            )
+            return Problem(row, "the virtual host was deleted", headers=headers)
+        self.calls.timeouts += 1
         if call.accepted:
             text = f"the request was accepted, and no reply came within {seconds:g} s"
             return Problem(problems.REPLY_TIMEOUT, text, headers=headers)

@@ -12,21 +12,22 @@ from starlette.types import Receive as Hear
 from starlette.types import Scope, Send
 
 from gateway.http import problems
-from gateway.http.access.principal import Principal
+from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, decode_segment, vhost_of
 from gateway.http.problems import Problem
 from gateway.http.receive.asking import Receive, check, read_json, read_query
 from gateway.http.receive.holding import Waiting
 from gateway.http.receive.leases import Lease
 from gateway.http.receive.receiver import Batch, Receiver, may_receive
+from gateway.http.receive.seeking import Seeking
 from gateway.http.receive.views import Pairs, message_json, raw_fields
 from gateway.http.typed import moment
 from gateway.message import Message
 
 ATTEMPT = b"receive-attempt-id"
 LONGEST_ATTEMPT = 128
-WHOLE = frozenset({"max", "wait_ms", "lease_ms"})
-PARAMETERS = ("max", "wait_ms", "lease_ms", "view", "payload", "mode")
+WHOLE = frozenset({"max", "wait_ms", "lease_ms", "max_deliveries"})
+PARAMETERS = (*WHOLE, "view", "payload", "mode", "filter", "group")
 
 
 class HungUp(Exception):
@@ -47,6 +48,8 @@ class DeliveriesEndpoint:
         queue = decode_segment(path["queue"])
         may_receive(self.context, principal, vhost, queue)
         asked = await read_receive(scope, receive)
+        if asked.max_deliveries is not None:
+            principal.need(self.context.broker, Action.SETTLE, vhost, "queue", queue)
         attempt = read_attempt(scope)
         if attempt and asked.mode == "auto":
             raise Problem(problems.CONFLICT, "Receive-Attempt-Id needs mode lease")
@@ -90,9 +93,16 @@ class DeliveriesEndpoint:
             doors.end_turn()
         return batch
 
-    async def wait(self, waiting: Waiting, gone: "asyncio.Task[None]") -> None:
+    async def wait(self, waiting: Waiting | Seeking, gone: "asyncio.Task[None]") -> None:
         """Raises ``HungUp``."""
         future = waiting.alarm.future
+        while isinstance(waiting, Seeking) and waiting.searching and not future.done():
+            await asyncio.sleep(0)  # others want their turn, too
+            if gone.done():
+                raise HungUp
+            self.doors.begin_turn()
+            waiting.look()
+            self.doors.end_turn()
         await asyncio.wait((future, gone), return_when=asyncio.FIRST_COMPLETED)
         if not future.done() or (gone.done() and not waiting.taken):
             raise HungUp

@@ -15,6 +15,8 @@ from gateway.http.description import (
     reference,
     row_responses,
 )
+from gateway.http.publish.described import OperationView
+from gateway.http.publish.operations import MEDIA_TYPE as OPERATION
 from gateway.http.receive.asking import (
     LONGEST_LEASE,
     LONGEST_WAIT,
@@ -128,7 +130,13 @@ could not be written is undone at once.
 Repeating the request with the same `Receive-Attempt-Id` while its leases run gives the same
 deliveries again: for when the answer got lost. Everything in the body may stand in the query
 instead. `view=raw` (or an `Accept` without JSON) gives the body of one message as it is, its
-metadata in fields, and its token in `Amqp-Lock-Token`; it is one message whatever `max` says."""
+metadata in fields, and its token in `Amqp-Lock-Token`; it is one message whatever `max` says.
+
+`filter` (the language of event streams), `group` and `max_deliveries` take from the middle of the
+queue: what does not match stays where it stands. A long queue is searched in portions, from its
+head to what was its end when the search began, however short `wait_ms` is. What was delivered
+`max_deliveries` times already goes to the queue's dead letters, with the reason `delivery_limit`,
+instead of being handed out."""
 
 REDRIVE_TEXT = """Publishes dead letters where they came from (`to: exchange`, as they were first
 published), into the queue they died in first (`to: queue`), or to a target, and takes each out of
@@ -136,7 +144,11 @@ here in the same commit. One call works for about 30 seconds; `next` says how to
 
 REQUEST_TEXT = """Publishes the request with a reply address of its own and answers with the reply:
 its body, its metadata in `Amqp-` fields. `Prefer: wait=n` says how many seconds (30, at most 120).
-504 `reply-timeout` says in `outcome` whether the request was accepted."""
+504 `reply-timeout` says in `outcome` whether the request was accepted.
+
+With `Prefer: respond-async` (and `wait=n`, 0 if it is not said) the answer is 202 and an operation,
+whose `result` has the reply as a message in JSON, or the problem. Operations live in memory: they
+end with the gateway, some minutes after they are done, or when newer ones need their room."""
 
 GONE = (p.INVALID_TOKEN, p.LEASE_LOST, p.NOT_FOUND)
 Operation = dict[str, Any]
@@ -222,6 +234,18 @@ def receive() -> Operation:
         in_query("view", "As in the body", "simple", type="string", enum=["simple", "full", "raw"]),
         PAYLOAD,
         in_query("mode", "As in the body", "lease", type="string", enum=["lease", "auto"]),
+        in_query(
+            "filter",
+            "As in the body, but one",
+            "property.kind=invoice",
+            type="string",
+            minLength=1,
+            maxLength=1024,
+        ),
+        in_query("group", "As in the body", "g-17", type="string", minLength=1, maxLength=1024),
+        in_query(
+            "max_deliveries", "As in the body", 5, type="integer", minimum=1, maximum=1_000_000
+        ),
     ]
     delivery = {
         "token": TOKEN,
@@ -269,6 +293,7 @@ def bulk() -> Operation:
 
 def request_reply() -> Operation:
     octets = {"schema": {"type": "string", "format": "binary"}}
+    anything: Operation = {"*/*": {"schema": {}}}
     fields = [in_header(*field) for field in FIELDS if field[0] != "Amqp-Reply-To"]
     return make(
         "request_reply", "Request and reply in one call", REQUEST_TEXT,
@@ -279,12 +304,19 @@ def request_reply() -> Operation:
                 pattern="^(/queues/[!-.0-~]+|/exchanges/[!-.0-~]+(/[!-.0-~]*)?|[!-.0-~][!-~]*)$",
             )
             | {"required": True},
-            in_header("Prefer", "wait=10", "How many seconds to wait for the reply"),
+            in_header("Prefer", "wait=10", "`wait=n` (seconds), `respond-async`"),
             *fields,
         ],
-        {"200": {"description": "The reply", "content": {"*/*": octets}}},
+        {
+            "200": {"description": "The reply: its body as it is", "content": anything},
+            "202": {
+                "description": "Under way (`respond-async`)",
+                "headers": {"Location": {"schema": {"type": "string"}}},
+                "content": json_content(reference(OperationView), media=OPERATION),
+            },
+        },
         p.INVALID_FIELD, p.NOT_FOUND, p.UNROUTABLE, p.TOO_LARGE, p.REFUSED, p.FULL, p.QUOTA,
-        p.BACKPRESSURE, p.DRAINING, p.REPLY_TIMEOUT,
+        p.BACKPRESSURE, p.DRAINING, p.REPLY_TIMEOUT, p.LOST,
         asks={
             "description": "The body of the request as it is.",
             "content": {"application/json": {"schema": {}, "example": {"ask": 17}}, "*/*": octets},

@@ -34,7 +34,7 @@ class Figures(Collector):
             if fate is not Fate.OPEN:
                 ended.add_metric((fate.value,), leases.fates[fate])
         yield ended
-        waits = sum(len(hand.waiting) for hand in receiver.hands.hands.values())
+        waits = sum(hand.waits for hand in receiver.hands.hands.values())
         for name, text, value in (
             ("leases_open", "Deliveries leased to HTTP callers.", leases.open()),
             ("receives_waiting", "Receives that wait for a message.", waits),
@@ -43,6 +43,11 @@ class Figures(Collector):
             yield GaugeMetricFamily(PREFIX + name, text, value=value)
         for name, text, value in (
             ("leases_granted", "Leases granted.", leases.granted),
+            (
+                "deliveries_poisoned",
+                "Messages buried instead of being delivered too often.",
+                receiver.hands.tally.total(),
+            ),
             ("receive_hang_ups", "Receives nobody was there to read.", receiver.hang_ups),
             ("dead_letters_redriven", "Dead letters sent back.", self.redriving.redriven),
             ("replies", "Replies given to callers.", calls.replied),

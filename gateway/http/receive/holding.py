@@ -5,17 +5,23 @@ at once; a consumer exists only while somebody waits for one, with as much credi
 so that no message ever rests here that nobody asked for.
 """
 
+from collections import Counter
 from typing import NamedTuple
 
 from gateway.broker.broker import Broker
+from gateway.broker.browsing import Place, discard
 from gateway.broker.channel import Channel
 from gateway.broker.client import Client
+from gateway.broker.queues import Queue
 from gateway.errors import Condition, LocalError, Refusal
 from gateway.http.receive.moments import Alarm
+from gateway.http.receive.seeking import Seeking, Wanted
 from gateway.message import Message, Table
 from gateway.operations import Outcome
 
 CHANNEL = 1
+POISON = "delivery_limit"
+"""Why what was delivered too often is dead, in ``x-death``."""
 
 
 class Taken(NamedTuple):
@@ -43,9 +49,11 @@ class Waiting:
 class Hand:
     """One channel, its deliveries, and who waits. The channel's recipient. Use within a turn."""
 
-    def __init__(self, broker: Broker, vhost: str, user: str) -> None:
+    def __init__(self, broker: Broker, vhost: str, user: str, tally: Counter[str]) -> None:
         self.broker = broker
+        self.tally = tally
         self.waiting: dict[str, Waiting] = {}
+        self.seeking: dict[Seeking, None] = {}
         self.client: Client = broker.attach(vhost, user, f"HTTP receiver of {user}")
         self.channel: Channel = self.client.channel(CHANNEL, self)
 
@@ -53,6 +61,10 @@ class Hand:
     def dead(self) -> bool:
         """Ended with its virtual host."""
         return self.client.closed
+
+    @property
+    def waits(self) -> int:
+        return len(self.waiting) + len(self.seeking)
 
     def fetch(self, queue: str, most: int, octets: int) -> list[Taken]:
         """What is there now: up to so many, and so many octets but for the first. Raises
@@ -77,9 +89,31 @@ class Hand:
         channel.start(tag)
         return waiting
 
-    def stop(self, waiting: Waiting) -> list[Taken]:
+    def seek(self, queue: str, wanted: Wanted, most: int, octets: int, wait_ms: int) -> Seeking:
+        """Look for certain messages, and wait for them. Raises ``Refusal``."""
+        seeking = Seeking(self, queue, wanted, most, octets, wait_ms)
+        self.seeking[seeking] = None
+        seeking.look()
+        return seeking
+
+    def pick(self, queue: Queue, place: Place) -> Taken | None:
+        """The message at a place, if it is ready there."""
+        got = self.channel.pick(queue, place)
+        if got is None:
+            return None
+        return Taken(got.delivery, self.channel.delivery_count(got.delivery) + 1, got.message)
+
+    def bury(self, queue: Queue, place: Place) -> None:
+        """What was delivered too often goes to the dead letters, if there is such a place."""
+        if discard(queue, place, POISON):
+            self.tally[POISON] += 1
+
+    def stop(self, waiting: "Waiting | Seeking") -> list[Taken]:
         """The wait is over; what has come."""
-        if self.waiting.pop(waiting.tag, None) is not None and not self.dead:
+        if isinstance(waiting, Seeking):
+            self.seeking.pop(waiting, None)
+            waiting.leave()
+        elif self.waiting.pop(waiting.tag, None) is not None and not self.dead:
             self.channel.unsubscribe(waiting.tag, spare=True)
         return waiting.taken
 
@@ -106,6 +140,9 @@ class Hand:
         """Everything unsettled goes back."""
         for waiting in self.waiting.values():
             waiting.alarm.ring()
+        for seeking in self.seeking:
+            seeking.leave()
+            seeking.alarm.ring()
         self.client.close()
 
     # --- recipient ------------------------------------------------------------------------------
@@ -134,6 +171,8 @@ class Hands:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.tally: Counter[str] = Counter()
+        """How many messages were found to be poison since the start."""
         self.hands: dict[tuple[str, str], Hand] = {}
 
     def of(self, vhost: str, user: str) -> Hand:
@@ -143,12 +182,12 @@ class Hands:
             hand.close()
             hand = None
         if hand is None:
-            hand = self.hands[vhost, user] = Hand(self.broker, vhost, user)
+            hand = self.hands[vhost, user] = Hand(self.broker, vhost, user, self.tally)
         return hand
 
     def waiting(self, user: str) -> int:
         """How many callers of a user wait now."""
-        return sum(len(hand.waiting) for (_, name), hand in self.hands.items() if name == user)
+        return sum(hand.waits for (_, name), hand in self.hands.items() if name == user)
 
     def close(self) -> None:
         for hand in self.hands.values():

@@ -53,7 +53,7 @@ class Lease:
 
     __slots__ = (
         "table", "number", "holder", "vhost", "queue", "owner", "delivery", "count", "length",
-        "since", "until", "fate", "forget", "due",
+        "since", "until", "fate", "forget", "due", "route",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +67,7 @@ class Lease:
         delivery: int,
         count: int,
         length: int,
+        route: str = "",
     ) -> None:
         self.table = table
         self.number = number
@@ -77,6 +78,8 @@ class Lease:
         self.delivery = delivery
         self.count = count
         self.length = length
+        self.route = route
+        """The declared route that it came by: all that its owner knows of the queue."""
         self.since = table.ledger.now
         self.until = self.since + length
         self.fate = Fate.OPEN
@@ -113,10 +116,13 @@ class LeaseTable:
         delivery: int,
         count: int,
         length: int,
+        route: str = "",
     ) -> Lease:
         """A delivery is unsettled with ``holder``; it goes back when the lease runs out."""
         self.granted += 1
-        lease = Lease(self, self.granted, holder, vhost, queue, owner, delivery, count, length)
+        lease = Lease(
+            self, self.granted, holder, vhost, queue, owner, delivery, count, length, route
+        )
         self.leases[lease.number] = lease
         self.per_owner[owner] += 1
         self.ledger.schedule(lease, lease.until)

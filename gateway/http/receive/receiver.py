@@ -11,6 +11,7 @@ from gateway.http.problems import Problem
 from gateway.http.receive.asking import Receive
 from gateway.http.receive.holding import Hand, Hands, Taken, Waiting, no_queue
 from gateway.http.receive.leases import Fate, Lease, LeaseTable, Owner
+from gateway.http.receive.seeking import Seeking, wanted_of
 from gateway.http.receive.tokens import EPOCH_OCTETS, Tokens, owner_of, place_of
 from gateway.operations import Outcome
 
@@ -28,7 +29,7 @@ class Attempt:
         self.key = key
         self.leases: list[Lease] = []
         self.round = 0
-        self.waiting: Waiting | None = None
+        self.waiting: Waiting | Seeking | None = None
         self.due: int | None = None
 
     def open_leases(self) -> list[Lease]:
@@ -115,7 +116,7 @@ class Receiver:
 
     def begin(
         self, principal: Principal, vhost: str, queue: str, asked: Receive, attempt_id: str
-    ) -> tuple[Batch, Waiting | None]:
+    ) -> tuple[Batch, Waiting | Seeking | None]:
         """What is there, or a wait for it. Within a turn. Raises ``Problem`` and ``Refusal``."""
         owner = principal.identity
         most = self.room(owner, asked)
@@ -129,14 +130,10 @@ class Receiver:
             if batch.leases:
                 return batch, None
         try:
-            octets = self.settings.receive_octets
-            found = hand.fetch(queue, most, octets)
-            if found or not asked.wait_ms:
+            found, waiting = self.take(hand, principal, queue, most, asked)
+            if waiting is None:
                 self.hold(batch, vhost, queue, owner, found, asked)
                 return batch, None
-            if self.hands.waiting(principal.user) >= self.settings.max_receives_per_user:
-                raise Problem(problems.QUOTA, "this user has too many receives waiting")
-            waiting = hand.wait(queue, most, octets, self.broker.now + asked.wait_ms)
         except (Problem, Refusal):
             if attempt is not None:
                 attempt.end()
@@ -144,6 +141,29 @@ class Receiver:
         if attempt is not None:
             attempt.waiting = waiting
         return batch, waiting
+
+    def take(
+        self, hand: Hand, principal: Principal, queue: str, most: int, asked: Receive
+    ) -> tuple[list[Taken], Waiting | Seeking | None]:
+        """What is there; or, if that is nothing, a wait. Raises ``Problem`` and ``Refusal``."""
+        octets = self.settings.receive_octets
+        wanted = wanted_of(asked)
+        if wanted is not None:
+            self.check_waits(principal)
+            seeking = hand.seek(queue, wanted, most, octets, asked.wait_ms)
+            if seeking.taken or not (seeking.searching or asked.wait_ms):
+                return hand.stop(seeking), None
+            return [], seeking
+        found = hand.fetch(queue, most, octets)
+        if found or not asked.wait_ms:
+            return found, None
+        self.check_waits(principal)
+        return [], hand.wait(queue, most, octets, self.broker.now + asked.wait_ms)
+
+    def check_waits(self, principal: Principal) -> None:
+        """Raises ``Problem``."""
+        if self.hands.waiting(principal.user) >= self.settings.max_receives_per_user:
+            raise Problem(problems.QUOTA, "this user has too many receives waiting")
 
     def room(self, owner: Owner, asked: Receive) -> int:
         """How many this caller may still have. Raises ``Problem``."""
@@ -171,7 +191,7 @@ class Receiver:
     def finish(
         self,
         batch: Batch,
-        waiting: Waiting,
+        waiting: Waiting | Seeking,
         principal: Principal,
         vhost: str,
         queue: str,
@@ -203,7 +223,7 @@ class Receiver:
         if not self.context.gate.still_good(principal, self.broker.now / 1000):
             raise problems.challenge("The credentials have ended meanwhile.")
 
-    def abandon(self, batch: Batch, waiting: Waiting) -> None:
+    def abandon(self, batch: Batch, waiting: Waiting | Seeking) -> None:
         """The caller hung up while waiting. Within a turn."""
         if batch.attempt is not None and batch.attempt.waiting is waiting:
             batch.attempt.end()

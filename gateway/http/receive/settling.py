@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, vhost_of
+from gateway.http.events.veil import veiled
 from gateway.http.problems import Problem
 from gateway.http.receive.asking import (
     Modify,
@@ -63,7 +64,11 @@ class Settlements:
             raise lost("the lease is long over")
         if lease.vhost != vhost:
             raise unknown()
-        principal.need(self.context.broker, Action.SETTLE, vhost, "queue", lease.queue)
+        broker, queue = self.context.broker, lease.queue
+        if lease.route:
+            principal.need(broker, Action.SETTLE, vhost, "route", lease.route, queue)
+        else:
+            principal.need(broker, Action.SETTLE, vhost, "queue", queue)
         if lease.fate is Fate.EXPIRED:
             raise lost("the lease ran out; the message went back to its queue")
         if lease.fate is Fate.LOST:
@@ -205,6 +210,8 @@ class Settlements:
         known = (
             b'{"state":"leased","lock_until":"%b","delivery_count":%d,"redelivered":%b,"message":'
         )
+        if lease.route:
+            message = veiled(message)
         shown = message_json(
             message, view, payload, redelivered=lease.count > 1, deliveries=lease.count
         )

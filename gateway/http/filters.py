@@ -1,4 +1,4 @@
-"""Filters: which events of a source a stream wants.
+"""Filters: which messages a stream, or a receive, wants.
 
 ``filter=`` may be repeated; all must hold. One is a field, an operator and a value::
 

@@ -1,0 +1,71 @@
+"""Who a Basic credential was good for, without doing the same work twice.
+
+A program sends the same ``Authorization`` with every request. Once it was good, its digest under a
+key of this process stands for it: neither password nor field is kept, and whoever guesses cannot
+steer the digest, so looking it up tells nothing by its time. What is found is held against the user
+as it is now: another password, or none of that name, and it is forgotten.
+"""
+
+import secrets
+from collections.abc import Mapping
+from hashlib import blake2b
+
+from starlette.types import Scope
+
+from gateway.broker.access import Verifier
+from gateway.http.access.gate import MOST_AUTHORIZATION, Gate
+from gateway.http.access.origins import asks_for_itself
+from gateway.http.access.passwords import fingerprint
+from gateway.http.access.principal import Principal
+
+MOST_KEPT = 4096
+AMBIENT = frozenset({b"cookie", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
+"""With one of these it may be a browser, which sends a password it remembers by itself."""
+
+
+class Recall:
+    """In front of ``Gate.authenticate``. ``None`` means that it must be asked."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.access = gate.access
+        self.quotas = gate.quotas
+        self.key = secrets.token_bytes(32)
+        self.kept: dict[bytes, tuple[Verifier, Principal]] = {}
+
+    async def authenticate(self, scope: Scope, fields: Mapping[bytes, bytes]) -> Principal:
+        """``fields`` are those of the request by name, none given twice. Raises ``Problem``."""
+        given = fields.get(b"authorization")
+        if given is None or len(given) > MOST_AUTHORIZATION or not AMBIENT.isdisjoint(fields):
+            return await self.gate.authenticate(scope)
+        digest = blake2b(given, digest_size=32, key=self.key).digest()
+        found = self.find(digest, scope, fields)
+        if found is None:
+            found = await self.gate.authenticate(scope)
+            self.keep(digest, found)
+        elif self.quotas.active:
+            self.quotas.charge(found, scope)
+        return found
+
+    def find(self, digest: bytes, scope: Scope, fields: Mapping[bytes, bytes]) -> Principal | None:
+        kept = self.kept.get(digest)
+        if kept is None or b"access_token" in scope["query_string"]:
+            return None
+        if self.access.refresh is not None:
+            self.access.refresh()
+        verifier, principal = kept
+        user = self.access.user(principal.user)
+        if user is None or user.verifier != verifier:
+            del self.kept[digest]
+            return None
+        return None if user.loopback_only and not asks_for_itself(scope, fields) else principal
+
+    def keep(self, digest: bytes, principal: Principal) -> None:
+        user = self.access.user(principal.user)
+        if user is None or principal.scheme != "basic":
+            return
+        if principal.proof != (fingerprint(user.verifier),):
+            return  # the password was changed meanwhile
+        if len(self.kept) >= MOST_KEPT:
+            self.kept.clear()
+        self.kept[digest] = (user.verifier, principal)

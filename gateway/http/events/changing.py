@@ -1,0 +1,141 @@
+"""Sources that come to a live stream or leave it. Its cursor stays exact: it always holds the
+positions of what is being read, and says so at once."""
+
+import json
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+
+from gateway.http import problems
+from gateway.http.events.asking import (
+    Find,
+    Sources,
+    Start,
+    check_kinds,
+    invalid,
+    read_start,
+)
+from gateway.http.events.opening import complete, described, open_cursor, start
+from gateway.http.events.rendering import control
+from gateway.http.events.stream import EventStream, Reading
+from gateway.http.problems import Problem
+from gateway.http.typed_json import once, refuse
+
+BODY_OCTETS = 64 * 1024
+MEMBERS = frozenset({"add", "remove", "from", "last_event_id"})
+
+
+class Change(NamedTuple):
+    """``remove``: sources as the stream calls them. ``start`` and ``cursor`` are for what is
+    added."""
+
+    add: Sources
+    remove: frozenset[str]
+    start: Start
+    cursor: str | None
+
+
+async def read_change(request: Request, find: Find) -> Change | None:
+    """``None``: there is no body, nothing is to change. Raises ``Problem``."""
+    body = bytearray()
+    async for octets in request.stream():
+        body += octets
+        if len(body) > BODY_OCTETS:
+            raise Problem(
+                problems.TOO_LARGE,
+                f"a change of a stream takes at most {BODY_OCTETS} octets",
+                headers={"connection": "close"},
+            )
+    if not body:
+        return None
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Problem(problems.UNSUPPORTED_MEDIA, "a change of a stream comes as JSON")
+    try:
+        document = json.loads(body, object_pairs_hook=once, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        raise invalid("the body is not JSON") from None
+    if not isinstance(document, dict):
+        raise invalid("a change is a JSON object")
+    if odd := document.keys() - MEMBERS:
+        raise problems.strange_member(min(odd))
+    add = Sources(find)
+    for source in texts(document, "add"):
+        add.read(source)
+    cursor = document.get("last_event_id")
+    begin = document.get("from", "latest")
+    if not isinstance(begin, str) or not isinstance(cursor, str | None):
+        raise invalid("from and last_event_id are text")
+    return Change(add, frozenset(texts(document, "remove")), read_start(begin), cursor or None)
+
+
+def texts(document: dict[str, Any], name: str) -> list[str]:
+    found = document.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise invalid(f"{name} is a list of text")
+    try:
+        "".join(found).encode()
+    except UnicodeEncodeError:
+        raise invalid("a source has a lone surrogate") from None
+    return found
+
+
+def apply(stream: EventStream, asked: Change) -> None:
+    """All of it, or nothing. Raises ``Problem`` and ``Refusal``."""
+    if not stream.readings:
+        raise invalid("this stream (of presence, or with ack=explicit) reads what it reads")
+    hub, options = stream.hub, stream.options
+    known = open_cursor(hub, asked.cursor)
+    check_kinds(options.slow, options.ack, asked.add.names)
+    before = dict(stream.aliases)
+    try:
+        names = complete(stream, asked.add.names, asked.add.aliases, None)
+        new = [name for name in names if name not in stream.names()]
+        labels = {stream.label(name) for name in names}
+        if labels & asked.remove:
+            raise invalid("a source is added and removed at once")
+        gone = [one for one in stream.readings if one.shown in asked.remove]
+        check_count(len(stream.readings) - len(gone) + len(new), hub.settings)
+        for name in new:
+            alias = stream.aliases.get(name)
+            if alias is not None and alias not in before.values():
+                hub.admit_to((stream.vhost, alias.route.name), alias.route.max_streams)
+        heads = {name: hub.head(stream.vhost, name) for name in new}
+        sources = hub.join(stream, stream.vhost, new, returning=known is not None)
+    except BaseException:
+        stream.aliases = before
+        raise
+    added = []
+    for source in sources:
+        position, resume = start(source, asked.start, known, heads[source.name])
+        reading = stream.read(source, position)
+        if resume.name == "exact":
+            source.written(stream, position)
+        added.append((reading, described(reading, resume)))
+    for reading in gone:
+        stream.readings.remove(reading)
+        reading.source.release(reading.view)
+        stream.aliases.pop(reading.source.name, None)
+        hub.quit(stream, reading.source)
+    stream.judge()
+    hub.count(stream, stream.vhost)
+    announce(stream, added, [one.shown for one in gone])
+
+
+def check_count(count: int, settings: Any) -> None:
+    if count < 1:
+        raise invalid("a stream reads something; DELETE ends it")
+    if count > settings.max_sources_per_stream:
+        raise invalid(f"at most {settings.max_sources_per_stream} sources per stream")
+
+
+def announce(
+    stream: EventStream, added: list[tuple[Reading, dict[str, Any]]], removed: list[str]
+) -> None:
+    """What has changed, what is missing of it, and the cursor of what is read now."""
+    told = {"added": [shown for _, shown in added], "removed": removed}
+    stream.pending.append(control("bridge.sources", told))
+    for reading, _ in added:
+        stream.skip_gap(reading, stream.pending, close=False)
+    stream.pending.append(b"id: " + stream.cursor() + b"\n\n")
+    stream.wake()

@@ -1,0 +1,181 @@
+"""Presence: who listens to what, as a list or as a stream of those who come and go.
+
+A caller sees the listeners of the nodes and routes that it may see, and of a route no more than
+its name. What is there is looked at once per period for all who watch.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from gateway.http.access.principal import Action, Principal
+from gateway.http.context import Context
+from gateway.http.events.opening import headers_of, jittered
+from gateway.http.events.rendering import compact, control
+from gateway.http.events.stream import EventStream, Options, Resume
+from gateway.http.typed import moment
+
+MOST_SHOWN = 5000
+"""Listeners in one answer: the rest is said to be there, and no more."""
+PERIOD_SECONDS = 2.0
+
+Listener = dict[str, Any]
+Sees = Callable[[str, str, str], bool]
+"""Whether a caller may see the kind, name, and the name of the node behind it."""
+
+
+class Presence:
+    """The listeners of all virtual hosts."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.hub = context.hub
+        self.seen: dict[str, tuple[float, list[tuple[tuple[str, str, str], Listener]]]] = {}
+
+    def shown(
+        self, caller: Principal, vhost: str, everything: bool, nodes: bool
+    ) -> tuple[list[Listener], bool]:
+        """Of what the caller may see, all listeners, and whether there are more of them than are
+        shown. ``nodes``: queues and exchanges may be named."""
+        broker = self.context.broker
+        known: dict[tuple[str, str, str], bool] = {}
+        found: list[Listener] = []
+        for place, listener in self.look(vhost):
+            if place not in known:
+                kind, name, behind = place
+                known[place] = (nodes or kind == "route") and (
+                    everything
+                    or (
+                        caller.may(Action.PRESENCE, vhost, kind, name)
+                        and broker.access.allows(caller.user, vhost, "read", behind)
+                    )
+                )
+            if known[place]:
+                if len(found) == MOST_SHOWN:
+                    return found, True
+                found.append(listener)
+        return found, False
+
+    def look(self, vhost: str) -> list[tuple[tuple[str, str, str], Listener]]:
+        now = asyncio.get_running_loop().time()
+        at, found = self.seen.get(vhost, (-PERIOD_SECONDS, []))
+        if now - at >= PERIOD_SECONDS / 2:
+            self.seen = {key: one for key, one in self.seen.items() if now - one[0] < 60}
+            found = [*self.streams(vhost), *self.consumers(vhost)]
+            self.seen[vhost] = now, found
+        return found
+
+    def streams(self, vhost: str) -> list[tuple[tuple[str, str, str], Listener]]:
+        found = []
+        for stream in self.hub.streams:
+            if not isinstance(stream, EventStream) or stream.vhost != vhost:
+                continue
+            for name in stream.names():
+                alias = stream.aliases.get(name)
+                kind = name.kind if alias is None else "route"
+                called = name.name if alias is None else alias.route.name
+                listener = {
+                    "kind": kind,
+                    "name": called,
+                    "binding": name.key if alias is None else None,
+                    "protocol": "http",
+                    "user": stream.user,
+                    "stream": stream.identity,
+                    "since": moment(int(stream.opened * 1000)),
+                }
+                found.append(((kind, called, name.name), listener))
+        return found
+
+    def consumers(self, vhost: str) -> list[tuple[tuple[str, str, str], Listener]]:
+        """Those of programs. Those of the gateway stand for its streams and receivers."""
+        here = self.context.broker.vhosts.get(vhost)
+        return [
+            (
+                ("queue", queue.name, queue.name),
+                {
+                    "kind": "queue",
+                    "name": queue.name,
+                    "binding": None,
+                    "protocol": "amqp",
+                    "user": getattr(consumer.origin, "user", ""),
+                    "consumer": consumer.tag,
+                },
+            )
+            for queue in (here.queues.values() if here is not None else ())
+            for consumer in queue.consumers
+            if not getattr(consumer.origin, "name", "").startswith("HTTP ")
+        ]
+
+
+class PresenceStream(EventStream):
+    """Who is there at first (``bridge.open``), then who comes and goes, one event each."""
+
+    def __init__(
+        self, presence: Presence, caller: Principal, vhost: str, everything: bool, nodes: bool
+    ) -> None:
+        hub = presence.hub
+        super().__init__(hub, caller, vhost, uuid4().hex, Options(hub.settings.heartbeat_seconds))
+        self.presence = presence
+        self.everything = everything
+        self.nodes = nodes
+        self.there: dict[bytes, Listener] = {}
+        self.looked = 0.0
+
+    def open(self) -> None:
+        """Raises ``Problem``."""
+        self.hub.admit(self.user, self.vhost, ())
+        listeners, more = self.look()
+        self.there = keyed(listeners)
+        self.headers = headers_of(self.identity, Resume.fresh.name)
+        opened: dict[str, Any] = {
+            "stream": self.identity,
+            "resume": Resume.fresh.name,
+            "heartbeat": self.options.heartbeat,
+            "subscriptions": listeners,
+            "truncated": more,
+        }
+        if self.caller.expires is not None:
+            opened["expires_at"] = moment(int(self.caller.expires * 1000))
+        retry = b"retry: %d\n: ok\n\n" % jittered(self.hub)
+        self.pending = [retry, control("bridge.open", opened)]
+        self.hub.enter(self, self.vhost, [], returning=False)
+        self.looked = asyncio.get_running_loop().time()
+
+    def look(self) -> tuple[list[Listener], bool]:
+        return self.presence.shown(self.caller, self.vhost, self.everything, self.nodes)
+
+    def tick(self, now: float, wall: float) -> None:
+        super().tick(now, wall)
+        if self.writing_since is not None or self.finished or now - self.looked < PERIOD_SECONDS:
+            return
+        self.looked = now
+        broker = self.hub.broker
+        if self.vhost not in broker.vhosts or not broker.access.may_enter(self.user, self.vhost):
+            self.end({"reason": "no permission in the virtual host"}, False)
+            return
+        listeners, _ = self.look()
+        before, self.there = self.there, keyed(listeners)
+        for change, some, others in (
+            ("left", before, self.there),
+            ("joined", self.there, before),
+        ):
+            for key in [key for key in some if key not in others]:
+                told = {"change": change, "subscription": some[key]}
+                self.pending.append(b"data: " + compact(told) + b"\n\n")
+        if self.pending:
+            self.wake()
+
+    def cursor(self) -> bytes:
+        return b""
+
+    def take(self) -> bytes:
+        pending, self.pending = self.pending, []
+        return b"".join(pending)
+
+    def more(self) -> bool:
+        return bool(self.pending)
+
+
+def keyed(listeners: list[Listener]) -> dict[bytes, Listener]:
+    return {compact(one): one for one in listeners}

@@ -1,0 +1,17 @@
+"""Where large bodies wait for their end: with the data, whose disk is watched."""
+
+import tempfile
+from pathlib import Path
+
+
+def spool_place(wanted: Path | None, data_dir: Path | None) -> str | None:
+    """A directory in which files can be made: the one that is wanted, else one beside the data.
+    ``None`` without either: the system's place, which may be memory. The files have no names, so
+    that nothing is left of them. Raises ``OSError``."""
+    if wanted is None:
+        if data_dir is None:
+            return None
+        wanted = data_dir / "spool"
+    wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=wanted):
+        return str(wanted)

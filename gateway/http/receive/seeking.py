@@ -1,0 +1,128 @@
+"""A receive that wants certain messages only: of a filter, of a group, or not delivered too often.
+
+What stands ready is looked at in portions, one per turn, from the head on; what matches is taken
+from its place and everything else stays where it is. Then the caller hears of each message that
+becomes ready, and takes those that match, until the time is up.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway.broker.browsing import Place, browse
+from gateway.http.filters import Term, passes
+from gateway.http.receive.asking import LONGEST_WAIT, Receive
+from gateway.http.receive.moments import Alarm
+from gateway.message import Message
+
+if TYPE_CHECKING:
+    from gateway.http.receive.holding import Hand, Taken
+
+PORTION = 500
+"""Messages looked at in one turn."""
+PORTION_OCTETS = 4 * 1024 * 1024
+
+
+class Wanted(NamedTuple):
+    """All of ``terms`` must hold. ``most_deliveries``: of what was delivered so often already, no
+    more."""
+
+    terms: tuple[Term, ...]
+    most_deliveries: int | None
+
+    def takes(self, message: Message) -> bool:
+        return not self.terms or passes(self.terms, message)
+
+    def poisoned(self, deliveries: int) -> bool:
+        return self.most_deliveries is not None and deliveries >= self.most_deliveries
+
+
+def wanted_of(asked: Receive) -> Wanted | None:
+    """``None`` if anything will do."""
+    terms = asked.terms()
+    if not terms and asked.max_deliveries is None:
+        return None
+    return Wanted(terms, asked.max_deliveries)
+
+
+class Seeking:
+    """A caller who seeks up to ``most`` messages and ``octets`` of bodies (but one in any case).
+    A watcher of the queue. Use within a turn; ``hand.stop`` ends it."""
+
+    def __init__(
+        self, hand: "Hand", queue: str, wanted: Wanted, most: int, octets: int, wait_ms: int
+    ) -> None:
+        """Raises ``Refusal``."""
+        self.hand = hand
+        self.wanted = wanted
+        self.most = most
+        self.octets = octets
+        self.until = hand.broker.now + wait_ms
+        self.taken: list[Taken] = []
+        self.gone = False
+        self.searching = True
+        self.after: Place | None = None
+        self.queue = hand.channel.readable(queue)
+        self.left = self.queue.depth
+        self.queue.touch()
+        self.queue.watchers[self] = None
+        # A search is not cut by the wait: what is far behind would never be found.
+        self.alarm = Alarm(hand.broker, max(self.until, hand.broker.now + LONGEST_WAIT))
+
+    @property
+    def full(self) -> bool:
+        return len(self.taken) >= self.most or (self.octets <= 0 and bool(self.taken))
+
+    def look(self) -> None:
+        """At the next portion. Ends the search when something was found, or nothing is left."""
+        if not self.searching or self.hand.dead or self.gone:
+            return
+        most = min(PORTION, self.left)
+        seen = browse(self.queue, self.after, most, PORTION_OCTETS) if most else []
+        for one in seen:
+            self.after = one.place
+            self.left -= 1
+            self.consider(one.place, one.message, one.deliveries)
+            if self.full:
+                break
+        if self.taken or not seen or self.left <= 0:
+            self.searched()
+
+    def searched(self) -> None:
+        self.searching = False
+        ledger = self.hand.broker
+        if self.taken or ledger.now >= self.until:
+            self.alarm.ring()
+        else:
+            self.alarm.when = self.until
+            ledger.schedule(self.alarm, self.until)
+
+    def consider(self, place: Place, message: Message, deliveries: int) -> None:
+        if not self.wanted.takes(message):
+            return
+        if self.wanted.poisoned(deliveries):
+            self.hand.bury(self.queue, place)
+        elif (taken := self.hand.pick(self.queue, place)) is not None:
+            self.taken.append(taken)
+            self.octets -= len(message.body)
+
+    def leave(self) -> None:
+        self.queue.watchers.pop(self, None)
+
+    # --- watcher --------------------------------------------------------------------------------
+
+    def arrived(self, priority: int, position: int, message: Message, deliveries: int) -> None:
+        if self.full or self.hand.dead:
+            return
+        place = Place(priority, position)
+        if self.searching and (self.after is None or behind(place, self.after)):
+            return  # the search will come to it
+        self.consider(place, message, deliveries)
+        if self.taken:
+            self.alarm.ring()
+
+    def queue_gone(self) -> None:
+        self.gone = True
+        self.alarm.ring()
+
+
+def behind(place: Place, other: Place) -> bool:
+    return (-place.priority, place.position) > (-other.priority, other.position)
