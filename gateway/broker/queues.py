@@ -12,7 +12,7 @@ from gateway.broker.consumers import Consumer, Turns
 from gateway.broker.deliveries import Entry, Lane, in_lanes
 from gateway.broker.ledger import Ledger
 from gateway.broker.limits import LONGEST_TIMER, QueueArguments
-from gateway.broker.seeking import offer, seek, show, wanted_now
+from gateway.broker.seeking import go_on, offer, seek, show, wanted_now
 from gateway.message import Message, Table
 
 if TYPE_CHECKING:
@@ -418,7 +418,7 @@ class Queue(Turns):
             self.ledger.schedule(self, self.used + lifetime)
         self.sweep()
         if self.seekers:
-            self.drain()
+            go_on(self)
 
     def purge(self) -> int:
         """Drop everything that is ready; how many there were."""

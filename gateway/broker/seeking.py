@@ -19,8 +19,11 @@ from gateway.message import Message
 if TYPE_CHECKING:
     from gateway.broker.queues import Queue
 
-PAUSE = 1
+PAUSE = 2
 """Milliseconds until those go on who have not come to the end."""
+SOON = 1
+"""Milliseconds until a queue is looked at for which nothing was left in this turn: before those
+that had their share, or one long queue would keep all others waiting."""
 
 
 def may_look(queue: "Queue", cursor: Cursor) -> bool:
@@ -121,6 +124,15 @@ def wanted_now(queue: "Queue", message: Message, origin: object) -> bool:
 
 
 # --- all messages for one -----------------------------------------------------------------------
+
+
+def go_on(queue: "Queue") -> None:
+    """A later turn has come."""
+    ledger = queue.ledger
+    if ledger.looks < ledger.limits.max_looks:
+        queue.drain()
+    else:
+        ledger.schedule(queue, ledger.now + SOON)
 
 
 def seek(queue: "Queue") -> None:

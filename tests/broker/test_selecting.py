@@ -148,10 +148,26 @@ def test_one_turn_looks_at_so_many(limits: dict[str, Any]) -> None:
     consume(channel, matches=matches)
     turns = [len(matches.asked)]
     while house.broker.due() is not None:
-        house.later(1)
+        house.later(2)
         turns.append(len(matches.asked))
     assert turns == [10, 20, 30, 36]
     assert heard.bodies() == ["red 35"]
+
+
+def test_a_long_queue_does_not_keep_the_others_waiting() -> None:
+    house = House(max_looks=10)
+    channel, heard = house.channel()
+    for name, count in (("long", 500), ("short", 25), ("other", 25)):
+        declare(channel, name)
+        put(channel, *["no"] * count, key=name)
+        put(channel, "yes", key=name, priority=9)
+        consume(channel, name, name, matches=Selector("JMSPriority = 9").matches)
+    turns = 0
+    while len(heard.bodies()) < 2:
+        house.later(1)
+        turns += 1
+        assert turns < 50
+    assert not heard.by_consumer("long")
 
 
 def test_publishing_is_bounded_too() -> None:
