@@ -34,6 +34,9 @@ from gateway.http.short import Application, ShortWay
 
 Room = Callable[[Context], list[BaseRoute]]
 
+GRACE_SECONDS = 2.0
+"""For publishes that wait for the broker's word when the gateway stops."""
+
 ROOMS: tuple[Room, ...] = (
     publish_routes,
     event_routes,
@@ -120,6 +123,7 @@ async def close(app: FastAPI) -> None:
     await context.hub.close()
     for closer in context.closers:
         await closer()
+    await context.publisher.drain(GRACE_SECONDS)
     context.publisher.close()
 
 

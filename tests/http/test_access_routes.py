@@ -281,7 +281,7 @@ def test_a_configuration_that_would_be_unsafe_is_refused(tmp_path: Path, changed
         access_settings(configure(tmp_path, **changed))
 
 
-async def test_no_secret_reaches_the_log(
+async def test_no_secret_reaches_the_log_or_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A whole gateway at debug level, and everything that is secret about what it is asked."""
@@ -289,6 +289,7 @@ async def test_no_secret_reaches_the_log(
     from joserfc.jwk import OctKey
 
     caplog.set_level(1)
+    answers: list[httpx.Response] = []
     secrets = ["pass-of-alice", "wrong-guess", "a shared secret that is long enough!"]
     secrets.append(base64.b64encode(b"alice:pass-of-alice").decode())
     secrets.append(base64.b64encode(b"alice:wrong-guess").decode())
@@ -315,10 +316,20 @@ async def test_no_secret_reaches_the_log(
             async with http.stream("GET", ticket["url"]) as stream:
                 assert stream.status_code == 200
             assert (await http.get("/v1/session", headers={"cookie": cookie})).status_code == 200
-            for given in (f"Bearer {token}", f"Bearer {token[:-3]}", f"Basic {secrets[4]}"):
+            answers += [
                 await http.get("/v1/session", headers={"authorization": given})
-            await http.get(f"/v1/session?access_token={token}")
-            await http.get(ticket["url"].replace("exchange", "queue"))
+                for given in (f"Bearer {token}", f"Bearer {token[:-3]}", f"Basic {secrets[4]}")
+            ]
+            answers += [
+                await http.get(url, headers={"cookie": cookie})
+                for url in (
+                    f"/v1/session?access_token={token}",
+                    ticket["url"].replace("exchange", "queue"),
+                    ticket["url"].replace("exchange", "queue") + "&errors=inband",
+                    ticket["url"] + f"&ticket={ticket['ticket']}",
+                    ticket["url"] + "&from=nonsense",
+                )
+            ]
             assert (await http.get("/livez")).status_code == 404
         admin = f"http://127.0.0.1:{gateway.admin_port}"
         async with httpx.AsyncClient(base_url=admin) as http:
@@ -329,3 +340,5 @@ async def test_no_secret_reaches_the_log(
     written += "".join(capfd.readouterr())
     for secret in secrets:
         assert secret not in written
+        for answer in answers:
+            assert secret not in answer.text + str(answer.headers), answer.request.url

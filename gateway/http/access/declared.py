@@ -7,7 +7,7 @@ by the route's name alone. What the broker permits its user stays the bound.
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -177,7 +177,7 @@ def dropping(send: Send) -> Send:
 
 def check_body(check: Check, body: bytes) -> None:
     try:
-        document = json.loads(body)
+        document = json.loads(body, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         raise Problem(problems.SCHEMA, "the body is not JSON", errors=[]) from None
     try:
@@ -186,6 +186,10 @@ def check_body(check: Check, body: bytes) -> None:
         raise Problem(problems.SCHEMA, "the body is nested too deeply", errors=[]) from None
     if errors:
         raise Problem(problems.SCHEMA, "the body does not match the route's schema", errors=errors)
+
+
+def refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
 
 
 def schema_check(schema: dict[str, Any]) -> Check:

@@ -8,12 +8,15 @@ from asyncio import TimerHandle, Transport
 from typing import Any
 
 import httptools
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.http import problems
 from gateway.http.problems import CROWDED, HEAD_TOO_LARGE, PREFIX, TOO_SLOW, Row
 
 MOST_HEADERS = 256
+CYCLE = "gateway.cycle"
+"""In a scope: uvicorn's request and response, for ``Pipe``."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -62,6 +65,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self.refusal = (HEAD_TOO_LARGE, text)
             raise httptools.HttpParserError(text)
         super().on_headers_complete()
+        scope: Any = self.scope
+        scope[CYCLE] = self.cycle
 
     def on_message_complete(self) -> None:
         self.in_head = True
@@ -111,6 +116,44 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.transport.abort()
             return
         self.timer = self.loop.call_later(self.stall_seconds, self.look)
+
+
+class Pipe:
+    """Pieces of a response that has begun, straight to the transport: what goes to thousands of
+    event streams need not pass through every layer between, nor wake a task for each of them. Only
+    while the transport takes it; whoever must wait for room uses ``send``."""
+
+    __slots__ = ("cycle",)
+
+    latest: tuple[bytes, bytes] = (b"", b"0\r\n\r\n")
+    """A piece, and how it is written: many streams are given the same object."""
+
+    def __init__(self, cycle: Any) -> None:
+        self.cycle = cycle
+
+    @property
+    def ready(self) -> bool:
+        cycle = self.cycle
+        return bool(
+            cycle.chunked_encoding
+            and not cycle.flow.write_paused
+            and not cycle.disconnected
+            and not cycle.response_complete
+        )
+
+    def write(self, piece: bytes) -> None:
+        """Not empty, and only when ``ready``. Hot."""
+        known, written = Pipe.latest
+        if known is not piece:
+            written = b"%x\r\n%b\r\n" % (len(piece), piece)
+            Pipe.latest = (piece, written)
+        self.cycle.transport.write(written)
+
+
+def pipe_of(scope: Scope) -> Pipe | None:
+    """``None`` under another server."""
+    cycle = scope.get(CYCLE)
+    return None if cycle is None else Pipe(cycle)
 
 
 def bounded(head: int, seconds: float, connections: int) -> type[BoundedProtocol]:

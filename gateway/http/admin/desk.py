@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -26,6 +26,7 @@ from gateway.http.access.principal import MONITORS, Action, Principal
 from gateway.http.context import Context
 from gateway.http.deps import authenticate, decode_segment
 from gateway.http.problems import Problem, Row
+from gateway.http.typed_json import once, refuse
 from gateway.message import Message
 
 SMALL_OCTETS = 1 << 20
@@ -269,7 +270,7 @@ async def read_body(call: Call, endpoint: Endpoint) -> Any:
     if not octets and endpoint.optional:
         octets = b"{}"
     try:
-        value = json.loads(octets, parse_constant=refuse_constant)
+        value = json.loads(octets, parse_constant=refuse, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise Problem(problems.INVALID, f"the body is not JSON: {error}") from None
     if deeper(value, MOST_DEPTH):
@@ -283,10 +284,6 @@ async def read_body(call: Call, endpoint: Endpoint) -> Any:
         ]
         text = "; ".join(f"{one['pointer'] or '/'}: {one['detail']}" for one in errors[:3])
         raise Problem(endpoint.wrong_shape, text, errors=errors) from None
-
-
-def refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def deeper(value: Any, most: int) -> bool:

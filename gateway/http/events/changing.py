@@ -19,6 +19,7 @@ from gateway.http.events.opening import complete, described, open_cursor, start
 from gateway.http.events.rendering import control
 from gateway.http.events.stream import EventStream, Reading
 from gateway.http.problems import Problem
+from gateway.http.typed_json import once, refuse
 
 BODY_OCTETS = 64 * 1024
 MEMBERS = frozenset({"add", "remove", "from", "last_event_id"})
@@ -51,11 +52,13 @@ async def read_change(request: Request, find: Find) -> Change | None:
     if kind != "application/json":
         raise Problem(problems.UNSUPPORTED_MEDIA, "a change of a stream comes as JSON")
     try:
-        document = json.loads(body)
+        document = json.loads(body, object_pairs_hook=once, parse_constant=refuse)
     except (ValueError, RecursionError):
         raise invalid("the body is not JSON") from None
-    if not isinstance(document, dict) or not document.keys() <= MEMBERS:
-        raise invalid("a change has the members add, remove, from and last_event_id")
+    if not isinstance(document, dict):
+        raise invalid("a change is a JSON object")
+    if odd := document.keys() - MEMBERS:
+        raise problems.strange_member(min(odd))
     add = Sources(find)
     for source in texts(document, "add"):
         add.read(source)

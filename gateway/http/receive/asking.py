@@ -1,7 +1,7 @@
 """What callers ask of this room, as pydantic models, and how it is read from a request."""
 
 import json
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -11,6 +11,7 @@ from gateway.http import problems
 from gateway.http.filters import MOST_OCTETS as FILTER_OCTETS
 from gateway.http.filters import MOST_TERMS, BadFilter, Term, read_filter
 from gateway.http.problems import Problem
+from gateway.http.typed_json import once, refuse
 
 MOST_OCTETS = 1024 * 1024
 """Of a JSON request of this room."""
@@ -190,7 +191,7 @@ async def read_json(request: Request) -> Any:
     if not octets:
         return None
     try:
-        return json.loads(octets, parse_float=number, parse_constant=refuse)
+        return json.loads(octets, parse_float=number, parse_constant=refuse, object_pairs_hook=once)
     except (ValueError, RecursionError):
         raise Problem(problems.INVALID, "the body is not JSON") from None
 
@@ -199,10 +200,6 @@ def number(text: str) -> int | float:
     """What has no fraction is whole, as JSON Schema has it."""
     found = float(text)
     return int(found) if found.is_integer() and abs(found) < 2**53 else found
-
-
-def refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 async def read_asked(request: Request, kind: type[T]) -> T:
