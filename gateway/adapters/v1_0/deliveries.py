@@ -1,6 +1,7 @@
 """Unsettled deliveries of one session, both ways, and the dispositions about them (§2.6.12,
-§2.7.6). A delivery lives longer than its handle: until it is settled, or its link is closed or
-failed, or the session ends.
+§2.7.6). What came over a link lives longer than its handle: until it is settled, or the link is
+closed or failed, or the session ends. What was sent ends with the handle: then it is kept with the
+terminus, which knows it by its tag.
 """
 
 from collections.abc import Iterable
@@ -130,10 +131,14 @@ class Deliveries:
             arrival.link.unsettled.pop(arrival.tag, None)
             arrival.link.top_up()
 
-    def drop_deliveries(self, link: Link) -> None:
-        """Nothing more is said of deliveries of this link."""
+    def drop_sent(self, link: Link) -> None:
+        """Deliveries that we sent over this link are the session layer's from now on: it gives them
+        back, or keeps them to be resumed."""
         for sent in [each for each in self.sent.values() if each.link is link]:
             del self.sent[sent.id]
+
+    def drop_arrivals(self, link: Link) -> None:
+        """Nothing more is said of what came over this link."""
         for arrival in [each for each in self.arrivals.values() if each.link is link]:
             arrival.settled = True
             del self.arrivals[arrival.id]

@@ -336,8 +336,10 @@ class Outgoing(Link):
 
 
 def form(message: Message) -> tuple[bytes, bytes]:
-    """Header and body as a reader of this version gets them. Raises ``ValueError``."""
-    if message.dialect is SECTIONS and not message.notes:
+    """Header and body as a reader of this version gets them. Raises ``ValueError``. How often it
+    failed is not written here: that has its own place, in the header section."""
+    notes = message.notes
+    if message.dialect is SECTIONS and (not notes or notes.keys() == {COUNT}):
         return message.header, message.body
     return message.header_for(SECTIONS), message.body
 

@@ -114,7 +114,7 @@ class Session(Deliveries):
         self._early: list[Any] = []
         """What was to be written before our begin."""
         self.suspended: dict[tuple[str, bool], Link] = {}
-        """Links detached by the peer, not closed, with deliveries that are still live."""
+        """Links detached and not closed, of whose deliveries something is still to be said."""
         self.use = engine.use(self)
 
     def serial(self) -> str:
@@ -287,18 +287,18 @@ class Session(Deliveries):
         return link
 
     def forget(self, link: Link, closed: bool) -> None:
-        """A link is over. Its deliveries are live until it is closed or failed (§2.7.6)."""
+        """A link is over. What came over it is live until it is closed or failed (§2.7.6)."""
         link.stop()
         self.links.pop(link.number, None)
         key = link.name, link.receiver
         if self.names.get(key) is link and (link.heard or not link.said):
             del self.names[key]
         self._waiting.pop(link, None)  # type: ignore[call-overload]
-        if closed:
-            self.drop_deliveries(link)
-        elif any(
-            each.link is link for book in (self.sent, self.arrivals) for each in book.values()
-        ):
+        if not link.receiver:
+            self.drop_sent(link)
+        elif closed:
+            self.drop_arrivals(link)
+        elif any(arrival.link is link for arrival in self.arrivals.values()):
             self.suspended[key] = link
 
     def release(self, link: Link) -> None:

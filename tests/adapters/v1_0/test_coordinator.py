@@ -345,14 +345,45 @@ def test_a_rollback_makes_deliveries_live_again() -> None:
     ]
 
 
-def test_settling_what_was_retired() -> None:
+@pytest.mark.parametrize("state", [None, "again"])
+@pytest.mark.parametrize("fail", [False, True])
+def test_settling_what_was_retired(state: Any, fail: bool) -> None:
+    """§4.4.4.2: after a rollback it has the default outcome."""
     peer = holding(1)
     work = peer.declares()
     retires(peer, 0, work, False)
-    assert peer.says(w.Disposition(True, 0, None, True)) == [
-        Retire(0, work, 1, Outcome.ACCEPT, True)
-    ]
+    if state:
+        state = w.TransactionalState(work, w.ACCEPTED)
+    assert peer.says(w.Disposition(True, 0, None, True, state)) == []
     assert not peer.session.sent
+    (told,) = peer.asks(w.Discharge(work, fail))
+    assert told.state == w.ACCEPTED
+    assert peer.engine.found() == ([Settle(0, 1, False, Outcome.RELEASE)] if fail else [])
+
+
+def test_settling_while_the_discharge_is_under_way() -> None:
+    peer = holding(1)
+    work = peer.declares()
+    retires(peer, 0, work, False)
+    peer.broker.hold.add(Discharge)
+    assert peer.asks(w.Discharge(work)) == []
+    assert peer.says(w.Disposition(True, 0, None, True, w.ACCEPTED)) == []
+    peer.rejected(w.Discharge(work), "amqp:transaction:unknown-id")
+    peer.broker.release()
+    (told,) = peer.hears()
+    assert told.state == w.ACCEPTED and not peer.session.sent and not peer.engine.found()
+
+
+def test_another_outcome_in_the_same_transaction() -> None:
+    peer = holding(1)
+    work = peer.declares()
+    retires(peer, 0, work, False)
+    (said,) = retires(peer, 0, work, False, w.Rejected())
+    assert isinstance(said, DetachLink)
+    peer.detached("amqp:transaction:rollback")
+    assert peer.says(w.Disposition(True, 0, None, True, w.ACCEPTED)) == [
+        Settle(0, 1, False, Outcome.ACCEPT)
+    ]
 
 
 def test_retiring_without_an_outcome() -> None:
