@@ -48,8 +48,8 @@ class Queue(Turns):
 
     __slots__ = (
         "vhost", "ledger", "name", "durable", "owner", "auto_delete", "arguments", "limits",
-        "keeps", "refuses_when_full", "capped", "ttl", "ranks", "lanes", "depth", "octets",
-        "unsettled", "passed", "published", "delivered", "acked", "redelivered",
+        "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "ranks", "lanes", "depth",
+        "octets", "unsettled", "passed", "published", "delivered", "acked", "redelivered",
         "bindings", "used", "due", "gone", "created", "watchers",
     )  # fmt: skip
 
@@ -76,6 +76,7 @@ class Queue(Turns):
         self.limits = limits
         self.keeps = durable and owner is None and not self.ledger.volatile
         self.ttl = limits.ttl
+        self.most_deliveries = limits.delivery_limit
         self.ranks = limits.max_priority is not None
         self.capped = limits.max_length is not None or limits.max_octets is not None
         self.refuses_when_full = self.capped and limits.overflow != "drop-head"

@@ -162,6 +162,7 @@ def subscription(
     durable = terminus.durable > 0 and terminus.expiry == NEVER
     named = durable or bool(SHARED & frozenset(terminus.capabilities))
     channel.vhost.exchange(place.name)
+    key = binding_key(channel, place, filters)
     number = channel.number
     lasting = named or terminus.expiry in (NEVER, "connection-close") or terminus.timeout > 0
     wanted = DeclareQueue(
@@ -173,7 +174,6 @@ def subscription(
         auto_delete=not lasting,
     )
     queue = channel.declare_queue(wanted).name
-    key = binding_key(channel, place, filters)
     try:
         channel.bind(Bind(number, None, queue, place.name, key, filters.headers or {}))
     except Refusal:

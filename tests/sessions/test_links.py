@@ -272,9 +272,9 @@ def test_modified_counts_and_annotates(peer: LinkPeer) -> None:
     declare(peer, "q")
     link, _ = peer.source("q")
     publish(peer, "q", "1")
-    (first,) = peer.receives(link)
+    (first,) = peer.receives(link, 1)
     peer.says(Modify(1, first.delivery, True, False, {"x-opt-why": "busy"}))
-    (again,) = peer.receives(link)
+    (again,) = peer.receives(link, 1)
     assert again.redelivered
     assert again.message.notes == {"x-opt-why": "busy", "x-delivery-count": 1}
 
@@ -318,7 +318,7 @@ def test_commit_and_rollback(peer: LinkPeer) -> None:
     declare(peer, "q", "r")
     link, _ = peer.source("q")
     publish(peer, "q", "1", "2")
-    one, two = peer.receives(link)
+    one, two = peer.receives(link, 2)
     work = transaction(peer)
     assert peer.done(Post(1, "p", "c", work, message("sent", "r"))) is True
     assert peer.done(Post(1, "p", "c", work, message("sent", "nowhere"))) is False
@@ -344,7 +344,7 @@ def test_the_end_of_its_link_rolls_back(peer: LinkPeer) -> None:
     declare(peer, "q")
     link, _ = peer.source("q")
     publish(peer, "q", "1")
-    (one,) = peer.receives(link)
+    (one,) = peer.receives(link, 1)
     work = transaction(peer)
     peer.says(Retire(1, work, one.delivery, Outcome.ACCEPT, True))
     peer.says(DetachLink(1, None, "c", closed=True))
@@ -609,7 +609,7 @@ def test_topology_by_management(house: House, peer: LinkPeer) -> None:
         ("GET", "/queues/none", None, 404),
         ("PATCH", "/queues/none", None, 405),
         ("GET", "/nothing", None, 404),
-        ("PUT", "/queues/", None, 400),
+        ("PUT", "/queues/", None, 404),
         ("PUT", "/queues/%ff", None, 400),
         ("PUT", "/queues/q", [1], 400),
         ("PUT", "/queues/q", {"durable": "yes"}, 400),
