@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.adapters.v1_0 import places, termini
 from gateway.adapters.v1_0.carried import carried
-from gateway.adapters.v1_0.composites import condition_for
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
 from gateway.adapters.v1_0.outcomes import RELEASED, SYMBOLS, rejected, state_of
 from gateway.adapters.v1_0.wire import layouts as w
-from gateway.adapters.v1_0.wire.tables import SenderSettleMode
-from gateway.errors import Condition, LocalError, Lost
+from gateway.adapters.v1_0.wire.tables import AmqpError, SenderSettleMode
+from gateway.errors import Condition, LocalError
 from gateway.message import Message
 from gateway.operations import (
     Attached,
@@ -33,7 +32,6 @@ from gateway.operations import (
     Outcome,
     Prefetch,
     Recover,
-    Refused,
     Retire,
     Settle,
     Subscribe,
@@ -250,7 +248,11 @@ class Consuming:
         if consumer.token is not None:
             result: Any = consumer.tag
             if isinstance(consumer.asked, AttachSource):
-                result = Attached(termini.read(record.source))
+                try:
+                    result = Attached(termini.read(record.source))
+                except termini.BadTerminus as bad:
+                    link.fail(AmqpError.INVALID_FIELD, str(bad), found)
+                    return
             found.append(Done(self.session.number, consumer.token, result))
             consumer.token = None
         if consumer.fetches is not None:
@@ -334,21 +336,14 @@ class Consuming:
             del self._fetchers[place]
         waiting = [consumer.token, *(consumer.drain or ()), *(consumer.fetches or ())]
         leaving = consumer.leaving
-        found += [self._why(token, record, lost) for token in waiting if token is not None]
+        asker = self.asker
+        found += [asker.gone(token, link, record, lost) for token in waiting if token is not None]
         if leaving is not None and leaving is not True and leaving.token is not None:
             found.append(Done(self.session.number, leaving.token, leaving.tag))
-        elif record is not None and leaving is None and consumer.tag and consumer.token is None:
+        elif (record or link.fault) and leaving is None and consumer.tag and not consumer.token:
             found.append(Cancelled(self.session.number, consumer.tag))
         if record is not None:
             link.detach(closed, found)
-
-    def _why(self, token: Token, record: w.Detach | None, lost: bool) -> Operation:
-        if record is None:
-            return self.asker.refused(token, lost)
-        error = record.error
-        condition = condition_for(error.condition) if error else Condition.CONNECTION_FORCED
-        text = (error.description or error.condition) if error else "the link was detached"
-        return Refused(self.session.number, token, condition, text, Lost.LINK)
 
     # --- outcomes -------------------------------------------------------------------------------
 

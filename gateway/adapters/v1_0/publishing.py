@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from gateway.adapters.v1_0 import places, termini
 from gateway.adapters.v1_0.composites import condition_for
 from gateway.adapters.v1_0.outgoing import Outgoing, Parcel, Sent
+from gateway.adapters.v1_0.violation import reason
 from gateway.adapters.v1_0.wire import layouts as w
-from gateway.errors import Condition, Lost
+from gateway.adapters.v1_0.wire.tables import AmqpError
+from gateway.errors import Condition
 from gateway.message import Message
 from gateway.operations import (
     Attached,
@@ -21,7 +23,6 @@ from gateway.operations import (
     Flow,
     Operation,
     Publish,
-    Refused,
     Returned,
     Terminus,
     Token,
@@ -155,7 +156,11 @@ class Publishing:
         sender: Sender = link.data
         if record.target is None or sender.token is None:
             return  # refused: its detach says why
-        granted = termini.read(record.target)
+        try:
+            granted = termini.read(record.target)
+        except termini.BadTerminus as bad:
+            link.fail(AmqpError.INVALID_FIELD, str(bad), found)
+            return
         if granted.address != sender.place[1]:
             self.links.pop(sender.place, None)
             sender.place = ("", granted.address or "")
@@ -221,15 +226,12 @@ class Publishing:
             del self.named[name]
         if sender.stuffed:
             self._relieve(link, found)
-        if record is None:
-            if sender.token is not None:
-                found.append(self.asker.refused(sender.token, lost))
-            return  # what is unconfirmed stays so, as with every version
-        error = record.error
-        condition = condition_for(error.condition) if error else Condition.CONNECTION_FORCED
-        text = (error.description or error.condition) if error else "the link was detached"
         if sender.token is not None:
-            found.append(Refused(self.session.number, sender.token, condition, text, Lost.LINK))
+            found.append(self.asker.gone(sender.token, link, record, lost))
+        error = link.fault if record is None else record.error
+        if record is None and error is None:
+            return  # what is unconfirmed stays so, as with every version
+        condition, text = reason(error, "the link was detached")
         for sent in [sent for sent in self.session.sent.values() if sent.link is link]:
             if not self.asker.work.unsent(sent.number, text, found):
                 self._confirmed(sent.number, False, found)
@@ -239,7 +241,8 @@ class Publishing:
                 continue
             if not self.asker.work.unsent(parcel.number, text, found):
                 self._give_back(parcel.number, message, condition, text, found)
-        link.detach(True, found)
+        if record is not None:
+            link.detach(True, found)
 
     # --- confirms -------------------------------------------------------------------------------
 
