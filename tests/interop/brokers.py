@@ -6,9 +6,11 @@ they are given, and say what they call a queue and a topic: `Node` has the addre
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from .servers import (
     HOST,
     INSTALL,
     PEERS,
+    START_SECONDS,
     Server,
     ServerError,
     _spawn,
@@ -28,7 +31,7 @@ from .servers import (
 )
 
 JAVA = Path(__file__).parent / "java"
-HEADER_1_0 = b"AMQP\x00\x01\x00\x00"
+Json = dict[str, object]
 HEADER_SASL = b"AMQP\x03\x01\x00\x00"
 _MEMORY = ("-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _QUIET = "-Dorg.slf4j.simpleLogger.log.org.apache.activemq.audit=off"
@@ -87,11 +90,13 @@ def start_artemis(folder: Path) -> Server:
 
 
 def broker_j_missing() -> str | None:
+    if importlib.util.find_spec("proton") is None:
+        return f"the Python package python-qpid-proton is not installed; {INSTALL}"
     return java_missing("broker-j", "qpid-broker-core")
 
 
-def broker_j_configuration(port: int, anonymous: int, websocket: int) -> dict[str, object]:
-    """Its initial configuration: three ports, one host in memory, nodes that appear on first use."""
+def broker_j_configuration(folder: Path, port: int, anonymous: int, websocket: int) -> Json:
+    """Its initial configuration: three ports, one host, queues that appear on first use."""
     plain = {
         "name": "plain",
         "type": "Plain",
@@ -102,7 +107,7 @@ def broker_j_configuration(port: int, anonymous: int, websocket: int) -> dict[st
         {"name": kind, "type": kind} for kind in ("nameAlias", "defaultAlias", "hostnameAlias")
     ]
 
-    def listener(name: str, number: int, provider: str, transport: str = "TCP") -> dict[str, object]:
+    def listener(name: str, number: int, provider: str, transport: str = "TCP") -> Json:
         return {
             "name": name,
             "type": "AMQP",
@@ -121,7 +126,12 @@ def broker_j_configuration(port: int, anonymous: int, websocket: int) -> dict[st
         "nodeType": "queue",
         "attributes": {},
     }
-    host = {"name": "default", "type": "Memory", "nodeAutoCreationPolicies": [queues]}
+    host = {
+        "name": "default",
+        "type": "DERBY",  # a host in memory refuses durable messages of 1.0
+        "storePath": str(folder / "messages"),
+        "nodeAutoCreationPolicies": [queues],
+    }
     everything = {"name": "root", "type": "NameAndLevel", "level": "WARN", "loggerName": "ROOT"}
     logger = {"name": "log", "type": "Console", "brokerloginclusionrules": [everything]}
     return {
@@ -137,7 +147,8 @@ def broker_j_configuration(port: int, anonymous: int, websocket: int) -> dict[st
         "virtualhostnodes": [
             {
                 "name": "default",
-                "type": "Memory",
+                "type": "JSON",
+                "storePath": str(folder / "hosts"),
                 "defaultVirtualHostNode": "true",
                 "virtualHostInitialConfiguration": json.dumps(host),
             }
@@ -146,7 +157,7 @@ def broker_j_configuration(port: int, anonymous: int, websocket: int) -> dict[st
 
 
 def start_broker_j(folder: Path) -> Server:
-    """Qpid Broker-J in memory; PLAIN on its port, ANONYMOUS on another."""
+    """Qpid Broker-J; PLAIN on its port, ANONYMOUS on another."""
     if reason := broker_j_missing():
         raise ServerError(reason)
     port, anonymous, websocket = free_ports(3)
@@ -154,9 +165,32 @@ def start_broker_j(folder: Path) -> Server:
     server.anonymous_port, server.websocket_port = anonymous, websocket
     folder.mkdir(parents=True, exist_ok=True)
     initial = folder / "initial.json"
-    initial.write_text(json.dumps(broker_j_configuration(port, anonymous, websocket), indent=1))
-    words = ["-cp", classpath("broker-j"), "org.apache.qpid.server.Main"]
-    return _run_java(server, [*words, "-icp", str(initial), "-st", "Memory"])
+    initial.write_text(
+        json.dumps(broker_j_configuration(folder, port, anonymous, websocket), indent=1)
+    )
+    words = [f"-Dqpid.max_message_size={256 << 20}", "-cp", classpath("broker-j")]
+    words += ["org.apache.qpid.server.Main", "-icp", str(initial), "-st", "Memory"]
+    _run_java(server, words)
+    _wait_for_host(server)
+    return server
+
+
+def _wait_for_host(server: Server) -> None:
+    """It listens before its virtual host is active, and says so to whoever comes too early."""
+    from proton import ConnectionException, Timeout
+    from proton.utils import BlockingConnection
+
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            url = f"amqp://guest:guest@{server.host}:{server.port}"
+            BlockingConnection(url, timeout=5.0, allowed_mechs="PLAIN").close()
+            return
+        except (ConnectionException, Timeout) as error:
+            if time.monotonic() > deadline:
+                server.kill()
+                raise ServerError(f"{server.name}: {error}\n{server.tail()}") from error
+        time.sleep(0.1)
 
 
 # --- RabbitMQ 3.10 with its plugin ---------------------------------------------------------------
