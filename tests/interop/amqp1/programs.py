@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ..peers import python_module
 from ..servers import INSTALL, PEERS, Server, end_group
 
@@ -114,3 +116,30 @@ def send(
 
 def receive(program: Program, server: Server, address: str, count: int, *words: str) -> list[Json]:
     return lines(program, server, ["receive", address, "--count", str(count), *words])
+
+
+# --- programs that make checks of their own, one JSON line each ---------------------------------
+
+
+Seen = dict[str, Json]
+
+
+def checks(command: Sequence[str], seconds: float = 100.0) -> Seen:
+    """What each check saw; under "" how the program ended, for those that said nothing."""
+    status, out, err = run(command, seconds=seconds)
+    found: Seen = {}
+    for line in out.splitlines():
+        if line.startswith("{"):
+            told = json.loads(line)
+            found[told["check"]] = told
+    ending = "was stopped" if status is None else f"ended with {status}"
+    found[""] = {"error": f"the program said nothing about it and {ending}: {err[-2000:]}"}
+    return found
+
+
+def compare(seen: Seen, check: str, wanted: Any) -> None:
+    """Fail with what the program told if this check did not see what it should have seen."""
+    saw = seen.get(check, seen[""])
+    if "got" not in saw:
+        pytest.fail(f"{check}: {saw['error']}\n{saw.get('where', '')}", pytrace=False)
+    assert saw["got"] == wanted
