@@ -4,6 +4,7 @@ One JSON line per check. Arguments: host, port, checks (default: all). The clien
 that does not call itself RabbitMQ 4.
 """
 
+import contextlib
 import json
 import sys
 import time
@@ -152,10 +153,8 @@ def consume(queue, *actions, options=None):
         consumer = talk.connection.consumer(
             queue_of(queue), message_handler=handler, consumer_options=options, credit=1
         )
-        try:
+        with contextlib.suppress(EnoughError):
             consumer.run()
-        except EnoughError:
-            pass
         consumer.close()
     return handler.seen
 
@@ -339,10 +338,8 @@ def direct_reply_to():
         replies = answering.connection.publisher()
         reply = Message(body=b"answer", address=consumer.address, correlation_id="q-1")
         state = STATES[replies.publish(reply).remote_state]
-        try:
+        with contextlib.suppress(EnoughError):
             consumer.run()
-        except EnoughError:
-            pass
         asking.management.delete_queue(queue)
         prefix = consumer.address.startswith("/queues/amq.rabbitmq.reply-to.")
         return [state, [one["body"] for one in handler.seen], prefix]
