@@ -58,7 +58,8 @@ public class Artemis {
         "amqp",
         "tcp://127.0.0.1:"
             + arguments[0]
-            + "?protocols=AMQP;saslMechanisms=PLAIN,ANONYMOUS;amqpCredits=1000;amqpLowCredits=300");
+            + "?protocols=AMQP;saslMechanisms=PLAIN,ANONYMOUS;amqpCredits=1000;amqpLowCredits=300"
+            + ";webSocketMaxFramePayloadLength=16777216"); // rhea writes a message in one frame
     configuration.addAddressSetting("#", nodes(RoutingType.ANYCAST));
     configuration.addAddressSetting("topic.#", nodes(RoutingType.MULTICAST));
     EmbeddedActiveMQ broker = new EmbeddedActiveMQ();

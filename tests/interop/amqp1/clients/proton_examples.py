@@ -6,6 +6,7 @@ Each check has a queue named after it.
 
 import json
 import sys
+import threading
 import traceback
 
 from proton import Delivery, Message, symbol
@@ -334,17 +335,25 @@ def blocking():
     heard = receiver.receive().body
     receiver.accept()
     client = SyncRequestResponse(other, address("blocking"))
-    client.sender.send(Message(body="first", reply_to=client.reply_to, correlation_id=1))
+    answers = []
+    asking = threading.Thread(
+        target=lambda: answers.append(client.call(Message(body="first")).body), daemon=True
+    )
+    asking.start()
     asked = receiver.receive()
     receiver.accept()
     replies = one.create_sender(None)
-    replies.send(Message(address=asked.reply_to, body=asked.body.upper()))
-    answer = client.receiver.receive().body
+    replies.send(
+        Message(
+            address=asked.reply_to, body=asked.body.upper(), correlation_id=asked.correlation_id
+        )
+    )
+    asking.join(SECONDS)
     for link in (receiver, sender, replies):
         link.close()
     one.close()
     other.close()
-    return [heard, answer]
+    return [heard, *answers]
 
 
 def dynamic():
