@@ -142,4 +142,5 @@ def compare(seen: Seen, check: str, wanted: Any) -> None:
     saw = seen.get(check, seen[""])
     if "got" not in saw:
         pytest.fail(f"{check}: {saw['error']}\n{saw.get('where', '')}", pytrace=False)
-    assert saw["got"] == wanted
+    if saw["got"] != wanted:
+        pytest.fail(f"{check}:\n   saw {saw['got']}\nwanted {wanted}", pytrace=False)

@@ -1,27 +1,27 @@
 """RabbitMQ's own Python client of AMQP 1.0, for its management above all.
 
 It insists on a server that calls itself RabbitMQ 4, so it is tried on the gateway only, with a
-listener that does (COMPAT).
+listener that does.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from gateway.adapters import ENGINES
+
 from ..peers import python_module
 from ..servers import Server, start_gateway
-from .conftest import NAME, speaks_1_0
+from .conftest import NAME
 from .programs import CLIENTS, Seen, checks, compare
 
 pytestmark = pytest.mark.interop
 
-COMPAT: Sequence[str] = ()
-"""Words on the gateway's command line that make its listener call itself RabbitMQ 4."""
-
+COMPAT = '[amqp]\ncompat = "rabbitmq-4"\n'
 _CROSSED = [True, ["accepted", "accepted", "released"], 1]
 
 EXPECTED: dict[str, Any] = {
@@ -67,10 +67,13 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         pytest.skip("the client refuses whatever does not call itself RabbitMQ 4")
     if reason := python_module("rabbitmq_amqp_python_client")():
         pytest.skip(reason)
-    server = start_gateway(tmp_path_factory.mktemp("rabbit"), extra=COMPAT)
+    if "1.0" not in ENGINES:
+        pytest.skip("the gateway does not answer AMQP 1.0 yet")
+    folder = tmp_path_factory.mktemp("rabbit")
+    config = folder / "compat.toml"
+    config.write_text(COMPAT)
+    server = start_gateway(folder, extra=["--config", str(config)])
     try:
-        if not speaks_1_0(server):
-            pytest.skip("the gateway does not answer AMQP 1.0 yet")
         yield server
         assert server.alive, server.tail()
     finally:

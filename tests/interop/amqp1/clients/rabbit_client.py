@@ -15,6 +15,7 @@ from rabbitmq_amqp_python_client import (
     AddressHelper,
     AmqpMessageRejectedException,
     AMQPMessagingHandler,
+    ArgumentOutOfRangeException,
     ClassicQueueSpecification,
     ConsumerOptions,
     ConsumerSettleStrategy,
@@ -38,6 +39,8 @@ STATES = {
     OutcomeState.MODIFIED: "modified",
 }
 SECONDS = 10.0
+THEIRS = (ArgumentOutOfRangeException, ValidationCodeException)
+"""Which are no `Exception`s."""
 queue_of, exchange_of = AddressHelper.queue_address, AddressHelper.exchange_address
 
 
@@ -364,7 +367,7 @@ def main():
     for name in sys.argv[3:] or CHECKS:
         try:
             line = {"check": name, "got": CHECKS[name]()}
-        except (Exception, ValidationCodeException) as error:  # theirs is no Exception
+        except (Exception, *THEIRS) as error:
             where = traceback.format_exc()[-1500:]
             line = {"check": name, "error": repr(error), "where": where}
         print(json.dumps(line, default=str), flush=True)
