@@ -13,6 +13,7 @@ import pytest
 from gateway.app import Gateway, access_settings
 from gateway.config import read_settings
 from gateway.errors import ConfigError
+from gateway.http.access.buckets import Rate
 from gateway.http.access.front import admin_plane
 from gateway.http.access.rights import Action, Right
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
@@ -226,6 +227,10 @@ user_claim = "name"
 [http.session]
 plain_http = true
 
+[http.vhost_quota]
+octets = 1000
+streams = 7
+
 [admin]
 port = 0
 
@@ -233,6 +238,8 @@ port = 0
 name = "orders"
 queue = "orders"
 json_schema = "{schema}"
+idempotency = "required"
+quota = {{ requests = 5, requests_seconds = 2 }}
 """
 
 
@@ -252,6 +259,10 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
     assert settings.admin_apart and settings.origins == ("https://app.example",)
     assert settings.bearer is not None and settings.bearer.algorithms == ("HS256",)
     assert settings.routes[0].schema == SCHEMA
+    assert settings.routes[0].idempotency == "required"
+    assert settings.routes[0].request_rate == Rate(5, 2)
+    assert (settings.vhost_octet_rate, settings.vhost_request_rate) == (Rate(1000, 1), None)
+    assert settings.max_streams_per_vhost == 7
 
 
 @pytest.mark.parametrize(
@@ -274,6 +285,7 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
         {"replace": {'queue = "orders"': ""}},
         {"replace": {'queue = "orders"': 'queue = "orders"\nexchange = "x"'}},
         {"replace": {'name = "orders"': 'name = "a/b"'}},
+        {"replace": {'queue = "orders"': 'exchange = "x"\nstream = true\nkey = "{filter}"'}},
     ],
 )
 def test_a_configuration_that_would_be_unsafe_is_refused(tmp_path: Path, changed: Any) -> None:

@@ -377,3 +377,53 @@ def test_a_refused_eventsource_is_told_and_stops(
     finally:
         page.close()
         server.stop()
+
+
+RENEWING = """async ([source, bad]) => {
+  const { AmqpEvents } = await import("/client/amqp-events.js");
+  const headers = {
+    Authorization: "Basic " + btoa("guest:guest"),
+    "Content-Type": "application/json",
+  };
+  Object.assign(window, { tickets: 0, opens: [], errors: [], changed: [] });
+  const ticket = async () => {
+    window.tickets += 1;
+    if (window.tickets === 1) return bad;
+    const body = JSON.stringify({ sources: [source] });
+    const answer = await fetch("/v1/stream-tickets", { method: "POST", headers, body });
+    return (await answer.json()).url;
+  };
+  const url = "/v1/%2F/events?source=" + encodeURIComponent(source);
+  const events = new AmqpEvents(url, { transport: "eventsource", share: false, ticket });
+  events.addEventListener("bridge.open", ({ data }) => window.opens.push(JSON.parse(data)));
+  events.addEventListener("bridge.sources", ({ data }) => window.changed.push(JSON.parse(data)));
+  events.addEventListener("error", ({ detail }) => window.errors.push(detail));
+  window.more = async (add) => {
+    const answer = await fetch(`/v1/%2F/streams/${window.opens[0].stream}`, {
+      method: "PATCH", headers, body: JSON.stringify({ add }),
+    });
+    return answer.status;
+  };
+}"""
+
+
+def test_a_bad_ticket_is_replaced_and_sources_come_to_a_live_stream(
+    chrome: Any, gateway: Server, wire: Wire
+) -> None:
+    page = chrome.new_page()
+    try:
+        origin = f"http://{HOST}:{wire.port}"
+        page.route(f"{origin}/empty", lambda route: route.fulfill(body="<p>", status=200))
+        page.goto(f"{origin}/empty")
+        source = "exchange:amq.topic?binding=#"
+        bad = f"/v1/%2F/events?source={quote(source, safe='')}&{GONE}"
+        page.evaluate(RENEWING, [source, bad])
+        until(page, lambda: len(page.evaluate("opens")) == 1, "the stream opens")
+        assert page.evaluate("tickets") == 2 and page.evaluate("errors") == []
+        other = "exchange:amq.fanout?binding="
+        assert page.evaluate("sources => more(sources)", [other]) == 200
+        until(page, lambda: len(page.evaluate("changed")) == 1, "it is told")
+        (change,) = page.evaluate("changed")
+        assert [one["source"] for one in change["added"]] == [other]
+    finally:
+        page.close()

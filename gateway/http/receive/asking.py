@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from starlette.requests import Request
 
 from gateway.http import problems
+from gateway.http.deps import read_limited
 from gateway.http.filters import MOST_OCTETS as FILTER_OCTETS
 from gateway.http.filters import MOST_TERMS, BadFilter, Term, read_filter
 from gateway.http.problems import Problem
@@ -179,15 +180,7 @@ def check(kind: Any, given: Any) -> Any:
 
 async def read_json(request: Request) -> Any:
     """The JSON of a request, ``None`` if it has no body. Raises ``Problem``."""
-    octets = b""
-    async for chunk in request.stream():
-        octets += chunk
-        if len(octets) > MOST_OCTETS:
-            raise Problem(
-                problems.TOO_LARGE,
-                f"a request has at most {MOST_OCTETS} octets here",
-                headers={"connection": "close"},
-            )
+    octets = await read_limited(request.scope, request.receive, MOST_OCTETS)
     if not octets:
         return None
     try:
