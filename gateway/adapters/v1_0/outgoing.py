@@ -14,6 +14,7 @@ from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.frames import HEAD
 from gateway.adapters.v1_0.links import MASK, Link, LinkUse, ahead
+from gateway.adapters.v1_0.outcomes import bare
 from gateway.adapters.v1_0.sections import (
     DATA,
     HEADER,
@@ -152,6 +153,7 @@ class Outgoing(Link):
             self._room = min(self._room, self.max_message)
         self._live = True
         self.flush()
+        self.session.go_on()
 
     def stop(self) -> None:
         self._live = False
@@ -204,14 +206,18 @@ class Outgoing(Link):
 
     def send(self, parcel: Parcel) -> None:
         """The same for what is not simple."""
-        if not self.over:
-            self.held.append(parcel)
-            self.flush()
+        if self.over:
+            return
+        self.held.append(parcel)
+        self.flush()
 
     def flush(self) -> None:
         """Write what is held, as far as attach, credit and window allow."""
         held, session = self.held, self.session
-        while held and self._live:
+        while held:
+            if not self._live:
+                session.wait(self)
+                return
             parcel = held[0]
             if parcel.id is None and self.credit <= 0:
                 return
@@ -289,7 +295,7 @@ class Outgoing(Link):
         """The next transfer of a delivery: the first says it all, others the id."""
         if parcel.started:
             return w.Transfer(handle=self.handle, delivery_id=parcel.id, more=True)
-        return w.Transfer(
+        record = w.Transfer(
             handle=self.handle,
             delivery_id=parcel.id,
             delivery_tag=parcel.tag,
@@ -300,6 +306,9 @@ class Outgoing(Link):
             resume=parcel.resume or None,
             aborted=parcel.aborted or None,
         )
+        if len(write(record)) > self._engine.frame_out - 8:
+            record.state = bare(record.state)
+        return record
 
     # --- credit ---------------------------------------------------------------------------------
 

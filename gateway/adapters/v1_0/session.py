@@ -78,7 +78,7 @@ class Session(Deliveries):
     """One session. ``number`` is our channel, ``remote`` the peer's."""
 
     def __init__(self, engine: Owner, number: int) -> None:
-        super().__init__(number)
+        super().__init__(number, engine.frame_out - 8)
         self.engine = engine
         self.remote: int | None = None
         self.begun = False
@@ -274,6 +274,13 @@ class Session(Deliveries):
     def accept(self, record: w.Attach, use: LinkUse, found: list[Operation]) -> Any:
         """The link that the peer's attach asks for. ``link.attach`` or ``link.refuse`` answer."""
         link = self._made(record.name, not record.role, use)
+        if link.handle > self.handle_max:
+            self.release(link)
+            del self.links[link.number]
+            raise self.violated(
+                AmqpError.RESOURCE_LIMIT_EXCEEDED,
+                f"more links than the {self.handle_max + 1} handles that you take",
+            )
         self.handles[record.handle] = link
         link.on_attach(record, found)
         return link
@@ -400,7 +407,7 @@ class Session(Deliveries):
                 self.failed(link, violated, found)
         if record.echo:
             self.write_flow(link if link is not None and link.said and not link.over else None)
-        self._go_on()
+        self.go_on()
 
     def wait(self, link: Outgoing) -> None:
         """A link has something to send and there is no window: stop deliveries."""
@@ -409,10 +416,11 @@ class Session(Deliveries):
             self._shut = True
             self.gate(False)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """There may be a window again: what waits goes first."""
-        while self._waiting and self.window > 0:
-            link = next(iter(self._waiting))
+        for link in list(self._waiting):
+            if self.window <= 0:
+                return
             del self._waiting[link]
             link.flush()
         if self._shut and not self._waiting and self.window > 0:

@@ -171,6 +171,26 @@ def test_who_waits_for_us_is_told_that_we_settled() -> None:
     assert peer.broker.heard[-3:] == [Modify(0, n, True, True, None) for n in (1, 3, 4)]
 
 
+HUGE = {Symbol("x-opt-a"): "x" * 600}
+
+
+@pytest.mark.parametrize(
+    ("state", "bare"),
+    [
+        (w.Modified(True, True, HUGE), w.Modified(True, True)),
+        (w.Rejected(w.Error("amqp:internal-error", "x" * 600)), w.Rejected()),
+    ],
+)
+def test_a_state_that_does_not_fit_the_peers_frames(state: Any, bare: Any) -> None:
+    peer = filled(1, options={"opens": {"max_frame_size": 512}})
+    transfers(peer)
+    peer.says(w.Disposition(True, 0, None, None, state))
+    assert peer.hears() == [w.Disposition(False, 0, None, True, bare)]
+    peer = Peer(opens={"max_frame_size": 512})
+    _, (frame,) = resume(peer, {1: None}, {tag(1): state})
+    assert frame.record.settled and frame.record.state == bare
+
+
 def test_received_is_no_outcome() -> None:
     peer = filled(1)
     transfers(peer)
