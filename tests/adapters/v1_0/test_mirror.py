@@ -8,6 +8,7 @@ import pytest
 from gateway.adapters import Limits
 from gateway.adapters.v1_0 import places
 from gateway.adapters.v1_0.sections import pieces
+from gateway.adapters.v1_0.wire import layouts as w
 from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import (
     Attached,
@@ -61,6 +62,7 @@ from gateway.operations import (
 )
 from gateway.values import ULong
 from tests.adapters.v1_0.house import CHANNEL, House, message
+from tests.adapters.v1_0.wire import unpacked
 from tests.pair import Cut, single, sized, whole
 
 cuts = pytest.mark.parametrize("cut", [whole, single, sized(7), sized(4000)])
@@ -282,6 +284,43 @@ def test_outcomes(cut: Cut, word: Operation, expected: list[Any]) -> None:
     house.client.send(word)  # nothing is settled twice
     house.run()
     assert house.asked(Settle, Modify) == []
+
+
+def test_a_run_of_acceptances_is_one_frame() -> None:
+    house = House()
+    subscribed(house)
+    house.put("q", *[message(b"x")] * 400)
+    house.run()
+    calls: list[int] = []
+    house.client.wake = lambda: calls.append(1)
+    for number in range(1, 401):
+        house.client.send(Settle(CHANNEL, number, False, Outcome.ACCEPT))
+    assert calls == [1]
+    octets = b"".join(house.client.output())
+    (frame,) = [f for f in unpacked(octets) if isinstance(f.record, w.Disposition)]
+    assert (frame.record.first, frame.record.last) == (0, 399)
+    house.server.receive(octets)
+    assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        Close(), EndSession(CHANNEL, None), Settle(CHANNEL, 2, False, Outcome.REJECT),
+        Unsubscribe(CHANNEL, None, "tag"), Recover(CHANNEL, None), Select(CHANNEL, None),
+    ],
+    ids=lambda word: type(word).__name__,
+)  # fmt: skip
+def test_what_was_accepted_is_said_before_anything_else(word: Operation) -> None:
+    house = House()
+    subscribed(house)
+    house.put("q", *[message(b"x")] * 2)
+    house.run()
+    house.said.clear()
+    house.client.send(Settle(CHANNEL, 1, False, Outcome.ACCEPT))
+    house.client.send(word)
+    house.run()
+    assert house.said[0] == Settle(CHANNEL, 1, False, Outcome.ACCEPT)
 
 
 def test_prefetch_is_a_window() -> None:
