@@ -72,9 +72,14 @@ def find_target(channel: Channel, terminus: Terminus, create: bool) -> Attached:
     if place.kind == "management":
         return Attached(there, node="management")
     exchange, key = writable(channel, place)
+    # Who publishes to a topic does not ask for listeners; RabbitMQ's own addresses do.
+    plain = not terminus.address.startswith("/exchanges/")
+    topic = bool(TOPIC_CAPABILITIES & frozenset(terminus.capabilities))
+    mandatory = not (exchange and (plain or topic))
     if key is None:
-        return Attached(there, place=lambda _, subject: (exchange, subject or ""))
-    return Attached(there, exchange, key)
+        by_subject = lambda _, subject: (exchange, subject or "")  # noqa: E731
+        return Attached(there, place=by_subject, mandatory=mandatory)
+    return Attached(there, exchange, key, mandatory=mandatory)
 
 
 def writable(channel: Channel, place: Place) -> tuple[str, str | None]:
@@ -218,10 +223,10 @@ def make_dynamic(channel: Channel, terminus: Terminus, links: Links) -> tuple[Te
     policy = lifetime(terminus)
     if frozenset(terminus.capabilities) & TOPIC_CAPABILITIES:
         key = f"amq.dynamic-{secrets.token_urlsafe(16)}"
-        return granted(terminus, f"{TOPICS}/{key}"), ""
+        return granted(terminus, f"/exchanges/{TOPICS}/{key}"), ""
     name = channel.declare_queue(DeclareQueue(channel.number, None, "")).name
     links.made(channel.vhost, channel.vhost.queues[name], policy)
-    return granted(terminus, name), name
+    return granted(terminus, f"/queues/{name}"), name
 
 
 def lifetime(terminus: Terminus) -> str:

@@ -76,7 +76,7 @@ class Posts:
             self._published = number = self._published + 1
             if not arrival.settled:
                 self._awaiting[number] = arrival
-            found.append(Publish(channel, message, True, False))
+            found.append(Publish(channel, message, attached.mandatory, False))
 
     def _answer(self, arrival: Arrival) -> Asked:
         """A request whose success is accepted."""
