@@ -9,6 +9,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from gateway.adapters.v1_0.annotating import annotated
 from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.fields import FieldError
@@ -112,7 +113,7 @@ class Outgoing(Link):
 
     __slots__ = (
         "initial", "held", "settles", "last_tag", "granted", "_live", "_put", "_engine", "_due",
-        "_heads", "_room",
+        "_heads", "_room", "_annotates",
     )  # fmt: skip
 
     def __init__(self, session: "Session", name: str, handle: int, use: LinkUse) -> None:
@@ -129,6 +130,7 @@ class Outgoing(Link):
         too, and is taken off."""
         self._live = False
         self._engine = session.engine
+        self._annotates = session.engine.annotates
         self._put = session.engine.put
         self._due = False
         """A flow has to follow what is held: the credit was drained."""
@@ -173,11 +175,11 @@ class Outgoing(Link):
         if not self._live or self.credit <= 0 or self.held or session.window <= 0 or redelivered:
             self.send(Parcel(number, message, redelivered, settled))
             return
-        if message.dialect is SECTIONS and not message.notes:
+        if message.dialect is SECTIONS and not message.notes and not self._annotates:
             header, body = message.header, message.body
         else:
             try:
-                header, body = form(message)
+                header, body = form(message, self._annotates)
             except ValueError as error:
                 self.use.on_unsent(self, number, message, str(error))
                 return
@@ -240,7 +242,7 @@ class Outgoing(Link):
         message = parcel.message
         if message is not None:
             try:
-                parcel.octets = encoded(message, parcel.redelivered)
+                parcel.octets = encoded(message, parcel.redelivered, self._annotates)
             except ValueError as error:
                 self.held.popleft()
                 self.use.on_unsent(self, parcel.number, message, str(error))
@@ -344,18 +346,19 @@ class Outgoing(Link):
 # --- messages as octets -------------------------------------------------------------------------
 
 
-def form(message: Message) -> tuple[bytes, bytes]:
+def form(message: Message, annotates: bool = False) -> tuple[bytes, bytes]:
     """Header and body as a reader of this version gets them. Raises ``ValueError``. How often it
     failed is not written here: that has its own place, in the header section."""
     notes = message.notes
-    if message.dialect is SECTIONS and (not notes or notes.keys() == {COUNT}):
-        return message.header, message.body
-    return message.header_for(SECTIONS), message.body
+    header = message.header
+    if message.dialect is not SECTIONS or (notes and notes.keys() != {COUNT}):
+        header = message.header_for(SECTIONS)
+    return (annotated(header, message) if annotates else header), message.body
 
 
-def encoded(message: Message, redelivered: bool) -> bytes:
+def encoded(message: Message, redelivered: bool, annotates: bool = False) -> bytes:
     """The whole message. Raises ``ValueError``."""
-    header, body = form(message)
+    header, body = form(message, annotates)
     if redelivered:
         failed = (message.notes or {}).get(COUNT)
         header = again(header, failed if isinstance(failed, int) else None)

@@ -41,6 +41,8 @@ class Owner(Protocol):
     frame_out: int
     """Octets of the largest frame the peer takes."""
     pending: list[bytes]
+    annotates: bool
+    """Deliveries say where their message was published."""
     blocked: bool
     """Publishers are held back: no more credit."""
     later: list[Operation]
