@@ -67,7 +67,8 @@ class Coordinator:
         self.ending: set[bytes] = set()
         """Those whose discharge is not answered."""
         self.gone: dict[bytes, list[Sent]] = {}
-        """Deliveries that the peer has settled after it had retired them, by transaction."""
+        """Retired deliveries that the peer has settled, by transaction: after a rollback they have
+        their default outcome, as far as the broker does not see to that."""
         self._asked = 0
         """Declares that are not answered."""
 
@@ -230,7 +231,12 @@ class Coordinator:
     # --- work in a transaction ------------------------------------------------------------------
 
     def post(
-        self, link: Incoming, arrival: Arrival, message: Message, found: list[Operation]
+        self,
+        link: Incoming,
+        arrival: Arrival,
+        message: Message,
+        mandatory: bool,
+        found: list[Operation],
     ) -> None:
         """A message that becomes available when its transaction is discharged (§4.4.1). Its outcome
         then is told at once, in the transaction."""
@@ -240,7 +246,7 @@ class Coordinator:
             return
 
         def posted(routed: bool) -> None:
-            self._told(arrival, work, ACCEPTED if routed else RELEASED)
+            self._told(arrival, work, ACCEPTED if routed or not mandatory else RELEASED)
 
         def refused(condition: Condition, text: str) -> None:
             self._told(arrival, work, rejected(condition, text))
@@ -292,8 +298,12 @@ class Coordinator:
         if outcome is None and not settled:
             return  # nothing is said of its outcome
         sent.work, sent.retired = work, state.outcome
-        if outcome is None:
-            outcome = default_outcome(link, sent.number)
+        default = default_outcome(link, sent.number)
+        if settled and default is not Outcome.RELEASE:
+            # After a rollback it would be released; so we say what happens then (§4.4.4.2).
+            self.gone.setdefault(work, []).append(sent)
+            settled = False
+        outcome = default if outcome is None else outcome
         found.append(Retire(self.session.number, work, sent.number, outcome, settled))
 
     def _again(
