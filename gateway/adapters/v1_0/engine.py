@@ -134,6 +134,7 @@ class Engine:
         if self.closing:
             return []
         found, self.later = self.later, []
+        self.channels.let_go()
         if not data:
             return found + self.lost()
         self.clock.heard = self._receiving = True
@@ -313,7 +314,7 @@ class Engine:
 
     def session_gone(self, session: Session) -> None:
         """Both ends have ended: the channel numbers are free again."""
-        self.channels.gone(session)
+        self.channels.gone(session, self.server and self._receiving)
 
     def use(self, session: Session) -> SessionUse:
         """What is done with a new session."""
