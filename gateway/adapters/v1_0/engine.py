@@ -175,6 +175,7 @@ class Engine:
         session = self.arriving.get(channel)
         if session is not None:
             symbol = getattr(violated, "symbol", "") or symbol_for(violated.condition, Lost.SESSION)
+            session.dying = found
             session.fail(symbol, violated.text, found)
 
     def on_performative(self, channel: int, record: Any, found: list[Operation]) -> None:
@@ -312,9 +313,9 @@ class Engine:
         """The peer's end has come: its channel number is free again."""
         self.channels.ended(session)
 
-    def session_gone(self, session: Session) -> None:
+    def session_gone(self, session: Session, held: bool = False) -> None:
         """Both ends have ended: the channel numbers are free again."""
-        self.channels.gone(session, self.server and self._receiving)
+        self.channels.gone(session, held and self.server)
 
     def use(self, session: Session) -> SessionUse:
         """What is done with a new session."""

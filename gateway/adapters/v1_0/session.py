@@ -1,6 +1,5 @@
 """The session endpoint (§2.5), the same for both roles: begin and end, windows, handles, delivery
-ids, and and with
-``Deliveries`` dispositions. It is also the ``Outlet`` of its channel.
+ids, and with ``Deliveries`` dispositions. It is also the ``Outlet`` of its channel.
 
 Both ends must have ended before the channel numbers are free. After our end, whatever comes on the
 session is discarded until the peer's (§2.5.4); ``mute`` then lets nothing more out.
@@ -63,8 +62,8 @@ class Owner(Protocol):
         """The peer's end has come."""
         ...
 
-    def session_gone(self, session: Any) -> None:
-        """So has ours."""
+    def session_gone(self, session: Any, held: bool = False) -> None:
+        """So has ours. ``held``: what was found of it is still to be acted upon."""
         ...
 
     def use(self, session: Any) -> SessionUse:
@@ -113,6 +112,8 @@ class Session(Deliveries):
         self._waiting: dict[Outgoing, None] = {}
         """Links that have something to send and no window for it."""
         self._shut = False
+        self.dying: list[Operation] | None = None
+        """Where its operations went when it was lost by a mistake of the peer."""
         self._early: list[Any] = []
         """What was to be written before our begin."""
         self.suspended: dict[tuple[str, bool], Link] = {}
@@ -187,7 +188,7 @@ class Session(Deliveries):
             self._lose_links(False, found)
         self._tell(record, None, False, found)
         if self.mute:
-            self.engine.session_gone(self)
+            self.engine.session_gone(self, self.dying is found)
 
     def lost(self, found: list[Operation]) -> None:
         """The connection is over."""
