@@ -11,7 +11,7 @@ from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
 from gateway.adapters.v1_0.links import MASK, Link, ahead
 from gateway.adapters.v1_0.outcomes import ACCEPTED, TERMINAL, bare, is_transactional
-from gateway.adapters.v1_0.outgoing import Sent
+from gateway.adapters.v1_0.outgoing import Outgoing, Sent
 from gateway.adapters.v1_0.violation import Violation
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError
@@ -76,7 +76,8 @@ class Deliveries:
             return
         if final:
             for sent in deliveries:
-                del self.sent[sent.id]
+                number = sent.id
+                del self.sent[number], sent.link.unsettled[number]
         for sent in deliveries:
             link = sent.link
             try:
@@ -135,17 +136,19 @@ class Deliveries:
             arrival.link.unsettled.pop(arrival.tag, None)
             arrival.link.top_up()
 
-    def drop_sent(self, link: Link) -> None:
+    def drop_sent(self, link: Outgoing) -> None:
         """Deliveries that we sent over this link are the session layer's from now on: it gives them
         back, or keeps them to be resumed."""
-        for sent in [each for each in self.sent.values() if each.link is link]:
-            del self.sent[sent.id]
+        for number in link.unsettled:
+            self.sent.pop(number, None)
+        link.unsettled.clear()
 
-    def drop_arrivals(self, link: Link) -> None:
+    def drop_arrivals(self, link: Incoming) -> None:
         """Nothing more is said of what came over this link."""
-        for arrival in [each for each in self.arrivals.values() if each.link is link]:
+        for arrival in link.unsettled.values():
             arrival.settled = True
-            del self.arrivals[arrival.id]
+            self.arrivals.pop(arrival.id, None)
+        link.unsettled.clear()
 
 
 def within(book: dict[int, T], first: int, reach: int) -> list[T]:
