@@ -290,6 +290,8 @@ class Coordinator:
     ) -> None:
         """The outcome of a delivery as part of a transaction (§4.4.2); or anything else that is
         said of a delivery that has such an outcome already."""
+        if link.over:
+            return  # the terminus has it, and is in no transaction
         before = sent.work
         work: Any = state.txn_id if is_transactional(state) else before
         if before is not None and work == before:

@@ -135,7 +135,7 @@ class Serving:
                 live.fail(LinkError.STOLEN, "the link was attached again", found, keep=True)
             old = session.suspended.pop(key, None)
             if old is not None:
-                session.drop_arrivals(old)
+                session.drop_deliveries(old)
 
     def _attach_source(
         self,

@@ -80,7 +80,7 @@ class Session(Deliveries):
         self._shut = False
         self._early: list[Any] = []
         """What was to be written before our begin."""
-        self.suspended: dict[tuple[str, bool], Incoming] = {}
+        self.suspended: dict[tuple[str, bool], Link] = {}
         """Links detached and not closed, of whose deliveries something is still to be said."""
         self.use = engine.use(self)
 
@@ -264,20 +264,17 @@ class Session(Deliveries):
         return link
 
     def forget(self, link: Link, closed: bool) -> None:
-        """A link is over. What came over it is live until it is closed or failed (§2.7.6)."""
+        """A link is over. Its deliveries are live until it is closed or failed (§2.7.6)."""
         link.stop()
         self.links.pop(link.number, None)
         key = link.name, link.receiver
         if self.names.get(key) is link and (link.heard or not link.said):
             del self.names[key]
         self._waiting.pop(link, None)  # type: ignore[call-overload]
-        if isinstance(link, Outgoing):
-            self.drop_sent(link)
-        elif isinstance(link, Incoming):
-            if closed:
-                self.drop_arrivals(link)
-            elif link.unsettled:
-                self.suspended[key] = link
+        if closed:
+            self.drop_deliveries(link)
+        elif isinstance(link, Incoming | Outgoing) and link.unsettled:
+            self.suspended[key] = link
 
     def release(self, link: Link) -> None:
         """Both ends have detached: the handle is free again (§2.8.4)."""
