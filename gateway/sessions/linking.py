@@ -127,7 +127,7 @@ class Linking:
             no_ack=op.settled,
             no_local=filters.no_local,
             matches=filters.matches,
-            copy=source.terminus.copy,
+            copy=source.node.copies(source.terminus),
             credit=0,
         )
         channel.start(op.link)
@@ -140,7 +140,8 @@ class Linking:
             return []
         parked, old.parked = old.parked, {}
         old.over = True
-        if op.unsettled is None or op.settled or link.terminus.copy:
+        copies = link.node is not None and link.node.copies(link.terminus)
+        if op.unsettled is None or op.settled or copies:
             release(channel, parked.values())
             return []
         entries = {tag: entry for tag, entry in parked.items() if not entry.lane.queue.gone}
