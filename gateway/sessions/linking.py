@@ -24,6 +24,7 @@ from gateway.operations import (
     Post,
     Resumed,
     Retire,
+    Settle,
     Stolen,
 )
 from gateway.sessions.links import Key, Link, Node
@@ -52,6 +53,9 @@ class Linking:
         self._here: dict[tuple[int, str], Link] = {}
         self._waiting: dict[int, list[Link]] = {}
         """Suspended, while the session they were in goes on, or its connection."""
+        self._late: dict[tuple[int, int], tuple[Link, bytes]] = {}
+        """What suspended links left unsettled, by channel and delivery: the peer may still say its
+        outcome by that (§2.7.6)."""
         self._works: dict[tuple[int, str], list[bytes]] = {}
         self._managing = Managing(session)
         self.handlers: dict[type[Any], Perform] = {
@@ -123,7 +127,7 @@ class Linking:
             no_ack=op.settled,
             no_local=filters.no_local,
             matches=filters.matches,
-            copy=source.terminus.copy,
+            copy=source.node.copies(source.terminus),
             credit=0,
         )
         channel.start(op.link)
@@ -136,7 +140,8 @@ class Linking:
             return []
         parked, old.parked = old.parked, {}
         old.over = True
-        if op.unsettled is None or op.settled or link.terminus.copy:
+        copies = link.node is not None and link.node.copies(link.terminus)
+        if op.unsettled is None or op.settled or copies:
             release(channel, parked.values())
             return []
         entries = {tag: entry for tag, entry in parked.items() if not entry.lane.queue.gone}
@@ -237,6 +242,7 @@ class Linking:
             return
         tags = op.unsettled
         link.parked = {tags[number]: entry for number, entry in held if number in tags}
+        self._late |= {(op.channel, n): (link, tags[n]) for n, _ in held if n in tags}
         release(channel, (entry for number, entry in held if number not in tags))
         link.outcomes = op.outcomes
         if link.terminus.expiry == "link-detach" or (op.lost and link.terminus.expiry != NEVER):
@@ -249,6 +255,7 @@ class Linking:
         for number, tag in [place for place in self._here if place[0] == channel]:
             self._links.forget(self._here.pop((number, tag)))
         self._managing.ended(channel)
+        self._late = {place: late for place, late in self._late.items() if place[0] != channel}
         waiting = self._waiting.pop(channel, [])
         keep = [link for link in waiting if link.terminus.expiry in ("connection-close", NEVER)]
         if keep:
@@ -273,6 +280,24 @@ class Linking:
 
     def _modify(self, channel: Channel, op: Modify) -> None:
         channel.modify(op)
+
+    def late(self, op: Any) -> bool:
+        """Is this the outcome of a delivery whose link is suspended? Then it applies, unless the
+        link was resumed or has expired meanwhile."""
+        if not isinstance(op, Settle | Modify) or (op.channel, op.delivery) not in self._late:
+            return False
+        link, tag = self._late.pop((op.channel, op.delivery))
+        entry = link.parked.pop(tag, None)
+        if entry is None or entry.lane.queue.gone:
+            return True
+        channel = self._session.channels[op.channel]
+        if isinstance(op, Settle):
+            outcome = op.outcome
+        else:
+            channel.note_failure(entry, op)
+            outcome = Outcome.REJECT if op.elsewhere else Outcome.RELEASE
+        channel.conclude([(entry, outcome)])
+        return True
 
     # --- transactions ---------------------------------------------------------------------------
 

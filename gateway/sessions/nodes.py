@@ -150,7 +150,7 @@ def known_subscription(
         if queue in channel.vhost.queues:
             terminus.address = queue
             terminus.durable, terminus.expiry = 1, NEVER
-            return Source(terminus, Node(queue, True), filters)
+            return Source(terminus, Node(queue, True, True), filters)
     raise Refusal(Condition.NOT_FOUND, f"no subscription '{name}'")
 
 
@@ -187,7 +187,7 @@ def subscription(
             channel.vhost.remove_queue(found)
         raise
     rebind(channel, queue, place.name, key)
-    return Node(queue, lasting)
+    return Node(queue, lasting, True)
 
 
 def binding_key(channel: Channel, place: Place, filters: Filters) -> str:

@@ -14,6 +14,7 @@ from gateway.adapters.v1_0.carried import carried
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
 from gateway.adapters.v1_0.outcomes import ACCEPTED, RELEASED, SYMBOLS, rejected, state_of
+from gateway.adapters.v1_0.resuming import BadMap, resumed, written
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError, SenderSettleMode
 from gateway.errors import Condition, LocalError
@@ -143,8 +144,12 @@ class Consuming:
         self.links[tag] = link
 
     def attach(self, op: AttachSource) -> None:
+        """A link by name, new or to be resumed: then with what we know of its deliveries."""
         consumer = Consumer(op.link, "", op, op.token)
-        self.links[op.link] = self._offer(consumer, op.terminus, op.name, op.settled)
+        known = written(op.unsettled)
+        link = self._offer(consumer, op.terminus, op.name, op.settled, unsettled=known)
+        link.known = dict(known or {})
+        self.links[op.link] = link
 
     def credit(self, op: Credit) -> None:
         link = self.links.get(op.tag)
@@ -251,8 +256,8 @@ class Consuming:
             result: Any = consumer.tag
             if isinstance(consumer.asked, AttachSource):
                 try:
-                    result = Attached(termini.read(record.source))
-                except termini.BadTerminus as bad:
+                    result = Attached(termini.read(record.source), resumed=resumed(record))
+                except (termini.BadTerminus, BadMap) as bad:
                     link.fail(AmqpError.INVALID_FIELD, str(bad), found)
                     return
             found.append(Done(self.session.number, consumer.token, result))

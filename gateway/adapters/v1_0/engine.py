@@ -67,8 +67,10 @@ class Engine:
         mechanisms: tuple[str, ...] = MECHANISMS,
         wake: Callable[[], None] = _nothing,
         addresses: str = "",
+        annotates: bool = False,
     ) -> None:
-        """``addresses``: how a client writes them (``places.FORMS``), "" as it seems right."""
+        """``addresses``: how a client writes them (``places.FORMS``), "" as it seems right.
+        ``annotates``: deliveries say where their message was published, as RabbitMQ's do."""
         self.version = version
         self.role = role
         self.linked = True
@@ -111,6 +113,7 @@ class Engine:
             self, server, authority, credentials, external_subject, mechanisms
         )
         self.addresses = addresses
+        self.annotates = annotates
         self._speech = speech.SERVER if server else speech.CLIENT
         self._asked: Open | None = None
         self._waiting: Token = None

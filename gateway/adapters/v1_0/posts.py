@@ -69,7 +69,7 @@ class Posts:
         channel = self.session.number
         message = Message(SECTIONS, header, body, exchange or "", key, essentials)
         if arrival.state is not None and is_transactional(arrival.state):
-            self.coordinator.post(link, arrival, message, found)
+            self.coordinator.post(link, arrival, message, attached.mandatory, found)
         elif attached.node == MANAGEMENT:
             found.append(Manage(channel, self._answer(arrival), link.number, message))
         else:

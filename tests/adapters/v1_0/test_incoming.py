@@ -418,6 +418,13 @@ def test_the_anonymous_terminus() -> None:
     assert peer.hears() == []
 
 
+def test_a_topic_need_not_have_subscribers() -> None:
+    peer = Peer()
+    peer.sends(target=w.Target("q", capabilities=("topic",)))
+    (said,) = peer.transfers()
+    assert isinstance(said, Publish) and not said.mandatory
+
+
 def test_the_management_node() -> None:
     peer = Peer()
     peer.sends(address="/management")

@@ -47,6 +47,7 @@ from gateway.operations import (
     QueueState,
     Recover,
     Refused,
+    Resumed,
     Retire,
     Returned,
     Rollback,
@@ -482,6 +483,21 @@ def test_a_target_by_name(cut: Cut) -> None:
     done(house, DetachLink(CHANNEL, 7, "mine", True))
     (detach,) = house.asked(DetachLink)
     assert detach.closed
+
+
+@cuts
+def test_resuming_says_what_is_known(cut: Cut) -> None:
+    house = House(cut)
+    known = {b"one": Outcome.ACCEPT, b"two": None, b"three": Modify(CHANNEL, 0, True, False)}
+    house.resumed = [Resumed(b"one", 0, Outcome.REJECT, None)]
+    for kind in (AttachSource, AttachTarget):
+        word = kind(CHANNEL, 7, f"{kind.__name__}", "name", "", Terminus("/queues/q"))
+        word.unsettled = known
+        answer = house.ask(word)
+        assert isinstance(answer, Done), answer
+        assert answer.result.resumed == house.resumed
+        (asked,) = house.asked(kind)
+        assert asked.unsettled == known
 
 
 # --- transactions ------------------------------------------------------------------------------
