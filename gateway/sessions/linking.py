@@ -40,6 +40,9 @@ from gateway.sessions.nodes import (
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
 
+MOST_LATE = 10_000
+"""Outcomes that may be late before those are looked for whose time is over."""
+
 Perform = Callable[[Channel, Any], None]
 
 
@@ -242,6 +245,8 @@ class Linking:
             return
         tags = op.unsettled
         link.parked = {tags[number]: entry for number, entry in held if number in tags}
+        if len(self._late) > MOST_LATE:
+            self._late = {k: late for k, late in self._late.items() if late[1] in late[0].parked}
         self._late |= {(op.channel, n): (link, tags[n]) for n, _ in held if n in tags}
         release(channel, (entry for number, entry in held if number not in tags))
         link.outcomes = op.outcomes
