@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.broker.channel import Channel
 from gateway.broker.deliveries import Entry
 from gateway.broker.linked import Holding
+from gateway.broker.replies import REPLY_TO
 from gateway.errors import Refusal
 from gateway.operations import (
     Attached,
@@ -31,10 +32,12 @@ from gateway.sessions.links import Key, Link, Node
 from gateway.sessions.managing import Managing
 from gateway.sessions.nodes import (
     NEVER,
+    VOLATILE,
     Source,
     find_source,
     find_target,
     make_dynamic,
+    reply_source,
 )
 
 if TYPE_CHECKING:
@@ -102,6 +105,8 @@ class Linking:
     def _source(self, channel: Channel, op: AttachSource, old: Link | None) -> tuple[Source, bool]:
         """What to consume from, and whether it was made for this link."""
         asked = op.terminus
+        if asked.dynamic and op.settled and VOLATILE in asked.capabilities:
+            return reply_source(asked), False
         if asked.dynamic:
             made, queue = make_dynamic(channel, asked, self._links)
             if queue:
@@ -133,6 +138,8 @@ class Linking:
             copy=source.node.copies(source.terminus),
             credit=0,
         )
+        if channel.replies is not None and source.node.queue == REPLY_TO:
+            source.terminus.address = f"/queues/{channel.replies.name}"
         channel.start(op.link)
 
     def _adopt(
