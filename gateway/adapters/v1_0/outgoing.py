@@ -338,7 +338,9 @@ class Outgoing(Link):
 
     def drained(self, dropped: int) -> None:
         """So much credit cannot be used: it is given up, and the receiver is told, behind whatever
-        waits for the window."""
+        waits for the window. Not if the receiver wants it back meanwhile."""
+        if not self.drain:
+            return
         dropped = min(dropped, max(self.credit, 0))
         self.count = self.count + dropped & MASK
         self.credit -= dropped
