@@ -118,6 +118,32 @@ def test_a_lost_link_is_resumed(house: House) -> None:
     assert list(heard[0].unsettled) == [tag(2)]
 
 
+@pytest.mark.parametrize(
+    ("state", "left"), [(w.ACCEPTED, 1), (w.Released(), 2), (w.Modified(True), 2), (None, 2)]
+)
+def test_outcomes_that_come_after_the_detach(house: House, state: Any, left: int) -> None:
+    """§2.7.6: the deliveries of a link that was not closed are live."""
+    peer = Linked(house)
+    peer.receiver(0, 2)
+    peer.says(w.Detach(0))
+    assert peer.says(w.Disposition(True, 0, None, True, state)) == []
+    assert depth(house) == left
+    assert peer.says(w.Disposition(True, 0, None, True, w.ACCEPTED)) == []
+    heard = peer.receiver(3, 10, unsettled={tag(2): None})
+    assert sent(heard)[0] == (tag(2), True) and len(sent(heard)) == 1 + left
+    assert peer.says(w.Disposition(True, 1, None, True, w.ACCEPTED)) == []
+
+
+def test_outcomes_that_come_too_late(house: House) -> None:
+    peer, other = Linked(house), Linked(house)
+    peer.receiver(0, 2)
+    peer.says(w.Detach(0))
+    heard = other.receiver(0, 2, unsettled={tag(1): None, tag(2): None})
+    assert len(sent(heard)) == 2
+    assert peer.says(w.Disposition(True, 0, 1, True, w.ACCEPTED)) == []
+    assert len(other.engine.sessions[0].sent) == 2
+
+
 def test_a_lost_link_is_attached_anew(house: House) -> None:
     peer = Linked(house)
     peer.receiver(0, 2)

@@ -32,7 +32,6 @@ class Channels:
         self._remote: dict[int, int] = {}
         self._free: list[int] = []
         self._unused = 0
-        self._leaving: list[Session] = []
 
     def check(self, channel: int) -> None:
         """Raises ``Violation`` for a number above our channel-max (§2.7.1)."""
@@ -92,21 +91,12 @@ class Channels:
             if remote is not None:
                 self.arriving.pop(remote, None)
 
-    def gone(self, session: Session, held: bool) -> None:
-        """Both ends have ended: the numbers are free again. ``held``: what was found of it is not
-        acted upon yet, and its number means it until ``let_go``."""
+    def gone(self, session: Session) -> None:
+        """Both ends have ended: the numbers are free again."""
         self.ended(session)
-        if held:
-            self._leaving.append(session)
-        elif self.sessions.get(session.number) is session:
+        if self.sessions.get(session.number) is session:
             del self.sessions[session.number]
             heapq.heappush(self._free, session.number)
-
-    def let_go(self) -> None:
-        """What was found is acted upon."""
-        leaving, self._leaving = self._leaving, []
-        for session in leaving:
-            self.gone(session, False)
 
     def end(self, found: list[Operation]) -> None:
         """The connection is over, and all sessions with it."""

@@ -123,6 +123,7 @@ class Engine:
         self._reason: tuple[Condition | None, str] = (None, "")
         self._theirs = False
         self._receiving = False
+        self._parting: list[Session] = []
         self._weight = 0
         if not server:
             self.negotiation.begin()
@@ -134,10 +135,11 @@ class Engine:
         if self.closing:
             return []
         found, self.later = self.later, []
-        self.channels.let_go()
         if not data:
             return found + self.lost()
         self.clock.heard = self._receiving = True
+        if self._parting:
+            self._part()
         try:
             while data:
                 if self.negotiation.header:
@@ -175,7 +177,6 @@ class Engine:
         session = self.arriving.get(channel)
         if session is not None:
             symbol = getattr(violated, "symbol", "") or symbol_for(violated.condition, Lost.SESSION)
-            session.dying = found
             session.fail(symbol, violated.text, found)
 
     def on_performative(self, channel: int, record: Any, found: list[Operation]) -> None:
@@ -313,9 +314,18 @@ class Engine:
         """The peer's end has come: its channel number is free again."""
         self.channels.ended(session)
 
-    def session_gone(self, session: Session, held: bool = False) -> None:
-        """Both ends have ended: the channel numbers are free again."""
-        self.channels.gone(session, held and self.server)
+    def session_gone(self, session: Session) -> None:
+        """Both ends have ended: the channel numbers are free again; a server's as soon as what was
+        found of the session is performed, which may be before any of it was."""
+        if self.server:
+            self._parting.append(session)
+        else:
+            self.channels.gone(session)
+
+    def _part(self) -> None:
+        for session in self._parting:
+            self.channels.gone(session)
+        self._parting.clear()
 
     def use(self, session: Session) -> SessionUse:
         """What is done with a new session."""
@@ -423,6 +433,8 @@ class Engine:
         """Take what is to be written."""
         if self.unsaid:
             self.say_now()
+        if self._parting:
+            self._part()
         pending = self.pending
         if not pending:
             return []

@@ -112,8 +112,8 @@ class Outgoing(Link):
     """One link over which we send."""
 
     __slots__ = (
-        "initial", "held", "settles", "last_tag", "granted", "_live", "_put", "_engine", "_due",
-        "_heads", "_room", "_annotates",
+        "initial", "held", "unsettled", "settles", "last_tag", "granted", "_live", "_put",
+        "_engine", "_due", "_heads", "_room", "_annotates",
     )  # fmt: skip
 
     def __init__(self, session: "Session", name: str, handle: int, use: LinkUse) -> None:
@@ -121,6 +121,8 @@ class Outgoing(Link):
         self.initial = 0
         """The delivery-count that our attach says."""
         self.held: deque[Parcel] = deque()
+        self.unsettled: dict[int, Sent] = {}
+        """What was sent and is not settled, by delivery-id."""
         self.settles = False
         """What is sent is settled, as long as nobody says otherwise."""
         self.last_tag = 0
@@ -198,7 +200,7 @@ class Outgoing(Link):
         self.last_tag = tag = self.last_tag + 1
         layout, start, tail = self._heads[settled]
         if not settled:
-            session.sent[id_] = Sent(self, id_, number, tag)
+            session.sent[id_] = self.unsettled[id_] = Sent(self, id_, number, tag)
         head = layout.pack(layout.size + total, start, id_, b"\xa0\x08", tag, tail)
         self._put(b"".join((head, header, prefix, body)))
         if size > HEAVY:
@@ -267,7 +269,8 @@ class Outgoing(Link):
         else:
             tag = parcel.tag
         if not parcel.settled and not parcel.aborted:
-            session.sent[parcel.id] = Sent(self, parcel.id, parcel.number, tag)
+            sent = Sent(self, parcel.id, parcel.number, tag)
+            session.sent[parcel.id] = self.unsettled[parcel.id] = sent
         return True
 
     def _write(self, parcel: Parcel) -> bool:
@@ -335,7 +338,9 @@ class Outgoing(Link):
 
     def drained(self, dropped: int) -> None:
         """So much credit cannot be used: it is given up, and the receiver is told, behind whatever
-        waits for the window."""
+        waits for the window. Not if the receiver wants it back meanwhile."""
+        if not self.drain:
+            return
         dropped = min(dropped, max(self.credit, 0))
         self.count = self.count + dropped & MASK
         self.credit -= dropped

@@ -112,6 +112,18 @@ def test_drain_uses_the_credit_up() -> None:
     assert (flow.handle, flow.available) == (0, 0)
 
 
+def test_the_receiver_thinks_better_of_it() -> None:
+    """It takes drain back before the broker has answered: the credit stands."""
+    peer = filled(0, 0)
+    peer.broker.hold.add(Credit)
+    peer.grants(10, drain=True)
+    peer.broker.hold.clear()
+    peer.grants(20)
+    peer.broker.release()
+    (link,) = peer.session.links.values()
+    assert peer.hears() == [] and (link.credit, link.count) == (20, 0)
+
+
 def test_drain_of_no_credit_is_answered() -> None:
     peer = filled(0, 0)
     peer.grants(0, drain=True)
