@@ -149,7 +149,7 @@ def versions(
     if as_markdown:
         sys.stdout.write(markdown(rows))
         return
-    table = Table("version", "header", "roles", "classes handled in full", "refused with 540")
+    table = Table("version", "header", "roles", "handled in full", "refused")
     for row in rows:
         table.add_row(
             row.version,

@@ -41,6 +41,7 @@ from gateway.net.alarms import Watch, memory_total
 from gateway.net.listener import Address, Limits, Listener
 from gateway.net.tls import server_context
 from gateway.net.turn import Turn
+from gateway.net.websocket import AmqpSockets
 from gateway.sessions.registry import Registry
 from gateway.store.sqlite import SqliteStore
 
@@ -125,6 +126,7 @@ class Gateway:
             ),
             mechanisms=tuple(amqp.mechanisms),
             header_0_9=amqp.header_0_9,
+            compat=amqp.compat,
             context=context,
         )
         self.broker.access.anonymous_user = amqp.anonymous_user
@@ -144,7 +146,8 @@ class Gateway:
                 admin.close()
             raise
         self.http_port = web.getsockname()[1]
-        self._servers = [HttpServer(self._serving(self._web))]
+        data_plane = AmqpSockets(self._web, self.listener, settings.http.origins)
+        self._servers = [HttpServer(self._serving(data_plane))]
         self._tasks = [
             asyncio.create_task(self._every_second()),
             asyncio.create_task(self._servers[0].serve(sockets=[web])),
@@ -161,7 +164,8 @@ class Gateway:
         return uvicorn.Config(
             app,
             http=bounded(http.max_head_octets, http.idle_seconds, http.max_connections),
-            ws="none",
+            ws="websockets-sansio",
+            ws_per_message_deflate=False,
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -81,6 +81,9 @@ class Amqp(Section):
     anonymous_user: str | None = Field(
         default=None, description="the user that ANONYMOUS logins act as"
     )
+    compat: Literal["", "rabbitmq-4"] = Field(
+        default="", description="broker that clients of 1.0 are told they talk to, if they insist"
+    )
     handshake_seconds: float = Field(
         default=10, gt=0, description="a peer that has not opened by then is dropped"
     )

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent / "gateway"
 FLOOR = {
     "__init__": 0, "errors": 0, "values": 0,
     "message": 1,
-    "operations": 2,
+    "operations": 2, "selector": 2,
     "adapters": 3, "broker": 3, "store": 3,
     "sessions": 4, "config": 4, "inspect": 4,
     "net": 5,
@@ -23,7 +23,7 @@ EXCEPTIONS = {
     ("store", "gateway.broker.store"),
 }
 
-PURE = ("errors", "values", "message", "operations", "adapters", "broker", "store")
+PURE = ("errors", "values", "message", "operations", "selector", "adapters", "broker", "store")
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "threading", "time", "fastapi", "pydantic", "logging"}
 
 

@@ -4,17 +4,20 @@ from typing import Any
 
 from gateway.adapters.base import Adapter, Role
 from gateway.adapters.options import Credentials, Limits, Product
-from gateway.adapters.v0_9 import Engine
-from gateway.adapters.v0_9.wire.tables import VERSIONS as V0_9
+from gateway.adapters.v0_9.engine import Engine as V0_9
+from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.adapters.v1_0.engine import Engine as V1_0
+from gateway.adapters.v1_0.wire.tables import VERSION
 
-ENGINES: dict[str, type[Engine]] = dict.fromkeys(V0_9, Engine)
+ENGINES: dict[str, type[Any]] = {**dict.fromkeys(VERSIONS, V0_9), VERSION: V1_0}
 """Versions by name, oldest first, and the engine that speaks them."""
 
 
 def adapter_for(version: str, role: Role, **options: Any) -> Adapter:
     """An adapter for one connection. Options as in the engine's constructor. Raises ``KeyError``
     for a version that is not spoken."""
-    return ENGINES[version](version, role, **options)
+    adapter: Adapter = ENGINES[version](version, role, **options)
+    return adapter
 
 
 __all__ = ["ENGINES", "Adapter", "Credentials", "Limits", "Product", "Role", "adapter_for"]

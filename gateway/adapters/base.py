@@ -49,6 +49,10 @@ class Outlet(Protocol):
     """The way out for one channel: what the broker calls for each message, without an operation
     object. Same effect as ``send`` with the operation of that name."""
 
+    gate: Callable[[bool], None]
+    """Set by the owner. Called with ``False`` when no more should be delivered on this channel,
+    with ``True`` when deliveries may go on. A version without windows never calls it."""
+
     def deliver(
         self, consumer: str, delivery: int, redelivered: bool, message: Message
     ) -> None: ...
@@ -62,6 +66,8 @@ class Adapter(Protocol):
     version: str
     """As in ``specs/``: "0-9-1". Empty until known."""
     role: Role
+    linked: bool
+    """Speaks of links: a message or link that is refused does not cost its channel."""
     closing: bool
     """Nothing more will come; write what is left and hang up."""
     wake: Callable[[], None]
@@ -79,6 +85,10 @@ class Adapter(Protocol):
 
     def outlet(self, channel: int) -> Outlet:
         """The hot way out for an open channel."""
+        ...
+
+    def found(self) -> list[Operation]:
+        """Take what was found outside ``receive`` and ``tick``, which give it otherwise."""
         ...
 
     def output(self) -> list[bytes]:

@@ -169,6 +169,8 @@ class ClientExchange:
         self._credentials = credentials
         self._scram: Any = None
         self._step = 0
+        self.satisfied = credentials.mechanism != SCRAM
+        """Has the server proved itself, where the mechanism lets it (RFC 5802 §3)?"""
 
     def choose(self, offered: list[str]) -> str | None:
         """The mechanism to use, ``None`` if the server does not offer it."""
@@ -202,6 +204,7 @@ class ClientExchange:
                 final: str = self._scram.get_client_final()
                 return final.encode()
             self._scram.set_server_final(challenge.decode())
+            self.satisfied = True
         except ScramException as error:
             raise ValueError("the server failed to prove itself") from error
         return b""

@@ -9,6 +9,12 @@ from typing import NamedTuple
 PREFERRED = b"AMQP\x00\x00\x09\x01"
 """What we answer to a header we do not speak, before hanging up."""
 
+PLAIN_1_0 = b"AMQP\x00\x01\x00\x00"
+SASL_1_0 = b"AMQP\x03\x01\x00\x00"
+TLS_1_0 = b"AMQP\x02\x01\x00\x00"
+"""The three layers of 1.0 (§2.2, §5.2, §5.3). TLS is for the listener to begin, before an adapter
+sees anything."""
+
 TLS = 0x16
 METHODS = (
     b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"PATCH ", b"OPTIONS ", b"CONNECT ",
@@ -30,9 +36,9 @@ HEADERS: dict[bytes, str] = {
     b"AMQP\x01\x01\x00\x09": "0-9",
     b"AMQP\x01\x01\x08\x00": "0-8",
     b"AMQP\x01\x01\x09\x01": "0-8",  # python amqplib
+    PLAIN_1_0: "1.0",
+    SASL_1_0: "1.0",
 }
-
-UNKNOWN = Detected("unknown", "", PREFERRED)
 
 
 def detect(data: bytes, header_0_9: str = "0-9") -> Detected | None:
@@ -53,4 +59,14 @@ def detect(data: bytes, header_0_9: str = "0-9") -> Detected | None:
         return None
     if len(head) < 8 and b"AMQP"[: len(head)] == head[:4]:
         return None  # a header of ours or not, all eight octets are due before the answer
-    return UNKNOWN
+    return Detected("unknown", "", nearest(head))
+
+
+def nearest(head: bytes) -> bytes:
+    """What we speak instead: the highest version that is not above the one asked for, where the
+    protocol is known (1.0 §2.2); a layer that stands if another was asked for."""
+    if head[:4] != b"AMQP" or head[5] == 0:
+        return PREFERRED
+    if head[4] == 0:
+        return PLAIN_1_0
+    return SASL_1_0 if head[4] in (2, 3) else PREFERRED

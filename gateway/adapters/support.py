@@ -2,8 +2,8 @@
 
 Every method of a version is put to an adapter of ours in both roles, on an open channel. It counts
 as refused if the adapter answers with not-implemented (540); anything else, an argument it does not
-like included, shows that the method is known and handled. Nothing here is a list that could go
-stale.
+like included, shows that the method is known and handled. The same is done with the types of 1.0
+(``v1_0.tried``). Nothing here is a list that could go stale.
 """
 
 from typing import NamedTuple
@@ -14,6 +14,8 @@ from gateway.adapters.v0_9 import Engine
 from gateway.adapters.v0_9.engine import HEADERS
 from gateway.adapters.v0_9.geometry import Method, Version
 from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.adapters.v1_0 import tried as v1_0
+from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER, TLS_HEADER, VERSION
 from gateway.errors import Condition
 from gateway.operations import BeginSession, Closed, Done, Open, Operation
 
@@ -25,8 +27,9 @@ class MethodSupport(NamedTuple):
     or "-" if the specification lets the other side not send it."""
 
     name: str
-    number: tuple[int, int]
+    number: str
     extension: str
+    """Whose it is, if it is not in the standard; of a type of 1.0, its section."""
     as_server: str
     as_client: str
 
@@ -37,10 +40,11 @@ class VersionSupport(NamedTuple):
     version: str
     header: str
     handled: tuple[str, ...]
-    """Classes of which every method is handled."""
+    """Classes of which every method is handled; parts of 1.0."""
     refused: tuple[str, ...]
     """Classes or single methods that are refused."""
     methods: tuple[MethodSupport, ...]
+    columns: tuple[str, str, str] = ("method", "number", "extension")
 
 
 class _Anyone:
@@ -106,7 +110,7 @@ def tried(version: str, method: Method) -> MethodSupport:
     for at, sent in enumerate((method.from_client, method.from_server)):
         known = sent and understands(pair(version)[at], method)
         answers.append("-" if not sent else "yes" if known else "refused")
-    number = method.number >> 16, method.number & 0xFFFF
+    number = f"{method.number >> 16}, {method.number & 0xFFFF}"
     return MethodSupport(method.name, number, method.extension, *answers)
 
 
@@ -142,7 +146,33 @@ def shown(header: bytes) -> str:
 
 def support() -> list[VersionSupport]:
     """All versions, oldest first."""
-    return [supported(version) for version in VERSIONS.values()]
+    return [*(supported(version) for version in VERSIONS.values()), supported_1_0()]
+
+
+PARTS = {"2": "transport", "3": "messaging", "4": "transactions", "5": "security"}
+"""Parts of the specification of 1.0 that have composite types."""
+
+
+def supported_1_0() -> VersionSupport:
+    """All composite types of 1.0 that are not sections of messages."""
+    rows = v1_0.tried()
+    refused = [row.name for row in rows if row.as_server == "refused"]
+    missing = {row.section[0] for row in rows if row.as_server == "refused"}
+    if not v1_0.distributed():
+        refused.append("distributed transactions")
+        missing.add("4")
+    headers = (HEADER, SASL_HEADER, TLS_HEADER)
+    return VersionSupport(
+        VERSION,
+        ", ".join(shown(header) for header in headers),
+        tuple(name for part, name in PARTS.items() if part not in missing),
+        tuple(refused),
+        tuple(
+            MethodSupport(row.name, f"{row.code:#04x}", row.section, row.as_server, row.as_client)
+            for row in rows
+        ),
+        ("type", "code", "section"),
+    )
 
 
 def markdown(rows: list[VersionSupport]) -> str:
@@ -153,22 +183,23 @@ def markdown(rows: list[VersionSupport]) -> str:
         "Written by `amqp-gateway versions --markdown`, which puts every method to our adapter",
         "and looks at the answer; a test compares. *As server*: what a client may send to us.",
         "*As client*: what a broker may send to us. `refused` means the specification's 540",
-        "not-implemented, `-` that the specification does not let that side send it.",
+        "not-implemented (1.0: amqp:not-implemented), `-` that the specification does not let that",
+        "side send it. Of 1.0 all composite types are put; sections of messages are carried as",
+        "they are. A client of ours lets the peer begin neither sessions nor links.",
     ]
     for row in rows:
         lines += [
             "",
             f"## {row.version}",
             "",
-            f"Header: `{row.header}`. Classes handled in full: {', '.join(row.handled)}. "
+            f"Header: `{row.header}`. Handled in full: {', '.join(row.handled)}. "
             f"Refused: {', '.join(row.refused) or 'nothing'}.",
             "",
-            "| method | number | extension | as server | as client |",
+            f"| {' | '.join(row.columns)} | as server | as client |",
             "|---|---|---|---|---|",
         ]
         lines += [
-            f"| {m.name} | {m.number[0]}, {m.number[1]} | {m.extension} | {m.as_server} "
-            f"| {m.as_client} |"
+            f"| {m.name} | {m.number} | {m.extension} | {m.as_server} | {m.as_client} |"
             for m in row.methods
         ]
     return "\n".join(lines) + "\n"

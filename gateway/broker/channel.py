@@ -7,19 +7,20 @@ once. Everything else goes through ``publish_with_care``, which says the same mo
 
 import secrets
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from gateway.broker.browsing import Place, Seen, at, browse, pick, remove
 from gateway.broker.confirms import SAFE, Confirms
 from gateway.broker.consumers import Consumer
+from gateway.broker.cursors import Copies, Cursor, Matches
 from gateway.broker.deliveries import Entry
 from gateway.broker.exchanges import Exchange
 from gateway.broker.limits import read_consumer_priority
-from gateway.broker.posting import check_user, deliver_now, read_copies
+from gateway.broker.linked import Linked
+from gateway.broker.posting import deliver_now, read_copies
 from gateway.broker.queues import KEPT, REFUSED, Queue
 from gateway.broker.replies import OCTETS, REPLY_TO, open_replies, with_reply_to
-from gateway.broker.settling import Settling
 from gateway.broker.transactions import Transaction
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Message, Table
@@ -43,7 +44,7 @@ class Recipient(Protocol):
     def cancelled(self, tag: str, /) -> None: ...
 
 
-class Channel(Settling):
+class Channel(Linked):
     """Made by ``Client.channel``. ``plain``: publishes need neither confirming nor holding
     back. ``harmless``: the last properties seen that ask for no direct reply; ``replies`` where
     such replies come in."""
@@ -113,17 +114,7 @@ class Channel(Settling):
         return False
 
     def publish_with_care(self, message: Message, mandatory: bool, immediate: bool) -> None:
-        exchange = self.writable.get(message.exchange)
-        if exchange is None:
-            exchange = self.find_writable(message.exchange)
-        if message.essentials.user_id is not None:
-            check_user(self.broker.access, self.client.user, message.essentials.user_id)
-        most = self.broker.limits.max_message
-        if most is not None and len(message.body) > most:
-            raise Refusal(
-                Condition.PRECONDITION_FAILED,
-                f"message size {len(message.body)} is larger than configured max size {most}",
-            )
+        exchange = self.checked(message)
         if message.header is not self.harmless and self.wants_reply(message.header):
             message = with_reply_to(message, self.replies)
         if self.transaction is not None:
@@ -136,18 +127,6 @@ class Channel(Settling):
         if self.confirms is not None:
             self.confirms.add(self.broker.store.mark if fate == KEPT else SAFE, fate != REFUSED)
             self.broker.confirming[self] = None
-
-    def find_writable(self, name: str) -> Exchange:
-        """Refuses with 403 or 404."""
-        self.need("write", "exchange", name)
-        exchange = self.vhost.exchange(name)
-        if exchange.internal:
-            raise Refusal(
-                Condition.ACCESS_REFUSED,
-                f"cannot publish to internal {self.vhost.title('exchange', name)}",
-            )
-        self.writable[name] = exchange
-        return exchange
 
     def post(self, exchange: Exchange, message: Message, mandatory: bool, immediate: bool) -> int:
         """Route and put; the worst fate among the queues."""
@@ -173,6 +152,17 @@ class Channel(Settling):
         for queue in queues:
             fate = max(fate, queue.put(message, self.client))
         return fate
+
+    def publish_refused(self) -> None:
+        """A publish was refused without harm to the channel: it counts, and is not accepted."""
+        if self.confirms is not None:
+            self.confirms.add(SAFE, False)
+            self.broker.confirming[self] = None
+
+    @property
+    def sequence(self) -> int:
+        """The number of the publish at hand, 0 if they are not confirmed."""
+        return 0 if self.confirms is None else self.confirms.sequence + 1
 
     def select_confirms(self) -> None:
         """Publishes are numbered and confirmed from now on."""
@@ -216,7 +206,10 @@ class Channel(Settling):
         """Forget what was held back; what was settled is unsettled again."""
         transaction = self.needed_transaction()
         self.broker.octets -= transaction.octets
-        transaction.undo(self.unsettled)
+        transaction.take_publishes()
+        settlements = transaction.take_settlements()
+        if settlements:
+            self.restore((tag, entry) for tag, entry, _ in settlements)
 
     # --- consuming ------------------------------------------------------------------------------
 
@@ -228,8 +221,16 @@ class Channel(Settling):
         exclusive: bool = False,
         no_local: bool = False,
         arguments: Table | None = None,
+        *,
+        matches: Matches | None = None,
+        copy: bool = False,
+        credit: int | None = None,
     ) -> str:
-        """Make a consumer; nothing is delivered before ``start``. Answers with its tag."""
+        """Make a consumer; nothing is delivered before ``start``. Answers with its tag.
+
+        ``matches`` is its filter; what it does not want is left to others. With ``copy`` it takes
+        nothing: it gets copies of what stands in the queue and of what is put later, and their
+        settlement has no effect. ``credit``: see there."""
         name = self.named(queue)
         arguments = arguments or {}
         if tag in self.consumers:
@@ -238,7 +239,7 @@ class Channel(Settling):
             )
         if name == REPLY_TO:
             found = self.replies = open_replies(self.vhost, self.replies, no_ack)
-            no_local, arguments = False, {}
+            no_local, copy, arguments = False, False, {}
         else:
             self.need("read", "queue", name)
             found = self.vhost.queue(name, self.client)
@@ -263,6 +264,8 @@ class Channel(Settling):
             limit=self.new_limit,
             size=self.new_size,
             arguments=arguments,
+            credit=credit,
+            cursor=Cursor(matches, Copies() if copy else None) if matches or copy else None,
         )
         self.consumers[tag] = consumer
         found.touch()
@@ -282,6 +285,37 @@ class Channel(Settling):
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
             consumer.queue.remove_consumer(consumer, spare)
+
+    def credit(self, tag: str, count: int | None) -> None:
+        """So many more deliveries are allowed to a consumer from now on, whether they are settled
+        or not; 0 stops it, ``None`` is no limit. An unknown tag is no error: it may have been
+        cancelled meanwhile. Ends a ``drain``."""
+        consumer = self.consumers.get(tag)
+        if consumer is None:
+            return
+        if consumer.draining is not None:
+            consumer.drop_credit()
+        changed = (consumer.credit is None) is not (count is None)
+        consumer.credit = count
+        if changed:
+            consumer.queue.reconsider()
+        if count == 0:
+            consumer.rest()
+        else:
+            consumer.wake()
+
+    def drain(self, tag: str, told: Callable[[int], None]) -> None:
+        """Hand out what there is for the credit of a consumer and drop the rest; ``told`` how much
+        that was. At once, unless not everything could be looked at in this turn or nothing may go
+        out now; no later than when the consumer ends. No limit becomes a credit of 0."""
+        consumer = self.consumers.get(tag)
+        if consumer is None:
+            told(0)
+            return
+        if consumer.draining is not None:
+            consumer.drop_credit()
+        consumer.draining = told
+        consumer.wake()
 
     def fetch(self, queue: str, no_ack: bool = False) -> Fetched | None:
         """Take one message, or ``None`` if there is none."""
@@ -385,6 +419,7 @@ class Channel(Settling):
         self.reopen()
         if self.transaction is not None:
             self.rollback()
+        self.abandon()
         for tag in list(self.consumers):
             self.unsubscribe(tag)
         entries = list(self.unsettled.values())

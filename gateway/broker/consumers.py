@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from gateway.broker.cursors import Cursor
 from gateway.broker.deliveries import Entry
 from gateway.message import Message, Table
 
@@ -50,12 +51,16 @@ class Window:
 
 class Consumer:
     """One subscription. ``simple`` consumers settle what they get when it is sent and take
-    anything, so that the direct way needs to ask nothing; queues decide it."""
+    anything, so that the direct way needs to ask nothing; queues decide it.
+
+    ``credit`` is how many deliveries it may still get, settled or not; ``None`` is no such limit.
+    ``draining``, while it is to use up its credit at once, is who wants to know how much was left.
+    With a ``cursor`` it takes what its filter passes, or gets copies."""
 
     __slots__ = (
         "tag", "queue", "window", "deliver", "cancelled", "no_ack", "exclusive", "no_local",
         "origin", "priority", "limit", "size", "held", "octets", "simple", "waiting", "started",
-        "arguments",
+        "arguments", "credit", "draining", "cursor",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +79,8 @@ class Consumer:
         limit: int,
         size: int,
         arguments: Table,
+        credit: int | None = None,
+        cursor: Cursor | None = None,
     ) -> None:
         self.tag = tag
         self.queue = queue
@@ -93,11 +100,19 @@ class Consumer:
         self.waiting = False
         self.started = False
         self.arguments = arguments
+        self.credit = credit
+        self.draining: Callable[[int], None] | None = None
+        self.cursor = cursor
+
+    @property
+    def copies(self) -> bool:
+        """It takes nothing, so nobody has to share with it."""
+        return self.cursor is not None and self.cursor.copies is not None
 
     def blocked(self) -> bool:
         """No credit for any message."""
         window = self.window
-        if not window.open:
+        if not window.open or self.credit == 0:
             return True
         if self.no_ack:
             return False
@@ -111,7 +126,7 @@ class Consumer:
     def takes(self, message: Message) -> bool:
         """Whether there is credit for this message. Hot."""
         window = self.window
-        if not window.open:
+        if not window.open or self.credit == 0:
             return False
         if self.no_ack:
             return True
@@ -136,6 +151,8 @@ class Consumer:
         """Hand over; credit has been looked at. Hot: state is complete before ``deliver``."""
         window = self.window
         window.last = tag = window.last + 1
+        if self.credit is not None:
+            self.credit -= 1
         lane = entry.lane
         queue = lane.queue
         queue.delivered += 1
@@ -150,15 +167,19 @@ class Consumer:
                 lane.delivered = entry.position
                 queue.ledger.store.delivered(lane.number, entry.position)
             entry.deliveries += 1
-            entry.consumer = self
             window.unsettled[tag] = entry
-            size = len(message.body)
-            self.held += 1
-            self.octets += size
-            window.held += 1
-            window.octets += size
+            self.hold(entry)
             queue.unsettled += 1
         self.deliver(self.tag, tag, redelivered, message)
+
+    def hold(self, entry: Entry) -> None:
+        """Count a delivery that is unsettled."""
+        entry.consumer = self
+        size = len(entry.message.body)
+        self.held += 1
+        self.octets += size
+        self.window.held += 1
+        self.window.octets += size
 
     def release(self, entry: Entry) -> None:
         """Take back the credit of a delivery that is settled."""
@@ -173,25 +194,62 @@ class Consumer:
         """Stand in line if there is credit."""
         if self.started and not self.waiting and not self.blocked():
             self.queue.enlist(self)
+        if self.draining is not None:
+            self.end_drain()
 
     def rest(self) -> None:
         """Leave the line."""
         if self.waiting:
             self.waiting = False
-            self.queue.waiting.remove(self)
+            self.queue.line(self).remove(self)
+
+    def stop(self) -> None:
+        """It is over: nothing more is delivered."""
+        self.started = False
+        self.rest()
+        if self.draining is not None:
+            self.drop_credit()
+
+    def end_drain(self) -> None:
+        """Drop what credit is left after ``drain``, unless something more may go out for it: while
+        nothing goes out at all, or not everything has been looked at."""
+        if self.draining is None or not self.window.open:
+            return
+        if not (self.waiting and self.cursor is not None and self.cursor.behind):
+            self.drop_credit()
+
+    def drop_credit(self) -> None:
+        left, told = self.credit or 0, self.draining
+        self.credit, self.draining = 0, None
+        self.simple = False
+        self.rest()
+        if told is not None:
+            told(left)
 
 
 class Turns:
     """Whose turn it is: the consumers of a queue, and those in line with credit (in ``waiting``,
-    higher priorities first). ``active`` is the only one served if there can be but one."""
+    higher priorities first). ``active`` is the only one served if there can be but one.
 
-    __slots__ = ("consumers", "waiting", "active", "ranked")
+    Those with a cursor, ``seeking`` all of them, stand in a line of their own, ``seekers``.
+    ``plain_turn``: the last message that both lines wanted went to that one."""
+
+    __slots__ = (
+        "consumers", "waiting", "active", "ranked", "seeking", "seekers", "plain_turn",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.consumers: list[Consumer] = []
         self.waiting: deque[Consumer] = deque()
         self.active: Consumer | None = None
         self.ranked = False
+        self.seeking: list[Consumer] = []
+        self.seekers: deque[Consumer] = deque()
+        self.plain_turn = False
+
+    def line(self, consumer: Consumer) -> deque[Consumer]:
+        """Where it stands when it waits."""
+        return self.waiting if consumer.cursor is None else self.seekers
 
     def choose(self, message: Message, origin: object) -> Consumer | None:
         """The next in line that can take this message; it goes to the end of the line."""
@@ -220,13 +278,24 @@ class Turns:
 
     def stand(self, consumer: Consumer) -> None:
         """In line behind those of the same or a higher priority."""
-        waiting = self.waiting
-        at = next((i for i, c in enumerate(waiting) if c.priority < consumer.priority), None)
+        line = self.line(consumer)
+        at = next((i for i, c in enumerate(line) if c.priority < consumer.priority), None)
         if at is None:
-            waiting.append(consumer)
+            line.append(consumer)
         else:
-            waiting.insert(at, consumer)
+            line.insert(at, consumer)
 
     def refused_by_all(self, origin: object) -> bool:
         """Whether every consumer asked for no messages of this origin (no-local)."""
-        return bool(self.consumers) and all(c.refuses(origin) for c in self.consumers)
+        takers = [consumer for consumer in self.consumers if not consumer.copies]
+        return bool(takers) and all(consumer.refuses(origin) for consumer in takers)
+
+    def find_simple(self, simple: bool) -> None:
+        """Find out anew who is simple: nobody, if the queue itself is not."""
+        self.ranked = any(consumer.priority for consumer in self.consumers)
+        self.seeking = [consumer for consumer in self.consumers if consumer.cursor is not None]
+        simple = simple and not self.ranked and not self.seeking
+        for consumer in self.consumers:
+            consumer.simple = (
+                simple and consumer.no_ack and not consumer.no_local and consumer.credit is None
+            )

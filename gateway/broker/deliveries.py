@@ -4,7 +4,7 @@ A queue has one lane, or one per priority that was used. The head of a lane is i
 memory is short its tail is only in the store, and comes back in portions as the head runs low.
 """
 
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import merge
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 LEAST_PORTION = 1
 LARGEST_PORTION = 1024
+FIRST_AHEAD = 16
+MOST_AHEAD = 256
+"""Messages read at once by who looks through what is paged out: each time twice as many."""
+AHEAD_OCTETS = 256 * 1024
+"""About how much that may be."""
 
 by_position = attrgetter("position")
 
@@ -58,11 +63,13 @@ class Lane:
     earlier process may have delivered stands up to ``before``.
 
     ``out`` holds positions among the paged that somebody has picked and not settled: the store
-    still has them. ``counts`` says how often a paged message was delivered before it went back."""
+    still has them. ``counts`` says how often a paged message was delivered before it went back.
+    ``ahead`` was read from the store up to ``ahead_to``, to be looked at."""
 
     __slots__ = (
         "queue", "number", "priority", "ready", "next", "paged", "paged_from", "delivered",
-        "restored", "before", "out", "counts",
+        "restored", "before", "out", "counts", "ahead", "ahead_from",
+        "ahead_to", "portion",
     )  # fmt: skip
 
     def __init__(self, queue: "Queue", number: int, priority: int) -> None:
@@ -78,6 +85,9 @@ class Lane:
         self.before = 0
         self.out: set[int] = set()
         self.counts: dict[int, int] = {}
+        self.ahead: list[Kept] = []
+        self.ahead_from = self.ahead_to = 0
+        self.portion = FIRST_AHEAD
 
     def restore(self, depth: Depth) -> None:
         """Take over what the store has kept: all of it is paged out."""
@@ -88,10 +98,6 @@ class Lane:
         self.restored = depth.last
         self.before = depth.delivered
 
-    def enter(self, entry: Entry) -> None:
-        """Put at the end, in memory."""
-        self.ready.append(entry)
-
     def page_in(self) -> None:
         """Bring back a portion of the tail."""
         ledger = self.queue.ledger
@@ -100,6 +106,7 @@ class Lane:
         portion = min(max(limits.page_in_octets // average, LEAST_PORTION), LARGEST_PORTION)
         portion = min(portion, max(1, limits.keep_in_memory), self.paged)
         found = ledger.store.read(self.number, self.paged_from, portion)
+        self.forget_ahead()
         for kept in found:
             if kept.position in self.out:
                 self.out.discard(kept.position)
@@ -158,11 +165,18 @@ class Lane:
         expires = found[0].expires
         if expires is not None and expires <= ledger.now:
             return None
-        entry = self.bring(found[0])
+        return self.lift(found[0])
+
+    def lift(self, kept: Kept) -> Entry:
+        """Take one out of the middle of the paged."""
+        entry = self.bring(kept)
         if self.paged:
-            self.out.add(position)
+            self.out.add(kept.position)
         else:
             self.out.clear()
+        index = bisect_left(self.ahead, kept.position, key=by_position)
+        if index < len(self.ahead) and self.ahead[index].position == kept.position:
+            del self.ahead[index]
         return entry
 
     def purge(self) -> None:
@@ -185,7 +199,7 @@ class Lane:
 
     def put_back(self, entries: Sequence[Entry]) -> None:
         """Insert entries (ascending by position) where they stood."""
-        if self.out:
+        if self.paged and entries[-1].position >= self.paged_from:
             entries = [entry for entry in entries if not self.return_paged(entry)]
             if not entries:
                 return
@@ -199,17 +213,64 @@ class Lane:
             self.ready = deque(merge(entries, ready, key=by_position))
 
     def return_paged(self, entry: Entry) -> bool:
-        """One that was picked among the paged, if it was, is paged again."""
-        if entry.position not in self.out:
+        """One that stood among the paged is paged again. One that was delivered as it was put has
+        a place there too, but is not in the store unless it is to be kept."""
+        position, message = entry.position, entry.message
+        if not self.paged or position < self.paged_from:
             return False
-        self.out.discard(entry.position)
+        ledger = self.queue.ledger
+        self.out.discard(position)
+        if not entry.stored:
+            ledger.store.append(self.number, position, message, entry.expires, False)
         self.paged += 1
-        self.counts[entry.position] = entry.deliveries
-        message = entry.message
-        if entry.position <= self.restored:
+        self.counts[position] = entry.deliveries
+        if position <= self.restored:
             self.queue.octets += len(message.header)
-        self.queue.ledger.octets -= len(message.body) + len(message.header)
+        ledger.octets -= len(message.body) + len(message.header)
+        self.forget_ahead()
         return True
+
+    # --- looking through ------------------------------------------------------------------------
+
+    def at(self, position: int) -> "Entry | Kept | None":
+        """The ready message at a position, if it still stands there."""
+        index = bisect_left(self.ready, position, key=by_position)
+        if index < len(self.ready) and self.ready[index].position == position:
+            return self.ready[index]
+        if not self.paged or position < self.paged_from or position in self.out:
+            return None
+        found = self.queue.ledger.store.read(self.number, position, 1)
+        return found[0] if found and found[0].position == position else None
+
+    def paged_after(self, position: int) -> Kept | None:
+        """The first message behind a position that is paged out; it stays so."""
+        start = max(position + 1, self.paged_from)
+        while self.paged and start < self.next:
+            if not self.ahead_from <= start < self.ahead_to:
+                self.read_ahead(start)
+            index = bisect_left(self.ahead, start, key=by_position)
+            if index < len(self.ahead):
+                return self.ahead[index]
+            start = self.ahead_to
+        return None
+
+    def read_ahead(self, start: int) -> None:
+        """Read a portion from the store; each is larger than the one before."""
+        queue = self.queue
+        average = max(1, queue.octets // max(1, queue.depth))
+        portion = max(1, min(self.portion, AHEAD_OCTETS // average))
+        self.portion = min(2 * self.portion, MOST_AHEAD)
+        found = queue.ledger.store.read(self.number, start, portion)
+        self.ahead = [kept for kept in found if kept.position not in self.out]
+        self.ahead_from = start
+        self.ahead_to = found[-1].position + 1 if len(found) == portion else self.next
+
+    def forget_ahead(self) -> None:
+        """What was read may not be true any more, or is not needed."""
+        if self.ahead_to:
+            self.ahead = []
+            self.ahead_from = self.ahead_to = 0
+            self.portion = FIRST_AHEAD
 
 
 def in_lanes(entries: Iterable[Entry]) -> dict[Lane, list[Entry]]:

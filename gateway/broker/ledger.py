@@ -20,13 +20,14 @@ class Timed(Protocol):
 
 class Ledger:
     """``now`` is wall clock ms, set from outside. ``octets`` counts bodies and headers in
-    memory, once per queue that holds them."""
+    memory, once per queue that holds them; ``looks`` what filters were asked about in this turn."""
 
     def __init__(self, store: Store, limits: Limits, now: int) -> None:
         self.store = store
         self.limits = limits
         self.now = now
         self.octets = 0
+        self.looks = 0
         self.volatile = bool(getattr(store, "volatile", False))
         self.next_number = 1
         self.agenda: list[tuple[int, int, Timed]] = []
@@ -55,6 +56,7 @@ class Ledger:
     def tick(self, now: int) -> None:
         """Do what has become due: messages and queues expire."""
         self.now = now
+        self.looks = 0
         agenda = self.agenda
         while agenda and agenda[0][0] <= now:
             when, _, thing = heappop(agenda)

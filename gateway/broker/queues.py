@@ -2,6 +2,7 @@
 
 The rule everything rests on: outside of ``drain``, either nothing is ready or nobody who could
 take it is waiting. So a message that finds somebody waiting and nothing ready may go out directly.
+Those who wait with a filter have looked at what is ready and left it, or will do so (``seeking``).
 """
 
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from gateway.broker.consumers import Consumer, Turns
 from gateway.broker.deliveries import Entry, Lane, in_lanes
 from gateway.broker.ledger import Ledger
 from gateway.broker.limits import LONGEST_TIMER, QueueArguments
+from gateway.broker.seeking import go_on, offer, seek, show, wanted_now
 from gateway.message import Message, Table
 
 if TYPE_CHECKING:
@@ -46,8 +48,8 @@ class Queue(Turns):
 
     __slots__ = (
         "vhost", "ledger", "name", "durable", "owner", "auto_delete", "arguments", "limits",
-        "keeps", "refuses_when_full", "capped", "ttl", "ranks", "lanes", "depth", "octets",
-        "unsettled", "passed", "published", "delivered", "acked", "redelivered",
+        "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "ranks", "lanes", "depth",
+        "octets", "unsettled", "passed", "published", "delivered", "acked", "redelivered",
         "bindings", "used", "due", "gone", "created", "watchers",
     )  # fmt: skip
 
@@ -74,6 +76,7 @@ class Queue(Turns):
         self.limits = limits
         self.keeps = durable and owner is None and not self.ledger.volatile
         self.ttl = limits.ttl
+        self.most_deliveries = limits.delivery_limit
         self.ranks = limits.max_priority is not None
         self.capped = limits.max_length is not None or limits.max_octets is not None
         self.refuses_when_full = self.capped and limits.overflow != "drop-head"
@@ -121,17 +124,25 @@ class Queue(Turns):
             expires = ledger.now + (ttl if own is None or ttl < own else own)
         keep = durable and self.keeps
         lane = self.lane(priority) if self.ranks else self.lanes[0]
-        if waiting and not self.depth:
-            chosen = self.choose(message, origin)
+        seekers = self.seekers
+        if seekers or (waiting and not self.depth):
+            position = lane.next
+            if seekers:
+                chosen = offer(self, lane, position, message, origin, False)
+            else:
+                chosen = self.choose(message, origin)
             if chosen is not None:
-                position = lane.next
                 lane.next = position + 1
                 # What is settled as it goes out was never here, as far as the store is concerned.
                 keep = keep and not chosen.no_ack
                 if keep:
                     ledger.store.append(lane.number, position, message, expires, True)
+                    if lane.paged:
+                        lane.out.add(position)
                 ledger.octets += len(message.body) + len(message.header)
                 chosen.give(Entry(lane, position, message, expires, keep, origin))
+                if seekers:
+                    show(self, lane, position, message, origin, False)
                 return KEPT if keep else TAKEN
             if self.refused_by_all(origin):
                 self.acked += 1
@@ -165,6 +176,8 @@ class Queue(Turns):
             ledger.schedule(self, expires)
         if self.capped:
             self.drop_excess()
+        if seekers:
+            show(self, lane, position, message, origin, False)
         if self.waiting:
             self.drain()
         if self.watchers:
@@ -195,6 +208,9 @@ class Queue(Turns):
             self.depth += len(found)
             self.unsettled -= len(found)
             self.octets += sum(len(entry.message.body) for entry in found)
+            for consumer in self.seeking:
+                assert consumer.cursor is not None
+                consumer.cursor.requeued(lane, [entry.position for entry in found])
         self.sweep()
         if self.capped:
             self.drop_excess()
@@ -216,15 +232,24 @@ class Queue(Turns):
             entry = self.head()
             if entry is None:
                 return
-            consumer = self.choose(entry.message, entry.origin)
+            seekers = self.seekers
+            if seekers:
+                lane, message = entry.lane, entry.message
+                consumer = offer(self, lane, entry.position, message, entry.origin, True)
+            else:
+                consumer = self.choose(entry.message, entry.origin)
             if consumer is not None:
                 self.pull(entry)
                 consumer.give(entry)
+                if seekers:
+                    show(self, lane, entry.position, message, entry.origin, True)
             elif self.refused_by_all(entry.origin):
                 self.pull(entry)
                 self.finish(entry)
             else:
-                return
+                break
+        if self.seekers:
+            seek(self)
 
     def head(self) -> Entry | None:
         """The next message to go; those that have expired before it are gone then."""
@@ -299,26 +324,28 @@ class Queue(Turns):
 
     def enlist(self, consumer: Consumer) -> None:
         """A consumer with credit wants to be served."""
-        if self.active is not None and self.active is not consumer:
+        if self.active is not None and self.active is not consumer and not consumer.copies:
             return
         consumer.waiting = True
         self.stand(consumer)
+        if consumer.cursor is not None:
+            consumer.cursor.behind = self.depth > 0
         if self.depth:
             self.drain()
 
     def add_consumer(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
-        if self.limits.single_active and self.active is None:
+        if self.limits.single_active and self.active is None and not consumer.copies:
             self.active = consumer
         self.reconsider()
 
     def remove_consumer(self, consumer: Consumer, spare: bool = False) -> None:
         """It has been stopped; what it holds stays held. May delete the queue unless ``spare``."""
-        consumer.started = False
-        consumer.rest()
+        consumer.stop()
         self.consumers.remove(consumer)
         if self.active is consumer:
-            self.active = max(self.consumers, key=lambda c: c.priority, default=None)
+            takers = (c for c in self.consumers if not c.copies)
+            self.active = max(takers, key=lambda c: c.priority, default=None)
         self.reconsider()
         if not self.consumers:
             self.touch()
@@ -327,27 +354,20 @@ class Queue(Turns):
                 return
         if self.active is not None:
             self.active.wake()
-        if self.depth and self.waiting:
+        if self.depth and (self.waiting or self.seekers):
             # A message that only the one who left would have taken may be refused by all now.
             self.drain()
 
     def reconsider(self) -> None:
-        """Find out anew who is simple, after the set of consumers has changed."""
-        self.ranked = any(consumer.priority for consumer in self.consumers)
-        for consumer in self.consumers:
-            consumer.simple = (
-                consumer.no_ack
-                and not consumer.no_local
-                and not self.ranked
-                and not self.refuses_when_full
-            )
+        """The set of consumers has changed, or what one of them may get."""
+        self.find_simple(not self.refuses_when_full)
 
     # --- too much, too old ----------------------------------------------------------------------
 
-    def overflows(self, size: int) -> bool:
-        """Whether one more message of this many octets would be too much."""
+    def overflows(self, size: int, count: int = 1) -> bool:
+        """Whether more messages of this many octets in all would be too much."""
         most, octets = self.limits.max_length, self.limits.max_octets
-        return (most is not None and self.depth + 1 > most) or (
+        return (most is not None and self.depth + count > most) or (
             octets is not None and self.octets + size > octets
         )
 
@@ -398,6 +418,8 @@ class Queue(Turns):
                 return
             self.ledger.schedule(self, self.used + lifetime)
         self.sweep()
+        if self.seekers:
+            go_on(self)
 
     def purge(self) -> int:
         """Drop everything that is ready; how many there were."""
@@ -414,6 +436,7 @@ class Queue(Turns):
             entries.clear()
             lane.paged = 0
             lane.counts.clear()
+            lane.forget_ahead()
         self.depth = 0
         self.octets = 0
         self.acked += count
@@ -421,6 +444,6 @@ class Queue(Turns):
 
     def could_deliver(self, message: Message, origin: object) -> bool:
         """Whether a message put now would go to a consumer at once."""
-        return not self.depth and any(
-            c.takes(message) and not c.refuses(origin) for c in self.waiting
-        )
+        if not self.depth and any(c.takes(message) and not c.refuses(origin) for c in self.waiting):
+            return True
+        return bool(self.seekers) and wanted_now(self, message, origin)

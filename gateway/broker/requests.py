@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from gateway.broker.consumers import Window
 from gateway.broker.exchanges import Binding, Destination, Exchange
+from gateway.broker.posting import check_user
 from gateway.broker.queues import Queue
 from gateway.broker.replies import REPLY_TO
 from gateway.broker.vhost import RESERVED, VirtualHost, not_found, reserved
 from gateway.errors import Condition, Refusal
+from gateway.message import Message
 from gateway.operations import (
     Bind,
     DeclareExchange,
@@ -163,6 +165,36 @@ class Requests(Window):
         name = self.named(op.name)
         self.need("read", "queue", name)
         return self.vhost.queue(name, self.client).purge()
+
+    # --- publishing -----------------------------------------------------------------------------
+
+    def checked(self, message: Message) -> Exchange:
+        """The exchange of a message, if this user may publish it there. Refuses with 403, 404 or
+        406."""
+        exchange = self.writable.get(message.exchange)
+        if exchange is None:
+            exchange = self.find_writable(message.exchange)
+        if message.essentials.user_id is not None:
+            check_user(self.broker.access, self.client.user, message.essentials.user_id)
+        most = self.broker.limits.max_message
+        if most is not None and len(message.body) > most:
+            raise Refusal(
+                Condition.PRECONDITION_FAILED,
+                f"message size {len(message.body)} is larger than configured max size {most}",
+            )
+        return exchange
+
+    def find_writable(self, name: str) -> Exchange:
+        """Refuses with 403 or 404."""
+        self.need("write", "exchange", name)
+        exchange = self.vhost.exchange(name)
+        if exchange.internal:
+            raise Refusal(
+                Condition.ACCESS_REFUSED,
+                f"cannot publish to internal {self.vhost.title('exchange', name)}",
+            )
+        self.writable[name] = exchange
+        return exchange
 
     # --- bindings -------------------------------------------------------------------------------
 

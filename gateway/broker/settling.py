@@ -81,12 +81,16 @@ class Settling(Requests):
             if consumer is not None:
                 consumer.release(entry)
                 woken[consumer] = None
+            reason = "rejected"
             if outcome is Outcome.RELEASE and not queue.gone:
-                back.setdefault(queue, []).append(entry)
-                continue
+                most = queue.most_deliveries
+                if most is None or entry.deliveries <= most:
+                    back.setdefault(queue, []).append(entry)
+                    continue
+                outcome, reason = Outcome.REJECT, "delivery_limit"
             queue.unsettled -= 1
             if outcome is Outcome.REJECT:
-                queue.discard(entry, "rejected")
+                queue.discard(entry, reason)
             else:
                 queue.finish(entry)
         for queue, found in back.items():
@@ -113,11 +117,23 @@ class Settling(Requests):
                     consumer.deliver(consumer.tag, self.last, True, entry.message)
         self.conclude((entry, Outcome.RELEASE) for entry in lost)
 
+    def restore(self, found: Iterable[tuple[int, Entry]]) -> None:
+        """These are unsettled again. Settling up to a tag relies on ascending tags."""
+        unsettled = self.unsettled
+        unsettled.update(found)
+        ascending = sorted(unsettled.items())
+        unsettled.clear()
+        unsettled.update(ascending)
+
     def annotate(self, delivery: int, notes: Table) -> None:
         """Add headers to an unsettled message, for whoever gets it next. Refuses an unknown tag."""
         entry = self.unsettled.get(delivery)
         if entry is None:
             raise unknown_tag(delivery)
+        self.note(entry, notes)
+
+    def note(self, entry: Entry, notes: Table) -> None:
+        """Add headers to a message, in memory and in the store."""
         old = entry.message
         entry.message = Message(
             old.dialect,

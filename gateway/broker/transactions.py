@@ -34,15 +34,3 @@ class Transaction:
     def take_settlements(self) -> list[tuple[int, Entry, Outcome]]:
         settlements, self.settlements = self.settlements, []
         return settlements
-
-    def undo(self, unsettled: dict[int, Entry]) -> None:
-        """Roll back: publishes are forgotten, settlements have not happened."""
-        self.take_publishes()
-        settlements = self.take_settlements()
-        if not settlements:
-            return
-        unsettled.update((tag, entry) for tag, entry, _ in settlements)
-        # Settling up to a tag relies on ascending tags.
-        ascending = sorted(unsettled.items())
-        unsettled.clear()
-        unsettled.update(ascending)

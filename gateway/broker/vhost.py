@@ -21,6 +21,7 @@ from gateway.broker.ledger import Ledger
 from gateway.broker.limits import (
     EXCHANGE_ARGUMENTS,
     QUEUE_ARGUMENTS,
+    check_quorum,
     check_same_arguments,
     check_same_flags,
     read_queue_arguments,
@@ -184,6 +185,7 @@ class VirtualHost(Routing):
 
     def make_queue(self, name: str, op: DeclareQueue, client: "Client") -> Queue:
         limits = read_queue_arguments(op.arguments, self.title("queue", name))
+        check_quorum(op, self.title("queue", name))
         self.check_room("queues", len(self.queues), self.ledger.limits.max_queues)
         queue = Queue(
             self,
@@ -229,8 +231,7 @@ class VirtualHost(Routing):
             self.remove_binding(binding)
         self.default.routes.pop(queue.name, None)
         for consumer in list(queue.consumers):
-            consumer.rest()
-            consumer.started = False
+            consumer.stop()
             consumer.window.consumers.pop(consumer.tag, None)
             consumer.cancelled(consumer.tag)
         queue.consumers.clear()

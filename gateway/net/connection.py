@@ -206,6 +206,13 @@ class Connection(asyncio.Protocol):
             self._awake = True
             self.listener.turn.wake(self)
 
+    def settle(self) -> None:
+        """Act on what the adapter has found while it spoke."""
+        if self.adapter is not None and self.session is not None and not self._gone:
+            found = self.adapter.found()
+            if found:
+                self.session.perform(found)
+
     def flush(self) -> None:
         """Write everything there is in one go."""
         self._awake = False

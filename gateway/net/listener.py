@@ -1,7 +1,8 @@
 """Accepts connections, by first octet plain or TLS, and keeps them in order.
 
 A socket is looked at (not read) before anything is built for it: the octet 0x16 begins a TLS
-handshake, so one port serves both.
+handshake, so one port serves both. The header with which 1.0 asks for TLS (§5.2) is answered here
+too, and taken off.
 """
 
 import asyncio
@@ -9,11 +10,11 @@ import logging
 import socket
 import ssl
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gateway.adapters import Adapter, Role, adapter_for
+from gateway.adapters import Adapter, Product, Role, adapter_for
 from gateway.adapters import Limits as AdapterLimits
-from gateway.adapters.sniff import Detected, detect
+from gateway.adapters.sniff import TLS_1_0, Detected, detect
 from gateway.broker.broker import Broker
 from gateway.errors import ConfigError
 from gateway.net.connection import Connection
@@ -23,6 +24,9 @@ from gateway.sessions.registry import Registry
 log = logging.getLogger("gateway.net")
 
 TLS_HANDSHAKE = 0x16
+
+COMPAT = {"": Product(), "rabbitmq-4": Product("RabbitMQ", "4.2.0")}
+"""How we introduce ourselves to clients of 1.0, by the setting ``compat``."""
 
 
 class Limits(NamedTuple):
@@ -54,7 +58,9 @@ class Listener:
         mechanisms: tuple[str, ...],
         header_0_9: str,
         context: ssl.SSLContext | None,
+        compat: str = "",
     ) -> None:
+        """``compat`` names a broker that 1.0 clients are told they talk to, if they insist."""
         self.turn = turn
         self.broker = broker
         self.registry = registry
@@ -65,6 +71,7 @@ class Listener:
         self._mechanisms = mechanisms
         self._header_0_9 = header_0_9
         self._context = context
+        self._compat = compat
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._arriving = 0
@@ -109,15 +116,22 @@ class Listener:
                 log.warning("cannot accept: %s", error.strerror)
                 await asyncio.sleep(0.1)
                 continue
-            present = len(self._connections) + self._arriving
-            if present >= self.limits.max_connections:
-                log.warning("connection refused: %d are open", present)
+            if not self.room:
                 accepted.close()
                 continue
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._arriving += 1
             self._spawn(self._greet(accepted, tls))
+
+    @property
+    def room(self) -> bool:
+        """Whether one connection more may be accepted."""
+        present = len(self._connections) + self._arriving
+        if self._closing or present >= self.limits.max_connections:
+            log.warning("connection refused: %d are open", present)
+            return False
+        return True
 
     async def _greet(self, accepted: socket.socket, tls: str) -> None:
         """Choose plain or TLS, then hand the socket to a ``Connection``."""
@@ -126,7 +140,7 @@ class Listener:
         try:
             if tls == "detect" and self._context is not None:
                 async with asyncio.timeout(self.limits.handshake_seconds):
-                    if await first_octet(accepted) == TLS_HANDSHAKE:
+                    if await wants_tls(accepted):
                         context = self._context
             await loop.connect_accepted_socket(
                 lambda: Connection(self),
@@ -146,6 +160,9 @@ class Listener:
 
     def adapter(self, version: str, connection: Connection) -> Adapter:
         """The server-role adapter for a detected version."""
+        more: dict[str, Any] = {}
+        if version == "1.0":
+            more = {"product": COMPAT[self._compat], "annotates": bool(self._compat)}
         return adapter_for(
             version,
             Role.SERVER,
@@ -154,6 +171,7 @@ class Listener:
             external_subject=connection.subject,
             mechanisms=self._mechanisms,
             wake=connection.wake,
+            **more,
         )
 
     def enter(self, connection: Connection) -> None:
@@ -216,8 +234,25 @@ class Listener:
             await asyncio.sleep(0)
 
 
-async def first_octet(accepted: socket.socket) -> int:
-    """Wait for the first octet and look at it without taking it; -1 if the peer hung up."""
+async def wants_tls(accepted: socket.socket) -> bool:
+    """Whether a TLS handshake comes now. Takes nothing but the header that asks for one."""
+    head = await first_octets(accepted)
+    if head[:1] == bytes((TLS_HANDSHAKE,)):
+        return True
+    pause = 0.005
+    while head and len(head) < len(TLS_1_0) and TLS_1_0.startswith(head):
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, 0.5)
+        head = accepted.recv(len(TLS_1_0), socket.MSG_PEEK)
+    if head != TLS_1_0:
+        return False
+    accepted.recv(len(TLS_1_0))
+    await asyncio.get_running_loop().sock_sendall(accepted, TLS_1_0)
+    return True
+
+
+async def first_octets(accepted: socket.socket) -> bytes:
+    """Wait for the first octets and look at them without taking them; none if the peer hung up."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 
@@ -230,5 +265,4 @@ async def first_octet(accepted: socket.socket) -> int:
         await ready
     finally:
         loop.remove_reader(accepted.fileno())
-    octet = accepted.recv(1, socket.MSG_PEEK)
-    return octet[0] if octet else -1
+    return accepted.recv(len(TLS_1_0), socket.MSG_PEEK)

@@ -24,6 +24,8 @@ RETRY_SECONDS = 1.0
 class Flushable(Protocol):
     """A connection with output."""
 
+    def settle(self) -> None: ...
+
     def flush(self) -> None: ...
 
     def abort(self) -> None: ...
@@ -64,6 +66,8 @@ class Turn:
     def end(self) -> None:
         """Settle what the turn has done. Never raises for what a peer or the disk did."""
         broker = self.broker
+        for connection in list(self._dirty):
+            self._guarded(connection, connection.settle)
         broker.end_turn()
         if self._writing is None and self.store.dirty:
             self._commit()
@@ -71,12 +75,7 @@ class Turn:
         while dirty:
             self._dirty = []
             for connection in dirty:
-                try:
-                    connection.flush()
-                except Exception:
-                    # Our own bug, and the output of the others must not stay behind for it.
-                    log.exception("internal error in writing, connection closed")
-                    connection.abort()
+                self._guarded(connection, connection.flush)
             dirty = self._dirty
         due = broker.due()
         if due is not None and (self._timer is None or due < self._timer_due):
@@ -84,6 +83,14 @@ class Turn:
         if self.store.pending_octets > self._backlog and not self.pressed:
             self.pressed = True
             self.on_pressure(True)
+
+    def _guarded(self, connection: Flushable, step: Callable[[], None]) -> None:
+        """A bug of our own costs one connection; the output of the others must not stay behind."""
+        try:
+            step()
+        except Exception:
+            log.exception("internal error in writing, connection closed")
+            connection.abort()
 
     # --- timers ---------------------------------------------------------------------------------
 

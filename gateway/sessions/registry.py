@@ -3,14 +3,22 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gateway.sessions.links import Links
+
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
 
 
 class Registry:
-    """All open sessions of this process by number. Numbers are never used again."""
+    """All open sessions of this process by number. Numbers are never used again.
 
-    def __init__(self) -> None:
+    ``links`` are those that may outlive their connections; ``create_queues`` lets a link make the
+    queue that its plain address names.
+    """
+
+    def __init__(self, create_queues: bool = True) -> None:
+        self.links = Links()
+        self.create_queues = create_queues
         self._sessions: dict[int, Session] = {}
         self._next = 1
         self.opened = 0

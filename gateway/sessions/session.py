@@ -13,7 +13,6 @@ from gateway.broker.broker import Broker
 from gateway.broker.channel import Channel
 from gateway.broker.client import Client
 from gateway.errors import Condition, Lost, Refusal
-from gateway.message import Message
 from gateway.operations import (
     BeginSession,
     Bind,
@@ -22,6 +21,7 @@ from gateway.operations import (
     Close,
     Closed,
     Commit,
+    Credit,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
@@ -38,7 +38,6 @@ from gateway.operations import (
     PurgeQueue,
     Recover,
     Refused,
-    Returned,
     Rollback,
     Select,
     SelectConfirms,
@@ -50,26 +49,10 @@ from gateway.operations import (
     Unsubscribe,
     UpdateSecret,
 )
+from gateway.sessions.linking import Linking
+from gateway.sessions.links import Link
+from gateway.sessions.recipient import ChannelRecipient
 from gateway.sessions.registry import Registry
-
-
-class ChannelRecipient:
-    """What the broker calls for one channel. The hot two are the adapter's own methods."""
-
-    __slots__ = ("deliver", "confirm", "_session", "_number")
-
-    def __init__(self, session: "Session", number: int) -> None:
-        outlet = session.adapter.outlet(number)
-        self.deliver = outlet.deliver
-        self.confirm = outlet.confirm
-        self._session = session
-        self._number = number
-
-    def returned(self, message: Message, condition: Condition, text: str) -> None:
-        self._session.adapter.send(Returned(self._number, message, condition, text))
-
-    def cancelled(self, tag: str) -> None:
-        self._session.notify(Cancelled(self._number, tag))
 
 
 class Session:
@@ -112,9 +95,10 @@ class Session:
         self._paused = False
         self._rest: list[Operation] = []
         """Received, and not yet performed."""
+        self._linking: Linking | None = None
         self.meter: Callable[[], tuple[int, int]] = lambda: (0, 0)
         """Octets in and out; set by the owner of the socket."""
-        self._registry = registry
+        self.registry = registry
         self.number = registry.enter(self)
         self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
             Open: self._open,
@@ -129,6 +113,7 @@ class Session:
             Subscribe: self._subscribe,
             Unsubscribe: self._unsubscribe,
             Prefetch: self._prefetch,
+            Credit: self.credit,
             Fetch: self._fetch,
             Recover: self._recover,
             Select: self._select,
@@ -143,6 +128,9 @@ class Session:
             Bind: self._topology,
             Unbind: self._topology,
         }
+        if adapter.linked:
+            self._linking = Linking(self)
+            self._on_channel.update(self._linking.handlers)
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -192,6 +180,16 @@ class Session:
 
     def _refuse(self, operation: Any, refusal: Refusal) -> None:
         number = getattr(operation, "channel", 0)
+        if self._linking is not None and operation.__class__ is Publish:
+            # With links, a message that is refused costs the message only.
+            channel = self.channels[number]
+            channel.recipient.returned(operation.message, refusal.condition, refusal.text)
+            channel.publish_refused()
+            return
+        if self._linking is not None and self._linking.late(operation):
+            return
+        if refusal.lost is not Lost.NOTHING and operation.scope is Lost.LINK:
+            refusal.lost = Lost.LINK
         if refusal.lost is Lost.SESSION:
             self._drop(number)
         self.adapter.send(
@@ -204,16 +202,16 @@ class Session:
             )
         )
 
-    def _answer(self, number: int, token: Any, result: Any = None) -> None:
+    def answer(self, number: int, token: Any, result: Any = None) -> None:
         """Say ``Done``, behind whatever this channel is still waiting for."""
         if token is None:
             return
         if self.channels.get(number) in self._waiting:
-            self._answer_when_safe(number, token, result)
+            self.answer_when_safe(number, token, result)
         else:
             self.adapter.send(Done(number, token, result))
 
-    def _answer_when_safe(self, number: int, token: Any, result: Any = None) -> None:
+    def answer_when_safe(self, number: int, token: Any, result: Any = None) -> None:
         """Say ``Done`` as soon as the store has everything that was asked so far."""
         waiting = self._waiting
         channel = self.channels[number]
@@ -266,7 +264,9 @@ class Session:
         if self.closed:
             return
         self.closed = True
-        self._registry.leave(self.number)
+        self.registry.leave(self.number)
+        if self._linking is not None:
+            self._linking.closed()
         self.channels.clear()
         if self._client is not None:
             self._client.close()
@@ -280,6 +280,11 @@ class Session:
         """Tell the peer that publishers are held back (a reason) or may go on (``None``)."""
         if self.opened and not self.closed:
             self.adapter.send(Unblocked() if reason is None else Blocked(reason))
+
+    def stolen(self, link: Link) -> None:
+        """Another connection has attached by the name of a link of ours."""
+        if self._linking is not None:
+            self._linking.stolen(link)
 
     @property
     def behind(self) -> bool:
@@ -303,20 +308,24 @@ class Session:
     # --- channels -------------------------------------------------------------------------------
 
     def _begin(self, operation: BeginSession) -> None:
-        assert self._client is not None, "the adapter opens channels after Open is answered"
         number = operation.channel
-        if self.adapter.closing:
-            # Opened, and in the same read the connection was lost by a mistake.
+        if self.adapter.closing or self._client is None:
+            # Asked for in the same read in which the connection was refused, or was lost by a
+            # mistake.
             return
-        channel = self._client.channel(number, ChannelRecipient(self, number))
+        recipient = ChannelRecipient(self, number)
+        channel = self._client.channel(number, recipient)
+        recipient.outlet.gate = channel.flow
         if self._paused:
             channel.pause()
         self.channels[number] = channel
-        self._answer(number, operation.token)
+        self.answer(number, operation.token)
 
     def _drop(self, number: int) -> None:
         channel = self.channels.pop(number, None)
         if channel is not None:
+            if self._linking is not None:
+                self._linking.ended(number)
             channel.close()
 
     def _end(self, operation: EndSession) -> None:
@@ -334,7 +343,7 @@ class Session:
             result = _TOPOLOGY[operation.__class__](channel, operation)
         finally:
             self._notices = None
-        self._answer_when_safe(operation.channel, operation.token, result)
+        self.answer_when_safe(operation.channel, operation.token, result)
         for notice in notices:
             self.broker.when_safe(partial(self.notify, notice))
 
@@ -347,7 +356,7 @@ class Session:
 
     def _flow(self, channel: Channel, operation: Flow) -> None:
         channel.flow(operation.active)
-        self._answer(operation.channel, operation.token, operation.active)
+        self.answer(operation.channel, operation.token, operation.active)
 
     def _subscribe(self, channel: Channel, operation: Subscribe) -> None:
         tag = channel.subscribe(
@@ -357,6 +366,9 @@ class Session:
             operation.exclusive,
             operation.no_local,
             operation.arguments,
+            matches=operation.filter,
+            copy=operation.copy,
+            credit=operation.credit,
         )
         # Sent at once, not behind earlier answers: the first delivery must not overtake it.
         if operation.token is not None:
@@ -365,35 +377,50 @@ class Session:
 
     def _unsubscribe(self, channel: Channel, operation: Unsubscribe) -> None:
         channel.unsubscribe(operation.tag)
-        self._answer(operation.channel, operation.token, operation.tag)
+        self.answer(operation.channel, operation.token, operation.tag)
 
     def _prefetch(self, channel: Channel, operation: Prefetch) -> None:
         channel.prefetch(operation.count, operation.size, operation.shared)
-        self._answer(operation.channel, operation.token)
+        self.answer(operation.channel, operation.token)
+
+    def credit(self, channel: Channel, operation: Credit) -> None:
+        """Credit of a consumer."""
+        number, token = operation.channel, operation.token
+        channel.credit(operation.tag, operation.count)
+        if not operation.drain:
+            self.answer(number, token, 0)
+            return
+
+        def drained(left: int) -> None:
+            # Perhaps turns later: another channel may have the number by then.
+            if not self.closed and self.channels.get(number) is channel:
+                self.answer(number, token, left)
+
+        channel.drain(operation.tag, drained)
 
     def _fetch(self, channel: Channel, operation: Fetch) -> None:
         fetched = channel.fetch(operation.queue, operation.no_ack)
-        self._answer(operation.channel, operation.token, fetched)
+        self.answer(operation.channel, operation.token, fetched)
 
     def _recover(self, channel: Channel, operation: Recover) -> None:
         channel.recover(operation.requeue)
-        self._answer(operation.channel, operation.token)
+        self.answer(operation.channel, operation.token)
 
     def _select(self, channel: Channel, operation: Select) -> None:
         channel.select()
-        self._answer(operation.channel, operation.token)
+        self.answer(operation.channel, operation.token)
 
     def _select_confirms(self, channel: Channel, operation: SelectConfirms) -> None:
         channel.select_confirms()
-        self._answer(operation.channel, operation.token)
+        self.answer(operation.channel, operation.token)
 
     def _commit(self, channel: Channel, operation: Commit) -> None:
         channel.commit()
-        self._answer_when_safe(operation.channel, operation.token)
+        self.answer_when_safe(operation.channel, operation.token)
 
     def _rollback(self, channel: Channel, operation: Rollback) -> None:
         channel.rollback()
-        self._answer(operation.channel, operation.token)
+        self.answer(operation.channel, operation.token)
 
 
 _TOPOLOGY: dict[type[Operation], Callable[[Channel, Any], Any]] = {

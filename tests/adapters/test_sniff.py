@@ -4,13 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gateway.adapters.sniff import PREFERRED, UNKNOWN, Detected, detect
+from gateway.adapters.sniff import PLAIN_1_0, PREFERRED, SASL_1_0, TLS_1_0, Detected, detect
 
 HEADERS = {
     b"AMQP\x00\x00\x09\x01": "0-9-1",
     b"AMQP\x01\x01\x00\x09": "0-9",
     b"AMQP\x01\x01\x08\x00": "0-8",
     b"AMQP\x01\x01\x09\x01": "0-8",
+    b"AMQP\x00\x01\x00\x00": "1.0",
+    b"AMQP\x03\x01\x00\x00": "1.0",
 }
 
 
@@ -29,14 +31,27 @@ def test_what_0_9_stands_for() -> None:
 @pytest.mark.parametrize(
     "header",
     [
-        b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00", b"AMQP\x02\x01\x00\x00",
+        b"AMQP\x03\x00\x00\x00", b"AMQP\x09\x09\x09\x09",
         b"AMQP\x01\x01\x00\x0a", b"AMQP\x01\x01\x09\x00", b"AMQP\x00\x00\x09\x02", b"\x80\x01",
         b"junk", b"\0",
     ],
 )  # fmt: skip
 def test_not_ours(header: bytes) -> None:
-    found = detect(header)
-    assert found == UNKNOWN and found is not None and found.answer == PREFERRED
+    assert detect(header) == Detected("unknown", "", PREFERRED)
+
+
+@pytest.mark.parametrize(
+    ("header", "answer"),
+    [
+        (b"AMQP\x00\x01\x01\x00", PLAIN_1_0),
+        (b"AMQP\x00\x02\x00\x00", PLAIN_1_0),
+        (b"AMQP\x03\x01\x00\x01", SASL_1_0),
+        (TLS_1_0, SASL_1_0),
+    ],
+)
+def test_other_versions_and_layers_of_1_0(header: bytes, answer: bytes) -> None:
+    """1.0 §2.2: the nearest version, or another layer; one that we would speak."""
+    assert detect(header) == Detected("unknown", "", answer)
 
 
 @pytest.mark.parametrize("method", [b"GET /", b"POST /x", b"DELETE /", b"PRI * HTTP/2.0\r\n"])

@@ -11,10 +11,13 @@ import trustme
 
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.adapters.v1_0.composites import read_performative
 from tests.net.running import Running, until
 from tests.net.wire import Gone, Wire
 
 PREFERRED = b"AMQP\x00\x00\x09\x01"
+SASL = b"AMQP\x03\x01\x00\x00"
+TLS = b"AMQP\x02\x01\x00\x00"
 HEADERS = {
     "0-9-1": b"AMQP\x00\x00\x09\x01",
     "0-9": b"AMQP\x01\x01\x00\x09",
@@ -42,24 +45,42 @@ def test_one_octet_at_a_time(gateway: Running, version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "first",
+    ("first", "answer"),
     [
-        b"AMQP\x00\x00\x09\x02",
-        b"AMQP\x03\x01\x00\x00",
-        b"AMQP\x09\x09\x09\x09",
-        b"SSH-2.0-OpenSSH_9.6\r\n",
-        b"\x00" * 8,
-        b"\xff" * 4000,
-        b"amqp\x00\x00\x09\x01",
+        (b"AMQP\x00\x00\x09\x02", PREFERRED),
+        (b"AMQP\x09\x09\x09\x09", PREFERRED),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", PREFERRED),
+        (b"\x00" * 8, PREFERRED),
+        (b"\xff" * 4000, PREFERRED),
+        (b"amqp\x00\x00\x09\x01", PREFERRED),
+        (b"AMQP\x00\x01\x01\x00", b"AMQP\x00\x01\x00\x00"),
+        (b"AMQP\x03\x01\x00\x01", SASL),
+        (TLS, SASL),
+        (b"AMQP\x00\x01\x00\x00", SASL),
     ],
 )
-def test_a_stranger_learns_what_is_spoken(gateway: Running, first: bytes) -> None:
-    """0-9-1 §4.2.2: the header of a version that is spoken, and the end."""
+def test_a_stranger_learns_what_is_spoken(gateway: Running, first: bytes, answer: bytes) -> None:
+    """0-9-1 §4.2.2, 1.0 §2.2: the header of a version or layer that is spoken, and the end."""
     wire = Wire(gateway.port)
     wire.send(first)
     started = time.monotonic()
-    assert wire.rest() == PREFERRED
+    assert wire.rest() == answer
     assert time.monotonic() - started < 1.5
+
+
+def test_1_0_is_served(gateway: Running) -> None:
+    wire = Wire(gateway.port)
+    wire.send(SASL)
+    assert wire.take(8) == SASL
+    assert mechanisms(wire)
+
+
+def mechanisms(wire: Wire) -> tuple[str, ...]:
+    """What a server of 1.0 offers, as its first frame."""
+    size = int.from_bytes(wire.take(4))
+    record, _ = read_performative(wire.take(size - 4), 4, size - 4, sasl=True)
+    found: tuple[str, ...] = record.sasl_server_mechanisms
+    return found
 
 
 def test_http_is_told_the_way(gateway: Running) -> None:
@@ -81,7 +102,7 @@ def test_tls_without_a_certificate(gateway: Running) -> None:
 # --- TLS ------------------------------------------------------------------------------------------
 
 
-class Tls:
+class Certificate:
     def __init__(self, folder: Path) -> None:
         self.authority = trustme.CA()
         pair = self.authority.issue_cert("localhost")
@@ -94,12 +115,12 @@ class Tls:
 
 
 @pytest.fixture(scope="module")
-def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
-    return Tls(tmp_path_factory.mktemp("tls"))
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return Certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")
-def secured(tls: Tls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def secured(tls: Certificate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     arguments = ["--amqps-port", 0, "--tls-cert", tls.certificate, "--tls-key", tls.key]
     folder = tmp_path_factory.mktemp("secured")
     limits = {"amqp__handshake_seconds": 1, "amqp__max_connections": 8}
@@ -107,7 +128,7 @@ def secured(tls: Tls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runn
         yield running
 
 
-def test_one_port_speaks_both(secured: Running, tls: Tls) -> None:
+def test_one_port_speaks_both(secured: Running, tls: Certificate) -> None:
     for port, context in ((secured.port, None), (secured.port, tls.context)):
         wire = Wire(port, tls=context).opened(1)
         wire.declare("both")
@@ -116,7 +137,7 @@ def test_one_port_speaks_both(secured: Running, tls: Tls) -> None:
         wire.ended()
 
 
-def test_a_port_for_tls_only(secured: Running, tls: Tls) -> None:
+def test_a_port_for_tls_only(secured: Running, tls: Certificate) -> None:
     wire = Wire(secured.tls_port, tls=tls.context).opened(1)
     assert wire.socket.version() in ("TLSv1.2", "TLSv1.3")  # type: ignore[attr-defined]
     wire.ended()
@@ -126,7 +147,22 @@ def test_a_port_for_tls_only(secured: Running, tls: Tls) -> None:
         wire.heard(w.ConnectionStart)
 
 
-def test_old_tls_is_refused(secured: Running, tls: Tls) -> None:
+@pytest.mark.parametrize("size", [1, 5, 8])
+def test_tls_that_1_0_asks_for(secured: Running, tls: Certificate, size: int) -> None:
+    """1.0 §5.2: headers, then the handshake, then the header of what is inside."""
+    wire = Wire(secured.port)
+    for at in range(0, 8, size):
+        wire.send(TLS[at : at + size])
+        time.sleep(0.01)
+    assert wire.take(8) == TLS
+    wire.socket = tls.context.wrap_socket(wire.socket, server_hostname="localhost")
+    wire.send(SASL)
+    assert wire.take(8) == SASL
+    assert "PLAIN" in mechanisms(wire)
+    wire.close()
+
+
+def test_old_tls_is_refused(secured: Running, tls: Certificate) -> None:
     context = ssl.create_default_context()
     tls.authority.configure_trust(context)
     context.set_ciphers("ALL:@SECLEVEL=0")
@@ -137,11 +173,15 @@ def test_old_tls_is_refused(secured: Running, tls: Tls) -> None:
         Wire(secured.port, tls=context)
 
 
-@pytest.mark.parametrize("first", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", b"AMQP\0\0"])
+@pytest.mark.parametrize(
+    "first", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", b"AMQP\0\0", b"AMQP\2\1", TLS]
+)
 def test_nothing_more_comes(secured: Running, first: bytes) -> None:
     """On a port that must look at the first octet, too, patience has an end."""
     wire = Wire(secured.port, seconds=10)
     wire.send(first)
+    if first == TLS:
+        assert wire.take(8) == TLS
     started = time.monotonic()
     with pytest.raises((Gone, ConnectionError)):
         wire.take(1)

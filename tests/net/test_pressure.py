@@ -12,7 +12,7 @@ import pytest
 
 from gateway.adapters.v0_9.wire import layouts as w
 from tests.net.running import Running, until
-from tests.net.test_greeting import Tls
+from tests.net.test_greeting import Certificate
 from tests.net.wire import HEARTBEAT, PERSISTENT, Gone, Wire
 from tests.talk import method
 
@@ -367,7 +367,7 @@ def test_who_is_not_read_from_is_not_blamed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("secure", [False, True])
 def test_the_last_word_is_read(tmp_path: Path, secure: bool) -> None:
     """A client that goes on sending while we close still reads why, and no reset before it."""
-    tls = Tls(tmp_path)
+    tls = Certificate(tmp_path)
     arguments = ["--tls-cert", tls.certificate, "--tls-key", tls.key]
     with Running(tmp_path, *arguments) as gateway:
         for _ in range(5):

@@ -66,6 +66,8 @@ def _nothing() -> None:
 class Engine:
     """One connection of the family; an ``Adapter``."""
 
+    linked = False
+
     def __init__(
         self,
         version: str,
@@ -314,6 +316,11 @@ class Engine:
         if place is None:
             raise LocalError(f"channel {number} is not open")
         return place
+
+    def found(self) -> list[Operation]:
+        """What was found outside ``receive`` and ``tick``."""
+        found, self.later = self.later, []
+        return found
 
     def wakened(self) -> None:
         """``pending`` gets its first octets: tell the owner of the socket."""

@@ -4,6 +4,7 @@ What repeats is kept encoded (the method for each consumer, exchange and key), t
 as it came in, and a small message is one joined piece.
 """
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Protocol
 
@@ -60,9 +61,10 @@ class Owner(Protocol):
 class Writer:
     """The writing half of a channel."""
 
+    gate: Callable[[bool], None]
     __slots__ = (
-        "number", "state", "_owner", "_addresses", "_pending", "_header_start", "_body_start",
-        "_acks", "_end", "_basic",
+        "number", "state", "gate", "_owner", "_addresses", "_pending", "_header_start",
+        "_body_start", "_acks", "_end", "_basic",
     )  # fmt: skip
 
     def __init__(self, number: int, owner: Owner) -> None:

@@ -5,12 +5,14 @@ brings the answers back. ``channel`` is the number of the session (0-10, 1.0) or
 0-9-1) on its connection; ``token`` is the adapter's secret: a request brings it, the answer
 (``Done`` or ``Refused``) carries it back, ``None`` means that no answer is wanted.
 
-The four hot words (``Publish``, ``Deliver``, ``Settle``, ``Confirm``) are constructed positionally.
+What only versions with links say is in ``links``. The four hot words (``Publish``, ``Deliver``,
+``Settle``, ``Confirm``) are constructed positionally.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from gateway.errors import Condition, Lost
 from gateway.message import Message, Table
@@ -29,9 +31,12 @@ class Outcome(IntEnum):
 
 
 class Operation:
-    """Root of the vocabulary; equality and repr over ``__slots__`` for the hot words."""
+    """Root of the vocabulary; equality and repr over ``__slots__`` for the hot words. ``scope`` is
+    the least that is lost when one is refused."""
 
     __slots__: tuple[str, ...] = ()
+
+    scope: ClassVar[Lost] = Lost.SESSION
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -43,6 +48,14 @@ class Operation:
         return f"{type(self).__name__}({values})"
 
     __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(slots=True)
+class Request(Operation):
+    """Asks something of a channel or session; answered with ``Done`` or ``Refused``."""
+
+    channel: int
+    token: Token
 
 
 # --- the hot four -------------------------------------------------------------------------------
@@ -168,17 +181,13 @@ class UpdateSecret(Operation):
 
 
 @dataclass(slots=True)
-class BeginSession(Operation):
-    channel: int
-    token: Token
+class BeginSession(Request):
+    """Open a channel."""
 
 
 @dataclass(slots=True)
-class EndSession(Operation):
+class EndSession(Request):
     """Normal end of a channel, asked for by the peer (or, client role, by us)."""
-
-    channel: int
-    token: Token
 
 
 @dataclass(slots=True)
@@ -192,11 +201,9 @@ class SessionLost(Operation):
 
 
 @dataclass(slots=True)
-class Flow(Operation):
+class Flow(Request):
     """Stop (or go on) sending content on this channel."""
 
-    channel: int
-    token: Token
     active: bool
 
 
@@ -286,28 +293,29 @@ class Unbind(Operation):
 
 
 @dataclass(slots=True)
-class Subscribe(Operation):
+class Subscribe(Request):
     """Start a consumer. An empty tag asks for one of the server's. Answered with the tag.
 
-    ``no_ack``: deliveries count as settled when sent.
+    ``no_ack``: deliveries count as settled when sent. ``filter``: only messages for which it is
+    true (``Selector.matches``). ``copy``: deliveries are copies, the messages stay where they are
+    and settlement has no effect. ``credit``: deliveries allowed before more is said by ``Credit``.
     """
 
-    channel: int
-    token: Token
     queue: str
     tag: str = ""
     no_ack: bool = False
     exclusive: bool = False
     no_local: bool = False
     arguments: Table = field(default_factory=dict)
+    filter: Callable[[Message], bool] | None = None
+    copy: bool = False
+    credit: int | None = None
 
 
 @dataclass(slots=True)
-class Unsubscribe(Operation):
+class Unsubscribe(Request):
     """End a consumer; what it holds unsettled stays with the channel. Answered with the tag."""
 
-    channel: int
-    token: Token
     tag: str
 
 
@@ -320,35 +328,40 @@ class Cancelled(Operation):
 
 
 @dataclass(slots=True)
-class Prefetch(Operation):
+class Prefetch(Request):
     """Limit unsettled deliveries: ``count`` messages and ``size`` octets, 0 is no limit.
 
     ``shared``: over the whole channel; otherwise for each consumer started from now on.
     """
 
-    channel: int
-    token: Token
     count: int
     size: int = 0
     shared: bool = False
 
 
 @dataclass(slots=True)
-class Fetch(Operation):
+class Credit(Request):
+    """Allow a consumer ``count`` more deliveries from now on, ``None`` for any number. ``drain``:
+    only what there is; the rest of the credit is dropped. Answered behind the deliveries with how
+    much was dropped."""
+
+    tag: str
+    count: int | None
+    drain: bool = False
+
+
+@dataclass(slots=True)
+class Fetch(Request):
     """Take one message. Answered with ``Fetched`` or, if there is none, with ``None``."""
 
-    channel: int
-    token: Token
     queue: str
     no_ack: bool = False
 
 
 @dataclass(slots=True)
-class Recover(Operation):
+class Recover(Request):
     """Deliver everything unsettled again: requeued, or (not ``requeue``) to the same consumers."""
 
-    channel: int
-    token: Token
     requeue: bool = False
 
 
@@ -356,41 +369,35 @@ class Recover(Operation):
 
 
 @dataclass(slots=True)
-class Select(Operation):
+class Select(Request):
     """Publishes and settlements of this channel are transactional from now on."""
 
-    channel: int
-    token: Token
+
+@dataclass(slots=True)
+class Commit(Request):
+    """Do what was held back since the last one."""
 
 
 @dataclass(slots=True)
-class Commit(Operation):
-    channel: int
-    token: Token
+class Rollback(Request):
+    """Forget what was held back."""
 
 
 @dataclass(slots=True)
-class Rollback(Operation):
-    channel: int
-    token: Token
-
-
-@dataclass(slots=True)
-class SelectConfirms(Operation):
+class SelectConfirms(Request):
     """Publishes of this channel are confirmed from now on."""
-
-    channel: int
-    token: Token
 
 
 @dataclass(slots=True)
 class Returned(Operation):
-    """A publish that could not be routed (or delivered at once) comes back."""
+    """A publish that could not be routed (or delivered at once) comes back. ``sequence`` is its
+    number among the publishes that are confirmed, 0 if they are not."""
 
     channel: int
     message: Message
     condition: Condition
     text: str
+    sequence: int = 0
 
 
 # --- answers ------------------------------------------------------------------------------------

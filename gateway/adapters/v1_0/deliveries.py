@@ -1,0 +1,174 @@
+"""Unsettled deliveries of one session, both ways, and the dispositions about them (§2.6.12,
+§2.7.6). A delivery lives longer than its handle: until it is settled, or its link is closed, failed
+or attached again, or the session ends.
+"""
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from gateway.adapters.v1_0.composites import write
+from gateway.adapters.v1_0.incoming import Arrival, Incoming
+from gateway.adapters.v1_0.links import MASK, Link, ahead
+from gateway.adapters.v1_0.outcomes import ACCEPTED, TERMINAL, bare, is_transactional
+from gateway.adapters.v1_0.outgoing import Outgoing, Sent
+from gateway.adapters.v1_0.violation import Violation
+from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.v1_0.wire.tables import AmqpError
+from gateway.errors import Lost
+from gateway.operations import Operation
+
+T = TypeVar("T")
+
+
+class Deliveries:
+    """The part of a session that knows what is unsettled."""
+
+    def __init__(self, number: int, room: int) -> None:
+        self.number = number
+        self.room = room
+        """Octets of the largest performative that the peer takes."""
+        self.mute = False
+        """Our end is written, or the connection is over."""
+        self.sent: dict[int, Sent] = {}
+        """Ours by id, in the order of their sending."""
+        self.arrivals: dict[int, Arrival] = {}
+        """The peer's by id."""
+
+    def write(self, record: Any) -> None:
+        """One frame of this session."""
+        raise NotImplementedError
+
+    def violated(self, symbol: str, text: str) -> Violation:
+        """A mistake of the peer that costs the session."""
+        return Violation(symbol, text, Lost.SESSION, self.number)
+
+    def failed(self, link: Link, violated: Violation, found: list[Operation]) -> None:
+        """A mistake of the peer ends the link, if it costs no more than that."""
+        if violated.lost is not Lost.LINK:
+            raise violated
+        link.fail(violated.symbol, violated.text, found, violated.info)
+
+    def on_disposition(self, record: w.Disposition, found: list[Operation]) -> None:
+        """The peer's view of a range of deliveries: ours if it is the receiver. Hot."""
+        if self.mute:
+            return
+        first, last = record.first, record.last
+        reach = 0 if last is None else ahead(last, first)
+        if reach < 0:
+            raise self.violated(AmqpError.INVALID_FIELD, "a disposition ends before it begins")
+        if record.role:
+            deliveries = within(self.sent, first, reach)
+            if deliveries:
+                self._on_outcome(deliveries, record.state, bool(record.settled), found)
+        elif record.settled:
+            self.forget_arrivals(within(self.arrivals, first, reach))
+
+    def _on_outcome(
+        self, deliveries: list[Sent], state: Any, settled: bool, found: list[Operation]
+    ) -> None:
+        """The receiver's state: kept until it is final or the receiver has settled. Then we settle
+        too, and say so if the receiver waits for it (§2.6.12)."""
+        final = settled or type(state) in TERMINAL
+        if not final and not is_transactional(state):
+            for sent in deliveries:
+                sent.state = state
+            return
+        if final:
+            for sent in deliveries:
+                number = sent.id
+                del self.sent[number], sent.link.unsettled[number]
+        for sent in deliveries:
+            link = sent.link
+            try:
+                link.use.on_outcome(link, sent, state, settled, found)
+            except Violation as violated:
+                self.failed(link, violated, found)
+        if final and not settled:
+            self.settle_sent(deliveries, state)
+
+    def settle_sent(self, deliveries: Iterable[Sent], state: Any) -> None:
+        """Tell the receiver that we have settled with this state."""
+        for first, last in runs(sent.id for sent in deliveries):
+            self._say_state(False, first, last, True, state)
+
+    def settle(self, arrivals: Iterable[Arrival], state: Any) -> None:
+        """Tell the sender the state of what it sent. Deliveries of mode "first" are settled by it,
+        those of "second" when the sender has settled them (§2.8.3). One frame for each run of
+        consecutive ids. Hot."""
+        begin = last = -2
+        mode = False
+        touched: Incoming | None = None
+        for arrival in arrivals:
+            if arrival.settled:
+                continue
+            if arrival.link is not touched:
+                if touched is not None:
+                    touched.top_up()
+                touched = arrival.link
+            number, second = arrival.id, arrival.second
+            if second:
+                arrival.told = state
+            else:
+                arrival.settled = True
+                del self.arrivals[number]
+                touched.unsettled.pop(arrival.tag, None)
+            if number != last + 1 or second is not mode:
+                if last >= 0:
+                    self._say_state(True, begin, last, not mode, state)
+                begin, mode = number, second
+            last = number
+        if touched is not None:
+            self._say_state(True, begin, last, not mode, state)
+            touched.top_up()
+
+    def _say_state(self, role: bool, first: int, last: int, settled: bool, state: Any) -> None:
+        record = w.Disposition(role, first, None if last == first else last, settled or None, state)
+        if state is not ACCEPTED and len(write(record)) > self.room:
+            record.state = bare(state)
+        self.write(record)
+
+    def forget_arrivals(self, arrivals: Iterable[Arrival]) -> None:
+        """The sender has settled them: so do we, silently."""
+        for arrival in arrivals:
+            arrival.settled = True
+            self.arrivals.pop(arrival.id, None)
+            arrival.link.unsettled.pop(arrival.tag, None)
+            arrival.link.top_up()
+
+    def drop_deliveries(self, link: Link) -> None:
+        """Nothing more is said of deliveries of this link."""
+        if isinstance(link, Outgoing):
+            for number in link.unsettled:
+                self.sent.pop(number, None)
+            link.unsettled.clear()
+        elif isinstance(link, Incoming):
+            for arrival in link.unsettled.values():
+                arrival.settled = True
+                self.arrivals.pop(arrival.id, None)
+            link.unsettled.clear()
+
+
+def within(book: dict[int, T], first: int, reach: int) -> list[T]:
+    """Entries from ``first`` on for ``reach`` more, in order; takes no longer than the book or the
+    range is long."""
+    if not reach:
+        entry = book.get(first)
+        return [] if entry is None else [entry]
+    if reach < 2 * len(book):
+        numbers = [number & MASK for number in range(first, first + reach + 1)]
+        return [book[number] for number in numbers if number in book]
+    return [entry for number, entry in book.items() if 0 <= ahead(number, first) <= reach]
+
+
+def runs(numbers: Iterable[int]) -> Iterable[tuple[int, int]]:
+    """Runs of consecutive numbers: first and last of each."""
+    first = last = -1
+    for number in numbers:
+        if last >= 0 and number == last + 1:
+            last = number
+            continue
+        if last >= 0:
+            yield first, last
+        first = last = number
+    if last >= 0:
+        yield first, last

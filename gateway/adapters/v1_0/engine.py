@@ -1,0 +1,434 @@
+"""The adapter of the performative family: 1.0, server or client.
+
+``Engine`` owns the connection endpoint (§2.4): open and close, limits, the idle time-outs, the
+numbers of channels, and the output. Sessions have the rest.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from gateway.adapters.base import Authority, Outlet, Role
+from gateway.adapters.options import Credentials, Limits, Product
+from gateway.adapters.sasl import MECHANISMS
+from gateway.adapters.v1_0 import asking, serving, speech
+from gateway.adapters.v1_0.channels import Channels
+from gateway.adapters.v1_0.clock import Clock, Due
+from gateway.adapters.v1_0.composites import condition_for, symbol_for, write
+from gateway.adapters.v1_0.frames import EMPTY, MIN_MAX_FRAME_SIZE, Frames, frame
+from gateway.adapters.v1_0.links import SessionUse
+from gateway.adapters.v1_0.negotiation import Ended, Negotiation
+from gateway.adapters.v1_0.opening import check_limits, described, introduction
+from gateway.adapters.v1_0.session import Session
+from gateway.adapters.v1_0.violation import Violation, error, illegal_state
+from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.v1_0.wire.tables import AmqpError
+from gateway.errors import Condition, LocalError, Lost, PeerError
+from gateway.operations import (
+    Closed,
+    Done,
+    Open,
+    Operation,
+    Peer,
+    Refused,
+    Token,
+)
+
+JOIN_BELOW = 64 * 1024
+"""Less output than this is joined into one piece."""
+
+MOST_OCTETS = 8 << 20
+"""Octets of large bodies waiting to be written that are enough for one turn."""
+
+LARGEST_FRAME = 1 << 20
+"""Octets of a frame of ours, however much the peer would take: others want their turn."""
+
+OVERHEAD = 1 << 16
+"""What a frame may have besides a message's body, where only the message is limited."""
+
+
+def _nothing() -> None:
+    """Nobody is to be woken."""
+
+
+class Engine:
+    """One connection of 1.0; an ``Adapter``."""
+
+    def __init__(
+        self,
+        version: str,
+        role: Role,
+        *,
+        authority: Authority | None = None,
+        limits: Limits = Limits(),  # noqa: B008
+        credentials: Credentials | None = None,
+        product: Product = Product(),  # noqa: B008
+        external_subject: str | None = None,
+        mechanisms: tuple[str, ...] = MECHANISMS,
+        wake: Callable[[], None] = _nothing,
+        addresses: str = "",
+        annotates: bool = False,
+    ) -> None:
+        """``addresses``: how a client writes them (``places.FORMS``), "" as it seems right.
+        ``annotates``: deliveries say where their message was published, as RabbitMQ's do."""
+        self.version = version
+        self.role = role
+        self.linked = True
+        self.server = server = role is Role.SERVER
+        self.closing = False
+        self.wake = wake
+        self.crowded: Callable[[], None] = _nothing
+        self.limits = limits
+        self.product = product
+        self.pending: list[bytes] = []
+        self.frame_max = max(
+            MIN_MAX_FRAME_SIZE, limits.frame_max or limits.max_message_octets + OVERHEAD
+        )
+        """Our max-frame-size."""
+        self.frame_out = MIN_MAX_FRAME_SIZE
+        """The peer's, as far as we use it."""
+        self.channel_max = min(limits.channel_max or 0xFFFF, 0xFFFF)
+        self.channels = Channels(self, self.channel_max)
+        self.sessions = self.channels.sessions
+        self.arriving = self.channels.arriving
+        self.clock = Clock(limits)
+        self.peer = Peer(version=version)
+        self.container = ""
+        """The peer's container-id."""
+        ours = Product().product
+        self.name = product.name or (ours if server else f"{ours}-{uuid4()}")
+        """Our container-id."""
+        self.opened: w.Open | None = None
+        """What the peer opened with."""
+        self.blocked = False
+        """Publishers are held back: no more credit."""
+        self.unsaid: list[Callable[[], None]] = []
+        """What sessions put off, so as to say more at once: called before output is taken."""
+        self.under_way = 0
+        """Octets of the messages that are half received."""
+        self.later: list[Operation] = []
+        """Found outside ``receive``; the next one, or the next tick, returns them."""
+        self.frames = Frames(self, self.arriving, self.frame_max)
+        self.negotiation = Negotiation(
+            self, server, authority, credentials, external_subject, mechanisms
+        )
+        self.addresses = addresses
+        self.annotates = annotates
+        self._speech = speech.SERVER if server else speech.CLIENT
+        self._asked: Open | None = None
+        self._waiting: Token = None
+        self._said_open = self._said_close = False
+        self.refused = False
+        """The virtual host is: our open says that a close follows."""
+        self._reason: tuple[Condition | None, str] = (None, "")
+        self._theirs = False
+        self._receiving = False
+        self._weight = 0
+        if not server:
+            self.negotiation.begin()
+
+    # --- in -------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> list[Operation]:
+        """Octets from the peer, whole or cut anywhere; ``b""`` is the end of the stream."""
+        if self.closing:
+            return []
+        found, self.later = self.later, []
+        if not data:
+            return found + self.lost()
+        self.clock.heard = self._receiving = True
+        try:
+            while data:
+                if self.negotiation.header:
+                    data = self.negotiation.on_octets(data, found)
+                else:
+                    data = self.frames.feed(data, found)
+        except Violation as violation:
+            self.close_with(violation.symbol, violation.text, found, violation.info)
+        except PeerError as violated:
+            symbol = symbol_for(violated.condition, Lost.CONNECTION)
+            self.close_with(symbol, violated.text, found)
+        except Ended:
+            pass
+        finally:
+            self._receiving = False
+        return found
+
+    def negotiated(self) -> None:
+        """The AMQP layer stands. A client opens at once (§2.4.2)."""
+        self.peer.mechanism = self.negotiation.mechanism
+        if self._asked is not None:
+            self.say_open()
+
+    def on_sasl(self, record: Any, found: list[Operation]) -> None:
+        self.negotiation.on_sasl(record, found)
+
+    def on_empty(self, channel: int) -> None:
+        """A sign of life. It counts as received already; before the open it must not come."""
+        if self.opened is None and not self._said_close:
+            raise illegal_state("an empty frame before the open")
+        self.channels.check(channel)
+
+    def on_violation(self, violated: PeerError, channel: int, found: list[Operation]) -> None:
+        """End the session that a frame was wrong for."""
+        session = self.arriving.get(channel)
+        if session is not None:
+            symbol = getattr(violated, "symbol", "") or symbol_for(violated.condition, Lost.SESSION)
+            session.fail(symbol, violated.text, found)
+
+    def on_performative(self, channel: int, record: Any, found: list[Operation]) -> None:
+        """What is no matter of a session that stands."""
+        kind = type(record)
+        if kind is w.Close:
+            self._on_close(record, found)
+        elif self._said_close:
+            return  # discarded until their close comes (§2.4.6)
+        elif self.opened is None:
+            if kind is not w.Open:
+                raise illegal_state(f"{record.NAME} before the open")
+            self._on_open(channel, record, found)
+        elif kind is w.Begin:
+            self.channels.on_begin(channel, record, found)
+        elif kind is w.Open:
+            raise illegal_state("a second open")
+        else:
+            self.channels.check(channel)
+            raise illegal_state(f"{record.NAME} on channel {channel}, which has no session")
+
+    # --- open and close -------------------------------------------------------------------------
+
+    def _on_open(self, channel: int, record: w.Open, found: list[Operation]) -> None:
+        """The peer's container and limits (§2.7.1)."""
+        if channel:
+            raise Violation(AmqpError.NOT_ALLOWED, "an open comes on channel 0")
+        self.opened = record
+        check_limits(record)
+        self.clock.idle_out = (record.idle_time_out or 0) / 1000
+        self.frame_out = min(record.max_frame_size or LARGEST_FRAME, LARGEST_FRAME)
+        self.channels.limit_out = 0xFFFF if record.channel_max is None else record.channel_max
+        self.container = record.container_id
+        described(record, self.peer)
+        if self.server:
+            name = record.hostname or ""
+            vhost = name[6:] if name.startswith("vhost:") and len(name) > 6 else "/"
+            found.append(Open(speech.OPENING, vhost, self.negotiation.user, self.peer))
+        elif not (record.properties or {}).get("amqp:connection-establishment-failed"):
+            self._answer_open(found)
+
+    def _answer_open(self, found: list[Operation]) -> None:
+        """Client: the server has opened too."""
+        if self._waiting is not None:
+            found.append(Done(0, self._waiting, self.peer))
+            self._waiting = None
+
+    def ask_open(self, operation: Open) -> None:
+        """Client: use this virtual host as soon as the layers below stand."""
+        if self._asked is not None:
+            raise LocalError("the connection is already being opened")
+        self._asked = operation
+        self._waiting = operation.token
+        if self.negotiation.amqp:
+            self.say_open()
+
+    def say_open(self) -> None:
+        """Our open; once, and before anything else."""
+        if not self._said_open:
+            self._said_open = True
+            record = introduction(self)
+            if self._asked is not None and self._asked.vhost != "/":
+                record.hostname = f"vhost:{self._asked.vhost}"
+            self.write(0, record)
+
+    def _on_close(self, record: w.Close, found: list[Operation]) -> None:
+        """Their close: answer it, unless it answers ours (§2.4.3, §2.4.4)."""
+        if self._said_close:
+            self.finish(*self._reason, found, self._theirs)
+            raise Ended
+        said = record.error
+        condition = condition_for(said.condition) if said is not None else None
+        text = (said.description or said.condition) if said is not None else ""
+        self.channels.end(found)
+        self.say_open()
+        self.write(0, w.Close())
+        self.finish(condition, text, found)
+        raise Ended
+
+    def say_close(
+        self, condition: Condition | None, text: str, record: w.Error | None, theirs: bool
+    ) -> None:
+        """Begin to close; nothing may be written after it. Remembers why."""
+        if self._said_close:
+            return
+        self.say_now()
+        self._reason, self._theirs = (condition, text), theirs
+        if self.negotiation.amqp:
+            self.say_open()
+            self.write(0, w.Close(record))
+        self._said_close = True
+        self.arriving.clear()
+
+    def close_with(
+        self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None
+    ) -> None:
+        """They broke a rule and the connection dies of it: close, and end without waiting."""
+        if self._said_close:
+            self.finish(*self._reason, found, self._theirs)
+            return
+        condition = condition_for(symbol)
+        self.channels.end(found)
+        self.say_close(condition, text, error(symbol, text, info), True)
+        self.finish(condition, text, found)
+
+    def finish(
+        self, condition: Condition | None, text: str, found: list[Operation], theirs: bool = True
+    ) -> None:
+        """Nothing more will come, nor be said."""
+        self.channels.end(found)
+        self._said_close = self.closing = True
+        self.unsaid.clear()
+        self.frames.stop()
+        self.arriving.clear()
+        if self._waiting is not None:
+            why = condition or Condition.CONNECTION_FORCED
+            found.append(Refused(0, self._waiting, why, text, Lost.CONNECTION))
+            self._waiting = None
+        found.append(Closed(condition, text, theirs))
+
+    def lost(self) -> list[Operation]:
+        """The socket is gone."""
+        found: list[Operation] = []
+        if self.closing:
+            return found
+        if self._said_close:
+            self.finish(*self._reason, found, self._theirs)
+        else:
+            self.finish(Condition.CONNECTION_FORCED, "the connection was lost", found)
+        return found
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def session_ended(self, session: Session) -> None:
+        """The peer's end has come: its channel number is free again."""
+        self.channels.ended(session)
+
+    def session_gone(self, session: Session) -> None:
+        """Both ends have ended: the channel numbers are free again."""
+        self.channels.gone(session)
+
+    def use(self, session: Session) -> SessionUse:
+        """What is done with a new session."""
+        return serving.Serving(session) if self.server else asking.Asker(session)
+
+    def channel(self, number: int) -> Session:
+        session = self.sessions.get(number)
+        if session is None:
+            raise LocalError(f"channel {number} is not open")
+        return session
+
+    def outlet(self, channel: int) -> Outlet:
+        """The hot way out for an open channel."""
+        return self.channel(channel)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> list[Operation]:
+        """Signs of life in time for the peer, and its silence noticed (§2.4.5); handshake and close
+        have their time-outs."""
+        found, self.later = self.later, []
+        if self.closing:
+            return found
+        opened = self.opened is not None and self._said_open
+        due = self.clock.look(now, opened, self._said_close)
+        if due is Due.BEAT:
+            self.put(EMPTY)
+        elif due is Due.SILENT:
+            text = f"nothing was heard for {self.clock.patience:g} s"
+            self.close_with(AmqpError.RESOURCE_LIMIT_EXCEEDED, text, found)
+        elif due is Due.UNOPENED:
+            self.finish(Condition.CONNECTION_FORCED, "the handshake took too long", found)
+        elif due is Due.UNCLOSED:
+            found += self.lost()
+        return found
+
+    def found(self) -> list[Operation]:
+        """Take what was found outside ``receive`` and ``tick``, which give it otherwise."""
+        found, self.later = self.later, []
+        return found
+
+    def excuse_silence(self) -> None:
+        """We did not read: the peer counts as heard."""
+        self.clock.heard = True
+
+    # --- out ------------------------------------------------------------------------------------
+
+    def send(self, operation: Operation) -> None:
+        """Say this. Raises ``LocalError`` before any octet is written."""
+        if self.closing:
+            return
+        speak = self._speech.get(type(operation))
+        if getattr(operation, "token", None) is speech.OPENING:
+            speak = speech.opened if isinstance(operation, Done) else speech.refused
+        elif isinstance(operation, Refused) and operation.lost is Lost.CONNECTION:
+            speak = speech.refused
+        if speak is None:
+            raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
+        if self._said_close:
+            return
+        try:
+            speak(self, operation)
+        except ValueError as wrong:
+            raise LocalError(str(wrong)) from wrong
+
+    def put(self, octets: bytes) -> None:
+        """Write whole frames; nothing after a close. Hot."""
+        if self._said_close:
+            return
+        pending = self.pending
+        if not pending and not self._receiving:
+            pending.append(octets)
+            self.wake()
+        else:
+            pending.append(octets)
+
+    def write(self, channel: int, record: Any, payload: bytes = b"") -> None:
+        """One frame of ours. Raises ``LocalError`` if it does not fit a frame of the peer."""
+        octets = frame(channel, write(record) + payload)
+        if len(octets) > self.frame_out:
+            raise LocalError(f"{record.NAME} does not fit a frame of the peer")
+        self.put(octets)
+
+    def weigh(self, octets: int) -> None:
+        """A large body waits to be written."""
+        self._weight += octets
+        if self._weight > MOST_OCTETS:
+            self.crowded()
+
+    def put_off(self, say: Callable[[], None]) -> None:
+        """Say this with the next output, or at ``say_now``."""
+        self.unsaid.append(say)
+        if not self.pending and not self._receiving:
+            self.wake()
+
+    def say_now(self) -> None:
+        """What was put off."""
+        unsaid, self.unsaid = self.unsaid, []
+        receiving, self._receiving = self._receiving, True  # nobody needs to be woken
+        for say in unsaid:
+            say()
+        self._receiving = receiving
+
+    def output(self) -> list[bytes]:
+        """Take what is to be written."""
+        if self.unsaid:
+            self.say_now()
+        pending = self.pending
+        if not pending:
+            return []
+        self.clock.spoke = True
+        self._weight = 0
+        if len(pending) > 1 and sum(map(len, pending)) < JOIN_BELOW:
+            taken = [b"".join(pending)]
+        else:
+            taken = pending[:]
+        pending.clear()
+        return taken

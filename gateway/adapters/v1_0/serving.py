@@ -1,0 +1,403 @@
+"""The server role of sessions and links: what the peer does as operations, and their answers.
+
+Requests carry an ``Asked`` as their token, which knows what the answer means. One ``Serving``
+belongs to one session, and is the use of its links but for those to the coordinator.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway.adapters.v1_0 import termini
+from gateway.adapters.v1_0.asked import Asked
+from gateway.adapters.v1_0.composites import condition_for, symbol_for
+from gateway.adapters.v1_0.coordinator import Coordinator
+from gateway.adapters.v1_0.incoming import Arrival, Incoming
+from gateway.adapters.v1_0.links import Link
+from gateway.adapters.v1_0.outcomes import (
+    OUTCOMES,
+    default_outcome,
+    is_transactional,
+    outcome_of,
+    returned,
+    settle,
+)
+from gateway.adapters.v1_0.outgoing import Outgoing, Sent
+from gateway.adapters.v1_0.posts import Posts
+from gateway.adapters.v1_0.resuming import BadMap, highest, plan, read_map, written_map
+from gateway.adapters.v1_0.session import Session
+from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.v1_0.wire.tables import (
+    AmqpError,
+    LinkError,
+    ReceiverSettleMode,
+    SenderSettleMode,
+)
+from gateway.errors import Condition, Lost
+from gateway.message import Message
+from gateway.operations import (
+    Attached,
+    AttachSource,
+    AttachTarget,
+    BeginSession,
+    Cancelled,
+    Confirm,
+    Credit,
+    Deliver,
+    DetachLink,
+    Done,
+    EndSession,
+    Modify,
+    Operation,
+    Refused,
+    Returned,
+    SelectConfirms,
+    SessionLost,
+    Settle,
+    Stolen,
+)
+from gateway.values import Symbol
+
+CREDIT = 1000
+"""Deliveries that a peer may have under way and unconfirmed on one link."""
+
+PAIRED = "paired"
+"""A property of links that belong together (Link Pairing 1.0)."""
+
+
+class Serving:
+    """What the peer does on one session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.coordinator = Coordinator(session)
+        self.posts = Posts(session, self.coordinator)
+
+    # --- session --------------------------------------------------------------------------------
+
+    def on_begin(self, session: Session, record: w.Begin, found: list[Operation]) -> None:
+        found.append(BeginSession(session.number, Asked(self._begun, self._not_begun, True)))
+        found.append(SelectConfirms(session.number, None))
+
+    def _begun(self, result: Any) -> None:
+        self.session.begin()
+
+    def _not_begun(self, condition: Condition, text: str) -> None:
+        self.session.begin()
+        lose(self.session, condition, text)
+
+    def on_end(
+        self,
+        session: Session,
+        record: w.End | None,
+        fault: w.Error | None,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        if fault is not None:
+            found.append(
+                SessionLost(session.number, condition_for(fault.condition), fault.description or "")
+            )
+        elif record is not None and not session.mute:
+            found.append(EndSession(session.number, Asked(self._ended)))
+
+    def _ended(self, result: Any) -> None:
+        self.session.end()
+
+    # --- attach ---------------------------------------------------------------------------------
+
+    def on_attach(self, session: Session, record: w.Attach, found: list[Operation]) -> None:
+        self._steal(record, found)
+        if type(record.target) is w.Coordinator and not record.role:
+            self.coordinator.attach(record, found)
+            return
+        link = session.accept(record, self, found)
+        link.source, link.target = record.source, record.target
+        snd, rcv = record.snd_settle_mode, record.rcv_settle_mode
+        link.snd_mode = SenderSettleMode.MIXED if snd is None else snd
+        link.rcv_mode = ReceiverSettleMode.FIRST if rcv is None else rcv
+        try:
+            if link.snd_mode > SenderSettleMode.MIXED or link.rcv_mode > ReceiverSettleMode.SECOND:
+                raise termini.BadTerminus("a settle mode that is not defined")
+            unsettled = read_map(record.unsettled)
+            if record.role:
+                self._attach_source(link, record, unsettled, found)
+            else:
+                self._attach_target(link, record, unsettled, found)
+        except (termini.BadTerminus, BadMap) as bad:
+            link.refuse(AmqpError.INVALID_FIELD, str(bad))
+
+    def _steal(self, record: w.Attach, found: list[Operation]) -> None:
+        """A link is in one place only: it is taken from where it was (§2.6.1)."""
+        key = record.name, not record.role
+        for session in list(self.session.engine.sessions.values()):
+            live = session.names.get(key)
+            if live is not None and not live.over:
+                live.fail(LinkError.STOLEN, "the link was attached again", found, keep=True)
+            old = session.suspended.pop(key, None)
+            if old is not None:
+                session.drop_deliveries(old)
+
+    def _attach_source(
+        self,
+        link: Outgoing,
+        record: w.Attach,
+        unsettled: dict[bytes, Any] | None,
+        found: list[Operation],
+    ) -> None:
+        session = self.session
+        known = None
+        if unsettled is not None:
+            known = {tag: outcome_of(state, session.number, 0) for tag, state in unsettled.items()}
+
+        def attached(result: Attached) -> None:
+            self._source_attached(link, result, unsettled or {})
+
+        found.append(
+            AttachSource(
+                session.number,
+                Asked(attached, refuser(link)),
+                link.number,
+                record.name,
+                session.engine.container,
+                termini.read(record.source),
+                link.snd_mode == SenderSettleMode.SETTLED,
+                known,
+            )
+        )
+
+    def _source_attached(self, link: Outgoing, result: Attached, theirs: dict[bytes, Any]) -> None:
+        """The source as it is, then what is resumed, then the rest."""
+        record = link.record
+        assert record is not None
+        link.source = termini.source(result.terminus, record.source)
+        link.settles = link.snd_mode == SenderSettleMode.SETTLED
+        link.last_tag = highest([*theirs, *[each.tag for each in result.resumed]])
+
+        def resume() -> None:
+            planned = plan(link, result.resumed, theirs, not link.incomplete)
+            link.data = planned.left
+            link.held.extendleft(reversed(planned.parcels))
+            self.session.engine.later.extend(planned.operations)
+
+        link.attach(
+            resume,
+            unsettled=None if record.unsettled is None else written_map(result.resumed),
+            properties=paired(record),
+        )
+
+    def _attach_target(
+        self,
+        link: Incoming,
+        record: w.Attach,
+        unsettled: dict[bytes, Any] | None,
+        found: list[Operation],
+    ) -> None:
+        session = self.session
+        known = None
+        if unsettled is not None:
+            known = {tag: outcome_of(state, session.number, 0) for tag, state in unsettled.items()}
+
+        def attached(result: Attached) -> None:
+            self._target_attached(link, result)
+
+        found.append(
+            AttachTarget(
+                session.number,
+                Asked(attached, refuser(link)),
+                link.number,
+                record.name,
+                session.engine.container,
+                termini.read(record.target),
+                known,
+            )
+        )
+
+    def _target_attached(self, link: Incoming, result: Attached) -> None:
+        record = link.record
+        assert record is not None
+        link.target = termini.target(result.terminus)
+        link.data = result
+        link.max_message = self.session.engine.limits.max_message_octets
+        link.known = written_map(result.resumed)
+        link.window = CREDIT
+        link.attach(
+            max_message_size=link.max_message or None,
+            unsettled=None if record.unsettled is None else dict(link.known),
+            properties=paired(record),
+        )
+
+    # --- links ----------------------------------------------------------------------------------
+
+    def on_attached(self, link: Any, record: w.Attach, found: list[Operation]) -> None:
+        """We begin no links."""
+
+    def on_credit(self, link: Link, record: w.Flow, found: list[Operation]) -> None:
+        if isinstance(link, Outgoing) and record.link_credit is not None and not link.incomplete:
+            token = Asked(link.drained) if link.drain else None
+            count = max(0, link.credit - link.waiting)
+            said = Credit(self.session.number, token, link.number, count, link.drain)
+            link.granted = said
+            found.append(said)
+
+    def on_unsent(self, link: Outgoing, number: int, message: Message, text: str) -> None:
+        """It is not for this receiver; perhaps for another, or a dead-letter queue."""
+        later, channel = self.session.engine.later, self.session.number
+        if link.settles:
+            link.fail(LinkError.MESSAGE_SIZE_EXCEEDED, text, later)
+        elif number:
+            later.append(Modify(channel, number, False, True))
+            count = max(0, link.credit - link.waiting)
+            later.append(Credit(channel, None, link.number, count))
+
+    def on_detached(
+        self,
+        link: Any,
+        record: w.Detach | None,
+        closed: bool,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        token = None
+        if record is not None:
+            answer = bool(record.closed)
+            token = Asked(lambda result: link.detach(answer))
+        said = DetachLink(self.session.number, token, link.number, closed, lost)
+        if isinstance(link, Outgoing):
+            said.unsettled = self._unsettled(link)
+        else:
+            for tag, arrival in link.unsettled.items():
+                outcome = outcome_of(arrival.told, self.session.number, 0)
+                if outcome is not None:
+                    said.outcomes[tag] = outcome
+            for tag, state in link.known.items():
+                said.outcomes[tag] = outcome_of(state, self.session.number, 0)
+        found.append(said)
+
+    def _unsettled(self, link: Outgoing) -> dict[int, bytes]:
+        """Tags by delivery number: of what was sent, and of what was to be resumed."""
+        unsettled: dict[int, bytes] = dict(link.data or {})
+        for sent in link.unsettled.values():
+            if sent.number:
+                unsettled[sent.number] = sent.tag
+        for parcel in link.held:
+            if parcel.tag is not None and parcel.number and not parcel.settled:
+                unsettled[parcel.number] = parcel.tag
+        return unsettled
+
+    # --- messages in ----------------------------------------------------------------------------
+
+    def on_message(
+        self, link: Incoming, arrival: Arrival, octets: bytes, found: list[Operation]
+    ) -> None:
+        self.posts.on_message(link, arrival, octets, found)
+
+    def confirm(self, session: Session, sequence: int, multiple: bool, accepted: bool) -> None:
+        self.posts.confirm(sequence, multiple, accepted)
+
+    # --- outcomes in ----------------------------------------------------------------------------
+
+    def on_outcome(
+        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+    ) -> None:
+        """Hot."""
+        number = sent.number
+        if not number:  # an answer of the management node, or settled before the link was resumed
+            return
+        if sent.work is not None or is_transactional(state):
+            self.coordinator.retire(link, sent, state, settled, found)
+            return
+        simple = OUTCOMES.get(type(state))
+        if simple is not None:
+            found.append(Settle(self.session.number, number, False, simple))
+            return
+        outcome = outcome_of(state, self.session.number, number)
+        if outcome is None:
+            outcome = default_outcome(link, number)
+        found.append(settle(outcome, self.session.number, number))
+
+
+def refuser(link: Link) -> Callable[[Condition, str], None]:
+    """What to do when the broker has no such terminus."""
+
+    def refused(condition: Condition, text: str) -> None:
+        link.refuse(symbol_for(condition, Lost.LINK), text)
+
+    return refused
+
+
+def paired(record: w.Attach) -> dict[Any, Any] | None:
+    """The link properties that we understand."""
+    given = record.properties or {}
+    return {Symbol(PAIRED): True} if given.get(PAIRED) is True else None
+
+
+# --- what is said -------------------------------------------------------------------------------
+
+
+def lose(session: Session, condition: Condition, text: str) -> None:
+    """The broker ends a session."""
+    session.fail(symbol_for(condition, Lost.SESSION), text, session.engine.later)
+
+
+def _done(engine: Any, op: Done) -> None:
+    if isinstance(op.token, Asked):
+        op.token.done(op.result)
+
+
+def _refused(engine: Any, op: Refused) -> None:
+    """A link, or with the channel the session, pays for it."""
+    session = engine.sessions.get(op.channel)
+    if isinstance(op.token, Asked) and (op.lost <= Lost.LINK or op.token.always):
+        op.token.refused(op.condition, op.text)
+    elif session is not None and op.lost is Lost.SESSION:
+        lose(session, op.condition, op.text)
+
+
+def _cancelled(engine: Any, op: Cancelled) -> None:
+    link = _link(engine, op.channel, op.tag)
+    if link is not None:
+        link.fail(AmqpError.RESOURCE_DELETED, "the source was deleted", engine.later)
+
+
+def _stolen(engine: Any, op: Stolen) -> None:
+    link = _link(engine, op.channel, op.link)
+    if link is not None:
+        text = "the link was attached over another connection"
+        link.fail(LinkError.STOLEN, text, engine.later, keep=True)
+
+
+def _link(engine: Any, channel: int, number: str) -> Link | None:
+    session = engine.sessions.get(channel)
+    return None if session is None else session.links.get(number)
+
+
+def _session_lost(engine: Any, op: SessionLost) -> None:
+    session = engine.sessions.get(op.channel)
+    if session is not None:
+        lose(session, op.condition, op.text)
+
+
+def _returned(engine: Any, op: Returned) -> None:
+    session = engine.sessions.get(op.channel)
+    if session is not None and op.sequence:
+        session.use.posts.returned[op.sequence] = returned(op.condition, op.text)
+
+
+def _deliver(engine: Any, op: Deliver) -> None:
+    engine.channel(op.channel).deliver(op.consumer, op.delivery, op.redelivered, op.message)
+
+
+def _confirm(engine: Any, op: Confirm) -> None:
+    engine.channel(op.channel).confirm(op.sequence, op.multiple, op.accepted)
+
+
+SPEECH: dict[type[Operation], Callable[[Any, Any], None]] = {
+    Done: _done,
+    Refused: _refused,
+    Cancelled: _cancelled,
+    Stolen: _stolen,
+    SessionLost: _session_lost,
+    Returned: _returned,
+    Deliver: _deliver,
+    Confirm: _confirm,
+}

@@ -1,0 +1,80 @@
+"""How far a consumer has looked that does not simply take the head of its queue: one with a filter
+(it takes what it wants and leaves the rest to others), or one that takes nothing and gets copies.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from gateway.message import Message
+
+if TYPE_CHECKING:
+    from gateway.broker.deliveries import Entry, Lane
+
+MOST_AGAIN = 1024
+"""Requeued messages that a cursor remembers one by one."""
+
+Matches = Callable[[Message], bool]
+
+
+class Cursor:
+    """Positions by lane: everything up to a mark has been looked at, but for those in ``again``,
+    which were requeued behind it. ``behind``: there may be something to look at."""
+
+    __slots__ = ("matches", "copies", "marks", "again", "behind")
+
+    def __init__(self, matches: Matches | None, copies: "Copies | None") -> None:
+        self.matches = matches
+        self.copies = copies
+        self.marks: dict[Lane, int] = {}
+        self.again: dict[Lane, set[int]] = {}
+        self.behind = True
+
+    def unseen(self, lane: "Lane", position: int) -> bool:
+        """Whether it has not looked at this place."""
+        return position > self.marks.get(lane, 0) or position in self.again.get(lane, ())
+
+    def looked(self, lane: "Lane", position: int) -> None:
+        """It has looked at this place, and at all that stands before it in the lane."""
+        if position > self.marks.get(lane, 0):
+            self.marks[lane] = position
+        elif lane in self.again:
+            self.again[lane].discard(position)
+
+    def requeued(self, lane: "Lane", positions: Iterable[int]) -> None:
+        """Look there again. A copy that was sent is not sent twice."""
+        if self.copies is not None:
+            return
+        mark = self.marks.get(lane, 0)
+        again = self.again.setdefault(lane, set())
+        again.update(position for position in positions if position <= mark)
+        if len(again) > MOST_AGAIN:
+            self.marks[lane] = min(again) - 1
+            again.clear()
+        self.behind = True
+
+
+class Copies:
+    """Stands for lane and queue of the copies that one consumer holds: whatever becomes of them,
+    the queue they are copies of knows nothing of it."""
+
+    __slots__ = (
+        "queue", "gone", "unsettled", "delivered", "redelivered", "acked", "most_deliveries",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.most_deliveries: int | None = None
+        self.queue = self
+        self.gone = False
+        self.unsettled = 0
+        self.delivered = 0
+        self.redelivered = 0
+        self.acked = 0
+
+    def finish(self, entry: "Entry") -> None:
+        self.acked += 1
+
+    def discard(self, entry: "Entry", reason: str) -> None:
+        self.acked += 1
+
+    def put_back(self, entries: "Iterable[Entry]") -> None:
+        self.unsettled -= sum(1 for _ in entries)

@@ -1,0 +1,193 @@
+"""What links need of a channel (1.0 parts 2 to 4): outcomes beside accept, release and reject,
+transactions by id, and deliveries that outlive their channel.
+"""
+
+import secrets
+from typing import TYPE_CHECKING
+
+from gateway.broker.deliveries import Entry
+from gateway.broker.queues import Queue
+from gateway.broker.settling import Settling, unknown_tag
+from gateway.errors import Condition, Refusal
+from gateway.message import Message
+from gateway.operations import Modify, Outcome
+
+if TYPE_CHECKING:
+    from gateway.broker.client import Client
+
+FAILED = "x-delivery-count"
+"""Note with the number of deliveries that failed; RabbitMQ's name for it."""
+
+MOST_TRANSACTIONS = 255
+"""Open at a time on one channel."""
+
+Verdict = Outcome | Modify
+Holding = list[tuple[int, Entry]]
+"""Deliveries by number, ascending."""
+
+
+class Work:
+    """A transaction by id: messages posted, and deliveries retired (number, entry, verdict, and
+    whether the peer has forgotten the delivery)."""
+
+    __slots__ = ("posts", "retired", "octets")
+
+    def __init__(self) -> None:
+        self.posts: list[Message] = []
+        self.retired: list[tuple[int, Entry, Verdict, bool]] = []
+        self.octets = 0
+
+
+class Linked(Settling):
+    """The part of a channel that only versions with links use. ``works``: open transactions."""
+
+    __slots__ = ("works",)
+
+    def __init__(self, client: "Client") -> None:
+        super().__init__(client)
+        self.works: dict[bytes, Work] = {}
+
+    # --- outcomes -------------------------------------------------------------------------------
+
+    def modify(self, op: Modify) -> None:
+        """The outcome of §3.4.5. Refuses an unknown delivery with 406."""
+        entry = self.unsettled.get(op.delivery)
+        if entry is None:
+            raise unknown_tag(op.delivery)
+        self.note_failure(entry, op)
+        del self.unsettled[op.delivery]
+        self.conclude([(entry, Outcome.REJECT if op.elsewhere else Outcome.RELEASE)])
+
+    def note_failure(self, entry: Entry, op: Modify) -> None:
+        """Write onto the message what its next reader shall know."""
+        if op.annotations:
+            self.note(entry, op.annotations)
+        if op.failed:
+            self.count_failure(entry)
+
+    def count_failure(self, entry: Entry) -> None:
+        """One more delivery that came to nothing (delivery-count of §3.2.1)."""
+        known = (entry.message.notes or {}).get(FAILED, 0)
+        self.note(entry, {FAILED: int(known) + 1})
+
+    # --- transactions ---------------------------------------------------------------------------
+
+    def declare_transaction(self) -> bytes:
+        """A new transaction's id."""
+        if len(self.works) >= MOST_TRANSACTIONS:
+            raise Refusal(
+                Condition.RESOURCE_ERROR, f"more than {MOST_TRANSACTIONS} transactions are open"
+            )
+        number = secrets.token_bytes(8)
+        self.works[number] = Work()
+        return number
+
+    def work(self, transaction: bytes) -> Work:
+        found = self.works.get(transaction)
+        if found is None:
+            raise Refusal(Condition.NOT_FOUND, f"no transaction {transaction.hex()}")
+        return found
+
+    def promise(self, transaction: bytes, message: Message) -> bool:
+        """Publish when the transaction is discharged; whether it would be routed now. Refuses
+        as a publish does."""
+        work = self.work(transaction)
+        exchange = self.checked(message)
+        work.posts.append(message)
+        size = len(message.body) + len(message.header)
+        work.octets += size
+        self.broker.octets += size
+        return bool(self.vhost.route(exchange, message))
+
+    def retire(self, transaction: bytes, delivery: int, verdict: Verdict, settled: bool) -> None:
+        """Settle when the transaction is discharged. Until then nobody else can."""
+        work = self.work(transaction)
+        entry = self.unsettled.pop(delivery, None)
+        if entry is None:
+            raise unknown_tag(delivery)
+        work.retired.append((delivery, entry, verdict, settled))
+
+    def discharge(self, transaction: bytes, fail: bool) -> None:
+        """All of it in one batch of the store, or none of it. Refuses (406), rolled back, when a
+        queue is too full to take a message or an exchange has gone."""
+        work = self.work(transaction)
+        del self.works[transaction]
+        self.broker.octets -= work.octets
+        if fail:
+            self.undo(work)
+            return
+        obstacle = self.obstacle(work.posts)
+        if obstacle:
+            self.undo(work)
+            raise Refusal(Condition.PRECONDITION_FAILED, obstacle)
+        for message in work.posts:
+            exchange = self.vhost.exchanges[message.exchange]
+            for queue in self.vhost.route(exchange, message):
+                queue.put(message, self.client)
+        decided: list[tuple[Entry, Outcome]] = []
+        for _, entry, verdict, _ in work.retired:
+            if isinstance(verdict, Modify):
+                self.note_failure(entry, verdict)
+                verdict = Outcome.REJECT if verdict.elsewhere else Outcome.RELEASE
+            decided.append((entry, verdict))
+        self.conclude(decided)
+
+    def obstacle(self, posts: list[Message]) -> str:
+        """Why these cannot all be published, or nothing."""
+        count: dict[Queue, int] = {}
+        octets: dict[Queue, int] = {}
+        for message in posts:
+            exchange = self.vhost.exchanges.get(message.exchange)
+            if exchange is None:
+                return f"no {self.vhost.title('exchange', message.exchange)}"
+            for queue in self.vhost.route(exchange, message):
+                if queue.refuses_when_full:
+                    count[queue] = count.get(queue, 0) + 1
+                    octets[queue] = octets.get(queue, 0) + len(message.body)
+        for queue, more in count.items():
+            if queue.overflows(octets[queue], more):
+                return f"{self.vhost.title('queue', queue.name)} is full"
+        return ""
+
+    def undo(self, work: Work) -> None:
+        """Rolled back: what the peer still knows of is unsettled again, the rest goes back."""
+        self.restore([(number, entry) for number, entry, _, settled in work.retired if not settled])
+        self.conclude(
+            [(entry, Outcome.RELEASE) for _, entry, _, settled in work.retired if settled]
+        )
+
+    def abandon(self) -> None:
+        """The channel is over, and with it its transactions."""
+        for work in self.works.values():
+            self.broker.octets -= work.octets
+            self.conclude([(entry, Outcome.RELEASE) for _, entry, _, _ in work.retired])
+        self.works.clear()
+
+    # --- deliveries that outlive their channel --------------------------------------------------
+
+    def park(self, tag: str) -> Holding:
+        """Stop a consumer and take what it holds out of the channel: still unsettled, and nobody's.
+        Its queue stays, though it might have ended with its last consumer."""
+        consumer = self.consumers.pop(tag, None)
+        if consumer is None:
+            return []
+        found = [(n, entry) for n, entry in self.unsettled.items() if entry.consumer is consumer]
+        for number, entry in found:
+            del self.unsettled[number]
+            consumer.release(entry)
+        consumer.queue.remove_consumer(consumer, spare=True)
+        return found
+
+    def adopt(self, tag: str, entries: list[Entry]) -> list[int]:
+        """Parked deliveries belong to this consumer now; their new numbers."""
+        consumer = self.consumers[tag]
+        numbers: list[int] = []
+        for entry in entries:
+            self.last += 1
+            numbers.append(self.last)
+            self.unsettled[self.last] = entry
+            consumer.hold(entry)
+        return numbers
+
+
+__all__ = ["FAILED", "Holding", "Linked", "Verdict"]

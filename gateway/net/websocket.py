@@ -1,0 +1,171 @@
+"""AMQP over WebSocket: the OASIS binding, subprotocol ``amqp``, at one path of the HTTP port.
+
+A WebSocket is made to look like a transport, so that a ``Connection`` carries it like any socket.
+Borders of messages mean nothing (binding §2): octets are octets. All versions are understood, by
+their headers, as on a TCP port.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+
+from gateway.net.connection import HIGH_WATER, Connection
+from gateway.net.listener import Listener
+
+log = logging.getLogger("gateway.net")
+
+Scope = MutableMapping[str, Any]
+Event = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Event]]
+Send = Callable[[Event], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+PATH = "/amqp"
+SUBPROTOCOL = "amqp"
+LOW_WATER = HIGH_WATER // 4
+LARGEST_MESSAGE = 1 << 20
+"""Octets put into one message of ours."""
+
+NORMAL, UNACCEPTABLE = 1000, 1003
+
+
+class AmqpSockets:
+    """Wraps an HTTP application: WebSockets at ``PATH`` become connections of a listener, all else
+    goes on. ``origins`` are those of other sites whose pages may connect; a browser says from
+    which page it does, and a page of a stranger must not reach a gateway that trusts this
+    machine."""
+
+    def __init__(self, app: App, listener: Listener, origins: Iterable[str] = ()) -> None:
+        self._app = app
+        self._listener = listener
+        self._origins = frozenset(origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "websocket":
+            await self._app(scope, receive, send)
+            return
+        await receive()
+        if not self._acceptable(scope) or not self._listener.room:
+            await send({"type": "websocket.close", "code": NORMAL})
+            return
+        await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
+        await Transport(self._listener, scope, receive, send).run()
+
+    def _acceptable(self, scope: Scope) -> bool:
+        headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        host = headers.get(b"host", b"").decode("latin-1")
+        own = origin.partition("://")[2] == host
+        if origin and not own and origin not in self._origins:
+            log.info("websocket from a page of %s refused", origin[:200])
+            return False
+        return scope["path"] == PATH and SUBPROTOCOL in scope.get("subprotocols", ())
+
+
+class Transport(asyncio.Transport):
+    """One WebSocket as a transport."""
+
+    def __init__(self, listener: Listener, scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope.get("client")
+        super().__init__({"peername": tuple(client) if client else None})
+        self._connection = Connection(listener)
+        self._receive, self._send = receive, send
+        self._out: list[bytes] = []
+        self._waiting = 0
+        self._paused = False
+        self._ending = False
+        self._gone = False
+        self._readable = asyncio.Event()
+        self._readable.set()
+        self._writable = asyncio.Event()
+        self._reader: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Carry octets both ways until either side ends it."""
+        self._connection.connection_made(self)
+        self._reader = asyncio.ensure_future(self._read())
+        writer = asyncio.ensure_future(self._write())
+        try:
+            await asyncio.wait((self._reader, writer), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._gone = True
+            for task in (self._reader, writer):
+                task.cancel()
+            await asyncio.gather(self._reader, writer, return_exceptions=True)
+            self._connection.connection_lost(None)
+
+    async def _read(self) -> None:
+        while True:
+            await self._readable.wait()
+            event = await self._receive()
+            if event["type"] != "websocket.receive":
+                return
+            data = event.get("bytes")
+            if data is None:
+                await self._send({"type": "websocket.close", "code": UNACCEPTABLE})
+                return
+            self._connection.data_received(data)
+
+    async def _write(self) -> None:
+        while True:
+            await self._writable.wait()
+            self._writable.clear()
+            while self._out:
+                pieces, self._out = self._out, []
+                data = b"".join(pieces)
+                for at in range(0, len(data), LARGEST_MESSAGE):
+                    piece = data[at : at + LARGEST_MESSAGE]
+                    await self._send({"type": "websocket.send", "bytes": piece})
+                    self._waiting -= len(piece)
+                    if self._paused and self._waiting <= LOW_WATER:
+                        self._paused = False
+                        self._connection.resume_writing()
+            if self._ending:
+                await self._send({"type": "websocket.close", "code": NORMAL})
+                return
+
+    # --- what a connection does with its transport ----------------------------------------------
+
+    def write(self, data: Any) -> None:
+        """Queued; the writer takes it from there."""
+        if self._gone or self._ending:
+            return
+        self._out.append(bytes(data))
+        self._waiting += len(data)
+        self._writable.set()
+        if not self._paused and self._waiting > HIGH_WATER:
+            self._paused = True
+            self._connection.pause_writing()
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        for data in list_of_data:
+            self.write(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self._waiting
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """They are ours."""
+
+    def pause_reading(self) -> None:
+        self._readable.clear()
+
+    def resume_reading(self) -> None:
+        self._readable.set()
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def is_closing(self) -> bool:
+        return self._gone or self._ending
+
+    def close(self) -> None:
+        """Write what waits, then say goodbye."""
+        self._ending = True
+        self._writable.set()
+
+    def abort(self) -> None:
+        self._out.clear()
+        if self._reader is not None:
+            self._reader.cancel()

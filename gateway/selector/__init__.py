@@ -1,0 +1,4 @@
+"""Message selectors: the SQL-92 conditions of JMS 2.0 §3.8.1, one engine for every version."""
+
+from gateway.selector.errors import SelectorError as SelectorError
+from gateway.selector.selectors import Selector as Selector

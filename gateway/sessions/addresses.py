@@ -1,0 +1,105 @@
+"""What the address of a source or target means on the broker (1.0 leaves it to the container).
+
+Written in RabbitMQ 4's form (``/queues/q``, ``/exchanges/x``, ``/exchanges/x/k``, each name
+percent-encoded), in RabbitMQ 3's (``/queue/q``, ``/amq/queue/q``, ``/exchange/x/k``, ``/topic/k``),
+or plainly, as Qpid and Artemis do: a queue of that name, else an exchange, else ``exchange/key``.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from gateway.broker.channel import Channel
+from gateway.errors import Condition, Refusal
+from gateway.operations import DeclareQueue
+
+TOPICS = "amq.topic"
+"""Where a topic lives that is no exchange."""
+
+TOPIC_CAPABILITIES = frozenset(["topic", "temporary-topic"])
+QUEUE_CAPABILITIES = frozenset(["queue", "temporary-queue"])
+
+MOST_OCTETS = 2048
+
+
+class Place(NamedTuple):
+    """``kind`` is "queue", "exchange", "management" or "plain". A ``key`` of ``None`` is for the
+    message (its subject) or the filter to say."""
+
+    kind: str
+    name: str = ""
+    key: str | None = None
+
+
+MANAGEMENT = Place("management")
+
+
+def bad(address: str, why: str) -> Refusal:
+    return Refusal(Condition.COMMAND_INVALID, f"address '{address[:200]}' {why}")
+
+
+def read_address(address: str) -> Place:
+    """What the text says by itself. Refuses what cannot be an address."""
+    if len(address) > MOST_OCTETS:
+        raise bad(address, f"is longer than {MOST_OCTETS} characters")
+    if address == "/management":
+        return MANAGEMENT
+    for scheme, kind in (("queue://", "queue"), ("topic://", "topic")):
+        if address.startswith(scheme):
+            name = address[len(scheme) :]
+            return Place("queue", name) if kind == "queue" else Place("exchange", TOPICS, name)
+    if not address.startswith("/"):
+        return Place("plain", address)
+    head, *names = address[1:].split("/")
+    if head == "queues" and len(names) == 1:
+        return Place("queue", decoded(address, names[0]))
+    if head == "exchanges" and len(names) in (1, 2):
+        key = decoded(address, names[1]) if len(names) == 2 else ""
+        return Place("exchange", decoded(address, names[0]), key)
+    rest = address[1:].partition("/")[2]
+    if head == "queue" and rest:
+        return Place("queue", rest)
+    if head == "amq" and rest.startswith("queue/"):
+        return Place("queue", rest.removeprefix("queue/"))
+    if head == "exchange" and rest:
+        name, slash, key = rest.partition("/")
+        return Place("exchange", name, key if slash else None)
+    if head == "topic" and rest:
+        return Place("exchange", TOPICS, rest)
+    raise bad(address, "is not in a form that is known here")
+
+
+def decoded(address: str, text: str) -> str:
+    """Percent-decoded. Refuses what is no UTF-8 then, or nothing."""
+    try:
+        name = unquote_to_bytes(text).decode()
+    except UnicodeDecodeError:
+        raise bad(address, "is not percent-encoded UTF-8") from None
+    if not name:
+        raise bad(address, "names nothing")
+    return name
+
+
+def resolve(
+    channel: Channel, address: str, capabilities: Iterable[str] = (), create: bool = False
+) -> Place:
+    """What is meant, on this virtual host. A plain name that is nothing yet becomes a topic where
+    one is asked for, a durable queue where ``create`` allows it. Refuses (404) otherwise."""
+    place = read_address(address)
+    if place.kind != "plain":
+        return place
+    vhost, name = channel.vhost, place.name
+    wanted = frozenset(capabilities)
+    if name in vhost.queues and not wanted & TOPIC_CAPABILITIES:
+        return Place("queue", name)
+    if name and name in vhost.exchanges:
+        return Place("exchange", name)
+    exchange, slash, key = name.partition("/")
+    if slash and exchange in vhost.exchanges and not wanted & QUEUE_CAPABILITIES:
+        return Place("exchange", exchange, key)
+    if wanted & TOPIC_CAPABILITIES:
+        return Place("exchange", TOPICS, name)
+    if not create or not name:
+        raise Refusal(Condition.NOT_FOUND, f"no queue or exchange '{name}'")
+    channel.declare_queue(DeclareQueue(channel.number, None, name, durable=True))
+    return Place("queue", name)

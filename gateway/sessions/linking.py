@@ -1,0 +1,325 @@
+"""Performs what adapters with links ask: attaching, credit, outcomes, transactions.
+
+One ``Linking`` belongs to one session. What outlives its connection is in ``Links``.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from gateway.broker.channel import Channel
+from gateway.broker.deliveries import Entry
+from gateway.broker.linked import Holding
+from gateway.errors import Refusal
+from gateway.operations import (
+    Attached,
+    AttachSource,
+    AttachTarget,
+    Credit,
+    DeclareTransaction,
+    DetachLink,
+    Discharge,
+    Manage,
+    Modify,
+    Outcome,
+    Post,
+    Resumed,
+    Retire,
+    Settle,
+    Stolen,
+)
+from gateway.sessions.links import Key, Link, Node
+from gateway.sessions.managing import Managing
+from gateway.sessions.nodes import (
+    NEVER,
+    Source,
+    find_source,
+    find_target,
+    make_dynamic,
+)
+
+if TYPE_CHECKING:
+    from gateway.sessions.session import Session
+
+Perform = Callable[[Channel, Any], None]
+
+
+class Linking:
+    """Links of one connection. ``handlers`` by operation."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._links = session.registry.links
+        self._create = session.registry.create_queues
+        self._here: dict[tuple[int, str], Link] = {}
+        self._waiting: dict[int, list[Link]] = {}
+        """Suspended, while the session they were in goes on, or its connection."""
+        self._late: dict[tuple[int, int], tuple[Link, bytes]] = {}
+        """What suspended links left unsettled, by channel and delivery: the peer may still say its
+        outcome by that (§2.7.6)."""
+        self._works: dict[tuple[int, str], list[bytes]] = {}
+        self._managing = Managing(session)
+        self.handlers: dict[type[Any], Perform] = {
+            AttachSource: self._attach_source,
+            AttachTarget: self._attach_target,
+            DetachLink: self._detach,
+            Credit: self._credit,
+            Modify: self._modify,
+            DeclareTransaction: self._declare,
+            Discharge: self._discharge,
+            Post: self._post,
+            Retire: self._retire,
+            Manage: self._managing.perform,
+        }
+
+    # --- attaching ------------------------------------------------------------------------------
+
+    def _attach_source(self, channel: Channel, op: AttachSource) -> None:
+        if op.terminus.address == "/management":
+            self._managing.listen(op)
+            self._session.answer(op.channel, op.token, Attached(op.terminus, node="management"))
+            return
+        key = self._key(op, True)
+        old = self._again(key)
+        try:
+            source, maker = self._source(channel, op, old)
+            self._subscribe(channel, op, source)
+        except Refusal:
+            if old is not None:
+                self._links.forget(old)
+            raise
+        link = Link(
+            self._links, key, channel.vhost, source.terminus, source.node, op.channel, op.link
+        )
+        link.maker = maker
+        resumed = self._adopt(channel, op, old, link)
+        self._enter(link)
+        attached = Attached(source.terminus, resumed=resumed)
+        self._session.answer_when_safe(op.channel, op.token, attached)
+
+    def _source(self, channel: Channel, op: AttachSource, old: Link | None) -> tuple[Source, bool]:
+        """What to consume from, and whether it was made for this link."""
+        asked = op.terminus
+        if asked.dynamic:
+            made, queue = make_dynamic(channel, asked, self._links)
+            if queue:
+                return find_source(channel, made, op.container, op.name, False), True
+            asked = made
+        node = old.node if old is not None else None
+        if (
+            old is not None
+            and node is not None
+            and asked.address in (None, old.terminus.address)
+            and node.queue in channel.vhost.queues
+            and not node.queue.startswith("subscription:")
+        ):
+            asked.address = node.queue
+            source = find_source(channel, asked, op.container, op.name, False)
+            source.terminus.address = old.terminus.address
+            return source._replace(node=node), old.maker
+        return find_source(channel, asked, op.container, op.name, self._create), False
+
+    def _subscribe(self, channel: Channel, op: AttachSource, source: Source) -> None:
+        """A consumer without credit."""
+        filters = source.filters
+        channel.subscribe(
+            source.node.queue,
+            op.link,
+            no_ack=op.settled,
+            no_local=filters.no_local,
+            matches=filters.matches,
+            copy=source.terminus.copy,
+            credit=0,
+        )
+        channel.start(op.link)
+
+    def _adopt(
+        self, channel: Channel, op: AttachSource, old: Link | None, link: Link
+    ) -> list[Resumed]:
+        """What the old link left unsettled: it goes on if the peer resumes it, else goes back."""
+        if old is None:
+            return []
+        parked, old.parked = old.parked, {}
+        old.over = True
+        if op.unsettled is None or op.settled or link.terminus.copy:
+            release(channel, parked.values())
+            return []
+        entries = {tag: entry for tag, entry in parked.items() if not entry.lane.queue.gone}
+        numbers = channel.adopt(op.link, list(entries.values()))
+        return [
+            Resumed(tag, number, None, entry.message)
+            for (tag, entry), number in zip(entries.items(), numbers, strict=True)
+        ]
+
+    def _attach_target(self, channel: Channel, op: AttachTarget) -> None:
+        key = self._key(op, False)
+        old = self._again(key)
+        asked, maker, queue = op.terminus, False, ""
+        if asked.dynamic:
+            asked, queue = make_dynamic(channel, asked, self._links)
+            maker = bool(queue)
+        try:
+            attached = find_target(channel, asked, self._create)
+        except Refusal:
+            if old is not None:
+                self._links.forget(old)
+            raise
+        if attached.node == "management":
+            self._managing.take(op)
+        elif attached.exchange == "":
+            queue = attached.key
+        link = Link(
+            self._links,
+            key,
+            channel.vhost,
+            attached.terminus,
+            Node(queue) if queue else None,
+            op.channel,
+            op.link,
+        )
+        link.maker = maker
+        if old is not None:
+            old.over = True
+            if op.unsettled is not None:
+                attached.resumed = [
+                    Resumed(tag, 0, outcome, None)
+                    for tag, outcome in old.outcomes.items()
+                    if tag in op.unsettled
+                ]
+        self._enter(link)
+        self._links.sending(channel.vhost.queues.get(queue), 1)
+        self._session.answer_when_safe(op.channel, op.token, attached)
+
+    def _key(self, op: AttachSource | AttachTarget, source: bool) -> Key:
+        session = self._session
+        return Key(session.vhost, session.user, op.container, op.name, source)
+
+    def _again(self, key: Key) -> Link | None:
+        """The link of that name if it is suspended; one that is live is stolen first (§2.6.1)."""
+        live = self._links.by_key.get(key)
+        if live is not None and live.session is not None:
+            live.session.stolen(live)
+        return self._links.resume(key)
+
+    def _enter(self, link: Link) -> None:
+        self._here[link.number, link.tag] = link
+        self._links.enter(link, self._session)
+
+    def stolen(self, link: Link) -> None:
+        """Somebody else attached by the name of our link. It is suspended, so that the thief can
+        resume it."""
+        session = self._session
+        session.adapter.send(Stolen(link.number, link.tag))
+        session.perform(session.adapter.found())
+        if link.session is session:
+            self._links.forget(link)
+
+    # --- detaching ------------------------------------------------------------------------------
+
+    def _detach(self, channel: Channel, op: DetachLink) -> None:
+        link = self._here.pop((op.channel, op.link), None)
+        for work in self._works.pop((op.channel, op.link), ()):
+            if work in channel.works:
+                channel.discharge(work, True)
+        self._managing.leave(op.channel, op.link)
+        if link is not None:
+            held = channel.park(op.link) if link.key.source else []
+            if op.closed:
+                self._close(channel, link, held)
+            else:
+                self._suspend(channel, link, held, op)
+        self._session.answer(op.channel, op.token)
+
+    def _close(self, channel: Channel, link: Link, held: Holding) -> None:
+        """For good: what was unsettled goes back, a subscription ends."""
+        release(channel, (entry for _, entry in held))
+        self._links.forget(link)
+
+    def _suspend(self, channel: Channel, link: Link, held: Holding, op: DetachLink) -> None:
+        """To be resumed, if its expiry policy allows."""
+        if not self._links.suspend(link):
+            self._close(channel, link, held)
+            return
+        tags = op.unsettled
+        link.parked = {tags[number]: entry for number, entry in held if number in tags}
+        self._late |= {(op.channel, n): (link, tags[n]) for n, _ in held if n in tags}
+        release(channel, (entry for number, entry in held if number not in tags))
+        link.outcomes = op.outcomes
+        if link.terminus.expiry == "link-detach" or (op.lost and link.terminus.expiry != NEVER):
+            self._links.expire(link, self._session.broker)
+        else:
+            self._waiting.setdefault(op.channel, []).append(link)
+
+    def ended(self, channel: int) -> None:
+        """A session is over: links that live as long as it begin to expire (§3.5.6)."""
+        for number, tag in [place for place in self._here if place[0] == channel]:
+            self._links.forget(self._here.pop((number, tag)))
+        self._managing.ended(channel)
+        self._late = {place: late for place, late in self._late.items() if place[0] != channel}
+        waiting = self._waiting.pop(channel, [])
+        keep = [link for link in waiting if link.terminus.expiry in ("connection-close", NEVER)]
+        if keep:
+            self._waiting.setdefault(-1, []).extend(keep)
+        for link in waiting:
+            if link not in keep:
+                self._links.expire(link, self._session.broker)
+
+    def closed(self) -> None:
+        """The connection is over."""
+        for channel in {number for number, _ in self._here} | set(self._waiting) - {-1}:
+            self.ended(channel)
+        for link in self._waiting.pop(-1, []):
+            if link.terminus.expiry != NEVER:
+                self._links.expire(link, self._session.broker)
+
+    # --- deliveries -----------------------------------------------------------------------------
+
+    def _credit(self, channel: Channel, op: Credit) -> None:
+        if not self._managing.credit(op):
+            self._session.credit(channel, op)
+
+    def _modify(self, channel: Channel, op: Modify) -> None:
+        channel.modify(op)
+
+    def late(self, op: Any) -> bool:
+        """Is this the outcome of a delivery whose link is suspended? Then it applies, unless the
+        link was resumed or has expired meanwhile."""
+        if not isinstance(op, Settle | Modify) or (op.channel, op.delivery) not in self._late:
+            return False
+        link, tag = self._late.pop((op.channel, op.delivery))
+        entry = link.parked.pop(tag, None)
+        if entry is None or entry.lane.queue.gone:
+            return True
+        channel = self._session.channels[op.channel]
+        if isinstance(op, Settle):
+            outcome = op.outcome
+        else:
+            channel.note_failure(entry, op)
+            outcome = Outcome.REJECT if op.elsewhere else Outcome.RELEASE
+        channel.conclude([(entry, outcome)])
+        return True
+
+    # --- transactions ---------------------------------------------------------------------------
+
+    def _declare(self, channel: Channel, op: DeclareTransaction) -> None:
+        work = channel.declare_transaction()
+        self._works.setdefault((op.channel, op.link), []).append(work)
+        self._session.answer(op.channel, op.token, work)
+
+    def _discharge(self, channel: Channel, op: Discharge) -> None:
+        works = self._works.get((op.channel, op.link), [])
+        if op.transaction in works:
+            works.remove(op.transaction)
+        channel.discharge(op.transaction, op.fail)
+        self._session.publisher = True
+        self._session.answer_when_safe(op.channel, op.token)
+
+    def _post(self, channel: Channel, op: Post) -> None:
+        routed = channel.promise(op.transaction, op.message)
+        self._session.answer(op.channel, op.token, routed)
+
+    def _retire(self, channel: Channel, op: Retire) -> None:
+        channel.retire(op.transaction, op.delivery, op.outcome, op.settled)
+
+
+def release(channel: Channel, entries: Iterable[Entry]) -> None:
+    channel.conclude((entry, Outcome.RELEASE) for entry in entries)

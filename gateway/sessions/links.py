@@ -1,0 +1,204 @@
+"""Links as the broker's side knows them: which are live, and which wait to be resumed.
+
+A link is known by container, name and direction (§2.6.1). One that was detached without being
+closed keeps its terminus and its unsettled deliveries until its expiry policy says otherwise.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gateway.broker.broker import Broker
+from gateway.broker.deliveries import Entry
+from gateway.broker.queues import Queue
+from gateway.broker.vhost import VirtualHost
+from gateway.operations import Terminus
+
+if TYPE_CHECKING:
+    from gateway.sessions.session import Session
+
+MOST_SUSPENDED = 10_000
+"""Links that wait to be resumed, over the whole broker."""
+
+LOOK_AGAIN = 1000
+"""Milliseconds after which a node is looked at that lives as long as it holds messages."""
+
+
+class Key(NamedTuple):
+    """Who a link is. ``source``: the peer receives. A container is one user's: nobody else can
+    steal its links by calling itself the same."""
+
+    vhost: str
+    user: str
+    container: str
+    name: str
+    source: bool
+
+
+class Node(NamedTuple):
+    """What is behind a source. ``owned``: the queue was made for the link and goes with it."""
+
+    queue: str
+    owned: bool = False
+
+
+class Link:
+    """One link. ``session`` is ``None`` while it is suspended. ``parked`` are deliveries that are
+    unsettled, by their tags; ``outcomes`` what a sending peer was told, by its tags."""
+
+    def __init__(
+        self,
+        links: "Links",
+        key: Key,
+        vhost: VirtualHost,
+        terminus: Terminus,
+        node: Node | None,
+        number: int,
+        tag: str,
+    ) -> None:
+        self.links = links
+        self.key = key
+        self.vhost = vhost
+        self.terminus = terminus
+        self.node = node
+        self.number = number
+        self.tag = tag
+        self.session: Session | None = None
+        self.maker = False
+        """A dynamic node was made for it."""
+        self.parked: dict[bytes, Entry] = {}
+        self.outcomes: dict[bytes, Any] = {}
+        self.due: int | None = None
+        self.over = False
+
+    def on_due(self) -> None:
+        """Its time is over, unless it was resumed meanwhile."""
+        if self.session is None:
+            self.links.forget(self)
+
+
+class Dynamic:
+    """A node made on demand, and what ends it: the link that made it, "links", "messages", or
+    "links-or-messages" (§3.5.10 to §3.5.13)."""
+
+    def __init__(self, links: "Links", vhost: VirtualHost, queue: Queue, policy: str) -> None:
+        self.links = links
+        self.vhost = vhost
+        self.queue = queue
+        self.policy = policy
+        self.due: int | None = None
+        self.made = True
+        """The link that made it is there."""
+
+    def on_due(self) -> None:
+        self.links.review(self)
+
+
+class Links:
+    """All links of a broker that have a name, and the nodes that depend on links."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[Key, Link] = {}
+        self.dynamic: dict[Queue, Dynamic] = {}
+        self.senders: dict[Queue, int] = {}
+        """Links that send to a dynamic node."""
+        self.suspended = 0
+
+    def enter(self, link: Link, session: "Session") -> None:
+        """It is live."""
+        link.session = session
+        self.by_key[link.key] = link
+
+    def suspend(self, link: Link) -> bool:
+        """It waits to be resumed; False if there are too many already."""
+        if self.suspended >= MOST_SUSPENDED:
+            return False
+        self.suspended += 1
+        link.session = None
+        return True
+
+    def resume(self, key: Key) -> Link | None:
+        """A suspended link comes back to life."""
+        link = self.by_key.get(key)
+        if link is None or link.session is not None:
+            return None
+        del self.by_key[key]
+        self.suspended -= 1
+        link.due = None
+        return link
+
+    def expire(self, link: Link, broker: Broker) -> None:
+        """Its expiry begins now (§3.5.6)."""
+        if link.session is not None or link.over:
+            return
+        if link.terminus.timeout == 0:
+            self.forget(link)
+        else:
+            broker.schedule(link, broker.now + 1000 * link.terminus.timeout)
+
+    def forget(self, link: Link) -> None:
+        """It is over for good: what it held goes back; a queue that was made for it goes too, and
+        one that lives as long as it has consumers."""
+        if link.over:
+            return
+        link.over = True
+        if link.session is None and self.by_key.get(link.key) is link:
+            self.suspended -= 1
+        link.session = None
+        if self.by_key.get(link.key) is link:
+            del self.by_key[link.key]
+        back: dict[Queue, list[Entry]] = {}
+        for entry in link.parked.values():
+            if not entry.lane.queue.gone:
+                back.setdefault(entry.lane.queue, []).append(entry)
+        link.parked.clear()
+        for to, entries in back.items():
+            to.put_back(entries)
+        node = link.node
+        queue = link.vhost.queues.get(node.queue) if node is not None else None
+        if node is None or queue is None:
+            return
+        if link.key.source and not queue.consumers and (node.owned or queue.auto_delete):
+            link.vhost.remove_queue(queue)
+        if not link.key.source:
+            self.sending(queue, -1)
+        self.left(queue, link.maker)
+
+    # --- dynamic nodes --------------------------------------------------------------------------
+
+    def made(self, vhost: VirtualHost, queue: Queue, policy: str) -> None:
+        self.dynamic[queue] = Dynamic(self, vhost, queue, policy)
+
+    def sending(self, queue: Queue | None, more: int) -> None:
+        """One sender more, or less, of a dynamic node."""
+        if queue in self.dynamic:
+            self.senders[queue] = self.senders.get(queue, 0) + more
+            self.review(self.dynamic[queue])
+
+    def left(self, queue: Queue | None, maker: bool) -> None:
+        """A link to a node is gone; ``maker``: the one that made it."""
+        node = self.dynamic.get(queue) if queue is not None else None
+        if node is not None:
+            node.made = node.made and not maker
+            self.review(node)
+
+    def review(self, node: Dynamic) -> None:
+        """Delete a node that has lived long enough."""
+        queue, policy = node.queue, node.policy
+        if queue.gone:
+            self.dynamic.pop(queue, None)
+            self.senders.pop(queue, None)
+            return
+        used = bool(queue.consumers or self.senders.get(queue) or node.made)
+        full = bool(queue.depth or queue.unsettled)
+        keep = {
+            "close": node.made,
+            "links": used,
+            "messages": node.made or full,
+            "links-or-messages": used or full,
+        }[policy]
+        if not keep:
+            self.dynamic.pop(queue, None)
+            self.senders.pop(queue, None)
+            node.vhost.remove_queue(queue)
+        elif not node.made and "messages" in policy:
+            ledger = node.vhost.ledger
+            ledger.schedule(node, ledger.now + LOOK_AGAIN)

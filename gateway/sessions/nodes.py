@@ -1,0 +1,241 @@
+"""Sources and targets of links as things of the broker: queues, exchanges, subscriptions to
+exchanges, and nodes made on demand.
+
+A source over an exchange is a queue bound to it. Its name tells whose it is, so that a durable
+subscription is found again after a restart: ``subscription:<container>:<name>``, without the
+container for one that all containers share (JMS 2.0's shared subscriptions).
+"""
+
+import secrets
+from typing import NamedTuple
+
+from gateway.broker.channel import Channel
+from gateway.errors import Condition, Refusal
+from gateway.operations import Attached, Bind, DeclareQueue, Terminus
+from gateway.sessions.addresses import (
+    QUEUE_CAPABILITIES,
+    TOPIC_CAPABILITIES,
+    TOPICS,
+    Place,
+    resolve,
+)
+from gateway.sessions.filters import Filters, read_filters
+from gateway.sessions.links import Links, Node
+from gateway.values import Described
+
+SHARED = frozenset(["shared", "global"])
+KNOWN = QUEUE_CAPABILITIES | TOPIC_CAPABILITIES | SHARED
+
+POLICIES = {
+    0x2B: "close", "amqp:delete-on-close:list": "close",
+    0x2C: "links", "amqp:delete-on-no-links:list": "links",
+    0x2D: "messages", "amqp:delete-on-no-messages:list": "messages",
+    0x2E: "links-or-messages", "amqp:delete-on-no-links-or-messages:list": "links-or-messages",
+}  # fmt: skip
+
+NEVER = "never"
+
+
+class Source(NamedTuple):
+    """A source that is in place, and how to consume from it."""
+
+    terminus: Terminus
+    node: Node
+    filters: Filters
+
+
+def granted(terminus: Terminus, address: str | None, filters: Filters | None = None) -> Terminus:
+    """What of a terminus is really in place. Unsettled deliveries are kept in memory only, so
+    that is not promised beyond the terminus itself (durable 2 becomes 1)."""
+    return Terminus(
+        address,
+        min(terminus.durable, 1),
+        terminus.expiry,
+        terminus.timeout,
+        terminus.dynamic,
+        terminus.properties,
+        terminus.copy,
+        filters.granted if filters is not None else {},
+        tuple(name for name in terminus.capabilities if name in KNOWN),
+    )
+
+
+# --- targets ------------------------------------------------------------------------------------
+
+
+def find_target(channel: Channel, terminus: Terminus, create: bool) -> Attached:
+    """Where the messages of a link go. Refuses with 403, 404 or 405."""
+    if terminus.address is None:
+        return Attached(granted(terminus, None), place=ByMessage(channel, create))
+    place = resolve(channel, terminus.address, terminus.capabilities, create)
+    there = granted(terminus, terminus.address)
+    if place.kind == "management":
+        return Attached(there, node="management")
+    exchange, key = writable(channel, place)
+    # Who publishes to a topic does not ask for listeners; RabbitMQ's own addresses do.
+    plain = not terminus.address.startswith("/exchanges/")
+    topic = bool(TOPIC_CAPABILITIES & frozenset(terminus.capabilities))
+    mandatory = not (exchange and (plain or topic))
+    if key is None:
+        by_subject = lambda _, subject: (exchange, subject or "")  # noqa: E731
+        return Attached(there, place=by_subject, mandatory=mandatory)
+    return Attached(there, exchange, key, mandatory=mandatory)
+
+
+def writable(channel: Channel, place: Place) -> tuple[str, str | None]:
+    """Exchange and key of a place this user may write to."""
+    if place.kind == "queue":
+        channel.find_writable("")
+        channel.vhost.queue(place.name, channel.client)
+        return "", place.name
+    channel.find_writable(place.name)
+    return place.name, place.key
+
+
+class ByMessage:
+    """Where a message of the anonymous terminus goes, by its ``to``."""
+
+    def __init__(self, channel: Channel, create: bool) -> None:
+        self._channel = channel
+        self._create = create
+
+    def __call__(self, to: str | None, subject: str | None) -> tuple[str, str]:
+        """Refuses (404) what is nowhere."""
+        if not to:
+            raise Refusal(Condition.PRECONDITION_FAILED, "the message has no 'to'")
+        place = resolve(self._channel, to, (), self._create)
+        if place.kind == "management":
+            raise Refusal(Condition.NOT_ALLOWED, "requests for management need a link of their own")
+        if place.kind == "queue":
+            return "", place.name
+        return place.name, (subject or "") if place.key is None else place.key
+
+
+# --- sources ------------------------------------------------------------------------------------
+
+
+def find_source(
+    channel: Channel, terminus: Terminus, container: str, name: str, create: bool
+) -> Source:
+    """What a link receives from, made if need be. Refuses with 403, 404, 405 or 406."""
+    filters = read_filters(terminus.filters)
+    there = granted(terminus, terminus.address, filters)
+    if terminus.address is None:
+        return known_subscription(channel, there, container, name, filters)
+    place = resolve(channel, terminus.address, terminus.capabilities, create)
+    if place.kind == "queue":
+        return Source(there, Node(place.name), filters)
+    if place.kind == "management":
+        raise Refusal(Condition.NOT_ALLOWED, "management is no place for messages")
+    node = subscription(channel, place, there, container, name, filters)
+    return Source(there, node, filters)
+
+
+def subscription_name(terminus: Terminus, container: str, name: str) -> str:
+    """The queue of a subscription that has a name. JMS clients number the links of a shared one
+    behind a bar."""
+    shared = SHARED & frozenset(terminus.capabilities)
+    if shared:
+        name = name.partition("|")[0]
+    return f"subscription:{'' if 'global' in shared else container}:{name}"
+
+
+def known_subscription(
+    channel: Channel, terminus: Terminus, container: str, name: str, filters: Filters
+) -> Source:
+    """A source without an address means the subscription that this link had (JMS unsubscribes
+    like that)."""
+    for who in (container, ""):
+        queue = f"subscription:{who}:{name.partition('|')[0]}"
+        if queue in channel.vhost.queues:
+            terminus.address = queue
+            terminus.durable, terminus.expiry = 1, NEVER
+            return Source(terminus, Node(queue, True), filters)
+    raise Refusal(Condition.NOT_FOUND, f"no subscription '{name}'")
+
+
+def subscription(
+    channel: Channel,
+    place: Place,
+    terminus: Terminus,
+    container: str,
+    name: str,
+    filters: Filters,
+) -> Node:
+    """A queue bound to an exchange for this link: private, or by name if it may outlive its
+    connection or is shared."""
+    durable = terminus.durable > 0 and terminus.expiry == NEVER
+    named = durable or bool(SHARED & frozenset(terminus.capabilities))
+    channel.vhost.exchange(place.name)
+    key = binding_key(channel, place, filters)
+    number = channel.number
+    lasting = named or terminus.expiry in (NEVER, "connection-close") or terminus.timeout > 0
+    wanted = DeclareQueue(
+        number,
+        None,
+        subscription_name(terminus, container, name) if named else "",
+        durable=durable,
+        exclusive=not lasting,
+        auto_delete=not lasting,
+    )
+    queue = channel.declare_queue(wanted).name
+    try:
+        channel.bind(Bind(number, None, queue, place.name, key, filters.headers or {}))
+    except Refusal:
+        found = channel.vhost.queues.get(queue)
+        if found is not None and not found.consumers and not found.bindings:
+            channel.vhost.remove_queue(found)
+        raise
+    rebind(channel, queue, place.name, key)
+    return Node(queue, lasting)
+
+
+def binding_key(channel: Channel, place: Place, filters: Filters) -> str:
+    """From the filter, the address, or else everything that the exchange has."""
+    if filters.key is not None:
+        return filters.key
+    if place.key:
+        return place.key
+    kind = channel.vhost.exchange(place.name).type
+    if kind == "direct" and filters.headers is None:
+        raise Refusal(
+            Condition.PRECONDITION_FAILED,
+            f"a subscription to the direct exchange '{place.name}' needs a key",
+        )
+    return "#" if kind == "topic" else ""
+
+
+def rebind(channel: Channel, queue: str, exchange: str, key: str) -> None:
+    """A subscription that asks for something else than before loses what it had (JMS 2.0 §8.3.3:
+    changing topic or selector is as unsubscribing and subscribing anew)."""
+    found = channel.vhost.queues[queue]
+    for binding in list(found.bindings):
+        if (binding.source.name, binding.key) != (exchange, key):
+            channel.vhost.remove_binding(binding)
+
+
+# --- dynamic nodes ------------------------------------------------------------------------------
+
+
+def make_dynamic(channel: Channel, terminus: Terminus, links: Links) -> tuple[Terminus, str]:
+    """A node of its own for a link (§3.5.3 dynamic), and the queue behind it. It is deleted when
+    its lifetime policy says so; without one, with the link."""
+    policy = lifetime(terminus)
+    if frozenset(terminus.capabilities) & TOPIC_CAPABILITIES:
+        key = f"amq.dynamic-{secrets.token_urlsafe(16)}"
+        return granted(terminus, f"/exchanges/{TOPICS}/{key}"), ""
+    name = channel.declare_queue(DeclareQueue(channel.number, None, "")).name
+    links.made(channel.vhost, channel.vhost.queues[name], policy)
+    return granted(terminus, f"/queues/{name}"), name
+
+
+def lifetime(terminus: Terminus) -> str:
+    """Refuses a policy that the specification does not know."""
+    asked = terminus.properties.get("lifetime-policy")
+    if asked is None:
+        return "close"
+    word = asked.descriptor if isinstance(asked, Described) else getattr(asked, "CODE", None)
+    policy = POLICIES.get(word)
+    if policy is None:
+        raise Refusal(Condition.COMMAND_INVALID, f"unknown lifetime policy {str(word)[:60]}")
+    return policy

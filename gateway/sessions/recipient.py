@@ -1,0 +1,31 @@
+"""The way out of one channel, as the broker sees it."""
+
+from typing import TYPE_CHECKING
+
+from gateway.errors import Condition
+from gateway.message import Message
+from gateway.operations import Cancelled, Returned
+
+if TYPE_CHECKING:
+    from gateway.sessions.session import Session
+
+
+class ChannelRecipient:
+    """What the broker calls for one channel. The hot two are the adapter's own methods."""
+
+    __slots__ = ("outlet", "deliver", "confirm", "_session", "_number")
+
+    def __init__(self, session: "Session", number: int) -> None:
+        self.outlet = outlet = session.adapter.outlet(number)
+        self.deliver = outlet.deliver
+        self.confirm = outlet.confirm
+        self._session = session
+        self._number = number
+
+    def returned(self, message: Message, condition: Condition, text: str) -> None:
+        channel = self._session.channels.get(self._number)
+        sequence = 0 if channel is None else channel.sequence
+        self._session.adapter.send(Returned(self._number, message, condition, text, sequence))
+
+    def cancelled(self, tag: str) -> None:
+        self._session.notify(Cancelled(self._number, tag))

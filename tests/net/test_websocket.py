@@ -1,0 +1,135 @@
+"""AMQP over WebSocket at ``/amqp``: the OASIS binding, whatever version is inside."""
+
+import contextlib
+import re
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
+
+from tests.net.running import Running, until
+from tests.net.wire import PERSISTENT, Wire
+
+AMQP = [Subprotocol("amqp")]
+LARGE = 3 << 20
+
+
+class WebSocketSocket:
+    """What ``Wire`` needs of a socket, over a WebSocket; ``size`` cuts what is sent."""
+
+    def __init__(self, web: ClientConnection, size: int) -> None:
+        self._web, self._size = web, size
+
+    def sendall(self, octets: bytes) -> None:
+        for at in range(0, len(octets), self._size):
+            self._web.send(octets[at : at + self._size])
+
+    def recv(self, size: int) -> bytes:
+        try:
+            data = self._web.recv(30)
+        except ConnectionClosed:
+            return b""
+        assert isinstance(data, bytes)
+        return data
+
+    def close(self) -> None:
+        self._web.close()
+
+    def shutdown(self, how: int) -> None:
+        self._web.close()
+
+
+class WebWire(Wire):
+    """The lean client over a WebSocket."""
+
+    def __init__(self, web: ClientConnection, size: int = 1 << 20) -> None:
+        self.version = "0-9-1"
+        self.user, self.password, self.heartbeat = "guest", "guest", 0
+        self.capabilities = ()
+        self.socket = WebSocketSocket(web, size)  # type: ignore[assignment]
+        self._held = bytearray()
+        self._at = 0
+        self.heartbeats = 0
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Running(tmp_path_factory.mktemp("websocket")) as running:
+        yield running
+
+
+def dial(gateway: Running, **options: Any) -> ClientConnection:
+    options = {"subprotocols": AMQP, "max_size": None, "compression": None, **options}
+    return connect(f"ws://127.0.0.1:{gateway.http_port}/amqp", **options)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_octets_are_octets(gateway: Running, size: int) -> None:
+    with dial(gateway) as web:
+        assert web.subprotocol == "amqp"
+        wire = WebWire(web, size).opened(1)
+        wire.declare("web", durable=True)
+        wire.publish("web", b"hello", PERSISTENT)
+        assert wire.got("web") == b"hello"
+
+
+def test_large_messages_both_ways(gateway: Running) -> None:
+    with dial(gateway) as web:
+        wire = WebWire(web).opened(1)
+        wire.declare("large")
+        wire.publish("large", bytes(LARGE))
+        assert wire.got("large") == bytes(LARGE)
+
+
+def test_text_is_refused(gateway: Running) -> None:
+    with dial(gateway) as web:
+        web.send("AMQP")
+        with pytest.raises(ConnectionClosed) as caught:
+            web.recv(10)
+        assert caught.value.rcvd is not None
+        assert caught.value.rcvd.code == 1003
+
+
+def test_what_is_no_amqp_is_answered_with_a_header_and_closed(gateway: Running) -> None:
+    with dial(gateway) as web:
+        web.send(b"GET / HTTP/1.1\r\n\r\n")
+        assert isinstance(web.recv(10), bytes)
+        with pytest.raises(ConnectionClosed):
+            web.recv(10)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"subprotocols": None},
+        {"subprotocols": [Subprotocol("mqtt")]},
+        {"origin": "http://stranger.example"},
+    ],
+    ids=["no subprotocol", "another subprotocol", "a page of a stranger"],
+)
+def test_refused(gateway: Running, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidStatus) as caught:
+        dial(gateway, **options)
+    assert caught.value.response.status_code == 403
+
+
+def test_our_own_pages_may(gateway: Running) -> None:
+    with dial(gateway, origin=f"http://127.0.0.1:{gateway.http_port}") as web:
+        WebWire(web).opened(1)
+
+
+def test_other_paths_have_no_websocket(gateway: Running) -> None:
+    with pytest.raises(InvalidStatus):
+        connect(f"ws://127.0.0.1:{gateway.http_port}/v1/events", subprotocols=AMQP)
+
+
+def test_a_client_that_vanishes_is_forgotten(gateway: Running) -> None:
+    before = len(re.findall("closed: .*lost", gateway.log()))
+    with contextlib.suppress(OSError), dial(gateway) as web:
+        WebWire(web).opened(1)
+        web.socket.shutdown(socket.SHUT_RDWR)
+    until(lambda: len(re.findall("closed: .*lost", gateway.log())) > before, "the loss is noticed")
