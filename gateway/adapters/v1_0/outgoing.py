@@ -325,7 +325,7 @@ class Outgoing(Link):
         if record.link_credit is None:
             return
         seen = self.initial if record.delivery_count is None else record.delivery_count
-        self.credit = max(0, record.link_credit - ahead(self.count, seen))
+        self.credit = min(MASK, max(0, record.link_credit - ahead(self.count, seen)))
         self.drain = bool(record.drain)
         self.flush()
         self.use.on_credit(self, record, found)
