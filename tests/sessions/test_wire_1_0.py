@@ -239,3 +239,38 @@ def test_the_queue_is_deleted(house: House) -> None:
     assert detach.error.condition == "amqp:resource-deleted"
     assert peer.says(w.Disposition(True, 0, None, True, w.ACCEPTED)) == []
     assert peer.says(w.Detach(0, True)) == []
+
+
+def test_a_channel_is_another_session_after_what_was_found_is_done(house: House) -> None:
+    """Begun, lost by a mistake, ended and begun again within one read: nothing of the first
+    session is done on the second."""
+    peer = Linked(house)
+    source = w.Source("/queues/q")
+    octets = packed(w.End()) + packed(w.Begin(None, 0, 1000, 1000))
+    octets += packed(w.Attach("first", 0, True, source=source, target=w.Target()))
+    octets += packed(w.Flow(0, 1000, 0, 1000, 0, 0, 10)) + packed(w.Detach(7)) + packed(w.End())
+    octets += packed(w.Begin(None, 0, 1000, 1000))
+    octets += packed(w.Attach("second", 0, True, source=source, target=w.Target()))
+    peer.feed(octets)
+    heard = peer.hears()
+    assert sent(heard) == []
+    assert [type(record) for record in heard if type(record) is not w.Flow][-2:] == [
+        w.Begin,
+        w.Attach,
+    ]
+    assert heard[-1].name == "second"
+    assert sent(peer.says(w.Flow(0, 1000, 0, 1000, 0, 0, 10))) == [
+        (tag(number), False) for number in (1, 2, 3)
+    ]
+
+
+def test_a_request_whose_session_died_is_refused_in_silence(house: House) -> None:
+    """There is nowhere to answer, nobody to be told, and the connection lives."""
+    peer = Linked(house)
+    peer.sender(0, "ask", w.Target("/management"))
+    octets = packed(w.Transfer(0, 0, b"t", 0), 0, MESSAGE) + packed(w.Detach(7))
+    peer.feed(octets)
+    (end,) = peer.hears()
+    assert end.error.condition == "amqp:session:unattached-handle"
+    assert peer.says(w.End()) == []
+    assert type(peer.says(w.Begin(None, 0, 1, 1))[0]) is w.Begin

@@ -558,3 +558,12 @@ def test_our_map_is_incomplete() -> None:
 def test_places_in_a_message() -> None:
     assert place(b"", w.Received(0, 0)) == 0
     assert place(b"junk", w.Received(1, 1)) == 0
+
+
+def test_a_count_ahead_of_ours_makes_no_more_credit_than_there_can_be() -> None:
+    peer = Peer()
+    peer.receives(handle=0)
+    flow = w.Flow(0, 100, 0, 100, 0, 0x7000_0000, 0xFFFF_FFFF, echo=True)
+    peer.says(flow)
+    (said,) = peer.hears()
+    assert said.link_credit == 0xFFFF_FFFF
