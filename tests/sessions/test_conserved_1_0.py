@@ -1,5 +1,5 @@
-"""No message of 1.0 is lost and none is taken twice: on a real broker a consumer with a durable link
-settles, retires in transactions, detaches, loses its connection and resumes as chance has it."""
+"""No message of 1.0 is lost and none is taken twice: on a real broker a consumer with a durable
+link settles, retires, detaches, loses its connection and resumes as chance has it."""
 
 import random
 from typing import Any
