@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.broker.channel import Channel
 from gateway.broker.deliveries import Entry
 from gateway.broker.linked import Holding
+from gateway.broker.replies import REPLY_TO
 from gateway.errors import Refusal
 from gateway.operations import (
     Attached,
@@ -31,14 +32,19 @@ from gateway.sessions.links import Key, Link, Node
 from gateway.sessions.managing import Managing
 from gateway.sessions.nodes import (
     NEVER,
+    VOLATILE,
     Source,
     find_source,
     find_target,
     make_dynamic,
+    reply_source,
 )
 
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
+
+MOST_LATE = 10_000
+"""Outcomes that may be late before those are looked for whose time is over."""
 
 Perform = Callable[[Channel, Any], None]
 
@@ -99,6 +105,8 @@ class Linking:
     def _source(self, channel: Channel, op: AttachSource, old: Link | None) -> tuple[Source, bool]:
         """What to consume from, and whether it was made for this link."""
         asked = op.terminus
+        if asked.dynamic and op.settled and VOLATILE in asked.capabilities:
+            return reply_source(asked), False
         if asked.dynamic:
             made, queue = make_dynamic(channel, asked, self._links)
             if queue:
@@ -127,9 +135,11 @@ class Linking:
             no_ack=op.settled,
             no_local=filters.no_local,
             matches=filters.matches,
-            copy=source.terminus.copy,
+            copy=source.node.copies(source.terminus),
             credit=0,
         )
+        if channel.replies is not None and source.node.queue == REPLY_TO:
+            source.terminus.address = f"/queues/{channel.replies.name}"
         channel.start(op.link)
 
     def _adopt(
@@ -140,7 +150,8 @@ class Linking:
             return []
         parked, old.parked = old.parked, {}
         old.over = True
-        if op.unsettled is None or op.settled or link.terminus.copy:
+        copies = link.node is not None and link.node.copies(link.terminus)
+        if op.unsettled is None or op.settled or copies:
             release(channel, parked.values())
             return []
         entries = {tag: entry for tag, entry in parked.items() if not entry.lane.queue.gone}
@@ -241,6 +252,8 @@ class Linking:
             return
         tags = op.unsettled
         link.parked = {tags[number]: entry for number, entry in held if number in tags}
+        if len(self._late) > MOST_LATE:
+            self._late = {k: late for k, late in self._late.items() if late[1] in late[0].parked}
         self._late |= {(op.channel, n): (link, tags[n]) for n, _ in held if n in tags}
         release(channel, (entry for number, entry in held if number not in tags))
         link.outcomes = op.outcomes

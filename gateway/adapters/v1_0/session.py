@@ -274,6 +274,9 @@ class Session(Deliveries):
         if closed:
             self.drop_deliveries(link)
         elif isinstance(link, Incoming | Outgoing) and link.unsettled:
+            if len(self.suspended) > HANDLE_MAX:
+                oldest = next(iter(self.suspended))
+                self.drop_deliveries(self.suspended.pop(oldest))
             self.suspended[key] = link
 
     def release(self, link: Link) -> None:

@@ -310,6 +310,17 @@ def test_attaching_again_ends_what_was_to_be_said() -> None:
     assert peer.hears() == []
 
 
+def test_only_so_many_detached_links_are_remembered() -> None:
+    peer = Peer()
+    peer.broker.confirming = False
+    for number in range(1100):
+        peer.sends(str(number))
+        peer.transfers(number)
+        peer.says(w.Detach(0))
+        peer.hears()
+    assert len(peer.session.suspended) == len(peer.session.arrivals) == 1024
+
+
 def test_a_deleted_source() -> None:
     peer = Peer()
     peer.receives()
