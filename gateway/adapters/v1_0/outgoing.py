@@ -337,9 +337,7 @@ class Outgoing(Link):
 
 def form(message: Message) -> tuple[bytes, bytes]:
     """Header and body as a reader of this version gets them. Raises ``ValueError``."""
-    if message.dialect is SECTIONS and not message.notes:
-        return message.header, message.body
-    return message.header_for(SECTIONS), message.body
+    return message.form_for(SECTIONS)
 
 
 def encoded(message: Message, redelivered: bool) -> bytes:
