@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from gateway.broker.deliveries import Entry, Lane, by_position
 from gateway.broker.queues import Queue
-from gateway.broker.seeking import take
 from gateway.message import Message
 
 
@@ -89,12 +88,11 @@ def pick(queue: Queue, place: Place) -> Entry | None:
     """Take the ready message at a place out of the queue; it is nobody's then. ``None`` if it
     stands there no more, or has expired."""
     lane = next((lane for lane in queue.lanes if lane.priority == place.priority), None)
-    found = None if lane is None else lane.at(place.position)
-    if lane is None or found is None:
-        return None
-    if found.expires is not None and found.expires <= queue.ledger.now:
-        return None
-    return take(queue, lane, found)
+    entry = None if lane is None else lane.pick(place.position)
+    if entry is not None:
+        queue.depth -= 1
+        queue.octets -= len(entry.message.body)
+    return entry
 
 
 def discard(queue: Queue, place: Place, reason: str) -> bool:

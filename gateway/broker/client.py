@@ -1,5 +1,6 @@
 """One attached connection: its channels, and the queues that end with it."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gateway.broker.channel import Channel, Recipient
@@ -22,6 +23,8 @@ class Client:
         self.channels: dict[int, Channel] = {}
         self.exclusive: dict[Queue, None] = {}
         self.closed = False
+        self.ended: Callable[[], None] = lambda: None
+        """Called once when it is closed, also by the deletion of its virtual host."""
 
     def channel(self, number: int, recipient: Recipient) -> Channel:
         """Open a channel."""
@@ -41,6 +44,7 @@ class Client:
         for queue in list(self.exclusive):
             self.vhost.remove_queue(queue)
         self.vhost.clients.pop(self, None)
+        self.ended()
 
     def forget_rights(self) -> None:
         for channel in self.channels.values():

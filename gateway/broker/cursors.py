@@ -57,9 +57,12 @@ class Copies:
     """Stands for lane and queue of the copies that one consumer holds: whatever becomes of them,
     the queue they are copies of knows nothing of it."""
 
-    __slots__ = ("queue", "gone", "unsettled", "delivered", "redelivered", "acked")
+    __slots__ = (
+        "queue", "gone", "unsettled", "delivered", "redelivered", "acked", "most_deliveries",
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        self.most_deliveries: int | None = None
         self.queue = self
         self.gone = False
         self.unsettled = 0

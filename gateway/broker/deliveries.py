@@ -59,16 +59,17 @@ class Entry:
 class Lane:
     """Messages of equal priority. ``next`` is the position the next one gets; ``paged`` counts
     those that are only in the store, which stand at ``paged_from`` and after. Up to ``restored``,
-    the queue counts the octets of a paged message as the store does, header included.
+    the queue counts the octets of a paged message as the store does, header included. What an
+    earlier process may have delivered stands up to ``before``.
 
-    ``lifted`` are unsettled and stand in the store among those that are paged out; ``returned``
-    were given back there, and were delivered so often. ``delivered`` is what the store was told,
-    ``seen`` what it had told when it was opened. ``ahead`` was read from the store up to
-    ``ahead_to``, to be looked at."""
+    ``out`` holds positions among the paged that somebody has picked and not settled: the store
+    still has them. ``counts`` says how often a paged message was delivered before it went back.
+    ``ahead`` was read from the store up to ``ahead_to``, to be looked at."""
 
     __slots__ = (
         "queue", "number", "priority", "ready", "next", "paged", "paged_from", "delivered",
-        "restored", "lifted", "returned", "seen", "ahead", "ahead_from", "ahead_to", "portion",
+        "restored", "before", "out", "counts", "ahead", "ahead_from",
+        "ahead_to", "portion",
     )  # fmt: skip
 
     def __init__(self, queue: "Queue", number: int, priority: int) -> None:
@@ -81,9 +82,9 @@ class Lane:
         self.paged_from = 0
         self.delivered = 0
         self.restored = 0
-        self.seen = 0
-        self.lifted: set[int] = set()
-        self.returned: dict[int, int] = {}
+        self.before = 0
+        self.out: set[int] = set()
+        self.counts: dict[int, int] = {}
         self.ahead: list[Kept] = []
         self.ahead_from = self.ahead_to = 0
         self.portion = FIRST_AHEAD
@@ -93,12 +94,9 @@ class Lane:
         self.next = max(depth.last, depth.delivered) + 1
         self.paged = depth.messages
         self.paged_from = depth.first
-        self.delivered = self.seen = depth.delivered
+        self.delivered = depth.delivered
         self.restored = depth.last
-
-    def deliveries(self, position: int) -> int:
-        """How often a message that is paged out was delivered, as far as is known."""
-        return self.returned.get(position, 1 if position <= self.seen else 0)
+        self.before = depth.delivered
 
     def page_in(self) -> None:
         """Bring back a portion of the tail."""
@@ -107,31 +105,78 @@ class Lane:
         average = max(1, self.queue.octets // max(1, self.queue.depth))
         portion = min(max(limits.page_in_octets // average, LEAST_PORTION), LARGEST_PORTION)
         portion = min(portion, max(1, limits.keep_in_memory), self.paged)
+        found = ledger.store.read(self.number, self.paged_from, portion)
         self.forget_ahead()
-        while self.paged:
-            found = ledger.store.read(self.number, self.paged_from, portion)
-            if not found:
-                # The store has lost them; counting on would leave a queue that never ends.
-                self.queue.depth -= self.paged
-                self.paged = 0
-                return
+        for kept in found:
+            if kept.position in self.out:
+                self.out.discard(kept.position)
+            else:
+                self.ready.append(self.bring(kept))
+        if found:
             self.paged_from = found[-1].position + 1
-            here = [kept for kept in found if kept.position not in self.lifted]
-            for kept in here:
-                self.ready.append(self.entry(kept))
-            self.paged -= len(here)
-            if here:
-                return
+        else:
+            # The store has lost them; counting on would leave a queue that never ends.
+            self.queue.depth -= self.paged
+            self.paged = 0
+        if not self.paged:
+            self.out.clear()
 
-    def entry(self, kept: Kept) -> Entry:
-        """A message that was paged out, in memory again; the octets are counted so."""
+    def bring(self, kept: Kept) -> Entry:
+        """A paged message into memory."""
         position, message, expires = kept
         entry = Entry(self, position, message, expires, True, None)
         entry.deliveries = self.deliveries(position)
-        self.returned.pop(position, None)
+        self.counts.pop(position, None)
         if position <= self.restored:
             self.queue.octets -= len(message.header)
         self.queue.ledger.octets += len(message.body) + len(message.header)
+        self.paged -= 1
+        return entry
+
+    def deliveries(self, position: int) -> int:
+        """How often a paged message was delivered."""
+        return self.counts.get(position, 1 if position <= self.before else 0)
+
+    def read_paged(self, start: int, limit: int) -> list[Kept]:
+        """Up to ``limit`` paged messages from a position on, fewer if some are picked, none if
+        there are no more."""
+        while True:
+            found = self.queue.ledger.store.read(self.number, start, limit)
+            ready = [kept for kept in found if kept.position not in self.out]
+            if ready or not found:
+                return ready
+            start = found[-1].position + 1
+
+    def pick(self, position: int) -> Entry | None:
+        """Take one out of the middle, if it stands here and has not expired."""
+        ledger = self.queue.ledger
+        index = bisect(self.ready, position, key=by_position) - 1
+        if index >= 0 and self.ready[index].position == position:
+            entry = self.ready[index]
+            if entry.expires is not None and entry.expires <= ledger.now:
+                return None
+            del self.ready[index]
+            return entry
+        if not self.paged or position < self.paged_from or position in self.out:
+            return None
+        found = ledger.store.read(self.number, position, 1)
+        if not found or found[0].position != position:
+            return None
+        expires = found[0].expires
+        if expires is not None and expires <= ledger.now:
+            return None
+        return self.lift(found[0])
+
+    def lift(self, kept: Kept) -> Entry:
+        """Take one out of the middle of the paged."""
+        entry = self.bring(kept)
+        if self.paged:
+            self.out.add(kept.position)
+        else:
+            self.out.clear()
+        index = bisect_left(self.ahead, kept.position, key=by_position)
+        if index < len(self.ahead) and self.ahead[index].position == kept.position:
+            del self.ahead[index]
         return entry
 
     def purge(self) -> None:
@@ -140,28 +185,24 @@ class Lane:
         for entry in self.ready:
             if entry.stored:
                 store.remove(self.number, entry.position)
-        start = self.paged_from
         while self.paged:
-            found = store.read(self.number, start, LARGEST_PORTION)
+            found = store.read(self.number, self.paged_from, min(self.paged, LARGEST_PORTION))
             if not found:
                 break
             for position, _, _ in found:
-                if position not in self.lifted:
+                if position not in self.out:
                     store.remove(self.number, position)
                     self.paged -= 1
-            start = found[-1].position + 1
+            self.paged_from = found[-1].position + 1
+        self.out.clear()
+        self.counts.clear()
 
     def put_back(self, entries: Sequence[Entry]) -> None:
         """Insert entries (ascending by position) where they stood."""
-        if self.lifted or self.paged:
-            self.lifted.difference_update(entry.position for entry in entries)
-            if self.paged and entries[-1].position >= self.paged_from:
-                at = bisect_left(entries, self.paged_from, key=by_position)
-                for entry in entries[at:]:
-                    self.lay_back(entry)
-                entries = entries[:at]
-                if not entries:
-                    return
+        if self.paged and entries[-1].position >= self.paged_from:
+            entries = [entry for entry in entries if not self.return_paged(entry)]
+            if not entries:
+                return
         ready = self.ready
         if not ready or entries[-1].position < ready[0].position:
             ready.extendleft(reversed(entries))
@@ -171,50 +212,35 @@ class Lane:
         else:
             self.ready = deque(merge(entries, ready, key=by_position))
 
-    # --- out of the middle ----------------------------------------------------------------------
-
-    def lift(self, kept: Kept) -> Entry:
-        """Take one out of the middle of those that are paged out. The queue counts it no more."""
-        entry = self.entry(kept)
-        self.queue.octets -= len(kept.message.body)
-        self.paged -= 1
-        self.lifted.add(kept.position)
-        self.drop_ahead(kept.position)
-        return entry
-
-    def lay_back(self, entry: Entry) -> None:
-        """Leave a message where it stood among those that are paged out."""
-        message, position = entry.message, entry.position
+    def return_paged(self, entry: Entry) -> bool:
+        """One that stood among the paged is paged again. One that was delivered as it was put has
+        a place there too, but is not in the store unless it is to be kept."""
+        position, message = entry.position, entry.message
+        if not self.paged or position < self.paged_from:
+            return False
         ledger = self.queue.ledger
+        self.out.discard(position)
         if not entry.stored:
             ledger.store.append(self.number, position, message, entry.expires, False)
-        ledger.octets -= len(message.body) + len(message.header)
+        self.paged += 1
+        self.counts[position] = entry.deliveries
         if position <= self.restored:
             self.queue.octets += len(message.header)
-        if entry.deliveries:
-            self.returned[position] = entry.deliveries
-        self.paged += 1
+        ledger.octets -= len(message.body) + len(message.header)
         self.forget_ahead()
+        return True
+
+    # --- looking through ------------------------------------------------------------------------
 
     def at(self, position: int) -> "Entry | Kept | None":
         """The ready message at a position, if it still stands there."""
         index = bisect_left(self.ready, position, key=by_position)
         if index < len(self.ready) and self.ready[index].position == position:
             return self.ready[index]
-        if not self.paged or position < self.paged_from or position in self.lifted:
+        if not self.paged or position < self.paged_from or position in self.out:
             return None
         found = self.queue.ledger.store.read(self.number, position, 1)
         return found[0] if found and found[0].position == position else None
-
-    def read_paged(self, start: int, limit: int) -> list[Kept]:
-        """Up to ``limit`` paged messages from a position on, fewer if some are lifted, none if
-        there are no more."""
-        while True:
-            found = self.queue.ledger.store.read(self.number, start, limit)
-            ready = [kept for kept in found if kept.position not in self.lifted]
-            if ready or not found:
-                return ready
-            start = found[-1].position + 1
 
     def paged_after(self, position: int) -> Kept | None:
         """The first message behind a position that is paged out; it stays so."""
@@ -235,15 +261,9 @@ class Lane:
         portion = max(1, min(self.portion, AHEAD_OCTETS // average))
         self.portion = min(2 * self.portion, MOST_AHEAD)
         found = queue.ledger.store.read(self.number, start, portion)
-        self.ahead = [kept for kept in found if kept.position not in self.lifted]
+        self.ahead = [kept for kept in found if kept.position not in self.out]
         self.ahead_from = start
         self.ahead_to = found[-1].position + 1 if len(found) == portion else self.next
-
-    def drop_ahead(self, position: int) -> None:
-        """It does not stand there any more."""
-        index = bisect_left(self.ahead, position, key=by_position)
-        if index < len(self.ahead) and self.ahead[index].position == position:
-            del self.ahead[index]
 
     def forget_ahead(self) -> None:
         """What was read may not be true any more, or is not needed."""

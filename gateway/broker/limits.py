@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from gateway import values
 from gateway.errors import Condition, Refusal
 from gateway.message import Table
+from gateway.operations import DeclareQueue
 
 LONGEST_TIMER = 4_294_967_295
 """Milliseconds; RabbitMQ's bound for ``x-message-ttl`` and ``x-expires``."""
@@ -48,6 +49,8 @@ class QueueArguments(NamedTuple):
     dead_letter_key: str | None = None
     max_priority: int | None = None
     single_active: bool = False
+    delivery_limit: int | None = None
+    """Of a quorum queue: deliveries after which a message that comes back is dead-lettered."""
 
 
 TYPE_NAMES: tuple[tuple[type, str], ...] = (
@@ -177,10 +180,13 @@ def mode(value: Any) -> str:
 
 
 def kind(value: Any) -> str:
-    if text(value) != "classic":
-        raise Invalid(f"queue type '{value}' is not supported, this broker has classic queues")
+    """A quorum queue is a durable queue here: there is one node, and it is the quorum."""
+    if text(value) not in ("classic", QUORUM):
+        raise Invalid(f"queue type '{value}' is not supported, there are classic and quorum queues")
     return str(value)
 
+
+QUORUM = "quorum"
 
 QUEUE_CHECKS = {
     "x-message-ttl": ("ttl", timer),
@@ -194,6 +200,7 @@ QUEUE_CHECKS = {
     "x-single-active-consumer": ("single_active", flag),
     "x-queue-mode": ("", mode),
     "x-queue-type": ("", kind),
+    "x-delivery-limit": ("delivery_limit", natural),
 }
 
 QUEUE_ARGUMENTS = tuple(QUEUE_CHECKS)
@@ -212,9 +219,21 @@ def read_queue_arguments(arguments: Table, what: str) -> QueueArguments:
             raise invalid(name, what, str(reason)) from None
         if meaning:
             found[meaning] = value
+    if arguments.get("x-queue-type") != QUORUM:
+        found.pop("delivery_limit", None)
     if "dead_letter_key" in found and "dead_letter_exchange" not in found:
         raise invalid("x-dead-letter-routing-key", what, "routing_key_but_no_dlx_defined")
     return QueueArguments(**found)
+
+
+def check_quorum(op: DeclareQueue, what: str) -> None:
+    """Refuse (406) a quorum queue that is to go with its connection or with the process."""
+    if op.arguments.get("x-queue-type") == QUORUM:
+        for bad, name in ((not op.durable, "non-durable"), (op.exclusive, "exclusive")):
+            if bad:
+                raise Refusal(
+                    Condition.PRECONDITION_FAILED, f"invalid property '{name}' for {what}"
+                )
 
 
 def invalid(name: str, what: str, reason: str) -> Refusal:

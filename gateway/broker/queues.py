@@ -12,7 +12,7 @@ from gateway.broker.consumers import Consumer, Turns
 from gateway.broker.deliveries import Entry, Lane, in_lanes
 from gateway.broker.ledger import Ledger
 from gateway.broker.limits import LONGEST_TIMER, QueueArguments
-from gateway.broker.seeking import offer, seek, show, wanted_now
+from gateway.broker.seeking import go_on, offer, seek, show, wanted_now
 from gateway.message import Message, Table
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class Queue(Turns):
 
     __slots__ = (
         "vhost", "ledger", "name", "durable", "owner", "auto_delete", "arguments", "limits",
-        "keeps", "refuses_when_full", "capped", "ttl", "ranks", "lanes", "depth", "octets",
-        "unsettled", "passed", "published", "delivered", "acked", "redelivered",
+        "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "ranks", "lanes", "depth",
+        "octets", "unsettled", "passed", "published", "delivered", "acked", "redelivered",
         "bindings", "used", "due", "gone", "created", "watchers",
     )  # fmt: skip
 
@@ -76,6 +76,7 @@ class Queue(Turns):
         self.limits = limits
         self.keeps = durable and owner is None and not self.ledger.volatile
         self.ttl = limits.ttl
+        self.most_deliveries = limits.delivery_limit
         self.ranks = limits.max_priority is not None
         self.capped = limits.max_length is not None or limits.max_octets is not None
         self.refuses_when_full = self.capped and limits.overflow != "drop-head"
@@ -137,7 +138,7 @@ class Queue(Turns):
                 if keep:
                     ledger.store.append(lane.number, position, message, expires, True)
                     if lane.paged:
-                        lane.lifted.add(position)
+                        lane.out.add(position)
                 ledger.octets += len(message.body) + len(message.header)
                 chosen.give(Entry(lane, position, message, expires, keep, origin))
                 if seekers:
@@ -231,17 +232,18 @@ class Queue(Turns):
             entry = self.head()
             if entry is None:
                 return
-            lane, place, message, origin = entry.lane, entry.position, entry.message, entry.origin
-            if self.seekers:
-                consumer = offer(self, lane, place, message, origin, True)
+            seekers = self.seekers
+            if seekers:
+                lane, message = entry.lane, entry.message
+                consumer = offer(self, lane, entry.position, message, entry.origin, True)
             else:
-                consumer = self.choose(message, origin)
+                consumer = self.choose(entry.message, entry.origin)
             if consumer is not None:
                 self.pull(entry)
                 consumer.give(entry)
-                if self.seekers:
-                    show(self, lane, place, message, origin, True)
-            elif self.refused_by_all(origin):
+                if seekers:
+                    show(self, lane, entry.position, message, entry.origin, True)
+            elif self.refused_by_all(entry.origin):
                 self.pull(entry)
                 self.finish(entry)
             else:
@@ -300,8 +302,8 @@ class Queue(Turns):
         if entry.stored and not self.gone:
             lane = entry.lane
             self.ledger.store.remove(lane.number, entry.position)
-            if lane.lifted:
-                lane.lifted.discard(entry.position)
+            if lane.out:
+                lane.out.discard(entry.position)
 
     def discard(self, entry: Entry, reason: str) -> None:
         """It leaves unwanted: to the dead letters if there is such a place."""
@@ -417,7 +419,7 @@ class Queue(Turns):
             self.ledger.schedule(self, self.used + lifetime)
         self.sweep()
         if self.seekers:
-            self.drain()
+            go_on(self)
 
     def purge(self) -> int:
         """Drop everything that is ready; how many there were."""
@@ -433,7 +435,7 @@ class Queue(Turns):
                 store.purge(lane.number)
             entries.clear()
             lane.paged = 0
-            lane.returned.clear()
+            lane.counts.clear()
             lane.forget_ahead()
         self.depth = 0
         self.octets = 0

@@ -19,8 +19,11 @@ from gateway.message import Message
 if TYPE_CHECKING:
     from gateway.broker.queues import Queue
 
-PAUSE = 1
+PAUSE = 2
 """Milliseconds until those go on who have not come to the end."""
+SOON = 1
+"""Milliseconds until a queue is looked at for which nothing was left in this turn: before those
+that had their share, or one long queue would keep all others waiting."""
 
 
 def may_look(queue: "Queue", cursor: Cursor) -> bool:
@@ -123,6 +126,15 @@ def wanted_now(queue: "Queue", message: Message, origin: object) -> bool:
 # --- all messages for one -----------------------------------------------------------------------
 
 
+def go_on(queue: "Queue") -> None:
+    """A later turn has come."""
+    ledger = queue.ledger
+    if ledger.looks < ledger.limits.max_looks:
+        queue.drain()
+    else:
+        ledger.schedule(queue, ledger.now + SOON)
+
+
 def seek(queue: "Queue") -> None:
     """Let those look on who have not come to the end, one message each in turns."""
     behind = [c for c in queue.seekers if c.cursor is not None and c.cursor.behind]
@@ -165,8 +177,8 @@ def find(queue: "Queue", consumer: Consumer) -> Entry | None:
                 cursor.looked(lane, position)
                 if cursor.copies is None:
                     return take(queue, lane, one)
-                again = one.deliveries if isinstance(one, Entry) else lane.deliveries(position)
-                return copied(cursor, position, message, again)
+                before = one.deliveries if isinstance(one, Entry) else lane.deliveries(position)
+                return copied(cursor, position, message, before)
             else:
                 cursor.looked(lane, position)
                 message.forget_properties()
@@ -195,16 +207,15 @@ def standing(lane: Lane, cursor: Cursor) -> Iterator[Entry | Kept]:
 
 def take(queue: "Queue", lane: Lane, one: Entry | Kept) -> Entry:
     """Take a ready message out of its place, wherever that is."""
-    if not isinstance(one, Entry):
-        queue.depth -= 1
-        return lane.lift(one)
     index = bisect_left(lane.ready, one.position, key=by_position)
-    if index == 0:
+    if isinstance(one, Entry) and index == 0:
         queue.pull(one)
-    else:
-        del lane.ready[index]
-        queue.depth -= 1
-        queue.octets -= len(one.message.body)
+        return one
+    queue.depth -= 1
+    queue.octets -= len(one.message.body)
+    if not isinstance(one, Entry):
+        return lane.lift(one)
+    del lane.ready[index]
     return one
 
 

@@ -81,12 +81,16 @@ class Settling(Requests):
             if consumer is not None:
                 consumer.release(entry)
                 woken[consumer] = None
+            reason = "rejected"
             if outcome is Outcome.RELEASE and not queue.gone:
-                back.setdefault(queue, []).append(entry)
-                continue
+                most = queue.most_deliveries
+                if most is None or entry.deliveries <= most:
+                    back.setdefault(queue, []).append(entry)
+                    continue
+                outcome, reason = Outcome.REJECT, "delivery_limit"
             queue.unsettled -= 1
             if outcome is Outcome.REJECT:
-                queue.discard(entry, "rejected")
+                queue.discard(entry, reason)
             else:
                 queue.finish(entry)
         for queue, found in back.items():

@@ -21,6 +21,7 @@ from gateway.broker.ledger import Ledger
 from gateway.broker.limits import (
     EXCHANGE_ARGUMENTS,
     QUEUE_ARGUMENTS,
+    check_quorum,
     check_same_arguments,
     check_same_flags,
     read_queue_arguments,
@@ -184,6 +185,7 @@ class VirtualHost(Routing):
 
     def make_queue(self, name: str, op: DeclareQueue, client: "Client") -> Queue:
         limits = read_queue_arguments(op.arguments, self.title("queue", name))
+        check_quorum(op, self.title("queue", name))
         self.check_room("queues", len(self.queues), self.ledger.limits.max_queues)
         queue = Queue(
             self,

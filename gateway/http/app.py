@@ -12,7 +12,6 @@ from starlette.routing import BaseRoute, Route
 from gateway import __version__
 from gateway.errors import Refusal
 from gateway.http import console, description, health, problems, topology
-from gateway.http.access.declared import Declared, Publishing
 from gateway.http.access.front import Front
 from gateway.http.access.gate import Gate
 from gateway.http.access.routes import routes as access_routes
@@ -33,6 +32,9 @@ from gateway.http.receive.routes import routes as receive_routes
 from gateway.http.short import Application, ShortWay
 
 Room = Callable[[Context], list[BaseRoute]]
+
+GRACE_SECONDS = 2.0
+"""For publishes that wait for the broker's word when the gateway stops."""
 
 ROOMS: tuple[Room, ...] = (
     publish_routes,
@@ -67,14 +69,13 @@ def build(doors: Doors) -> Application:
     labels |= labels_of(app.router.routes)
     publish_queue = endpoint_of(app, QUEUE_ROUTE)
     publish_exchange = endpoint_of(app, EXCHANGE_ROUTE)
-    labels[Publishing] = DECLARED_ROUTE
     publish = {"queues": publish_queue, "exchanges": publish_exchange}
     front = Front(
         counters=context.counters,
         labels=labels,
         gate=context.gate,
         publish=publish,
-        declared=Declared(context.gate, endpoint_of(app, DECLARED_ROUTE)),
+        declared=endpoint_of(app, DECLARED_ROUTE),
     )
     observe = app.state.observe = Observe(
         labels=labels,
@@ -120,6 +121,7 @@ async def close(app: FastAPI) -> None:
     await context.hub.close()
     for closer in context.closers:
         await closer()
+    await context.publisher.drain(GRACE_SECONDS)
     context.publisher.close()
 
 

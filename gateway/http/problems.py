@@ -58,6 +58,7 @@ INVALID_TOKEN = Row(404, "invalid-token", "The token was not made here", "refuse
 OUTCOME_UNSUPPORTED = Row(422, "outcome-unsupported", "This queue cannot do it", "refused", False)
 REPLY_TIMEOUT = Row(504, "reply-timeout", "No reply in time", "accepted", False)
 UNKNOWN = Row(504, "outcome-unknown", "No confirmation in time", "unknown", WITH_KEY)
+LOST = Row(502, "outcome-unknown", "The broker went away before it said", "unknown", WITH_KEY)
 BAD_KEY = Row(400, "idempotency-key", "The Idempotency-Key is malformed", "not-sent", False)
 KEY_NEEDED = Row(
     400, "idempotency-required", "An Idempotency-Key is needed here", "not-sent", False
@@ -106,7 +107,7 @@ ROWS: dict[Condition, Row] = {
 ALL_ROWS: tuple[Row, ...] = (
     *(INVALID, INVALID_FIELD, INVALID_CURSOR, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, UNROUTABLE),
     *(LOCKED, TOO_LARGE, REFUSED, SCHEMA, FULL, QUOTA, INTERNAL, UNSUPPORTED, BACKPRESSURE),
-    *(NO_CONSUMER, DRAINING, UNKNOWN, CONFLICT, ARGUMENT, UNSUPPORTED_MEDIA),
+    *(NO_CONSUMER, DRAINING, LOST, UNKNOWN, CONFLICT, ARGUMENT, UNSUPPORTED_MEDIA),
     *(LEASE_LOST, ALREADY_SETTLED, INVALID_TOKEN, OUTCOME_UNSUPPORTED, REPLY_TIMEOUT),
     *(BAD_KEY, KEY_NEEDED, KEY_BUSY, KEY_REUSED, BAD_DIGEST, NOT_ATTEMPTED),
     *(KEYS_UNAVAILABLE, HEAD_TOO_LARGE, TOO_SLOW, CROWDED),
@@ -135,6 +136,8 @@ class Problem(Exception):
         self.detail = detail
         self.retry_after = retry_after
         self.headers = headers or {}
+        if row is DRAINING:
+            self.headers = {"connection": "close", **self.headers}
         self.extra = extra
 
     def document(self, instance: str = "") -> dict[str, Any]:
@@ -172,6 +175,13 @@ def of_refusal(refusal: Refusal, hidden: bool = False) -> Problem:
         return Problem(row, f"behind the route: {row.title[0].lower()}{row.title[1:]}")
     amqp = {"condition": refusal.condition.value, "description": refusal.text}
     return Problem(ROWS[refusal.condition], refusal.text, amqp=amqp)
+
+
+def strange_member(name: str) -> Problem:
+    """A member of a request's body that is not known here. It is never ignored."""
+    pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+    text = "is no member that is known here"
+    return Problem(SCHEMA, f"{pointer}: {text}", errors=[{"pointer": pointer, "detail": text}])
 
 
 def challenge(detail: str = "Authenticate with HTTP Basic as a broker user.") -> Problem:

@@ -53,6 +53,12 @@ class BadForm(Exception):
         return BadForm(f"/{escaped}{self.pointer}", self.text)
 
 
+def strange(name: str) -> BadForm:
+    """A member that is not known here. It is never ignored: it may be a misspelt one that is, or
+    one that only a later version keeps."""
+    return BadForm("", "is no member that is known here").under(name)
+
+
 def loads(text: bytes | str) -> Any:
     """JSON as RFC 8259 has it: no NaN, no member twice. Raises ``BadForm``."""
     try:

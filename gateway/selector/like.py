@@ -5,7 +5,13 @@ first place where it fits, which is always right. So the time is that of one pas
 whatever the pattern, and there is nothing to backtrack over.
 """
 
+import re
 from collections.abc import Callable
+
+LONGEST_TEXT = 16_384
+"""Characters of a value that is compared; a longer one is like nothing."""
+SHORT = 64
+"""Pieces up to this length are looked for place by place, which is quick for them."""
 
 Piece = tuple[str | None, ...]
 """Characters that must stand side by side; ``None`` is any."""
@@ -43,7 +49,11 @@ def matcher(pattern: str, escape: str | None) -> Callable[[str], bool]:
 
     def matches(text: str) -> bool:
         end = len(text) - len(last)
-        if len(text) < least or not fits(first, text, 0) or not fits(last, text, end):
+        if (
+            not least <= len(text) <= LONGEST_TEXT
+            or not fits(first, text, 0)
+            or not fits(last, text, end)
+        ):
             return False
         at = len(first)
         for find in searches:
@@ -71,7 +81,19 @@ def search(piece: Piece) -> Callable[[str, int, int], int]:
             return at if at < 0 else at + length
 
         return find
-    return shift_and(piece)
+    return place_by_place(piece) if length <= SHORT else shift_and(piece)
+
+
+def place_by_place(piece: Piece) -> Callable[[str, int, int], int]:
+    """A regular expression without repetition, which has nothing to backtrack over."""
+    expression = "".join("." if wanted is None else re.escape(wanted) for wanted in piece)
+    pattern = re.compile(expression, re.DOTALL)
+
+    def find(text: str, start: int, end: int) -> int:
+        found = pattern.search(text, start, end)
+        return -1 if found is None else found.end()
+
+    return find
 
 
 def shift_and(piece: Piece) -> Callable[[str, int, int], int]:

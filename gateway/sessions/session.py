@@ -188,6 +188,8 @@ class Session:
             channel.recipient.returned(operation.message, refusal.condition, refusal.text)
             channel.publish_refused()
             return
+        if self._linking is not None and self._linking.late(operation):
+            return
         if refusal.lost is not Lost.NOTHING and operation.scope is Lost.LINK:
             refusal.lost = Lost.LINK
         if refusal.lost is Lost.SESSION:

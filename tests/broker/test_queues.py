@@ -71,7 +71,7 @@ def test_declare_refusals(house: House) -> None:
         ("x-dead-letter-exchange", 1, "{unacceptable_type,long}"),
         ("x-dead-letter-routing-key", "k", "routing_key_but_no_dlx_defined"),
         ("x-single-active-consumer", 1, "{unacceptable_type,long}"),
-        ("x-queue-type", "quorum", "not supported"),
+        ("x-queue-type", "stream", "not supported"),
         ("x-queue-mode", "busy", "unsupported queue mode 'busy'"),
     ],
 )
@@ -83,6 +83,37 @@ def test_bad_arguments(house: House, name: str, value: object, reason: str) -> N
     assert f"invalid arg '{name}' for queue 'q' in vhost '/'" in caught.value.text
     assert reason in caught.value.text
     declare(channel, arguments={"x-queue-type": "classic", "x-queue-mode": "lazy"})
+
+
+def test_a_quorum_queue_is_a_durable_one(house: House) -> None:
+    channel, _ = house.channel()
+    quorum = {"x-queue-type": "quorum"}
+    with pytest.raises(Refusal, match="invalid property 'non-durable' for queue 'q'"):
+        declare(channel, arguments=quorum)
+    with pytest.raises(Refusal, match="invalid property 'exclusive' for queue 'q'"):
+        declare(channel, durable=True, exclusive=True, arguments=quorum)
+    declare(channel, durable=True, arguments=quorum)
+
+
+def test_delivery_limit(house: House) -> None:
+    channel, _ = house.channel()
+    declare(channel, "dead")
+    arguments = {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": 2,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": "dead",
+    }
+    declare(channel, durable=True, arguments=arguments)
+    channel.publish(message("poison", "q"))
+    for _ in range(3):
+        fetched = channel.fetch("q")
+        assert fetched is not None
+        channel.settle(fetched.delivery, False, Outcome.RELEASE)
+    assert channel.fetch("q") is None
+    dead = channel.fetch("dead")
+    assert dead is not None
+    assert (dead.message.properties.application or {})["x-death"][0]["reason"] == "delivery_limit"
 
 
 def test_exclusive(house: House) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -16,9 +17,11 @@ from hypothesis.stateful import (
 )
 
 from gateway.broker.channel import Channel
-from gateway.message import Message
+from gateway.broker.memory_store import MemoryStore
+from gateway.message import DIALECTS, Message
 from gateway.operations import Outcome
-from tests.broker.fakes import Heard, House, declare, message, purge
+from gateway.store.sqlite import SqliteStore
+from tests.broker.fakes import DIALECT, Heard, House, declare, message, purge
 
 FILTERS: dict[str, Callable[[int], bool]] = {
     "none": lambda number: number % 3 == 3,
@@ -66,8 +69,17 @@ class OneQueue(RuleBasedStateMachine):
         ranks=st.booleans(),
         durable=st.booleans(),
     )
-    def begin(self, budget: int | None, keep: int, looks: int, ranks: bool, durable: bool) -> None:
-        self.house = House(page_after_octets=budget, keep_in_memory=keep, max_looks=looks)
+    def begin(
+        self,
+        budget: int | None,
+        keep: int,
+        looks: int,
+        ranks: bool,
+        durable: bool,
+        store: MemoryStore | None = None,
+    ) -> None:
+        limits = {"page_after_octets": budget, "keep_in_memory": keep, "max_looks": looks}
+        self.house = House(store, **limits)
         self.publisher, _ = self.house.channel()
         arguments = {"x-max-priority": 2} if ranks else {}
         declare(self.publisher, durable=durable, arguments=arguments)
@@ -317,7 +329,8 @@ class OneQueue(RuleBasedStateMachine):
         assert got == self.ready
         assert self.house.broker.octets == 0
         self.house.commit()
-        assert not any(shelf.kept for shelf in self.house.store._shelves.values())
+        if isinstance(self.house.store, MemoryStore):
+            assert not any(shelf.kept for shelf in self.house.store._shelves.values())
 
 
 TestOneQueue = OneQueue.TestCase
@@ -328,17 +341,38 @@ TestOneQueue.settings = settings(max_examples=60, stateful_step_count=40, deadli
 def test_long_walks(seed: int) -> None:
     """Deep queues, mostly paged out, which short examples do not come to."""
     dice = Random(seed)
+    walk(dice, dice.choice([None, 0, 0, 30]), None)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_long_walks_over_a_disk(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same with the store that programs run with, which must be empty in the end."""
+    monkeypatch.setitem(DIALECTS, DIALECT.name, DIALECT)
+    store = SqliteStore(tmp_path, synchronous="off")
+    try:
+        walk(Random(seed), 0, store)  # type: ignore[arg-type]
+    finally:
+        store.close()
+    again = SqliteStore(tmp_path, synchronous="off")
+    assert again.depths() == {}
+    again.close()
+
+
+def walk(dice: Random, budget: int | None, store: MemoryStore | None) -> None:
     one = OneQueue()
     one.begin(
-        budget=dice.choice([None, 0, 0, 30]),
+        budget=budget,
         keep=dice.choice([0, 1, 5]),
         looks=dice.choice([1, 7, 1000]),
         ranks=dice.random() < 0.3,
         durable=dice.random() < 0.7,
+        store=store,
     )
     for _ in range(150):
         step(one, dice)
         one.nothing_lost()
+        if dice.random() < 0.2:
+            one.house.commit()
     one.looked_at_once()
     one.quiet()
     one.teardown()

@@ -214,8 +214,11 @@ class Listener:
         path: str = "/v1/%2F/events",
         headers: dict[str, str] | None = None,
         body: str | None = None,
+        method: str = "POST",
     ) -> None:
+        """``method``: of a request with a body."""
         self.port = port
+        self.method = method
         self.path = path
         self.extra = headers or {}
         self.body = body
@@ -230,7 +233,7 @@ class Listener:
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
         token = base64.b64encode(self.user.encode()).decode()
         lines = [
-            f"{'GET' if self.body is None else 'POST'} {self.path}?{self.query} HTTP/1.1",
+            f"{'GET' if self.body is None else self.method} {self.path}?{self.query} HTTP/1.1",
             "Host: localhost",
             *([f"Authorization: Basic {token}"] if self.user else []),
             *(f"{name}: {value}" for name, value in self.extra.items()),

@@ -5,7 +5,7 @@ import base64
 import hmac
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -87,15 +87,51 @@ async def test_all_programs_of_a_user_may_come_at_once(make_rig: Any) -> None:
     assert passwords.by_peer.take("192.0.2.1").remaining == 4  # but for this one
 
 
-async def test_a_password_changed_in_the_middle_of_its_check_is_not_known(make_rig: Any) -> None:
+@pytest.fixture
+def gated(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Passwords are computed when the test says so."""
+    gate = threading.Event()
+
+    def fitting(verifier: Verifier, password: str) -> bool:
+        assert gate.wait(10)
+        return fits(verifier, password)
+
+    monkeypatch.setattr("gateway.http.access.passwords.fits", fitting)
+    yield gate
+    gate.set()
+
+
+async def test_a_password_changed_in_the_middle_of_its_check_is_not_known(
+    make_rig: Any, gated: threading.Event
+) -> None:
     rig = make(make_rig)
-    access = rig.broker.access
     async with rig.http("alice:wonder") as http:
         asked = asyncio.gather(*(http.get("/v1/session") for _ in range(3)))
         await rig.until(lambda: rig.app.state.context.gate.passwords.under_way)
-        access.change_password("alice", "another")
+        rig.broker.access.change_password("alice", "another")
+        gated.set()
         assert {answer.status_code for answer in await asked} == {401}
         assert (await http.get("/v1/session")).status_code == 401
+
+
+async def test_who_comes_while_the_gateway_stops_is_sent_elsewhere(
+    make_rig: Any, gated: threading.Event
+) -> None:
+    rig = make(make_rig)
+    passwords = rig.app.state.context.gate.passwords
+    async with rig.http("alice:wonder") as http, rig.http("guest:guest") as late:
+        asked = [
+            asyncio.ensure_future(http.get("/v1/session", auth=("alice", f"guess-{n}")))
+            for n in range(5)
+        ]
+        await rig.until(lambda: passwords.waiting == 5)
+        passwords.close()
+        answer = await late.get("/v1/session")
+        assert answer.status_code == 503
+        assert answer.json()["type"].endswith("draining") and answer.json()["safe_to_retry"]
+        gated.set()
+        statuses = sorted([(await one).status_code for one in asked])
+        assert statuses == [401, 503, 503, 503, 503]  # the first was being computed
 
 
 async def test_right_passwords_use_nothing_up(make_rig: Any) -> None:

@@ -13,6 +13,7 @@ import pytest
 from gateway.app import Gateway, access_settings
 from gateway.config import read_settings
 from gateway.errors import ConfigError
+from gateway.http.access.buckets import Rate
 from gateway.http.access.front import admin_plane
 from gateway.http.access.rights import Action, Right
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
@@ -226,6 +227,10 @@ user_claim = "name"
 [http.session]
 plain_http = true
 
+[http.vhost_quota]
+octets = 1000
+streams = 7
+
 [admin]
 port = 0
 
@@ -233,6 +238,8 @@ port = 0
 name = "orders"
 queue = "orders"
 json_schema = "{schema}"
+idempotency = "required"
+quota = {{ requests = 5, requests_seconds = 2 }}
 """
 
 
@@ -252,6 +259,10 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
     assert settings.admin_apart and settings.origins == ("https://app.example",)
     assert settings.bearer is not None and settings.bearer.algorithms == ("HS256",)
     assert settings.routes[0].schema == SCHEMA
+    assert settings.routes[0].idempotency == "required"
+    assert settings.routes[0].request_rate == Rate(5, 2)
+    assert (settings.vhost_octet_rate, settings.vhost_request_rate) == (Rate(1000, 1), None)
+    assert settings.max_streams_per_vhost == 7
 
 
 @pytest.mark.parametrize(
@@ -274,6 +285,7 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
         {"replace": {'queue = "orders"': ""}},
         {"replace": {'queue = "orders"': 'queue = "orders"\nexchange = "x"'}},
         {"replace": {'name = "orders"': 'name = "a/b"'}},
+        {"replace": {'queue = "orders"': 'exchange = "x"\nstream = true\nkey = "{filter}"'}},
     ],
 )
 def test_a_configuration_that_would_be_unsafe_is_refused(tmp_path: Path, changed: Any) -> None:
@@ -281,7 +293,7 @@ def test_a_configuration_that_would_be_unsafe_is_refused(tmp_path: Path, changed
         access_settings(configure(tmp_path, **changed))
 
 
-async def test_no_secret_reaches_the_log(
+async def test_no_secret_reaches_the_log_or_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A whole gateway at debug level, and everything that is secret about what it is asked."""
@@ -289,6 +301,7 @@ async def test_no_secret_reaches_the_log(
     from joserfc.jwk import OctKey
 
     caplog.set_level(1)
+    answers: list[httpx.Response] = []
     secrets = ["pass-of-alice", "wrong-guess", "a shared secret that is long enough!"]
     secrets.append(base64.b64encode(b"alice:pass-of-alice").decode())
     secrets.append(base64.b64encode(b"alice:wrong-guess").decode())
@@ -315,10 +328,20 @@ async def test_no_secret_reaches_the_log(
             async with http.stream("GET", ticket["url"]) as stream:
                 assert stream.status_code == 200
             assert (await http.get("/v1/session", headers={"cookie": cookie})).status_code == 200
-            for given in (f"Bearer {token}", f"Bearer {token[:-3]}", f"Basic {secrets[4]}"):
+            answers += [
                 await http.get("/v1/session", headers={"authorization": given})
-            await http.get(f"/v1/session?access_token={token}")
-            await http.get(ticket["url"].replace("exchange", "queue"))
+                for given in (f"Bearer {token}", f"Bearer {token[:-3]}", f"Basic {secrets[4]}")
+            ]
+            answers += [
+                await http.get(url, headers={"cookie": cookie})
+                for url in (
+                    f"/v1/session?access_token={token}",
+                    ticket["url"].replace("exchange", "queue"),
+                    ticket["url"].replace("exchange", "queue") + "&errors=inband",
+                    ticket["url"] + f"&ticket={ticket['ticket']}",
+                    ticket["url"] + "&from=nonsense",
+                )
+            ]
             assert (await http.get("/livez")).status_code == 404
         admin = f"http://127.0.0.1:{gateway.admin_port}"
         async with httpx.AsyncClient(base_url=admin) as http:
@@ -329,3 +352,5 @@ async def test_no_secret_reaches_the_log(
     written += "".join(capfd.readouterr())
     for secret in secrets:
         assert secret not in written
+        for answer in answers:
+            assert secret not in answer.text + str(answer.headers), answer.request.url

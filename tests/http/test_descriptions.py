@@ -44,7 +44,9 @@ async def test_every_route_is_described(rig: Any) -> None:
             continue
         known = {method.upper() for method in told["paths"].get(route.path, {})}
         missing += [
-            f"{method} {route.path}" for method in (route.methods or set()) - {"HEAD"} - known
+            f"{method} {route.path}"
+            # OpenAPI 3.1 has no place for QUERY, which is POST by another name here.
+            for method in (route.methods or set()) - {"HEAD", "QUERY"} - known
         ]
     assert missing == []
 
@@ -96,29 +98,3 @@ async def test_problem_types_lead_to_their_pages(rig: Any) -> None:
             assert row.title in answer.text
             assert f"/problems/{row.kind}" in listed
         assert (await http.get("/problems/none")).status_code == 404
-
-
-# --- AsyncAPI -------------------------------------------------------------------------------------
-
-
-async def test_asyncapi_shows_what_the_caller_may(rig: Any) -> None:
-    rig.queue("orders", durable=True)
-    rig.queue("odd name/é")
-    async with rig.http() as http:
-        told = (await http.get("/asyncapi.json")).json()
-        answer = await http.post("/v1/%2F/queues/orders/messages", content=b"x")
-        assert answer.status_code == 201
-    assert told["asyncapi"] == "3.0.0"
-    key = "queue._2f__2f_orders"
-    assert told["channels"][key]["address"] == "orders"
-    assert told["channels"][key]["bindings"]["amqp"]["queue"]["durable"] is True
-    assert told["operations"][f"send.{key}"]["summary"].endswith(
-        "POST /v1/%2F/queues/orders/messages"
-    )
-    assert f"receive.{key}" in told["operations"]
-    for one in told["operations"].values():
-        assert one["channel"]["$ref"].removeprefix("#/channels/") in told["channels"]
-    for name in told["channels"]:
-        assert re.fullmatch(r"[A-Za-z0-9._-]+", name)
-    async with rig.http("weak:weak") as http:
-        assert (await http.get("/asyncapi.json")).json()["channels"] == {}

@@ -25,6 +25,13 @@ HERE = Path(__file__).parent
 ADMIN = "^/(v1/admin|problems|asyncapi|livez|readyz|startupz|metrics)"
 RABBITMQ = "^/api/"
 REST = r"^/(v1/(\{|connections|session|stream-tickets)|\.well-known)"
+ROUTE = """
+[[routes]]
+name = "prices"
+exchange = "shop"
+key = "{market}"
+stream = true
+"""
 GROUPS = {"admin": ADMIN, "rabbitmq": RABBITMQ, "rest": REST}
 LONG = "FUZZ" in os.environ
 DRAWING = (
@@ -46,7 +53,9 @@ pytestmark = [
 def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.Server]:
     # Wrong credentials are among what is tried, far more often than a guesser may.
     monkeypatch.setenv("AMQP_GATEWAY_HTTP__FAILURES", "10000000")
-    server = servers.start_gateway(tmp_path)
+    file = tmp_path / "gateway.toml"
+    file.write_text(ROUTE)
+    server = servers.start_gateway(tmp_path, extra=["--config", str(file)])
     base = f"http://127.0.0.1:{server.http_port}/v1/admin"
     with httpx.Client(auth=("guest", "guest")) as http:
         for path in ("queues/orders", "exchanges/shop"):

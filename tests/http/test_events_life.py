@@ -136,10 +136,12 @@ async def test_paths_name_the_source(rig: Any, listener: Any) -> None:
             assert (await http.get("/v1/%2F/exchanges/none/events")).status_code == 404
 
 
-async def test_parameters_as_json(rig: Any, listener: Any) -> None:
+@pytest.mark.parametrize("method", ["POST", "QUERY"])
+async def test_parameters_as_json(rig: Any, listener: Any, method: str) -> None:
     rig.exchange("prices")
     asked = {"source": ["exchange:prices?binding=#"], "filter": "key^=eur.", "heartbeat": 20}
-    async with rig.served() as port, listener(port, "", body=json.dumps(asked)) as reader:
+    body = json.dumps(asked)
+    async with rig.served() as port, listener(port, "", body=body, method=method) as reader:
         opened = await reader.opened()
         assert opened.data["heartbeat"] == 20
         await publish(rig, "usd", b"1", **TEXT)
@@ -153,7 +155,9 @@ async def test_parameters_as_json(rig: Any, listener: Any) -> None:
             ('{"source": [true]}', "application/json", 400),
             ('{"source": {"a": 1}}', "application/json", 400),
             ('{"source": "queue:\\ud800"}', "application/json", 400),
-            ('{"unheard": "x"}', "application/json", 400),
+            ('{"source": "queue:a", "source": "queue:b"}', "application/json", 400),
+            ('{"unheard": "x"}', "application/json", 422),
+            ('{"source": "queue:a", "unheard": []}', "application/json", 422),
             ("source=queue:a", "application/x-www-form-urlencoded", 415),
             ('{"source": "' + "x" * 70_000 + '"}', "application/json", 413),
         ):

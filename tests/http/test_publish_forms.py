@@ -169,7 +169,8 @@ def test_bodies_as_people_write_them() -> None:
     [
         ([], ""),
         ({"view": "half"}, "/view"),
-        ({"durble": True}, ""),
+        ({"durble": True}, "/durble"),
+        ({"view": "full", "haeder": None}, "/haeder"),
         ({"durable": 1}, "/durable"),
         ({"priority": 256}, "/priority"),
         ({"priority": True}, "/priority"),
@@ -190,9 +191,9 @@ def test_bodies_as_people_write_them() -> None:
         ({"body": {"kind": "value", "value": [1]}}, "/body"),
         ({"body": {"text": "\ud800"}}, "/body/text"),
         ({"body": {"json": "\ud800"}}, "/body/json"),
-        ({"view": "full", "header": {"colour": 1}}, "/header"),
+        ({"view": "full", "header": {"colour": 1}}, "/header/colour"),
         ({"view": "full", "properties": {"to": 7}}, "/properties/to"),
-        ({"view": "full", "id": "x"}, ""),
+        ({"view": "full", "id": "x"}, "/id"),
     ],
 )
 def test_what_is_wrong_is_pointed_at(form: Any, pointer: str) -> None:

@@ -128,7 +128,8 @@ def test_a_key_is_one_message_whoever_is_killed(tmp_path: Path) -> None:
             gateway.start()
         with httpx.Client(base_url=f"http://127.0.0.1:{gateway.http_port}", timeout=20) as http:
             for job in story.open:
-                done, _ = post(http, job)
+                done, replayed = post(http, job)
+                story.replayed += replayed
                 assert done, job
             sample = chance.sample(story.closed, min(50, len(story.closed)))
             for job in sample:

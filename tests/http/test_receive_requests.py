@@ -326,3 +326,28 @@ async def test_the_gateway_stops_before_the_reply(rig: Any) -> None:
         result = (await http.get(answer.headers["location"])).json()["result"]
         assert result["status"] == 503
         assert result["body"]["safe_to_retry"] is False
+
+
+async def test_the_virtual_host_goes_before_the_reply(rig: Any) -> None:
+    rig.queue("rpc")
+    async with rig.http() as http:
+        later, _ = await asked_later(rig, http)
+        async with ask(rig, http) as (task, _):
+            rig.begin()
+            rig.broker.delete_vhost("/")
+            rig.broker.create_vhost("/")
+            rig.broker.access.set_permissions("alice", "/", ".*", ".*", ".*")
+            rig.end()
+            answer = await task
+            assert answer.status_code == 502
+            assert answer.json()["outcome"] == "accepted"
+            assert answer.json()["safe_to_retry"] is False
+        result = (await http.get(later.headers["location"])).json()["result"]
+        assert result["status"] == 502
+        # Another one of its name works.
+        rig.client = rig.broker.attach("/", "alice", "the test")
+        rig.channel = rig.client.channel(1, rig.recorder)
+        rig.queue("rpc")
+        async with ask(rig, http) as (task, asked):
+            reply(rig, asked, b"x")
+            assert (await task).status_code == 200

@@ -108,6 +108,10 @@ class Server:
     log: Path
     http_port: int | None = None
     amqps_port: int | None = None
+    anonymous_port: int | None = None
+    """Where SASL ANONYMOUS of AMQP 1.0 is taken."""
+    websocket_port: int | None = None
+    """Where AMQP 1.0 is spoken over WebSocket; the path does not matter, but for the gateway."""
     certificates: Certificates | None = None
     host: str = HOST
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -302,11 +306,15 @@ def start(name: str, folder: Path | None = None, *, tls: bool = False) -> Server
         return start_rabbitmq(place, tls=tls)
     if name == "gateway":
         return start_gateway(place, tls=tls)
-    raise ValueError(f"INTEROP_TARGET must be gateway or rabbitmq, not {name!r}")
+    from . import brokers  # which is built on this module
+
+    if name in brokers.KINDS:
+        return brokers.KINDS[name].start(place)
+    raise ValueError(f"{name!r} is none of rabbitmq, {', '.join(brokers.KINDS)}")
 
 
 def main() -> None:
-    """`python -m tests.interop.servers rabbitmq|gateway`: run one until interrupted."""
+    """`python -m tests.interop.servers gateway|rabbitmq|artemis|...`: run one until interrupted."""
     server = start(sys.argv[1], tls="--tls" in sys.argv)
     print(f"{server.name} amqp={server.port} amqps={server.amqps_port} folder={server.folder}")
     sys.stdout.flush()

@@ -329,3 +329,101 @@ def test_native_eventsource_without_a_password(
     finally:
         page.close()
         server.stop()
+
+
+REFUSED = """([url]) => {
+  window.told = [];
+  window.source = new EventSource(url);
+  for (const kind of ["bridge.error", "bridge.close"])
+    window.source.addEventListener(kind, ({ data }) => window.told.push([kind, JSON.parse(data)]));
+}"""
+GONE = f"ticket={'A' * 43}"
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        (f"source=exchange:amq.topic&{GONE}", 401),
+        ("source=queue:there-is-none", 404),
+        ("source=exchange:amq.topic&from=nonsense", 400),
+    ],
+    ids=["ticket", "queue", "parameter"],
+)
+def test_a_refused_eventsource_is_told_and_stops(
+    chrome: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, status: int
+) -> None:
+    """A page sees no status of an ``EventSource``: it hears of the problem as an event, the browser
+    asks once more, gets 204 and gives up."""
+    monkeypatch.setenv("AMQP_GATEWAY_HTTP__SESSION__PLAIN_HTTP", "true")
+    server = start_gateway(tmp_path)
+    assert server.http_port is not None
+    page = chrome.new_page()
+    try:
+        with Wire(server.http_port) as wire:
+            origin = f"http://{HOST}:{wire.port}"
+            page.route(f"{origin}/empty", lambda route: route.fulfill(body="<p>", status=200))
+            page.goto(f"{origin}/empty")
+            page.evaluate(NATIVE, ["/v1/%2F/events?source=exchange:amq.topic", False])
+            until(page, lambda: page.evaluate("resumes") == ["fresh"], "there is a session")
+            page.evaluate(REFUSED, [f"/v1/%2F/events?{query}&errors=inband"])
+            until(page, lambda: len(page.evaluate("told")) == 2, "it is told")
+            (_, error), (_, closed) = page.evaluate("told")
+            assert error["problem"]["status"] == status
+            assert closed["reconnect"] is False
+            until(page, lambda: page.evaluate("source.readyState") == 2, "it gives up")
+            assert len(page.evaluate("told")) == 2
+            asked = [head for head in wire.requests if "errors=inband" in head]
+            assert len(asked) == 2 and "\r\nLast-Event-ID: b0.end" in asked[1]
+    finally:
+        page.close()
+        server.stop()
+
+
+RENEWING = """async ([source, bad]) => {
+  const { AmqpEvents } = await import("/client/amqp-events.js");
+  const headers = {
+    Authorization: "Basic " + btoa("guest:guest"),
+    "Content-Type": "application/json",
+  };
+  Object.assign(window, { tickets: 0, opens: [], errors: [], changed: [] });
+  const ticket = async () => {
+    window.tickets += 1;
+    if (window.tickets === 1) return bad;
+    const body = JSON.stringify({ sources: [source] });
+    const answer = await fetch("/v1/stream-tickets", { method: "POST", headers, body });
+    return (await answer.json()).url;
+  };
+  const url = "/v1/%2F/events?source=" + encodeURIComponent(source);
+  const events = new AmqpEvents(url, { transport: "eventsource", share: false, ticket });
+  events.addEventListener("bridge.open", ({ data }) => window.opens.push(JSON.parse(data)));
+  events.addEventListener("bridge.sources", ({ data }) => window.changed.push(JSON.parse(data)));
+  events.addEventListener("error", ({ detail }) => window.errors.push(detail));
+  window.more = async (add) => {
+    const answer = await fetch(`/v1/%2F/streams/${window.opens[0].stream}`, {
+      method: "PATCH", headers, body: JSON.stringify({ add }),
+    });
+    return answer.status;
+  };
+}"""
+
+
+def test_a_bad_ticket_is_replaced_and_sources_come_to_a_live_stream(
+    chrome: Any, gateway: Server, wire: Wire
+) -> None:
+    page = chrome.new_page()
+    try:
+        origin = f"http://{HOST}:{wire.port}"
+        page.route(f"{origin}/empty", lambda route: route.fulfill(body="<p>", status=200))
+        page.goto(f"{origin}/empty")
+        source = "exchange:amq.topic?binding=#"
+        bad = f"/v1/%2F/events?source={quote(source, safe='')}&{GONE}"
+        page.evaluate(RENEWING, [source, bad])
+        until(page, lambda: len(page.evaluate("opens")) == 1, "the stream opens")
+        assert page.evaluate("tickets") == 2 and page.evaluate("errors") == []
+        other = "exchange:amq.fanout?binding="
+        assert page.evaluate("sources => more(sources)", [other]) == 200
+        until(page, lambda: len(page.evaluate("changed")) == 1, "it is told")
+        (change,) = page.evaluate("changed")
+        assert [one["source"] for one in change["added"]] == [other]
+    finally:
+        page.close()

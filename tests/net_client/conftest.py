@@ -33,7 +33,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
                 await pyfuncitem.obj(**given)
             finally:
                 for talk in given.values():
-                    if isinstance(talk, Talk):
+                    if isinstance(talk, Talk) or hasattr(talk, "remotes"):
                         await talk.close()
 
     asyncio.run(run())

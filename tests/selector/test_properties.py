@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.selector.errors import SelectorError
 from gateway.selector.evaluation import Reader, Value, compiled
-from gateway.selector.like import matcher, pieces
+from gateway.selector.like import matcher, pieces, place_by_place, shift_and
 from gateway.selector.parser import parse
 from gateway.selector.tree import (
     And,
@@ -179,3 +179,17 @@ def test_like_is_what_a_regular_expression_says(pattern: tuple[str, str | None],
     )
     expected = re.fullmatch(expression, text, re.DOTALL) is not None
     assert matcher(*pattern)(text) is expected
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", None]), min_size=1, max_size=5).map(tuple),
+    st.text("ab", max_size=20),
+    st.integers(0, 5),
+)
+def test_both_ways_to_look_for_a_piece_find_the_same(
+    piece: tuple[str | None, ...], text: str, start: int
+) -> None:
+    end = max(start, len(text) - 1)
+    assert shift_and(piece)(text, start, min(end, len(text))) == place_by_place(piece)(
+        text, start, min(end, len(text))
+    )

@@ -164,6 +164,24 @@ def test_a_topic_that_is_nothing_else(peer: LinkPeer) -> None:
     assert attached.terminus.capabilities == ("topic",)
 
 
+@pytest.mark.parametrize(
+    ("address", "capabilities", "mandatory"),
+    [
+        ("q", (), True),
+        ("/exchanges/amq.topic/k", (), True),
+        ("/exchanges/amq.topic/k", ("topic",), False),
+        ("amq.topic/k", (), False),
+        ("prices", ("topic",), False),
+        (None, (), True),
+    ],
+)
+def test_who_wants_to_know_of_messages_that_nobody_takes(
+    peer: LinkPeer, address: str | None, capabilities: tuple[str, ...], mandatory: bool
+) -> None:
+    _, attached = peer.target(address, capabilities=capabilities)
+    assert attached.mandatory is mandatory
+
+
 def test_the_anonymous_terminus(peer: LinkPeer) -> None:
     declare(peer, "q")
     _, attached = peer.target(None)
@@ -272,9 +290,9 @@ def test_modified_counts_and_annotates(peer: LinkPeer) -> None:
     declare(peer, "q")
     link, _ = peer.source("q")
     publish(peer, "q", "1")
-    (first,) = peer.receives(link)
+    (first,) = peer.receives(link, 1)
     peer.says(Modify(1, first.delivery, True, False, {"x-opt-why": "busy"}))
-    (again,) = peer.receives(link)
+    (again,) = peer.receives(link, 1)
     assert again.redelivered
     assert again.message.notes == {"x-opt-why": "busy", "x-delivery-count": 1}
 
@@ -318,7 +336,7 @@ def test_commit_and_rollback(peer: LinkPeer) -> None:
     declare(peer, "q", "r")
     link, _ = peer.source("q")
     publish(peer, "q", "1", "2")
-    one, two = peer.receives(link)
+    one, two = peer.receives(link, 2)
     work = transaction(peer)
     assert peer.done(Post(1, "p", "c", work, message("sent", "r"))) is True
     assert peer.done(Post(1, "p", "c", work, message("sent", "nowhere"))) is False
@@ -344,7 +362,7 @@ def test_the_end_of_its_link_rolls_back(peer: LinkPeer) -> None:
     declare(peer, "q")
     link, _ = peer.source("q")
     publish(peer, "q", "1")
-    (one,) = peer.receives(link)
+    (one,) = peer.receives(link, 1)
     work = transaction(peer)
     peer.says(Retire(1, work, one.delivery, Outcome.ACCEPT, True))
     peer.says(DetachLink(1, None, "c", closed=True))
@@ -480,6 +498,21 @@ def test_unsubscribing_without_an_address(house: House, peer: LinkPeer) -> None:
     assert peer.refused(operation).condition is Condition.NOT_FOUND
 
 
+def test_a_copy_of_a_subscription_is_the_subscription(house: House, peer: LinkPeer) -> None:
+    """JMS asks of every topic to be copied: what stands in a subscription is that copy."""
+    asked: dict[str, Any] = {"durable": 1, "expiry": "never", "capabilities": ("topic",)}
+    link, attached = peer.source("news", name="sub", copy=True, **asked)
+    assert attached.terminus.copy
+    publish(peer, "news", "once", exchange="amq.topic")
+    (found,) = peer.receives(link)
+    peer.says(Settle(1, found.delivery, False, Outcome.ACCEPT))
+    (queue,) = house.broker.vhosts["/"].queues.values()
+    assert not queue.depth
+    suspended(peer, link, [])
+    again, _ = peer.source("news", name="sub", copy=True, **asked)
+    assert peer.receives(again) == []
+
+
 def test_another_topic_is_another_subscription(peer: LinkPeer) -> None:
     asked: dict[str, Any] = {"durable": 1, "expiry": "never", "capabilities": ("topic",)}
     link, _ = peer.source("old", name="sub", **asked)
@@ -512,7 +545,8 @@ def policy(code: int) -> dict[str, Any]:
 
 def test_delete_on_close(house: House, peer: LinkPeer) -> None:
     link, attached = peer.source(None, dynamic=True)
-    assert attached.terminus.address in house.broker.vhosts["/"].queues
+    name = str(attached.terminus.address).removeprefix("/queues/")
+    assert name in house.broker.vhosts["/"].queues
     peer.done(DetachLink(1, "t", link, closed=True))
     assert not house.broker.vhosts["/"].queues
 
@@ -528,7 +562,7 @@ def test_delete_on_no_links(house: House, peer: LinkPeer) -> None:
 
 def test_delete_on_no_messages(house: House, peer: LinkPeer) -> None:
     link, attached = peer.target(None, dynamic=True, properties=policy(0x2D))
-    name = str(attached.terminus.address)
+    name = str(attached.terminus.address).removeprefix("/queues/")
     publish(peer, name, "1")
     peer.done(DetachLink(1, "t", link, closed=True))
     other, _ = peer.source(name)
@@ -609,7 +643,7 @@ def test_topology_by_management(house: House, peer: LinkPeer) -> None:
         ("GET", "/queues/none", None, 404),
         ("PATCH", "/queues/none", None, 405),
         ("GET", "/nothing", None, 404),
-        ("PUT", "/queues/", None, 400),
+        ("PUT", "/queues/", None, 404),
         ("PUT", "/queues/%ff", None, 400),
         ("PUT", "/queues/q", [1], 400),
         ("PUT", "/queues/q", {"durable": "yes"}, 400),

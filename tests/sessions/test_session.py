@@ -19,6 +19,7 @@ from gateway.operations import (
     Closed,
     Commit,
     Confirm,
+    Credit,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
@@ -300,6 +301,38 @@ def test_the_whole_vocabulary(peer: Peer) -> None:
     assert done(Select(1, 20)) is None
     assert done(Rollback(1, 21)) is None
     assert done(Commit(1, 22)) is None
+
+
+def test_credit_filter_and_copy(peer: Peer) -> None:
+    peer.done(DeclareQueue(1, 1, "q"))
+    for body in ("a", "b", "c"):
+        peer.says(Publish(1, message(body, "q"), False, False))
+
+    def wanted(one: Message) -> bool:
+        return one.body != b"b"
+
+    assert peer.says(Subscribe(1, 2, "q", "t", True, filter=wanted, credit=0)) == [Done(1, 2, "t")]
+    said = peer.says(Credit(1, 3, "t", 1))
+    assert [o.message.body for o in said[:-1] if isinstance(o, Deliver)] == [b"a"]
+    assert said[-1] == Done(1, 3, 0)
+    said = peer.says(Credit(1, 4, "t", 5, drain=True))
+    assert [o.message.body for o in said[:-1] if isinstance(o, Deliver)] == [b"c"]
+    assert said[-1] == Done(1, 4, 4)
+    said = peer.says(Subscribe(1, 5, "q", "copy", copy=True))
+    assert said[0] == Done(1, 5, "copy") and isinstance(said[1], Deliver)
+    assert peer.says(Settle(1, said[1].delivery, False, Outcome.ACCEPT)) == []
+    assert peer.done(Fetch(1, 6, "q")).message.body == b"b"
+    assert peer.done(Credit(1, 7, "nobody", 5, drain=True)) == 0
+
+
+def test_a_drain_that_ends_with_its_channel_is_not_answered(peer: Peer) -> None:
+    peer.done(DeclareQueue(1, 1, "q"))
+    peer.done(Subscribe(1, 2, "q", "t", credit=3))
+    peer.session.pause()
+    assert peer.says(Credit(1, 3, "t", 3, drain=True)) == []
+    assert peer.says(EndSession(1, 4)) == [Done(1, 4)]
+    peer.session.resume()
+    assert peer.heard() == []
 
 
 def test_no_token_no_answer(peer: Peer) -> None:

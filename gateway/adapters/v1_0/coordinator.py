@@ -62,8 +62,15 @@ class Coordinator:
         self.session = session
         self.works: dict[bytes, Incoming] = {}
         """Open transactions, and the control link of each."""
+        self.retired: dict[bytes, list[Sent]] = {}
+        """Deliveries whose outcome is part of a transaction."""
         self.doomed: set[bytes] = set()
         """Those that must not be discharged with success (§4.4.4.1)."""
+        self.ending: set[bytes] = set()
+        """Those whose discharge is not answered."""
+        self.gone: dict[bytes, list[Sent]] = {}
+        """Retired deliveries that the peer has settled, by transaction: after a rollback they have
+        their default outcome, as far as the broker does not see to that."""
         self._asked = 0
         """Declares that are not answered."""
 
@@ -109,15 +116,13 @@ class Coordinator:
         found: list[Operation],
     ) -> None:
         """What it declared is rolled back (§4.1)."""
-        works = [work for work, owner in self.works.items() if owner is link]
-        for work in works:
-            self._forget(work)
-            self._rolled_back(work)
         token = None
         if record is not None:
             answer = bool(record.closed)
             token = Asked(lambda result: link.detach(answer))
         found.append(DetachLink(self.session.number, token, link.number, True, lost))
+        for work in [work for work, owner in self.works.items() if owner is link]:
+            self._rolled_back(work, found)
 
     def on_message(
         self, link: Incoming, arrival: Arrival, octets: bytes, found: list[Operation]
@@ -179,7 +184,7 @@ class Coordinator:
         self, link: Incoming, arrival: Arrival, record: w.Discharge, found: list[Operation]
     ) -> None:
         work, fail = record.txn_id, bool(record.fail)
-        if self.works.get(work) is not link:
+        if self.works.get(work) is not link or work in self.ending:
             self._reject(arrival, TransactionError.UNKNOWN_ID, "no such transaction")
             return
         if self._is_posted_in_part(work):
@@ -188,11 +193,11 @@ class Coordinator:
                 "a transaction is discharged while a message is posted to it in part",
             )
         doomed = work in self.doomed and not fail
-        self._forget(work)
+        self.ending.add(work)
 
         def discharged(result: Any) -> None:
             if fail or doomed:
-                self._rolled_back(work)
+                self._rolled_back(work, self.session.engine.later)
             else:
                 self._committed(work)
             if doomed:
@@ -202,7 +207,7 @@ class Coordinator:
                 self.session.settle([arrival], ACCEPTED)
 
         def refused(condition: Condition, text: str) -> None:
-            self._rolled_back(work)
+            self._rolled_back(work, self.session.engine.later)
             self._reject(arrival, TransactionError.TRANSACTION_ROLLBACK, text)
 
         token = Asked(discharged, refused)
@@ -216,24 +221,40 @@ class Coordinator:
                     return True
         return False
 
-    def _forget(self, work: bytes) -> None:
+    def _forget(self, work: bytes) -> list[Sent]:
         self.works.pop(work, None)
         self.doomed.discard(work)
+        self.ending.discard(work)
+        self.retired.pop(work, None)
+        return self.gone.pop(work, [])
+
+    def _live(self, work: bytes) -> list[Sent]:
+        """Retired deliveries that the peer has not settled."""
+        live = self.session.sent
+        return [sent for sent in self.retired.get(work, ()) if live.get(sent.id) is sent]
+
+    def is_open(self, work: bytes) -> bool:
+        return work in self.works and work not in self.ending
 
     # --- work in a transaction ------------------------------------------------------------------
 
     def post(
-        self, link: Incoming, arrival: Arrival, message: Message, found: list[Operation]
+        self,
+        link: Incoming,
+        arrival: Arrival,
+        message: Message,
+        mandatory: bool,
+        found: list[Operation],
     ) -> None:
         """A message that becomes available when its transaction is discharged (§4.4.1). Its outcome
         then is told at once, in the transaction."""
         work = arrival.state.txn_id
-        if work not in self.works:
+        if not self.is_open(work):
             self._unknown(arrival)
             return
 
         def posted(routed: bool) -> None:
-            self._told(arrival, work, ACCEPTED if routed else RELEASED)
+            self._told(arrival, work, ACCEPTED if routed or not mandatory else RELEASED)
 
         def refused(condition: Condition, text: str) -> None:
             self._told(arrival, work, rejected(condition, text))
@@ -244,7 +265,7 @@ class Coordinator:
     def unposted(self, arrival: Arrival, state: Any) -> None:
         """A message for a transaction that could not even be read, or has no place."""
         work = arrival.state.txn_id
-        if work in self.works:
+        if self.is_open(work):
             self._told(arrival, work, state)
         else:
             self._unknown(arrival)
@@ -269,47 +290,73 @@ class Coordinator:
     ) -> None:
         """The outcome of a delivery as part of a transaction (§4.4.2); or anything else that is
         said of a delivery that has such an outcome already."""
-        work = state.txn_id if is_transactional(state) else sent.work
+        if link.over:
+            return  # the terminus has it, and is in no transaction
         before = sent.work
-        if work not in self.works:
-            raise link.violated(TransactionError.UNKNOWN_ID, "no such transaction")
-        if is_transactional(state):
-            said, conflict = state.outcome, before not in (None, work)
-        else:
-            said, conflict = sent.retired, state is not None
-        outcome = outcome_of(said, self.session.number, sent.number)
-        if conflict and before is not None:
-            text = "a delivery whose outcome is part of another transaction"
-            self.works[before].fail(TransactionError.TRANSACTION_ROLLBACK, text, found)
-            if settled or not is_transactional(state):
-                plain = outcome_of(state, self.session.number, sent.number)
-                found.append(self._settled(link, sent, plain))
+        work: Any = state.txn_id if is_transactional(state) else before
+        if before is not None and work == before:
+            self._again(link, sent, state, settled, found)
             return
+        if not self.is_open(work):
+            raise link.violated(TransactionError.UNKNOWN_ID, "no such transaction")
+        if before is not None:
+            self._conflict(before, found)
+            if settled:
+                found.append(self._settled(sent, None))
+            return
+        outcome = outcome_of(state.outcome, self.session.number, sent.number)
         if outcome is None and not settled:
             return  # nothing is said of its outcome
-        sent.work, sent.retired = work, said
-        applied = default_outcome(link, sent.number) if outcome is None else outcome
-        channel = self.session.number
-        found.append(Retire(channel, work, sent.number, applied, settled))
+        sent.work, sent.retired = work, state.outcome
+        self.retired.setdefault(work, []).append(sent)
+        default = default_outcome(link, sent.number)
+        if settled and default is not Outcome.RELEASE:
+            # After a rollback it would be released; so we say what happens then (§4.4.4.2).
+            self.gone.setdefault(work, []).append(sent)
+            settled = False
+        outcome = default if outcome is None else outcome
+        found.append(Retire(self.session.number, work, sent.number, outcome, settled))
 
-    def _settled(self, link: Outgoing, sent: Sent, outcome: Outcome | Modify | None) -> Operation:
+    def _again(
+        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+    ) -> None:
+        """More is said of a delivery that was retired in the same transaction. It may be settled;
+        another outcome than before it cannot have."""
+        work = sent.work
+        assert work is not None
+        said = state.outcome if is_transactional(state) else state
+        same = said is None or (is_transactional(state) and said == sent.retired)
+        if same or work in self.ending:
+            if settled or not is_transactional(state):
+                self.gone.setdefault(work, []).append(sent)
+            return
+        self._conflict(work, found)
+        if settled or not is_transactional(state):
+            plain = outcome_of(said, self.session.number, sent.number)
+            found.append(self._settled(sent, None if is_transactional(state) else plain))
+
+    def _conflict(self, work: bytes, found: list[Operation]) -> None:
+        text = "a delivery whose outcome is part of the transaction already"
+        self.works[work].fail(TransactionError.TRANSACTION_ROLLBACK, text, found)
+
+    def _settled(self, sent: Sent, outcome: Outcome | Modify | None) -> Operation:
         if outcome is None:
-            outcome = default_outcome(link, sent.number)
+            outcome = default_outcome(sent.link, sent.number)
         return settle(outcome, self.session.number, sent.number)
 
     def _committed(self, work: bytes) -> None:
         """Outcomes apply, and we settle what the peer has not (§4.4.2)."""
-        mine = [sent for sent in self.session.sent.values() if sent.work == work]
-        for sent in mine:
-            del self.session.sent[sent.id]
-        for sent in mine:
+        for sent in self._live(work):
+            del self.session.sent[sent.id], sent.link.unsettled[sent.id]
             self.session.settle_sent([sent], sent.retired)
+        self._forget(work)
 
-    def _rolled_back(self, work: bytes) -> None:
-        """Deliveries are live again, as they were."""
-        for sent in self.session.sent.values():
-            if sent.work == work:
-                sent.work = sent.retired = None
+    def _rolled_back(self, work: bytes, found: list[Operation]) -> None:
+        """Deliveries are live again, as they were; those that the peer has settled meanwhile have
+        the default outcome (§4.4.4.2)."""
+        for sent in self._live(work):
+            sent.work = sent.retired = None
+        found += [self._settled(sent, None) for sent in self._forget(work) if not sent.link.over]
 
 
 def request(octets: bytes) -> Any:

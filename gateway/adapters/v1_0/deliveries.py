@@ -1,15 +1,16 @@
 """Unsettled deliveries of one session, both ways, and the dispositions about them (§2.6.12,
-§2.7.6). A delivery lives longer than its handle: until it is settled, or its link is closed or
-failed, or the session ends.
+§2.7.6). A delivery lives longer than its handle: until it is settled, or its link is closed, failed
+or attached again, or the session ends.
 """
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
 from gateway.adapters.v1_0.links import MASK, Link, ahead
-from gateway.adapters.v1_0.outcomes import TERMINAL, is_transactional
-from gateway.adapters.v1_0.outgoing import Sent
+from gateway.adapters.v1_0.outcomes import ACCEPTED, TERMINAL, bare, is_transactional
+from gateway.adapters.v1_0.outgoing import Outgoing, Sent
 from gateway.adapters.v1_0.violation import Violation
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError
@@ -22,8 +23,10 @@ T = TypeVar("T")
 class Deliveries:
     """The part of a session that knows what is unsettled."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, room: int) -> None:
         self.number = number
+        self.room = room
+        """Octets of the largest performative that the peer takes."""
         self.mute = False
         """Our end is written, or the connection is over."""
         self.sent: dict[int, Sent] = {}
@@ -72,7 +75,8 @@ class Deliveries:
             return
         if final:
             for sent in deliveries:
-                del self.sent[sent.id]
+                number = sent.id
+                del self.sent[number], sent.link.unsettled[number]
         for sent in deliveries:
             link = sent.link
             try:
@@ -85,7 +89,7 @@ class Deliveries:
     def settle_sent(self, deliveries: Iterable[Sent], state: Any) -> None:
         """Tell the receiver that we have settled with this state."""
         for first, last in runs(sent.id for sent in deliveries):
-            self.write(w.Disposition(False, first, None if last == first else last, True, state))
+            self._say_state(False, first, last, True, state)
 
     def settle(self, arrivals: Iterable[Arrival], state: Any) -> None:
         """Tell the sender the state of what it sent. Deliveries of mode "first" are settled by it,
@@ -110,17 +114,18 @@ class Deliveries:
                 touched.unsettled.pop(arrival.tag, None)
             if number != last + 1 or second is not mode:
                 if last >= 0:
-                    self._say_state(begin, last, not mode, state)
+                    self._say_state(True, begin, last, not mode, state)
                 begin, mode = number, second
             last = number
         if touched is not None:
-            self._say_state(begin, last, not mode, state)
+            self._say_state(True, begin, last, not mode, state)
             touched.top_up()
 
-    def _say_state(self, first: int, last: int, settled: bool, state: Any) -> None:
-        self.write(
-            w.Disposition(True, first, None if last == first else last, settled or None, state)
-        )
+    def _say_state(self, role: bool, first: int, last: int, settled: bool, state: Any) -> None:
+        record = w.Disposition(role, first, None if last == first else last, settled or None, state)
+        if state is not ACCEPTED and len(write(record)) > self.room:
+            record.state = bare(state)
+        self.write(record)
 
     def forget_arrivals(self, arrivals: Iterable[Arrival]) -> None:
         """The sender has settled them: so do we, silently."""
@@ -132,11 +137,15 @@ class Deliveries:
 
     def drop_deliveries(self, link: Link) -> None:
         """Nothing more is said of deliveries of this link."""
-        for sent in [each for each in self.sent.values() if each.link is link]:
-            del self.sent[sent.id]
-        for arrival in [each for each in self.arrivals.values() if each.link is link]:
-            arrival.settled = True
-            del self.arrivals[arrival.id]
+        if isinstance(link, Outgoing):
+            for number in link.unsettled:
+                self.sent.pop(number, None)
+            link.unsettled.clear()
+        elif isinstance(link, Incoming):
+            for arrival in link.unsettled.values():
+                arrival.settled = True
+                self.arrivals.pop(arrival.id, None)
+            link.unsettled.clear()
 
 
 def within(book: dict[int, T], first: int, reach: int) -> list[T]:

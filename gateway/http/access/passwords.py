@@ -70,6 +70,7 @@ class Passwords:
         self.nobody = Verifier(secrets.token_bytes(16), bytes(32), bytes(32), access.iterations)
         self.threads = ThreadPoolExecutor(1, "password")
         self.waiting = 0
+        self.closed = False
         self.under_way: dict[tuple[str, str, bytes], asyncio.Future[Verifier | None]] = {}
         """Computations by user, network of the peer and digest of the password."""
 
@@ -128,6 +129,8 @@ class Passwords:
         left = self.by_user.take(user)
         if not left.allowed:
             raise too_many(left.seconds)
+        if self.closed:
+            raise draining()
         if self.waiting >= MOST_WAITING:
             raise too_many(1)
         self.waiting += 1
@@ -135,6 +138,10 @@ class Passwords:
         try:
             loop = asyncio.get_running_loop()
             right = await loop.run_in_executor(self.threads, fits, verifier, password)
+        except asyncio.CancelledError:
+            if self.closed:
+                raise draining() from None
+            raise
         finally:
             self.waiting -= 1
         now = None if found is None else self.access.user(user)
@@ -145,7 +152,13 @@ class Passwords:
         return verifier if right else None
 
     def close(self) -> None:
+        """Whoever still waits, or comes now, is told to go elsewhere."""
+        self.closed = True
         self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def draining() -> Problem:
+    return Problem(problems.DRAINING, "the gateway is shutting down")
 
 
 def too_many(seconds: int) -> Problem:

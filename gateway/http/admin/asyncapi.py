@@ -1,16 +1,19 @@
 """``/asyncapi.json``: AsyncAPI 3 of what this caller may publish to and read from.
 
-One channel per queue, exchange and declared route, one operation per direction that the caller's
-permissions allow; the same names over AMQP and over HTTP.
+One channel per queue and exchange, the same over AMQP and over HTTP, and one per direction of a
+declared route; one operation per direction that the caller's permissions allow. Where queues and
+exchanges cannot be named, they do not appear.
 """
 
-import re
 from typing import Any
 from urllib.parse import quote
 
 from gateway import __version__
 from gateway.broker.counters import ExchangeSnapshot, QueueSnapshot
 from gateway.http.access.principal import Action
+from gateway.http.access.settings import DeclaredRoute
+from gateway.http.admin import asyncapi_routes
+from gateway.http.admin.asyncapi_routes import safe
 from gateway.http.admin.desk import Call, Endpoint, Rank
 from gateway.http.admin.topology import readable
 
@@ -19,9 +22,7 @@ KINDS = {"direct", "fanout", "topic", "headers"}
 
 
 def channel_id(kind: str, vhost: str, name: str) -> str:
-    """A key of the allowed letters that is the same tomorrow; what it stands for is in it."""
-    shown = re.sub(r"[^A-Za-z0-9._-]", lambda m: f"_{ord(m.group()):x}_", f"{vhost}/{name}")
-    return f"{kind}.{shown}"
+    return f"{kind}.{safe(f'{vhost}/{name}')}"
 
 
 def path_of(kind: str, vhost: str, name: str) -> str:
@@ -95,19 +96,44 @@ class Document:
         for way, right, action, method, address in ways:
             if not self.allowed(right, action, vhost, kind, name):
                 continue
-            self.channels[key] = channel
-            self.operations[f"{way}.{key}"] = {
-                "action": way,
-                "channel": {"$ref": f"#/channels/{key}"},
-                "summary": f"Over HTTP: {method} {address}",
-                "messages": [{"$ref": f"#/channels/{key}/messages/message"}],
-                "bindings": {"http": {"method": method, "bindingVersion": "0.3.0"}},
-            }
+            http = {"http": {"method": method, "bindingVersion": "0.3.0"}}
+            self.put(way, key, channel, f"Over HTTP: {method} {address}", http, key)
+
+    def add_route(self, route: DeclaredRoute) -> None:
+        """What the caller may do by a declared route."""
+        key, node = channel_id("route", route.vhost, route.name), route.queue or route.exchange
+        ways = (
+            (route.publish, "send", "write", Action.PUBLISH, "POST",
+             f"{key}.messages", asyncapi_routes.publish_channel),
+            (route.stream, "receive", "read", Action.STREAM, "GET",
+             f"{key}.events", asyncapi_routes.events_channel),
+        )  # fmt: skip
+        for declared, way, right, action, method, name, make in ways:
+            may = self.call.principal.may(action, route.vhost, "route", route.name)
+            if declared and may and self.access.allows(self.call.user, route.vhost, right, node):
+                channel = make(route)
+                summary = f"{method} {channel['address']}"
+                self.put(way, key, channel, summary, asyncapi_routes.binding(route, method), name)
+
+    def put(
+        self, way: str, key: str, channel: dict[str, Any], summary: str, bindings: Any, name: str
+    ) -> None:
+        """A channel of this name, and what is done there."""
+        self.channels[name] = channel
+        self.operations[f"{way}.{key}"] = {
+            "action": way,
+            "channel": {"$ref": f"#/channels/{name}"},
+            "summary": summary,
+            "messages": [
+                {"$ref": f"#/channels/{name}/messages/{one}"} for one in channel["messages"]
+            ],
+            "bindings": bindings,
+        }
 
 
-async def show_asyncapi(call: Call) -> dict[str, Any]:
+def add_nodes(document: Document, call: Call) -> None:
+    """Queues and exchanges, for those who can name them."""
     broker = call.context.broker
-    document = Document(call)
     for queue in broker.queues_snapshot():
         if readable(call, queue.vhost) and not queue.exclusive:
             source = quote(f"queue:{queue.name}", "")
@@ -120,7 +146,21 @@ async def show_asyncapi(call: Call) -> dict[str, Any]:
             document.add(
                 "exchange", exchange.vhost, exchange.name, exchange_channel(exchange), events
             )
+
+
+async def show_asyncapi(call: Call) -> dict[str, Any]:
+    gate = call.context.gate
+    document = Document(call)
+    for route in gate.catalogue.routes.values():
+        document.add_route(route)
+    if gate.names_nodes(call.request.scope):
+        add_nodes(document, call)
     host = call.request.headers.get("host", "localhost")
+    security = [{"$ref": "#/components/securitySchemes/basic"}]
+    schemes: dict[str, Any] = {"basic": {"type": "http", "scheme": "basic"}}
+    if gate.bearer is not None:
+        security.append({"$ref": "#/components/securitySchemes/bearer"})
+        schemes["bearer"] = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -133,7 +173,7 @@ async def show_asyncapi(call: Call) -> dict[str, Any]:
             "http": {
                 "host": host,
                 "protocol": call.request.url.scheme,
-                "security": [{"$ref": "#/components/securitySchemes/basic"}],
+                "security": security,
             },
             "amqp": {
                 "host": host.rsplit(":", 1)[0] if not host.endswith("]") else host,
@@ -146,6 +186,7 @@ async def show_asyncapi(call: Call) -> dict[str, Any]:
         "operations": document.operations,
         "components": {
             "messages": {
+                "event": asyncapi_routes.EVENT,
                 "message": {
                     "name": "message",
                     "title": "Any message",
@@ -158,12 +199,9 @@ async def show_asyncapi(call: Call) -> dict[str, Any]:
                         },
                     },
                     "payload": {},
-                }
+                },
             },
-            "securitySchemes": {
-                "basic": {"type": "http", "scheme": "basic"},
-                "plain": {"type": "plain"},
-            },
+            "securitySchemes": schemes | {"plain": {"type": "plain"}},
         },
     }
 

@@ -41,8 +41,9 @@ ABOUT: dict[str, str] = {
     "backpressure": "Memory or disk is short, and publishers are held back. Nothing was sent.",
     "no-consumer": "The message asked for a consumer that takes it now, and there is none.",
     "draining": "The gateway is shutting down. Nothing was sent; try another or wait.",
-    "outcome-unknown": "The broker did not confirm in time: the change or message may be there or "
-    "not. A retry may do it twice unless it carries the same `Idempotency-Key`.",
+    "outcome-unknown": "The broker did not confirm in time (504), or what it would have said was "
+    "lost with the virtual host or with a gateway that stops (502): the change or message may be "
+    "there or not. A retry may do it twice unless it carries the same `Idempotency-Key`.",
     "conflict": "What is there differs from what is declared, or is in use although the request "
     "says it must not be.",
     "invalid-argument": "The value is well-formed but impossible: an unknown or contradictory "
@@ -74,8 +75,16 @@ HTTP = Row(400, "http", "HTTP error", "not-sent", False)
 
 
 def all_rows() -> list[Row]:
+    """The last of a kind that has several statuses stands for all."""
     rows = {row.kind: row for row in (*ALL_ROWS, *BY_STATUS.values(), HTTP)}
     return sorted(rows.values(), key=lambda row: (row.status, row.kind))
+
+
+def status_of(row: Row) -> str:
+    if row is HTTP:
+        return "any"
+    found = {one.status for one in (*ALL_ROWS, *BY_STATUS.values()) if one.kind == row.kind}
+    return " or ".join(str(status) for status in sorted(found))
 
 
 def about(row: Row) -> str:
@@ -104,11 +113,10 @@ def markdown() -> str:
         "",
     ]
     for row in all_rows():
-        status = "any" if row is HTTP else row.status
         lines += [
             f"## {row.kind}",
             "",
-            f"{row.title}. Status {status}, outcome `{row.outcome}`, safe to retry: "
+            f"{row.title}. Status {status_of(row)}, outcome `{row.outcome}`, safe to retry: "
             f"{retry_word(row)}.",
             "",
             about(row),
@@ -135,7 +143,7 @@ async def show_problem(call: Call) -> Response:
     for row in all_rows():
         if row.kind == call.names["name"]:
             facts = (
-                ("Status", "any" if row is HTTP else str(row.status)),
+                ("Status", status_of(row)),
                 ("Outcome", row.outcome),
                 ("Safe to retry", retry_word(row).replace("`", "")),
             )

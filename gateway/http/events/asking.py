@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import parse_qsl
@@ -15,6 +15,7 @@ from gateway.http.events.stream import Options, Slow
 from gateway.http.events.views import Spec
 from gateway.http.filters import MOST_TERMS, BadFilter, Term, read_filter
 from gateway.http.problems import Problem
+from gateway.http.typed_json import once, refuse
 
 BINDING = "?binding="
 MAX_NAME = 255
@@ -27,6 +28,7 @@ SINGLE = frozenset(
 )
 PARAMETERS = SINGLE | {"source", "binding", "filter", "ticket"}
 """No parameter of a route has such a name."""
+REPEATED = frozenset({"binding", "filter"})
 DURATION = re.compile(
     r"-P(?:(\d{1,4})D)?(?:T(?:(\d{1,5})H)?(?:(\d{1,7})M)?(?:(\d{1,9})(?:\.(\d{1,3}))?S)?)?",
     re.ASCII,
@@ -84,15 +86,17 @@ def read_pairs(query: bytes) -> Pairs:
         raise invalid("the query is not percent-encoded UTF-8, or too long") from None
 
 
-def read_document(body: bytes) -> Pairs:
+def read_document(body: bytes, known: Collection[str]) -> Pairs:
     """The same from JSON: an object whose members are the parameters, those that may be repeated
     as lists. Raises ``Problem``."""
     try:
-        document = json.loads(body)
+        document = json.loads(body, object_pairs_hook=once, parse_constant=refuse)
     except (ValueError, RecursionError):
         raise invalid("the body is not JSON") from None
     if not isinstance(document, dict):
         raise invalid("the body is not a JSON object")
+    if odd := document.keys() - known:
+        raise problems.strange_member(min(odd))
     pairs: Pairs = []
     for key, value in document.items():
         for one in value if isinstance(value, list) else [value]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 
 from gateway.http import problems
+from gateway.http.deps import read_limited
 from gateway.http.events.asking import (
     Find,
     Sources,
@@ -19,6 +20,7 @@ from gateway.http.events.opening import complete, described, open_cursor, start
 from gateway.http.events.rendering import control
 from gateway.http.events.stream import EventStream, Reading
 from gateway.http.problems import Problem
+from gateway.http.typed_json import once, refuse
 
 BODY_OCTETS = 64 * 1024
 MEMBERS = frozenset({"add", "remove", "from", "last_event_id"})
@@ -36,26 +38,20 @@ class Change(NamedTuple):
 
 async def read_change(request: Request, find: Find) -> Change | None:
     """``None``: there is no body, nothing is to change. Raises ``Problem``."""
-    body = bytearray()
-    async for octets in request.stream():
-        body += octets
-        if len(body) > BODY_OCTETS:
-            raise Problem(
-                problems.TOO_LARGE,
-                f"a change of a stream takes at most {BODY_OCTETS} octets",
-                headers={"connection": "close"},
-            )
+    body = await read_limited(request.scope, request.receive, BODY_OCTETS)
     if not body:
         return None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Problem(problems.UNSUPPORTED_MEDIA, "a change of a stream comes as JSON")
     try:
-        document = json.loads(body)
+        document = json.loads(body, object_pairs_hook=once, parse_constant=refuse)
     except (ValueError, RecursionError):
         raise invalid("the body is not JSON") from None
-    if not isinstance(document, dict) or not document.keys() <= MEMBERS:
-        raise invalid("a change has the members add, remove, from and last_event_id")
+    if not isinstance(document, dict):
+        raise invalid("a change is a JSON object")
+    if odd := document.keys() - MEMBERS:
+        raise problems.strange_member(min(odd))
     add = Sources(find)
     for source in texts(document, "add"):
         add.read(source)

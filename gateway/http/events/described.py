@@ -232,7 +232,9 @@ def stream_operation(
                 "content": json_content({"type": "string"}, EXAMPLE, "text/event-stream"),
             },
             "204": {"description": "This stream is over; do not ask again"},
-            **row_responses(*OPENS, *((p.TOO_LARGE, p.UNSUPPORTED_MEDIA) if asked else ())),
+            **row_responses(
+                *OPENS, *((p.TOO_LARGE, p.UNSUPPORTED_MEDIA, p.SCHEMA) if asked else ())
+            ),
         },
     }
     if asked:
@@ -290,7 +292,14 @@ def changing() -> dict[str, Any]:
         "renew_stream",
         "Go on with the credential of this request, and with other sources",
         state(),
-        *(p.BY_STATUS[404], p.INVALID, p.INVALID_CURSOR, p.TOO_LARGE, p.UNSUPPORTED_MEDIA),
+        *(
+            p.BY_STATUS[404],
+            p.INVALID,
+            p.INVALID_CURSOR,
+            p.TOO_LARGE,
+            p.UNSUPPORTED_MEDIA,
+            p.SCHEMA,
+        ),
         *(p.NOT_FOUND, p.QUOTA, p.LOCKED, p.INTERNAL),
     )
     made["description"] = (

@@ -1,6 +1,6 @@
 """The endpoints of streams: ``/v1/{vhost}/events`` and ``.../queues/{queue}/events``,
-``.../exchanges/{exchange}/events``, ``.../routes/{route}/events``, by GET, or by POST with the
-parameters as JSON."""
+``.../exchanges/{exchange}/events``, ``.../routes/{route}/events``, by GET, or by POST or QUERY
+with the parameters as JSON."""
 
 from starlette.types import Receive, Scope, Send
 
@@ -11,8 +11,10 @@ from gateway.http.access.gate import NO_NODES, PRINCIPAL
 from gateway.http.access.principal import Principal
 from gateway.http.access.tickets import Claim, Terms, bad_ticket
 from gateway.http.context import Context
-from gateway.http.deps import authenticate, decode_segment, vhost_of
+from gateway.http.deps import authenticate, decode_segment, read_limited, vhost_of
 from gateway.http.events.asking import (
+    REPEATED,
+    SINGLE,
     Asked,
     Pairs,
     Start,
@@ -30,6 +32,8 @@ from gateway.http.events.stream import EventStream
 from gateway.http.problems import Problem, of_refusal
 
 BODY_OCTETS = 64 * 1024
+METHODS = ("GET", "POST", "QUERY")
+"""The last two read the parameters from the body; QUERY says that it changes nothing."""
 INBAND = ("errors", "inband")
 PROXIED = frozenset({b"via", b"forwarded", b"x-forwarded-for"})
 REFUSED_RETRY_MS = 30_000
@@ -112,8 +116,8 @@ class EventsEndpoint:
         await send({"type": "http.response.body", "body": body})
 
     async def open(self, scope: Scope, receive: Receive, attempt: Attempt) -> EventStream:
-        if scope["method"] not in ("GET", "POST"):
-            allow = {"allow": "GET, POST"}
+        if scope["method"] not in METHODS:
+            allow = {"allow": ", ".join(METHODS)}
             raise Problem(problems.BY_STATUS[405], "a stream has no HEAD", headers=allow)
         attempt.hidden = self.kind == "route"
         query = read_pairs(scope["query_string"])
@@ -127,7 +131,7 @@ class EventsEndpoint:
             scope[PRINCIPAL] = attempt.ticket.principal
         caller = await authenticate(self.context, scope)
         vhost = vhost_of(self.doors.broker, scope["path_params"]["vhost"])
-        pairs = attempt.pairs = pairs + await self.read_body(scope, receive)
+        pairs = attempt.pairs = pairs + await self.read_body(scope, receive, vhost)
         wanted = self.read(scope, vhost, pairs, header)
         if wanted.cursor == END:
             raise Over
@@ -203,26 +207,23 @@ class EventsEndpoint:
             stream.pending.append(control("bridge.warn", told))
         return stream
 
-    async def read_body(self, scope: Scope, receive: Receive) -> Pairs:
+    def members(self, scope: Scope, vhost: str) -> frozenset[str]:
+        """What the body of ``POST`` may have. Raises ``Problem``: there is no such route."""
+        if not self.kind:
+            return SINGLE | REPEATED | {"source"}
+        if self.kind != "route":
+            return SINGLE | REPEATED
+        route = self.gate.catalogue.route(vhost, decode_segment(scope["path_params"]["route"]))
+        return SINGLE | REPEATED | set(PARAMETER.findall(route.key))
+
+    async def read_body(self, scope: Scope, receive: Receive, vhost: str) -> Pairs:
         if scope["method"] == "GET":
             return []
         kind = dict(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":
             raise Problem(problems.UNSUPPORTED_MEDIA, "the parameters of a stream come as JSON")
-        body = b""
-        while True:
-            message = await receive()
-            if message["type"] != "http.request":
-                raise invalid("the body is incomplete")
-            body += message.get("body", b"")
-            if len(body) > BODY_OCTETS:
-                raise Problem(
-                    problems.TOO_LARGE,
-                    f"the parameters of a stream take at most {BODY_OCTETS} octets",
-                    headers={"connection": "close"},
-                )
-            if not message.get("more_body", False):
-                return read_document(body)
+        body = await read_limited(scope, receive, BODY_OCTETS)
+        return read_document(body, self.members(scope, vhost))
 
 
 def last_event_id(scope: Scope) -> str | None:

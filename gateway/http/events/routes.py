@@ -8,7 +8,7 @@ from gateway.http.description import Described
 from gateway.http.events import described
 from gateway.http.events.cursor import Forged, Positions
 from gateway.http.events.desk import Desk, Subscriptions
-from gateway.http.events.endpoint import EventsEndpoint
+from gateway.http.events.endpoint import METHODS, EventsEndpoint
 
 EVENTS_ROUTE = "/v1/{vhost}/events"
 
@@ -25,24 +25,23 @@ def routes(context: Context) -> list[BaseRoute]:
 
     context.gate.tickets.positions = positions
     desk = Desk(context)
-    both = ("GET", "POST")
     return [
         Described(
             EVENTS_ROUTE,
             EventsEndpoint(context),
-            methods=both,
+            methods=METHODS,
             operations=described.opening("stream_events", described.SOURCE, described.BINDING),
         ),
         Described(
             "/v1/{vhost}/queues/{queue}/events",
             EventsEndpoint(context, "queue"),
-            methods=both,
+            methods=METHODS,
             operations=described.opening("stream_queue_events", described.QUEUE),
         ),
         Described(
             "/v1/{vhost}/exchanges/{exchange}/events",
             EventsEndpoint(context, "exchange"),
-            methods=both,
+            methods=METHODS,
             operations=described.opening(
                 "stream_exchange_events", described.EXCHANGE, described.BINDING
             ),
@@ -50,7 +49,7 @@ def routes(context: Context) -> list[BaseRoute]:
         Described(
             "/v1/{vhost}/routes/{route}/events",
             EventsEndpoint(context, "route"),
-            methods=both,
+            methods=METHODS,
             operations=described.opening("stream_route_events", described.ROUTE),
         ),
         Described(

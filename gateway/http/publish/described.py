@@ -194,7 +194,7 @@ def responses() -> dict[str, Any]:
             ),
             *(p.NOT_FOUND, p.UNROUTABLE, p.KEY_BUSY, p.TOO_LARGE, p.UNSUPPORTED_MEDIA, p.REFUSED),
             *(p.SCHEMA, p.KEY_REUSED, p.FULL, p.QUOTA, p.INTERNAL, p.UNSUPPORTED, p.BACKPRESSURE),
-            *(p.DRAINING, p.UNKNOWN),
+            *(p.DRAINING, p.UNKNOWN, p.LOST),
         ),
     }
 

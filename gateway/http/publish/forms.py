@@ -20,6 +20,7 @@ from gateway.http.typed_json import (
     read_base64,
     read_json,
     read_moment,
+    strange,
     write_json,
 )
 from gateway.message import Properties, Table
@@ -158,6 +159,10 @@ SECTIONS = {
     "message_annotations": "annotations",
     "footer": "footer",
 }
+FULL = frozenset({*SECTIONS, "view", "header", "properties", "legacy"}) | {
+    "application_properties",
+    "body",
+}
 SIMPLE: dict[str, tuple[str, Reader]] = {
     "id": ("message_id", plain_identifier),
     "correlation_id": ("correlation_id", plain_identifier),
@@ -212,7 +217,7 @@ def members(name: str, found: Any, readers: dict[str, Reader]) -> dict[str, Any]
     for member, value in found.items():
         reader = readers.get(member)
         if reader is None:
-            raise BadForm(f"/{name}", f"has no member {member!r}")
+            raise strange(member).under(name)
         if value is not None:
             read[member] = read_member(reader, value, name, member)
     return read
@@ -232,6 +237,8 @@ def read_full(found: dict[str, Any]) -> Form:
     legacy: dict[str, Any] = {}
     body, kind = b"", None
     for name, value in found.items():
+        if name not in FULL:
+            raise strange(name)
         if name == "view" or value is None:
             continue
         if name == "header":
@@ -244,10 +251,8 @@ def read_full(found: dict[str, Any]) -> Form:
             given["application"] = read_member(application, value, name)
         elif name in SECTIONS:
             given[SECTIONS[name]] = read_member(table, value, name)
-        elif name == "body":
-            body, kind = read_body(value)
         else:
-            raise BadForm("", f"the full view has no member {name!r}")
+            body, kind = read_body(value)
     exchange, key = legacy.pop("exchange", None), legacy.pop("routing_key", None)
     properties = Properties(**given, **legacy)
     if kind not in (None, "data"):
@@ -262,7 +267,7 @@ def read_simple(found: dict[str, Any]) -> Form:
     for name, value in found.items():
         known = SIMPLE.get(name)
         if known is None and name not in TOLD:
-            raise BadForm("", f"the simple view has no member {name!r}")
+            raise strange(name)
         if known is not None and value is not None:
             given[known[0]] = read_member(known[1], value, name)
     group = found.get("group")

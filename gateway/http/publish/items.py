@@ -18,7 +18,7 @@ from gateway.http.publish.forms import FORM, read_form
 from gateway.http.publish.results import shown_id
 from gateway.http.publish.templates import Prepared, prepare_properties
 from gateway.http.publish.wishes import ORDERING
-from gateway.http.typed_json import BadForm, loads
+from gateway.http.typed_json import BadForm, loads, strange
 from gateway.message import Properties
 
 BATCH = "application/vnd.amqp-gateway.batch+json"
@@ -173,9 +173,9 @@ def read_batch(body: bytes, maker: Maker, most: int) -> Batch:
     try:
         if not isinstance(found, dict):
             raise BadForm("", "must be an object")
-        strange = found.keys() - {"messages", "atomic", "on_error"}
-        if strange:
-            raise BadForm("", f"a batch has no member {min(strange)!r}")
+        odd = found.keys() - {"messages", "atomic", "on_error"}
+        if odd:
+            raise strange(min(odd))
         messages = found.get("messages")
         if not isinstance(messages, list) or not messages:
             raise BadForm("/messages", "must be an array that is not empty")

@@ -58,6 +58,7 @@ class Line:
         self.current: Ticket | None = None
         self.channel: Channel = client.channel(1, self)
         self.channel.select_confirms()
+        client.ended = self.abandon
 
     def publish(self, message: Message, ticket: Ticket | None = None) -> Ticket:
         """Hand it to the broker. Raises ``Refusal``: that publish is not counted then."""
@@ -164,10 +165,23 @@ class Publisher:
         except TimeoutError:
             pass
 
+    async def drain(self, seconds: float) -> None:
+        """Nothing more is taken. Most of what is under way is confirmed in a moment."""
+        self.closed = True
+        if not self.waiting():
+            return
+        ticket = Ticket()
+        self.begin()
+        try:
+            self.broker.when_safe(lambda: ticket.settle(True))
+        finally:
+            self.end()
+        await self.wait(ticket, seconds)
+
     def close(self) -> None:
         self.closed = True
         for line in self.lines.values():
-            line.abandon()
+            line.client.close()
         self.lines.clear()
 
     def waiting(self) -> int:

@@ -64,11 +64,11 @@ def judge(ticket: Ticket, target: Target, seconds: float, keyed: bool) -> Proble
             return target.missing()
         return target.refused(Refusal(ticket.condition, ticket.text))
     if ticket.accepted is None:
+        row, why = problems.UNKNOWN, f"no confirmation within {seconds:g} s"
+        if ticket.lost:
+            row, why = problems.LOST, "the virtual host was deleted, or the gateway stops"
         again = "retry with the same key" if keyed else "a retry may store it twice"
-        return Problem(
-            problems.UNKNOWN,
-            f"no confirmation within {seconds:g} s; the message may or may not be stored; {again}",
-        )
+        return Problem(row, f"{why}; the message may or may not be stored; {again}")
     if not ticket.accepted:
         return Problem(problems.FULL, "a queue is full and rejects what is published")
     return None

@@ -1,16 +1,19 @@
 """What callers ask of this room, as pydantic models, and how it is read from a request."""
 
 import json
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from gateway.http import problems
+from gateway.http.deps import read_limited
 from gateway.http.filters import MOST_OCTETS as FILTER_OCTETS
 from gateway.http.filters import MOST_TERMS, BadFilter, Term, read_filter
 from gateway.http.problems import Problem
+from gateway.http.typed_json import once, refuse
 
 MOST_OCTETS = 1024 * 1024
 """Of a JSON request of this room."""
@@ -161,10 +164,16 @@ class Redrive(Asked):
     )
 
 
+@lru_cache(256)
+def reader_of(kind: Any) -> TypeAdapter[Any]:
+    """Making one costs more than a whole request."""
+    return TypeAdapter(kind)
+
+
 def check(kind: Any, given: Any) -> Any:
     """Raises ``Problem`` 422 with a pointer to each error."""
     try:
-        return TypeAdapter(kind).validate_python(given)
+        return reader_of(kind).validate_python(given)
     except ValidationError as error:
         errors = [
             {
@@ -178,19 +187,11 @@ def check(kind: Any, given: Any) -> Any:
 
 async def read_json(request: Request) -> Any:
     """The JSON of a request, ``None`` if it has no body. Raises ``Problem``."""
-    octets = b""
-    async for chunk in request.stream():
-        octets += chunk
-        if len(octets) > MOST_OCTETS:
-            raise Problem(
-                problems.TOO_LARGE,
-                f"a request has at most {MOST_OCTETS} octets here",
-                headers={"connection": "close"},
-            )
+    octets = await read_limited(request.scope, request.receive, MOST_OCTETS)
     if not octets:
         return None
     try:
-        return json.loads(octets, parse_float=number, parse_constant=refuse)
+        return json.loads(octets, parse_float=number, parse_constant=refuse, object_pairs_hook=once)
     except (ValueError, RecursionError):
         raise Problem(problems.INVALID, "the body is not JSON") from None
 
@@ -199,10 +200,6 @@ def number(text: str) -> int | float:
     """What has no fraction is whole, as JSON Schema has it."""
     found = float(text)
     return int(found) if found.is_integer() and abs(found) < 2**53 else found
-
-
-def refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 async def read_asked(request: Request, kind: type[T]) -> T:

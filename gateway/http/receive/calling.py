@@ -9,9 +9,9 @@ With ``Prefer: respond-async`` the answer is an operation, which holds the reply
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import Any, NamedTuple
 
-from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from gateway.broker.channel import Channel
@@ -20,7 +20,7 @@ from gateway.broker.replies import REPLY_TO
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Principal
-from gateway.http.deps import authenticate, vhost_of
+from gateway.http.deps import authenticate, read_limited, vhost_of
 from gateway.http.fields import READERS, BadField, read_properties, write_identifier
 from gateway.http.identifiers import uuid7
 from gateway.http.observe.trace import stamp
@@ -59,7 +59,9 @@ class Call:
     """One request: its channel, and what has come. The channel's recipient. ``due`` is when a
     place whose caller has gone is cleared away."""
 
-    __slots__ = ("calls", "channel", "alarm", "reply", "accepted", "condition", "late", "due")
+    __slots__ = (
+        "calls", "channel", "alarm", "reply", "accepted", "condition", "late", "lost", "due",
+    )  # fmt: skip
 
     def __init__(self, calls: "Calls", client: Client, number: int, until: int) -> None:
         self.calls = calls
@@ -67,6 +69,7 @@ class Call:
         self.accepted: bool | None = None
         self.condition: Condition | None = None
         self.late = False
+        self.lost = False
         self.due: int | None = None
         self.channel: Channel = client.channel(number, self)
         self.channel.select_confirms()
@@ -106,6 +109,8 @@ class Calls:
         self.settings = receiver.settings
         self.clients: dict[tuple[str, str], Client] = {}
         self.waiting: Counter[str] = Counter()
+        self.open: dict[Call, None] = {}
+        """Those that somebody waits for."""
         self.lingering: dict[Call, None] = {}
         self.numbers = 0
         self.late = 0
@@ -121,6 +126,7 @@ class Calls:
         if client is None or client.closed:
             client = self.broker.attach(vhost, user, f"HTTP requests of {user}")
             self.clients[vhost, user] = client
+            client.ended = partial(self.lose, client)
         self.numbers += 1
         call = Call(self, client, self.numbers, self.broker.now + int(seconds * 1000))
         try:
@@ -130,7 +136,15 @@ class Calls:
             call.channel.close()
             raise
         self.waiting[user] += 1
+        self.open[call] = None
         return call
+
+    def lose(self, client: Client) -> None:
+        """Its virtual host is gone, or the gateway stops: no reply will come."""
+        for call in self.open:
+            if call.channel.client is client:
+                call.lost = True
+                call.alarm.ring()
 
     def end(self, call: Call) -> None:
         """Nobody waits for it any more. Within a turn."""
@@ -138,8 +152,10 @@ class Calls:
         self.waiting[user] -= 1
         if not self.waiting[user]:
             del self.waiting[user]
+        self.open.pop(call, None)
         call.late = True
-        if call.reply is not None or call.condition is not None or call.accepted is False:
+        known = call.reply is not None or call.condition is not None or call.accepted is False
+        if known or call.lost:
             call.channel.close()
             return
         self.lingering[call] = None
@@ -153,11 +169,7 @@ class Calls:
 
     def close(self) -> None:
         """Within a turn."""
-        for client in self.clients.values():
-            for channel in client.channels.values():
-                recipient = channel.recipient
-                if isinstance(recipient, Call):
-                    recipient.alarm.ring()
+        for client in list(self.clients.values()):
             client.close()
         self.clients.clear()
         self.lingering.clear()
@@ -186,7 +198,7 @@ class RequestsEndpoint:
             shown, header = self.prepare(scope)
         except BadField as error:
             raise Problem(problems.INVALID_FIELD, str(error), field=error.name) from None
-        body = await read_body(Request(scope, receive), self.doors.settings.max_body_octets)
+        body = await read_limited(scope, receive, self.doors.settings.max_body_octets)
         dialect = DIALECTS[DIALECT]
         message = Message(
             dialect, header, body, target.exchange, target.key, dialect.essentials(header)
@@ -348,31 +360,16 @@ class RequestsEndpoint:
             return Problem(problems.DRAINING, "the gateway is shutting down",
                            outcome="accepted" if call.accepted else "unknown",
                            safe_to_retry=False)  # fmt: skip
-        self.calls.timeouts += 1
         headers = {"amqp-request-id": shown}
+        if call.lost:
+            row = problems.LOST._replace(
+                outcome="accepted" if call.accepted else "unknown", safe_to_retry=False
+            )
+            return Problem(row, "the virtual host was deleted", headers=headers)
+        self.calls.timeouts += 1
         if call.accepted:
             text = f"the request was accepted, and no reply came within {seconds:g} s"
             return Problem(problems.REPLY_TIMEOUT, text, headers=headers)
         text = f"no reply came within {seconds:g} s, and whether the request is stored is unknown"
         row = problems.REPLY_TIMEOUT._replace(outcome="unknown")
         return Problem(row, text, headers=headers)
-
-
-async def read_body(request: Request, limit: int) -> bytes:
-    """Raises ``Problem`` 413, before anything is read if the length says so."""
-    length = request.headers.get("content-length", "0")
-    too_large = Problem(
-        problems.TOO_LARGE,
-        f"a message body has at most {limit} octets",
-        headers={"connection": "close"},
-        limit_octets=limit,
-    )
-    if not length.isdigit() or int(length) > limit:
-        raise too_large
-    parts, size = [], 0
-    async for chunk in request.stream():
-        parts.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            raise too_large
-    return b"".join(parts)

@@ -316,7 +316,7 @@ def request_reply() -> Operation:
             },
         },
         p.INVALID_FIELD, p.NOT_FOUND, p.UNROUTABLE, p.TOO_LARGE, p.REFUSED, p.FULL, p.QUOTA,
-        p.BACKPRESSURE, p.DRAINING, p.REPLY_TIMEOUT,
+        p.BACKPRESSURE, p.DRAINING, p.REPLY_TIMEOUT, p.LOST,
         asks={
             "description": "The body of the request as it is.",
             "content": {"application/json": {"schema": {}, "example": {"ask": 17}}, "*/*": octets},

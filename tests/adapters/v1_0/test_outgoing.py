@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.links import MASK
 from gateway.adapters.v1_0.outgoing import again, place
 from gateway.adapters.v1_0.resuming import read_map
 from gateway.adapters.v1_0.sections import part, pieces
 from gateway.adapters.v1_0.wire import layouts as w
-from gateway.message import Essentials, Message
+from gateway.message import Essentials, Message, Properties
 from gateway.operations import (
     Attached,
     AttachSource,
@@ -170,6 +171,26 @@ def test_who_waits_for_us_is_told_that_we_settled() -> None:
     assert peer.broker.heard[-3:] == [Modify(0, n, True, True, None) for n in (1, 3, 4)]
 
 
+HUGE = {Symbol("x-opt-a"): "x" * 600}
+
+
+@pytest.mark.parametrize(
+    ("state", "bare"),
+    [
+        (w.Modified(True, True, HUGE), w.Modified(True, True)),
+        (w.Rejected(w.Error("amqp:internal-error", "x" * 600)), w.Rejected()),
+    ],
+)
+def test_a_state_that_does_not_fit_the_peers_frames(state: Any, bare: Any) -> None:
+    peer = filled(1, options={"opens": {"max_frame_size": 512}})
+    transfers(peer)
+    peer.says(w.Disposition(True, 0, None, None, state))
+    assert peer.hears() == [w.Disposition(False, 0, None, True, bare)]
+    peer = Peer(opens={"max_frame_size": 512})
+    _, (frame,) = resume(peer, {1: None}, {tag(1): state})
+    assert frame.record.settled and frame.record.state == bare
+
+
 def test_received_is_no_outcome() -> None:
     peer = filled(1)
     transfers(peer)
@@ -319,6 +340,42 @@ def test_only_the_header_section_is_written_anew(octets: bytes, count: int | Non
     assert record.first_acquirer is False and record.delivery_count == count
     rest = octets[len(DURABLE) :] if octets.startswith(DURABLE) else octets
     assert whole[stop:] == rest
+
+
+def test_how_often_it_failed() -> None:
+    """The bare message must not be changed (§3.2)."""
+    peer = filled(0)
+    peer.session.deliver("1", 1, True, message(notes={"x-delivery-count": 3}))
+    (frame,) = peer.heard()
+    assert frame.payload.endswith(PLAIN)
+    record, _ = w.read_header(frame.payload, 3)
+    assert record == w.Header(first_acquirer=False, delivery_count=3)
+
+
+@pytest.mark.parametrize("again_", [False, True])
+def test_messages_of_older_versions(again_: bool) -> None:
+    header = BASIC.write(Properties(subject="s", content_type="text/plain"))
+    old = Message(BASIC, header, b"body", "x", "k", Essentials())
+    peer = filled(0)
+    peer.session.deliver("1", 1, again_, old)
+    (frame,) = peer.heard()
+    header, body = part(frame.payload)
+    assert body == b"body" and SECTIONS.read(header).content_type == "text/plain"
+
+
+class Unwritable(Message):
+    """A message that has no form in this version."""
+
+    def form_for(self, dialect: Any) -> tuple[bytes, bytes]:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize("again_", [False, True])
+def test_a_message_that_has_no_form(again_: bool) -> None:
+    peer = filled(0)
+    peer.session.deliver("1", 1, again_, Unwritable(BASIC, b"", b"", "", "q", Essentials()))
+    assert transfers(peer) == []
+    assert peer.engine.found()[0] == Modify(0, 1, False, True, None)
 
 
 # --- §2.6.13, §3.4.6: resuming -----------------------------------------------------------------

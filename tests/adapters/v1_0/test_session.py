@@ -305,6 +305,16 @@ def test_an_attach_that_fits_no_frame() -> None:
     peer.ended("amqp:frame-size-too-small")
 
 
+def test_more_links_than_the_peer_has_handles_for() -> None:
+    peer = Peer(begin=False)
+    peer.says(w.Begin(None, 0, 10, 10, 1))
+    peer.hears()
+    peer.receives("a", 0, credit=0)
+    peer.receives("b", 1, credit=0)
+    peer.says(w.Attach("c", 2, True, source=w.Source("q")))
+    peer.ended("amqp:resource-limit-exceeded")
+
+
 # --- small parts -------------------------------------------------------------------------------
 
 

@@ -44,8 +44,7 @@ def browser(profile: Path, **options: Any) -> Iterator[Any]:
             executable_path=shutil.which(PROGRAM),
             headless=True,
             args=FLAGS,
-            http_credentials=USER,
-            **options,
+            **{"http_credentials": USER, **options},
         )
         try:
             yield context

@@ -1,0 +1,177 @@
+"""Consumers that get copies: everything from the head on, and nothing is taken out."""
+
+from typing import Any
+
+import pytest
+
+from gateway.operations import Outcome
+from gateway.selector import Selector
+from tests.broker.fakes import House, consume, declare, fetch_all, limited, purge, put
+
+PAGED: list[dict[str, Any]] = [{}, {"page_after_octets": 0, "keep_in_memory": 2}]
+
+
+@pytest.mark.parametrize("limits", PAGED)
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_what_is_there_and_what_comes(limits: dict[str, Any], no_ack: bool) -> None:
+    house = House(**limits)
+    channel, heard = house.channel()
+    declare(channel)
+    put(channel, *"abcdef")
+    consume(channel, copy=True, no_ack=no_ack)
+    put(channel, *"gh")
+    assert heard.bodies() == list("abcdefgh")
+    assert fetch_all(house.channel()[0]) == list("abcdefgh")
+    assert house.broker.octets == 0
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_settlement_has_no_effect(house: House, outcome: Outcome) -> None:
+    channel, heard = house.channel()
+    limited(channel, dead_letter_exchange="", dead_letter_routing_key="letters")
+    declare(channel, "letters")
+    put(channel, *"abc")
+    consume(channel, copy=True)
+    queue = house.client.vhost.queues["q"]
+    assert (queue.depth, queue.unsettled, queue.delivered) == (3, 0, 0)
+    channel.settle(1, False, outcome)
+    channel.settle(0, True, outcome)
+    assert heard.bodies() == list("abc")
+    assert (queue.depth, queue.unsettled, queue.acked) == (3, 0, 0)
+    assert house.client.vhost.queues["letters"].depth == 0
+    assert not channel.unsettled
+
+
+def test_settlement_in_a_transaction_and_recovery(house: House) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    put(channel, *"ab")
+    work, heard = house.channel()
+    work.select()
+    consume(work, copy=True)
+    work.settle(1, False, Outcome.ACCEPT)
+    work.rollback()
+    assert len(work.unsettled) == 2
+    work.recover(False)
+    assert heard.bodies() == list("abab")
+    work.recover(True)
+    assert heard.bodies() == list("abab") and not work.unsettled
+    work.close()
+    assert fetch_all(channel) == list("ab")
+
+
+def test_prefetch_holds_it_back(house: House) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    put(channel, *"abcd")
+    channel.prefetch(2)
+    consume(channel, copy=True)
+    assert heard.bodies() == list("ab")
+    channel.settle(1, False, Outcome.RELEASE)
+    assert heard.bodies() == list("abc")
+    channel.settle(0, True, Outcome.ACCEPT)
+    assert heard.bodies() == list("abcd")
+
+
+def test_with_a_filter(house: House) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    put(channel, *"ab")
+    put(channel, *"cd", priority=9)
+    consume(channel, copy=True, matches=Selector("JMSPriority > 5").matches)
+    put(channel, "e", priority=8)
+    put(channel, "f")
+    assert heard.bodies() == list("cde")
+
+
+def test_expired_is_not_copied(house: House) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    put(channel, "a")
+    put(channel, "b", ttl=10)
+    put(channel, "c")
+    house.broker.now += 20
+    consume(channel, copy=True)
+    assert heard.bodies() == list("ac")
+
+
+def test_beside_those_who_take(house: House) -> None:
+    """Every message is copied, though it goes to somebody else at once."""
+    channel, heard = house.channel()
+    declare(channel)
+    consume(channel, copy=True)
+    other, taken = house.channel()
+    consume(other, tag="simple", no_ack=True)
+    consume(other, tag="acks", matches=Selector("JMSPriority = 4").matches)
+    put(channel, *"abcd")
+    assert heard.bodies() == list("abcd")
+    assert sorted(taken.bodies()) == list("abcd")
+    channel.unsubscribe("c")
+    other.unsubscribe("acks")
+    assert house.client.vhost.queues["q"].consumers[0].simple
+
+
+def test_two_readers_keep_their_own_places(house: House) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    put(channel, *"ab")
+    consume(channel, tag="one", copy=True, credit=1)
+    consume(channel, tag="two", copy=True)
+    put(channel, "c")
+    channel.credit("one", 1)
+    assert heard.by_consumer("one") == list("ab")
+    assert heard.by_consumer("two") == list("abc")
+
+
+def test_it_is_no_competitor(house: House) -> None:
+    channel, heard = house.channel()
+    limited(channel, single_active_consumer=True)
+    consume(channel, tag="copy", copy=True)
+    consume(channel, tag="active")
+    put(channel, *"ab")
+    assert heard.by_consumer("active") == heard.by_consumer("copy") == list("ab")
+    channel.unsubscribe("active")
+    consume(channel, tag="next")
+    put(channel, "c")
+    assert heard.by_consumer("next") == ["c"]
+
+
+def test_a_requeued_message_is_not_copied_twice(house: House) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    consume(channel, copy=True)
+    other, _ = house.channel()
+    put(channel, *"ab")
+    assert other.fetch("q") is not None
+    other.settle(0, True, Outcome.RELEASE)
+    put(channel, "c")
+    assert heard.bodies() == list("abc")
+    assert fetch_all(other) == list("abc")
+
+
+@pytest.mark.parametrize("limits", PAGED)
+def test_in_bounded_turns(limits: dict[str, Any]) -> None:
+    house = House(max_looks=10, **limits)
+    channel, heard = house.channel()
+    declare(channel)
+    bodies = [str(number) for number in range(35)]
+    put(channel, *bodies)
+    consume(channel, copy=True)
+    assert len(heard.bodies()) == 10
+    while house.broker.due() is not None:
+        house.later(1)
+    assert heard.bodies() == bodies
+    assert not house.client.vhost.queues["q"].lanes[0].ahead
+
+
+def test_purged_and_gone(house: House) -> None:
+    channel, heard = house.channel()
+    declare(channel, auto_delete=True)
+    put(channel, *"ab")
+    consume(channel, copy=True)
+    assert purge(channel, "q") == 2
+    put(channel, "c")
+    channel.unsubscribe("c")
+    assert "q" not in house.client.vhost.queues
+    channel.settle(0, True, Outcome.ACCEPT)
+    assert heard.bodies() == list("abc") and house.broker.octets == 0

@@ -1,0 +1,179 @@
+"""Credit: how many more deliveries a consumer may get, whatever becomes of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.broker.channel import Channel
+from gateway.operations import Outcome
+from gateway.selector import Selector
+from tests.broker.fakes import House, consume, declare, delete_queue, limited, put
+
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"no_ack": True},
+    {"matches": Selector("TRUE").matches},
+    {"copy": True},
+]
+
+
+def drain(channel: Channel, tag: str = "c") -> list[int]:
+    told: list[int] = []
+    channel.drain(tag, told.append)
+    return told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_so_many_and_no_more(house: House, kind: dict[str, Any]) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    put(channel, *"abcdef")
+    consume(channel, credit=0, **kind)
+    assert heard.bodies() == []
+    channel.credit("c", 2)
+    assert heard.bodies() == list("ab")
+    if not kind.get("no_ack"):
+        channel.settle(0, True, Outcome.ACCEPT)
+    assert heard.bodies() == list("ab"), "settling gives no credit"
+    channel.credit("c", 3)
+    assert heard.bodies() == list("abcde")
+    channel.credit("c", 2)
+    assert heard.bodies() == list("abcdef")
+    put(channel, *"gh")
+    assert heard.bodies() == list("abcdefg")
+    channel.credit("c", None)
+    put(channel, "i")
+    assert heard.bodies() == list("abcdefghi")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopping(house: House, kind: dict[str, Any]) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    consume(channel, **kind)
+    put(channel, "a")
+    channel.credit("c", 0)
+    put(channel, *"bc")
+    assert heard.bodies() == ["a"]
+    channel.credit("c", 1)
+    assert heard.bodies() == list("ab")
+
+
+def test_the_direct_way_is_not_for_credit(house: House) -> None:
+    channel, _ = house.channel()
+    declare(channel)
+    consume(channel, no_ack=True)
+    (consumer,) = house.client.vhost.queues["q"].consumers
+    assert consumer.simple
+    channel.credit("c", 5)
+    assert not consumer.simple
+    channel.credit("c", None)
+    assert consumer.simple
+    assert drain(channel) == [0]
+    assert not consumer.simple
+
+
+def test_prefetch_counts_too(house: House) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    put(channel, *"abcd")
+    channel.prefetch(1)
+    consume(channel, credit=2)
+    assert heard.bodies() == ["a"]
+    assert drain(channel) == [1], "nothing more can go out at once"
+    channel.settle(1, False, Outcome.ACCEPT)
+    assert heard.bodies() == ["a"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_drain(house: House, kind: dict[str, Any]) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    consume(channel, credit=0, **kind)
+    put(channel, *"ab")
+    channel.credit("c", 5)
+    assert drain(channel) == [3]
+    put(channel, "c")
+    assert heard.bodies() == list("ab")
+    channel.credit("c", 1)
+    assert heard.bodies() == list("abc")
+    assert drain(channel) == [0]
+
+
+def test_drain_of_nobody(house: House) -> None:
+    channel, _ = house.channel()
+    channel.credit("nobody", 3)
+    assert drain(channel, "nobody") == [0]
+
+
+@pytest.mark.parametrize("limits", [{}, {"page_after_octets": 0, "keep_in_memory": 2}])
+def test_drain_waits_until_all_has_been_looked_at(limits: dict[str, Any]) -> None:
+    house = House(max_looks=10, **limits)
+    channel, heard = house.channel()
+    declare(channel)
+    put(channel, *map(str, range(35)))
+    put(channel, "wanted", priority=9)
+    consume(channel, credit=5, matches=Selector("JMSPriority = 9").matches)
+    told = drain(channel)
+    assert told == []
+    house.later(1)
+    assert told == []
+    while house.broker.due() is not None:
+        house.later(1)
+    assert heard.bodies() == ["wanted"] and told == [4]
+
+
+def test_drain_waits_for_the_socket(house: House) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    consume(channel, credit=5)
+    channel.pause()
+    put(channel, "a")
+    told = drain(channel)
+    assert told == []
+    channel.resume()
+    assert heard.bodies() == ["a"] and told == [4]
+
+
+ENDS: list[Callable[[Channel], object]] = [
+    lambda channel: channel.unsubscribe("c"),
+    lambda channel: channel.close(),
+    lambda channel: delete_queue(channel, "q"),
+]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_drain_ends_with_the_consumer(house: House, end: Callable[[Channel], object]) -> None:
+    channel, _ = house.channel()
+    declare(channel)
+    consume(channel, credit=5)
+    channel.pause()
+    told = drain(channel)
+    end(channel)
+    assert told == [5]
+
+
+def test_new_credit_ends_a_drain(house: House) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    consume(channel, credit=5)
+    channel.pause()
+    told = drain(channel)
+    channel.credit("c", 1)
+    assert told == [5]
+    channel.resume()
+    put(channel, *"ab")
+    assert heard.bodies() == ["a"]
+
+
+def test_drain_of_one_who_is_not_active(house: House) -> None:
+    channel, heard = house.channel()
+    limited(channel, single_active_consumer=True)
+    consume(channel, tag="active", credit=0)
+    consume(channel, tag="spare", credit=3)
+    put(channel, "a")
+    assert drain(channel, "spare") == [3]
+    assert heard.bodies() == []
+    channel.credit("active", 1)
+    assert heard.by_consumer("active") == ["a"]

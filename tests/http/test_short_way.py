@@ -1,0 +1,311 @@
+"""The short way of a plain publish answers as the long way does, and forgets what has changed."""
+
+import asyncio
+import gc
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from gateway.http.access.protocol import bounded
+from gateway.http.access.recall import MOST_KEPT, Recall
+from gateway.http.access.settings import AccessSettings
+from gateway.http.app import close
+from gateway.http.short import LONGEST, read_node
+
+QUEUE = "/v1/%2F/queues/orders/messages"
+TOPIC = "/v1/%2F/exchanges/amq.topic/messages"
+CALLER = {"authorization": "Basic YWxpY2U6d29uZGVy"}
+MINE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+ASKED: dict[str, tuple[str, dict[str, str]]] = {
+    "plain": (QUEUE, {}),
+    "metadata": (QUEUE, {"amqp-priority": "3", "amqp-type": '"t"', "content-type": "text/plain"}),
+    "message id": (QUEUE, {"amqp-message-id": '"mine"'}),
+    "request id": (QUEUE, {"x-request-id": "mine-1"}),
+    "bad request id": (QUEUE, {"x-request-id": "<script>"}),
+    "trace": (QUEUE, {"traceparent": MINE, "tracestate": "a=1"}),
+    "bad trace": (QUEUE, {"traceparent": "00-nothing"}),
+    "exchange": (TOPIC + "?routing_key=k", {}),
+    "unroutable": (TOPIC + "?routing_key=none", {}),
+    "query of a queue": (QUEUE + "?routing_key=k", {}),
+    "strange query": (TOPIC + "?key=k", {}),
+    "token in the query": (TOPIC + "?access_token=k", {}),
+    "no queue": ("/v1/%2F/queues/none/messages", {}),
+    "no vhost": ("/v1/none/queues/orders/messages", {}),
+    "no UTF-8": ("/v1/%2F/queues/%ff/messages", {}),
+    "long name": (f"/v1/%2F/queues/{'x' * 300}/messages", {}),
+    "slash in a name": ("/v1/%2F/queues/a%2Fb/messages", {}),
+    "full": ("/v1/%2F/queues/full/messages", {}),
+    "unknown field": (QUEUE, {"amqp-durabel": "?1"}),
+    "bad field": (QUEUE, {"amqp-priority": "many"}),
+    "digest": (QUEUE, {"content-digest": "sha-256=:AAAA:"}),
+    "key": (QUEUE, {"idempotency-key": "unquoted"}),
+    "batch": (QUEUE, {"content-type": "application/vnd.amqp-gateway.batch+json"}),
+    "page": (QUEUE, {"origin": "https://app.example"}),
+    "foreign page": (QUEUE, {"origin": "https://evil.example"}),
+    "cross-site": (QUEUE, {"sec-fetch-site": "cross-site"}),
+    "nobody": (QUEUE, {"authorization": ""}),
+    "wrong": (QUEUE, {"authorization": "Basic YWxpY2U6d3Jvbmc="}),
+    "no scheme": (QUEUE, {"authorization": "wonder"}),
+    "weak": (QUEUE, {"authorization": "Basic d2Vhazp3ZWFr"}),
+}
+OWN = frozenset({"amqp-message-id", "x-request-id", "content-length"})
+"""Fields that are another with every answer; who gave them finds them again."""
+
+
+def prepared(make_rig: Any, **settings: Any) -> Any:
+    rig = make_rig(**settings)
+    rig.queue("orders")
+    rig.queue("a/b")
+    rig.queue("full", arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    rig.bind("orders", "amq.topic", "k")
+    return rig
+
+
+async def ask(rig: Any, path: str, fields: dict[str, str]) -> dict[str, Any]:
+    """What can be compared."""
+    async with rig.http(None) as http:
+        answer = await http.post(path, content=b"x", headers={**CALLER, **fields})
+    headers = {n: v for n, v in answer.headers.items() if n not in OWN or v == fields.get(n)}
+    body = answer.json()
+    for name in ("message_id", "confirmed_at"):
+        body.pop(name, None)
+    counted = dict(rig.app.state.context.counters.requests)
+    stored = rig.depth("orders")
+    return {"status": answer.status_code, "is": headers, "body": body} | {
+        "counted": counted,
+        "stored": stored,
+        "names": sorted(answer.headers),
+    }
+
+
+@pytest.mark.parametrize("what", ASKED)
+@pytest.mark.parametrize("pages", [False, True], ids=["no pages", "pages"])
+async def test_both_ways_answer_alike(
+    make_rig: Any, what: str, pages: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, fields = ASKED[what]
+    access = AccessSettings(origins=("https://app.example",) if pages else ())
+    found = []
+    for short in (True, False):
+        rig = prepared(make_rig, access=access)
+        if not short:
+            monkeypatch.setattr(rig.app.short, "find", lambda scope: None)
+        # The second time the credentials are known, if they are good.
+        found.append([await ask(rig, path, fields) for _ in range(2)])
+    assert found[0] == found[1]
+
+
+async def test_a_failure_is_a_problem_document_and_is_told_to_the_server(
+    make_rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for short in (True, False):
+        rig = prepared(make_rig)
+        if not short:
+            monkeypatch.setattr(rig.app.short, "find", lambda scope: None)
+
+        def broken() -> None:
+            raise RuntimeError("a mistake of ours, with wonder in it")
+
+        monkeypatch.setattr(rig.doors, "begin_turn", broken)
+        async with rig.http() as http:
+            answer = await http.post(QUEUE, content=b"x")
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "wonder" not in answer.text
+        found.append((answer.status_code, answer.json(), rig.app.state.context.counters.requests))
+    assert found[0] == found[1]
+    assert found[0][0] == 500
+
+
+async def test_a_line_in_the_log_says_the_same(make_rig: Any, caplog: Any) -> None:
+    rig = prepared(make_rig, log_requests=True)
+    with caplog.at_level(logging.INFO, "gateway.http.access"):
+        async with rig.http() as http:
+            for fields in ({}, {"prefer": "wait=1"}):
+                await http.post(QUEUE, content=b"x", headers={"x-request-id": "mine", **fields})
+    short, long = (vars(record) for record in caplog.records)
+    for name in ("request_id", "method", "route", "status", "peer", "msg", "args", "levelname"):
+        assert short[name] == long[name]
+    assert short["message_id"] and long["message_id"]
+    assert "wonder" not in caplog.text
+
+
+# --- credentials that were good -------------------------------------------------------------------
+
+
+async def statuses(rig: Any, peer: str = "127.0.0.1", **more: str) -> int:
+    async with rig.http("alice:wonder", peer) as http:
+        return int((await http.post(QUEUE, content=b"x", headers=more)).status_code)
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "password": lambda access: access.change_password("alice", "another"),
+    "removed": lambda access: access.remove_user("alice"),
+    "made anew": lambda access: (
+        access.remove_user("alice"),
+        access.add_user("alice", "another", ()),
+        access.set_permissions("alice", "/", ".*", ".*", ".*"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+async def test_who_is_changed_is_looked_at_again(make_rig: Any, what: str) -> None:
+    rig = prepared(make_rig)
+    recall = rig.app.short.recall
+    assert await statuses(rig) == 201
+    assert len(recall.kept) == 1
+    assert await statuses(rig) == 201
+    CHANGES[what](rig.broker.access)
+    assert await statuses(rig) == 401
+    assert not recall.kept
+
+
+async def test_permissions_are_asked_each_time(make_rig: Any) -> None:
+    rig = prepared(make_rig)
+    access = rig.broker.access
+    assert await statuses(rig) == 201
+    access.set_permissions("alice", "/", ".*", "^$", ".*")
+    assert await statuses(rig) == 403
+    access.set_permissions("alice", "/", ".*", ".*", ".*")
+    assert await statuses(rig) == 201
+
+
+async def test_who_may_come_from_here_only_does_not_come_from_elsewhere(make_rig: Any) -> None:
+    rig = prepared(make_rig)
+    rig.broker.access.add_user("local", "wonder", (), loopback_only=True)
+    rig.broker.access.set_permissions("local", "/", ".*", ".*", ".*")
+    for peer, fields, status in (
+        ("127.0.0.1", {}, 201),
+        ("192.0.2.1", {}, 401),
+        ("127.0.0.1", {"x-forwarded-for": "192.0.2.1"}, 401),
+        ("127.0.0.1", {"host": "evil.example"}, 401),
+        ("127.0.0.1", {}, 201),
+    ):
+        async with rig.http("local:wonder", peer) as http:
+            answer = await http.post(QUEUE, content=b"x", headers=fields)
+        assert answer.status_code == status
+
+
+async def test_quotas_count_on_the_short_way(make_rig: Any) -> None:
+    from gateway.http.access.buckets import Rate
+
+    rig = prepared(make_rig, access=AccessSettings(request_rate=Rate(3, 3600)))
+    async with rig.http() as http:
+        answers = [await http.post(QUEUE, content=b"x") for _ in range(5)]
+    assert [answer.status_code for answer in answers] == [201] * 3 + [429] * 2
+    assert all("ratelimit" in answer.headers for answer in answers)
+
+
+async def test_what_is_remembered_is_bounded_and_holds_no_secret(make_rig: Any) -> None:
+    rig = prepared(make_rig)
+    recall: Recall = rig.app.short.recall
+    assert await statuses(rig) == 201
+    (digest,) = recall.kept
+    assert b"wonder" not in digest and b"YWxpY2U6d29uZGVy" not in digest
+    verifier, principal = recall.kept[digest]
+    for number in range(MOST_KEPT):
+        recall.keep(b"%d" % number, principal)
+    assert 0 < len(recall.kept) <= MOST_KEPT
+
+
+def test_only_good_paths_are_remembered() -> None:
+    read_node.cache_clear()
+    assert read_node(b"/v1/%2F/queues/a%2Fb/messages", b"") is not None
+    for path in (b"/v1//queues/a/messages", b"/v1/%2F/queues//messages", b"/v1/%2F/queues/a"):
+        assert read_node(path, b"") is None
+    assert read_node(b"/v1/%2F/queues/a/messages", b"routing_key=k") is None
+    assert LONGEST < 4096
+
+
+# --- on a socket of ours --------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def served(rig: Any) -> AsyncIterator[int]:
+    config = uvicorn.Config(
+        rig.app,
+        port=0,
+        http=bounded(8192, 30, 100),
+        server_header=False,
+        log_level="critical",
+        lifespan="off",
+        ws="none",
+    )
+    server = uvicorn.Server(config)
+    config.load()
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        await close(rig.app)
+        await server.shutdown()
+
+
+def request(number: int, *more: str, path: str = QUEUE) -> bytes:
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        f"Authorization: {CALLER['authorization']}",
+    ]
+    lines += [f"X-Request-Id: n-{number}", "Content-Length: 1", *more, "", "x"]
+    return "\r\n".join(lines).encode()
+
+
+async def talk(port: int, octets: bytes, answers: int) -> list[tuple[list[str], dict[str, Any]]]:
+    """Heads (sorted, without what is another each time) and documents, on one connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(octets)
+    found = []
+    async with asyncio.timeout(10):
+        for _ in range(answers):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            lines = head.lower().split("\r\n")
+            (length,) = (int(line[15:]) for line in lines if line.startswith("content-length:"))
+            document = json.loads(await reader.readexactly(length))
+            for name in ("message_id", "confirmed_at"):
+                document.pop(name, None)
+            lines = [one for one in lines if not one.startswith(("date:", "amqp-message-id:"))]
+            found.append((sorted(lines), document))
+    writer.close()
+    return found
+
+
+async def test_the_same_octets_on_a_socket(make_rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for short in (True, False):
+        rig = prepared(make_rig)
+        if not short:
+            monkeypatch.setattr(rig.app.short, "find", lambda scope: None)
+        async with served(rig) as port:
+            several = request(1) + request(2, path="/v1/%2F/queues/none/messages") + request(3)
+            found.append(await talk(port, several, 3))
+            found[-1] += await talk(port, request(4, "Connection: close"), 1)
+            found[-1] += await talk(port, request(5), 1)
+        assert rig.depth("orders") == (4, 0)
+    assert found[0] == found[1]
+    assert [head for head, _ in found[0] if "x-request-id: n-2" in head]
+    assert "connection: close" in found[0][3][0]
+
+
+async def test_answered_requests_leave_no_garbage(make_rig: Any) -> None:
+    """What would stay until it is collected: the collector is asked rarely here."""
+    rig = prepared(make_rig)
+    async with served(rig) as port:
+        await talk(port, request(0), 1)
+        gc.collect()
+        gc.disable()
+        try:
+            await talk(port, b"".join([request(number) for number in range(50)]), 50)
+            held = sum(type(one) is RequestResponseCycle for one in gc.get_objects())
+        finally:
+            gc.enable()
+    assert held < 5
