@@ -337,6 +337,19 @@ class Route(Section):
         return self
 
 
+class CrossingSection(Section):
+    """Messages that cross between 1.0 and the older versions (docs/crossing.md)."""
+
+    mode: Literal["natural", "lossless", "strict", "lenient"] = Field(
+        default="lossless",
+        description="what becomes of what the other version cannot say: see crossing.md",
+    )
+    fidelity: Literal["values", "bytes"] = Field(
+        default="values",
+        description="what must come back the same: names, types and values, or every octet",
+    )
+
+
 class LimitsSection(Section):
     """Memory and disk."""
 
@@ -376,6 +389,7 @@ class Settings(BaseSettings):
     amqp: Amqp = Field(default_factory=Amqp)
     http: Http = Field(default_factory=Http)
     admin: Admin = Field(default_factory=Admin)
+    crossing: CrossingSection = Field(default_factory=CrossingSection)
     limits: LimitsSection = Field(default_factory=LimitsSection)
     routes: list[Route] = Field(default=[], description="declared routes, see below")
 

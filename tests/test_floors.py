@@ -23,7 +23,17 @@ EXCEPTIONS = {
     ("store", "gateway.broker.store"),
 }
 
-PURE = ("errors", "values", "message", "operations", "selector", "adapters", "broker", "store", "crossing")
+PURE = (
+    "errors",
+    "values",
+    "message",
+    "operations",
+    "selector",
+    "adapters",
+    "broker",
+    "store",
+    "crossing",
+)
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "threading", "time", "fastapi", "pydantic", "logging"}
 
 
