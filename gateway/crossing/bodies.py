@@ -8,13 +8,10 @@ from typing import Any, NamedTuple
 
 from gateway.adapters.v1_0.encoding import write_value
 from gateway.adapters.v1_0.fields import FieldError, read_value
-from gateway.adapters.v1_0.sections import DATA, SEQUENCE, VALUE, split
+from gateway.adapters.v1_0.sections import SEQUENCE, VALUE, split
 
 TEXT = "text/plain; charset=utf-8"
 ENCODED = "application/vnd.amqp-gateway.amqp"
-KINDS = {"string": "value", "binary": "value", "value": "value", "sequence": "sequence"}
-"""Words of the header, and the kind of body each is."""
-
 TYPES = {"string": TEXT, "value": ENCODED, "sequence": ENCODED}
 """Content types that a legacy reader is told if the message itself says none."""
 
@@ -58,13 +55,14 @@ def unflatten(word: Any, body: bytes) -> tuple[str | None, bytes]:
             return None, body
     if word == "binary":
         return "value", START + write_value(body)
-    if word in KINDS and holds(body, VALUE if word == "value" else SEQUENCE):
-        return KINDS[word], body
+    if word in ("value", "sequence") and holds(body, word):
+        return word, body
     return None, body
 
 
-def holds(body: bytes, code: int) -> bool:
-    """Is this a body of sections of this kind and nothing else?"""
+def holds(body: bytes, kind: str) -> bool:
+    """Is this a body of sections of this kind, "value" or "sequence", and nothing else?"""
+    code = VALUE if kind == "value" else SEQUENCE
     try:
         found = split(body)
         for _, (_, start, stop) in found.body:
@@ -72,4 +70,4 @@ def holds(body: bytes, code: int) -> bool:
                 return False
     except FieldError:
         return False
-    return bool(found.body) and not found.single and found.body[0][0] == code != DATA
+    return bool(found.body) and not found.single and found.body[0][0] == code

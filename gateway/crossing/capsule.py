@@ -13,7 +13,7 @@ w     symbol    what kind of body the message had, if it was no data; absent if 
 n     list      names of properties whose natural form is inexact
 s     binary    digests (16 octets of SHA-256) of the parts as written: header, properties,
                 application properties, message annotations; or fields, headers; then the body
-                if it was no data
+                (its size, its first and last 4096 octets)
 k     binary    eight octets that name the key, and HMAC-SHA-256 over the map without ``k``
 ====  ========  ================================================================================
 """
@@ -40,6 +40,7 @@ from gateway.values import Symbol, UByte
 FORMAT = 1
 DIGEST, NAME = 16, 8
 PASSING = frozenset({ORIGIN, EXCHANGE, KEY})
+EDGE = 4096
 LARGEST = 8192
 """Octets of a capsule. What would need more crosses with loss."""
 
@@ -129,14 +130,20 @@ def parts_of_sections(header: bytes) -> Parts:
     return (*parts, write_value(kept) if kept else b"")
 
 
-def parts_of_basic(header: bytes, body: bytes | None) -> Parts:
-    """Fields, and headers without a capsule among them; the body if it is given."""
+def parts_of_basic(header: bytes) -> Parts:
+    """Fields, and headers without a capsule among them."""
     begin, end = place(header, HEADERS)
     fields = header[2:begin] + header[end:]
     flags = int.from_bytes(header[:2], "big") & ~HEADERS
     entries = [raw for name, raw in cut(header).entries or [] if name != OUR_ORIGIN.encode()]
-    parts = flags.to_bytes(2, "big") + fields if flags else b"", b"".join(entries)
-    return parts if body is None else (*parts, body)
+    return (flags.to_bytes(2, "big") + fields if flags else b""), b"".join(entries)
+
+
+def part_of_body(body: bytes) -> bytes:
+    """What tells a body from others, at a bounded cost."""
+    if len(body) <= 2 * EDGE:
+        return body
+    return b"%d:" % len(body) + body[:EDGE] + body[-EDGE:]
 
 
 def digests_of(parts: Parts) -> tuple[bytes, ...]:
@@ -155,5 +162,5 @@ def speaks_for(told: tuple[bytes, ...], parts: Parts) -> bool:
 
 __all__ = [
     "LARGEST", "Capsule", "Seal", "digests_of", "parts_of_basic",
-    "parts_of_sections", "speaks_for",
+    "part_of_body", "parts_of_sections", "speaks_for",
 ]  # fmt: skip

@@ -8,23 +8,25 @@ comes back with one of ours gets its own octets back, as far as nobody has chang
 import struct
 from collections import Counter
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from gateway.adapters.v0_9.content import BASIC, BODY, OURS
 from gateway.adapters.v0_9.splicing import cut, joined, with_headers, without_header
 from gateway.adapters.v1_0.content import FORMS, NESTED, SECTIONS, UNFIT
 from gateway.adapters.v1_0.encoding import pairs_of
 from gateway.adapters.v1_0.fields import FieldError
-from gateway.adapters.v1_0.sections import DELIVERY, split_header
+from gateway.adapters.v1_0.sections import DELIVERY, is_plain, split_header
 from gateway.adapters.v1_0.splicing import annotations_of, with_annotations, with_section
 from gateway.crossing import bodies
 from gateway.crossing.capsule import (
     LARGEST,
     PASSING,
     Capsule,
+    Parts,
     Seal,
     digest,
     digests_of,
+    part_of_body,
     parts_of_basic,
     parts_of_sections,
     speaks_for,
@@ -46,6 +48,9 @@ Mode = Literal["natural", "lossless", "strict", "lenient"]
 
 CACHED, LONGEST = 4096, 512
 """Entries of the cache before it is emptied, and octets of a header that is kept in it."""
+
+NAMED = 8
+"""Names of what is inexact that a capsule tells, for those who look into it."""
 
 ORIGIN_OCTETS, OUR_ORIGIN_OCTETS, BODY_OCTETS = (
     name.encode() for name in (ORIGIN, OUR_ORIGIN, BODY)
@@ -75,6 +80,17 @@ class Crossed(NamedTuple):
     inexact: tuple[str, ...] = ()
 
 
+class Draft(NamedTuple):
+    """The same before a capsule is made; good for all messages with this header if their body is
+    data."""
+
+    header: bytes
+    body: bytes
+    fidelity: Fidelity
+    inexact: tuple[str, ...] = ()
+    capsule: Capsule | None = None
+
+
 class Crossing:
     """How messages cross in this process; counts what becomes of them."""
 
@@ -93,8 +109,8 @@ class Crossing:
         """Capsules that were not ours, or not of their message."""
         self.refused = 0
         """Messages that could not be given to a reader."""
-        self._risen: dict[tuple[bytes, str, str], Crossed] = {}
-        self._sunk: dict[bytes, Crossed] = {}
+        self._risen: dict[tuple[bytes, str, str], Draft] = {}
+        self._sunk: dict[bytes, Draft] = {}
 
     def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, bytes]:
         """The crosser of ``message.cross_with``. Raises ``ValueError``."""
@@ -119,56 +135,50 @@ class Crossing:
     # --- 0-9-1 -> 1.0 ---------------------------------------------------------------------------
 
     def _rise(self, header: bytes, body: bytes, exchange: str, key: str) -> Crossed:
-        known = self._risen.get((header, exchange, key))
-        if known is not None:
-            return known._replace(body=body)
+        draft = self._risen.get((header, exchange, key))
+        if draft is not None:
+            return self._finished(draft, body, body)
         capsuled = OUR_ORIGIN_OCTETS in header
         if capsuled:
             restored = self._restore_sections(header, body)
             if restored is not None:
                 return restored
             header = without_header(header, OUR_ORIGIN_OCTETS)
-        crossed = self._risen_anew(header, body, exchange, key)
+        draft = self._draft_of_sections(header, body, exchange, key)
         if len(header) <= LONGEST and not capsuled and BODY_OCTETS not in header:
             if len(self._risen) >= CACHED:
                 self._risen.clear()
-            self._risen[header, exchange, key] = crossed._replace(body=b"")
-        return crossed
+            self._risen[header, exchange, key] = draft._replace(body=b"")
+        return self._finished(draft, body, draft.body)
 
-    def _risen_anew(self, header: bytes, body: bytes, exchange: str, key: str) -> Crossed:
+    def _draft_of_sections(self, header: bytes, body: bytes, exchange: str, key: str) -> Draft:
         flat = self.mode == "lenient"
         try:
             natural, inner = rise(header, body, exchange, key, flat)
         except FieldError:
             natural, inner = rise(header, body, exchange, key, True)
         if self.mode == "natural":
-            return Crossed(natural, inner, Fidelity.NATURAL)
+            return Draft(natural, inner, Fidelity.NATURAL)
         if flat:
             natural = without_carriers(natural)
         back, outer = sink(natural, inner)
         if back == header and outer == body:
-            return Crossed(natural, inner, Fidelity.EXACT)
+            return Draft(natural, inner, Fidelity.EXACT)
         if not self.octets and outer == body and same_basic(back, header):
-            return Crossed(natural, inner, Fidelity.EQUIVALENT)
+            return Draft(natural, inner, Fidelity.EQUIVALENT)
         inexact = tuple(unequal_basic(back, header))
         if self.mode == "lenient":
-            return Crossed(natural, inner, Fidelity.LOSSY, inexact)
-        digests = digests_of(parts_of_sections(natural))
-        octets = self.seal.write(Capsule(BASIC.name, header, digests, names=named(inexact)))
-        if len(octets) > LARGEST:
-            return self._lossy(natural, inner, inexact)
-        annotations = {**annotations_of(natural), Symbol(ORIGIN): octets}
-        header = with_annotations(natural, annotations)
-        return Crossed(header, inner, Fidelity.CAPSULE, inexact)
+            return Draft(natural, inner, Fidelity.LOSSY, inexact)
+        capsule = Capsule(
+            BASIC.name, header, digests_of(parts_of_sections(natural)), names=inexact[:NAMED]
+        )
+        return Draft(natural, inner, Fidelity.CAPSULE, inexact, capsule)
 
     def _restore_sections(self, header: bytes, body: bytes) -> Crossed | None:
         """A message of 1.0 that has come back, or ``None``."""
-        capsule = self._open(carried_by(header), SECTIONS.name)
+        parts = (*parts_of_basic(header), part_of_body(body))
+        capsule = self._open(carried_by(header), SECTIONS.name, parts)
         if capsule is None:
-            return None
-        parts = parts_of_basic(header, body if capsule.word is not None else None)
-        if not speaks_for(capsule.digests, parts):
-            self.forged += 1
             return None
         inner = capsule.lead + body
         if digests_of(parts) == capsule.digests:
@@ -178,7 +188,7 @@ class Crossing:
         expected = BASIC.write(sunk(SECTIONS.read(capsule.header), capsule.word))
         written, _ = risen(expected, body)
         received, anew = risen(header, body)
-        untouched = capsule.word is None or digest(body) == capsule.digests[-1]
+        untouched = capsule.word is None or digest(parts[-1]) == capsule.digests[-1]
         if received.body_kind == kind and untouched:
             form = form_of(capsule.header)
         else:
@@ -191,62 +201,53 @@ class Crossing:
     # --- 1.0 -> 0-9-1 ---------------------------------------------------------------------------
 
     def _sink(self, header: bytes, body: bytes) -> Crossed:
-        known = self._sunk.get(header)
-        if known is not None:
-            return known._replace(body=body)
-        crossed = None
-        if ORIGIN_OCTETS in header:
-            crossed = self._restore_basic(header, body)
-        if crossed is None:
-            crossed = self._sunk_anew(header, body)
-        if len(header) <= LONGEST and crossed.body is body:
+        draft = self._sunk.get(header)
+        if draft is not None:
+            return self._finished(draft, body, body)
+        capsuled = ORIGIN_OCTETS in header
+        if capsuled:
+            restored = self._restore_basic(header, body)
+            if restored is not None:
+                return restored
+        draft = self._draft_of_basic(header, body)
+        if len(header) <= LONGEST and not capsuled and is_plain(header):
             if len(self._sunk) >= CACHED:
                 self._sunk.clear()
-            self._sunk[header] = crossed._replace(body=b"")
-        return crossed
+            self._sunk[header] = draft._replace(body=b"")
+        return self._finished(draft, draft.body, draft.body)
 
-    def _sunk_anew(self, header: bytes, body: bytes) -> Crossed:
+    def _draft_of_basic(self, header: bytes, body: bytes) -> Draft:
         found = SECTIONS.read(header)
         kind = found.body_kind
         flat = bodies.flatten(kind, body)
         natural = BASIC.write(sunk(found, flat.word))
         if self.mode == "natural":
-            return Crossed(natural, flat.octets, Fidelity.NATURAL)
+            return Draft(natural, flat.octets, Fidelity.NATURAL)
         if self.mode == "lenient":
             natural = without_ours(natural)
         original = without_passing(with_section(header, DELIVERY, b""))
         back, inner = risen(natural, flat.octets)
         again = SECTIONS.write(back)
         if again == original and inner == body:
-            return Crossed(natural, flat.octets, Fidelity.EXACT)
+            return Draft(natural, flat.octets, Fidelity.EXACT)
         encoded = kind in ("value", "sequence")
         if not self.octets and same_sections(again, original) and same_body(inner, body, encoded):
-            return Crossed(natural, flat.octets, Fidelity.EQUIVALENT)
+            return Draft(natural, flat.octets, Fidelity.EQUIVALENT)
         inexact = tuple(unequal_sections(again, original)) or ("body",)
         if self.mode == "lenient":
-            return Crossed(natural, flat.octets, Fidelity.LOSSY, inexact)
-        parts = parts_of_basic(natural, None if flat.word is None else flat.octets)
-        octets = self.seal.write(
-            Capsule(
-                SECTIONS.name, original, digests_of(parts), flat.word, flat.lead, named(inexact)
-            )
-        )
-        if len(octets) > LARGEST:
-            return self._lossy(natural, flat.octets, inexact)
-        natural = with_headers(natural, {OUR_ORIGIN: octets})
-        return Crossed(natural, flat.octets, Fidelity.CAPSULE, inexact)
+            return Draft(natural, flat.octets, Fidelity.LOSSY, inexact)
+        digests = digests_of(parts_of_basic(natural))
+        capsule = Capsule(SECTIONS.name, original, digests, flat.word, flat.lead, inexact[:NAMED])
+        return Draft(natural, flat.octets, Fidelity.CAPSULE, inexact, capsule)
 
     def _restore_basic(self, header: bytes, body: bytes) -> Crossed | None:
         """A legacy message that has come back, or ``None``."""
-        capsule = self._open(annotations_of(header).get(ORIGIN), BASIC.name)
+        flat = bodies.flatten(SECTIONS.read(header).body_kind, body)
+        parts = (*parts_of_sections(header), part_of_body(flat.octets))
+        capsule = self._open(annotations_of(header).get(ORIGIN), BASIC.name, parts)
         if capsule is None:
             return None
-        parts = parts_of_sections(header)
-        if not speaks_for(capsule.digests, parts):
-            self.forged += 1
-            return None
-        flat = bodies.flatten(SECTIONS.read(header).body_kind, body)
-        if flat.word is None and digests_of(parts) == capsule.digests:
+        if flat.word is None and digests_of(parts[:-1]) == capsule.digests[:-1]:
             return Crossed(capsule.header, flat.octets, Fidelity.EXACT)
         found = BASIC.read(capsule.header)
         written = BASIC.read(sink(*rise(capsule.header, body, "", ""))[0])
@@ -255,26 +256,42 @@ class Crossing:
             return Crossed(capsule.header, flat.octets, Fidelity.EXACT)
         return Crossed(BASIC.write(found), flat.octets, Fidelity.EDITED)
 
-    def _open(self, octets: bytes | None, protocol: str) -> Capsule | None:
-        """A capsule that may be used, if there is one."""
+    # --- capsules -------------------------------------------------------------------------------
+
+    def _open(self, octets: Any, protocol: str, parts: Parts) -> Capsule | None:
+        """A capsule that may be used for a message of these parts, if there is one."""
         if octets is None or self.mode == "natural":
             return None
         capsule = self.seal.read(octets)
-        if capsule is None or capsule.protocol != protocol:
+        if (
+            capsule is None
+            or capsule.protocol != protocol
+            or not speaks_for(capsule.digests, parts)
+        ):
             self.forged += 1
             return None
         return capsule
+
+    def _finished(self, draft: Draft, told: bytes, body: bytes) -> Crossed:
+        """For a body: ``told`` is what a capsule speaks of, ``body`` what is sent."""
+        header, _, fidelity, inexact, capsule = draft
+        if capsule is None:
+            return Crossed(header, body, fidelity, inexact)
+        digests = (*capsule.digests, digest(part_of_body(told)))
+        octets = self.seal.write(capsule._replace(digests=digests))
+        if len(octets) > LARGEST:
+            return self._lossy(header, body, inexact)
+        if capsule.protocol == BASIC.name:
+            header = with_annotations(header, {**annotations_of(header), Symbol(ORIGIN): octets})
+        else:
+            header = with_headers(header, {OUR_ORIGIN: octets})
+        return Crossed(header, body, fidelity, inexact)
 
     def _lossy(self, header: bytes, body: bytes, inexact: tuple[str, ...]) -> Crossed:
         """What would need a capsule that is too large."""
         if self.mode == "strict":
             raise ValueError(f"cannot be carried exactly: {', '.join(inexact)[:200]}")
         return Crossed(header, body, Fidelity.LOSSY, inexact)
-
-
-def named(inexact: tuple[str, ...]) -> tuple[str, ...]:
-    """The first names, for those who look into a capsule."""
-    return inexact[:8]
 
 
 def carried_by(header: bytes) -> bytes | None:

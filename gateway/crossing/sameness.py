@@ -63,12 +63,22 @@ def same_sections(one: bytes, other: bytes) -> bool:
     """Two stored headers of 1.0, without delivery annotations."""
     if one == other:
         return True
-    (mine, my_form), (yours, your_form) = read_header(one), read_header(other)
-    mine.pop(DELIVERY, None)
-    yours.pop(DELIVERY, None)
+    (mine, my_form), (yours, your_form) = told(one), told(other)
     if mine.keys() != yours.keys() or not same_form(one, my_form, other, your_form):
         return False
     return all(same_section(value, yours[code]) for code, value in mine.items())
+
+
+def told(header: bytes) -> tuple[dict[int, Any], Span | None]:
+    """The sections of a stored header that say something, but for delivery annotations."""
+    found, form = read_header(header)
+    return {c: v for c, v in found.items() if c != DELIVERY and says_something(v)}, form
+
+
+def says_something(section: Any) -> bool:
+    if isinstance(section, dict):
+        return bool(section)
+    return any(getattr(section, name) is not None for name in section.__slots__)
 
 
 def same_section(one: Any, other: Any) -> bool:
@@ -108,9 +118,9 @@ def unequal_basic(one: bytes, other: bytes) -> list[str]:
 
 def unequal_sections(one: bytes, other: bytes) -> list[str]:
     """The same for two stored headers of 1.0."""
-    (mine, my_form), (yours, your_form) = read_header(one), read_header(other)
+    (mine, my_form), (yours, your_form) = told(one), told(other)
     found: list[str] = []
-    for code in sorted((mine.keys() | yours.keys()) - {DELIVERY}):
+    for code in sorted(mine.keys() | yours.keys()):
         a, b = mine.get(code), yours.get(code)
         name = SECTIONS[code][0]
         if isinstance(a or {}, dict) and isinstance(b or {}, dict):

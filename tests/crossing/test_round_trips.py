@@ -16,7 +16,7 @@ from tests.crossing.messages import LEGACY, legacy, modern, octets_of, sections
 KEY = b"k" * 32
 HOP = (b"x-opt-bridge-origin", b"x-exchange", b"x-routing-key")
 """Annotations that are of one hop, and are not carried over."""
-FEW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def over(crossing: Crossing, message: Message, to: Dialect) -> tuple[Message, Fidelity]:
@@ -79,7 +79,7 @@ def clean(header: bytes) -> bytes:
 
 @pytest.mark.parametrize("mode", ["natural", "lenient", "strict"])
 @given(LEGACY, sections())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_other_modes_give_what_readers_can_read(mode, header: bytes, octets: bytes) -> None:
     crossing = Crossing(KEY, mode)
     for message, to in ((legacy(header), SECTIONS), (modern(octets), BASIC)):
