@@ -71,22 +71,20 @@ class Gateway:
         self.store = open_store(settings)
         try:
             self.broker = self._broker()
-            self.crossing = crossing(settings)
+            key, crossing = secret(settings, CROSSING_FILE), settings.crossing
         except BaseException:
             self.store.close()
             raise
+        self.crossing = Crossing(key, crossing.mode, crossing.fidelity)
         cross_with(self.crossing)
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def _broker(self) -> Broker:
         settings = self.settings
-        total = memory_total()
-        broker = Broker(
-            self.store,
-            BrokerLimits(page_after_octets=int(total * settings.limits.memory_page)),
-            now=int(time.time() * 1000),
-        )
+        octets = int(memory_total() * settings.limits.memory_page)
+        limits = BrokerLimits(page_after_octets=octets)
+        broker = Broker(self.store, limits, now=int(time.time() * 1000))
         for name in settings.vhosts:
             if name not in broker.vhosts:
                 broker.create_vhost(name)
@@ -308,12 +306,6 @@ def secret(settings: Settings, name: str) -> bytes:
     if not settings.durable:
         return secrets.token_bytes(KEY_OCTETS)
     return kept_secret(settings.data_dir / name)
-
-
-def crossing(settings: Settings) -> Crossing:
-    """How messages cross between versions, for the whole process."""
-    said = settings.crossing
-    return Crossing(secret(settings, CROSSING_FILE), said.mode, said.fidelity)
 
 
 def http_settings(settings: Settings) -> HttpSettings:

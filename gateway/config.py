@@ -338,16 +338,12 @@ class Route(Section):
 
 
 class CrossingSection(Section):
-    """Messages that cross between 1.0 and the older versions (docs/crossing.md)."""
+    """Messages that cross between 1.0 and the older versions: docs/crossing.md."""
 
     mode: Literal["natural", "lossless", "strict", "lenient"] = Field(
-        default="lossless",
-        description="what becomes of what the other version cannot say: see crossing.md",
+        default="lossless", description="what becomes of what the other version cannot say"
     )
-    fidelity: Literal["values", "bytes"] = Field(
-        default="values",
-        description="what must come back the same: names, types and values, or every octet",
-    )
+    fidelity: Literal["values", "bytes"] = Field("values", description="what comes back the same")
 
 
 class LimitsSection(Section):
@@ -437,7 +433,7 @@ def read_settings(path: Path | None, **given: Any) -> Settings:
     try:
         settings = Settings(**given)
     except ValidationError as error:
-        where = str(path) if path else "settings"
+        where = str(path or "settings")
         lines = [
             f"{where}: {'.'.join(str(part) for part in mistake['loc']) or '(top)'}: "
             f"{mistake['msg'].removeprefix('Value error, ')}"
