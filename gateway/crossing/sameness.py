@@ -8,7 +8,7 @@ from gateway.adapters.v0_9 import fields
 from gateway.adapters.v0_9.content import read_header as read_basic
 from gateway.adapters.v0_9.wire.layouts import BasicProperties
 from gateway.adapters.v1_0.fields import read_value
-from gateway.adapters.v1_0.sections import DATA, DELIVERY, Span, read_header, split
+from gateway.adapters.v1_0.sections import DATA, DELIVERY, Span, read_header, split, split_header
 from gateway.adapters.v1_0.wire.tables import SECTIONS
 from gateway.values import Array
 
@@ -60,13 +60,29 @@ def same_basic(one: bytes, other: bytes) -> bool:
 
 
 def same_sections(one: bytes, other: bytes) -> bool:
-    """Two stored headers of 1.0, without delivery annotations."""
+    """Two stored headers of 1.0, without delivery annotations and without sections that say
+    nothing. Those that are the same octets are not decoded."""
     if one == other:
         return True
-    (mine, my_form), (yours, your_form) = told(one), told(other)
-    if mine.keys() != yours.keys() or not same_form(one, my_form, other, your_form):
-        return False
-    return all(same_section(value, yours[code]) for code, value in mine.items())
+    mine, yours = split_header(one), split_header(other)
+    for code in mine.single.keys() | yours.single.keys():
+        if code == DELIVERY:
+            continue
+        octets = [
+            each[span[0] : span[2]] if (span := parts.single.get(code)) else b""
+            for each, parts in ((one, mine), (other, yours))
+        ]
+        if octets[0] != octets[1] and not same_section(*(read_section(each) for each in octets)):
+            return False
+    forms = [parts.body[0] if parts.body else None for parts in (mine, yours)]
+    spans = [None if each is None else (each[0], *each[1][1:]) for each in forms]
+    return same_form(one, spans[0], other, spans[1])
+
+
+def read_section(octets: bytes) -> Any:
+    """One section, decoded; ``None`` if it is not there or says nothing."""
+    found = list(read_header(octets)[0].values())
+    return found[0] if found and says_something(found[0]) else None
 
 
 def told(header: bytes) -> tuple[dict[int, Any], Span | None]:
@@ -82,7 +98,7 @@ def says_something(section: Any) -> bool:
 
 
 def same_section(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
+    if one is None or other is None or isinstance(one, dict):
         return same(one, other)
     return all(same(getattr(one, name), getattr(other, name)) for name in one.__slots__)
 
