@@ -179,7 +179,7 @@ def live(gateway: Running, story: Story, chance: random.Random) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_kill_at_any_moment(tmp_path: Path) -> None:
     chance = random.Random(20)
     story = Story()

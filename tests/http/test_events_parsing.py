@@ -122,12 +122,12 @@ async def test_curl_shows_the_lines(rig: Any) -> None:
         )
         assert curl.stdout is not None
         lines = curl.stdout
-        while (await asyncio.wait_for(lines.readline(), 10)) != b"\n":
+        while (await asyncio.wait_for(lines.readline(), 30)) != b"\n":
             pass
         await all_of(rig, "text/plain")
         got = []
         while len(got) < len(TEXTS) + len(NOT_TEXTS):
-            line = await asyncio.wait_for(lines.readline(), 10)
+            line = await asyncio.wait_for(lines.readline(), 30)
             assert b"\r" not in line and b"\x00" not in line
             if line.startswith(b"data: ") and b'"body":' in line:
                 got.append(shown(json.loads(line[6:])["body"]))

@@ -21,7 +21,7 @@ from .browser.wire import Wire
 from .browser.words import PATIENCE, Publisher, until
 from .servers import HOST, Server, start_gateway
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 PAGE = Path(__file__).parent / "browser" / "watch.html"
 TEXTS = "list => [...document.getElementById(list).children].map(item => item.textContent)"
@@ -162,6 +162,7 @@ def test_eventsource_is_told_what_a_restart_lost(chrome: Any, tmp_path: Path) ->
             content=json.dumps({"n": number}),
             auth=("guest", "guest"),
             trust_env=False,
+            timeout=PATIENCE,
         )
         assert answer.status_code == 201
 

@@ -95,6 +95,8 @@ class Deliveries:
         """Tell the sender the state of what it sent. Deliveries of mode "first" are settled by it,
         those of "second" when the sender has settled them (§2.8.3). One frame for each run of
         consecutive ids. Hot."""
+        if self.mute:
+            return
         begin = last = -2
         mode = False
         touched: Incoming | None = None

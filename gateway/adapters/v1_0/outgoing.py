@@ -325,7 +325,7 @@ class Outgoing(Link):
         if record.link_credit is None:
             return
         seen = self.initial if record.delivery_count is None else record.delivery_count
-        self.credit = max(0, record.link_credit - ahead(self.count, seen))
+        self.credit = min(MASK, max(0, record.link_credit - ahead(self.count, seen)))
         self.drain = bool(record.drain)
         self.flush()
         self.use.on_credit(self, record, found)
@@ -338,7 +338,9 @@ class Outgoing(Link):
 
     def drained(self, dropped: int) -> None:
         """So much credit cannot be used: it is given up, and the receiver is told, behind whatever
-        waits for the window."""
+        waits for the window. Not if the receiver wants it back meanwhile."""
+        if not self.drain:
+            return
         dropped = min(dropped, max(self.credit, 0))
         self.count = self.count + dropped & MASK
         self.credit -= dropped

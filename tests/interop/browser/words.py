@@ -11,7 +11,7 @@ from typing import Any
 
 from ..servers import HOST
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def until(page: Any, true: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
