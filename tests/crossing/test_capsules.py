@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.content import BASIC
+from gateway.adapters.v0_9.content import BASIC, read_header
 from gateway.adapters.v0_9.splicing import with_headers
 from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
 from gateway.adapters.v1_0.content import SECTIONS
@@ -197,7 +197,6 @@ def test_an_id_copied_into_a_reply_comes_home_with_its_type(id_: Any) -> None:
 
 
 def copied(header: bytes) -> str | None:
-    from gateway.adapters.v0_9.content import read_header
 
     return read_header(header).message_id
 
