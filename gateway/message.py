@@ -8,6 +8,8 @@ message; it is shared between messages whose encoded properties are equal.
 
 from typing import Any, NamedTuple, Protocol
 
+from gateway.bodies import Body
+
 Table = dict[str, Any]
 
 
@@ -123,8 +125,9 @@ NO_ESSENTIALS = Essentials()
 class Message:
     """One message. Queues hold these in great numbers: only strings, bytes and shared objects.
 
-    ``body`` is complete. ``notes`` are headers the broker adds (``x-death`` and the like); they
-    never overwrite the sender's bytes and are merged when the message is written or read.
+    ``body`` is complete: octets, or a ``LargeBody`` in a file, which has a length and slices alike.
+    ``notes`` are headers the broker adds (``x-death`` and the like); they never overwrite the
+    sender's bytes and are merged when the message is written or read.
     """
 
     __slots__ = (
@@ -135,7 +138,7 @@ class Message:
         self,
         dialect: Dialect,
         header: bytes,
-        body: bytes,
+        body: Body,
         exchange: str,
         key: str,
         essentials: Essentials,
@@ -174,6 +177,12 @@ class Message:
     def size(self) -> int:
         """Octets of body and properties: what limits and alarms count."""
         return len(self.body) + len(self.header)
+
+    @property
+    def weight(self) -> int:
+        """Octets of it that memory holds."""
+        body = self.body
+        return len(self.header) + (len(body) if body.__class__ is bytes else 0)
 
     def __repr__(self) -> str:
         return (

@@ -19,6 +19,7 @@ from gateway.adapters.v1_0.outgoing import Outgoing
 from gateway.adapters.v1_0.violation import Violation, error, framing_error
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError, SessionError
+from gateway.bodies import Spool
 from gateway.errors import LocalError
 from gateway.message import Message
 from gateway.operations import Operation
@@ -50,6 +51,10 @@ class Owner(Protocol):
     under_way: int
     """Octets of the messages that are half received, over the whole connection."""
     crowded: Callable[[], None]
+    loaded: int
+    """Octets of large messages in the next output."""
+    spool: Spool | None
+    """Where messages go that are too large for memory; ``None``: they stay there."""
     container: str
     sessions: dict[int, "Session"]
 
@@ -58,6 +63,15 @@ class Owner(Protocol):
     def write(self, channel: int, record: Any, payload: bytes = b"") -> None: ...
 
     def weigh(self, octets: int) -> None: ...
+
+    @property
+    def full(self) -> bool:
+        """The next output has its portion of large messages."""
+        ...
+
+    def stall(self, session: Any) -> None:
+        """It has more to send as soon as the socket has taken that."""
+        ...
 
     def session_ended(self, session: Any) -> None:
         """The peer's end has come."""
@@ -422,6 +436,9 @@ class Session(Deliveries):
         """There may be a window again: what waits goes first."""
         for link in list(self._waiting):
             if self.window <= 0:
+                return
+            if self.engine.full:
+                self.engine.stall(self)
                 return
             del self._waiting[link]
             link.flush()
