@@ -171,4 +171,4 @@ ROLES = {
 
 if __name__ == "__main__":
     role, port, address, octets, *more = sys.argv[1:]
-    print(json.dumps(ROLES[role](int(port), address, int(octets), "durable" in more)))
+    sys.stdout.write(json.dumps(ROLES[role](int(port), address, int(octets), "durable" in more)))
