@@ -92,7 +92,7 @@ class Amqp(Section):
     channel_max: int = Field(default=2047, ge=1, le=65535, description="channels per connection")
     max_connections: int = Field(default=10000, ge=1, description="connections in all")
     max_message_octets: int = Field(
-        default=128 << 20, ge=1, description="largest message body, octets"
+        default=128 << 20, ge=1, le=0xFFFF_FFFF, description="largest message body, octets"
     )
     tls: Tls = Field(default_factory=Tls)
 
@@ -212,7 +212,7 @@ class Http(Section):
         default=4 << 20, ge=1, description="a batch document, or a line of a streamed batch"
     )
     spool_dir: Path | None = Field(
-        default=None, description="directory of those files; unset: `spool` in the data directory"
+        default=None, description="directory of large bodies; unset: `spool` in the data directory"
     )
     stream_window: int = Field(
         default=1000, ge=1, description="unconfirmed messages of a streamed batch"
@@ -362,6 +362,12 @@ class LimitsSection(Section):
     )
     store_backlog_octets: int = Field(
         default=64 << 20, ge=1 << 20, description="unwritten octets that hold publishers back"
+    )
+    large_octets: int = Field(
+        default=1 << 20, ge=1 << 16, description="bodies from this size on stand in files"
+    )
+    spool_octets: int = Field(
+        default=16 << 30, ge=0, description="octets in such files that are open; 0 is no limit"
     )
 
 

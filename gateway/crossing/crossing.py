@@ -17,6 +17,7 @@ from gateway.adapters.v1_0.encoding import pairs_of
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.sections import DELIVERY, is_plain, split_header
 from gateway.adapters.v1_0.splicing import annotations_of, with_annotations, with_section
+from gateway.bodies import Body
 from gateway.crossing import bodies
 from gateway.crossing.capsule import (
     LARGEST,
@@ -75,7 +76,7 @@ class Crossed(NamedTuple):
     """Header and body for the reader. ``inexact``: names of what the natural form does not say."""
 
     header: bytes
-    body: bytes
+    body: Body
     fidelity: Fidelity
     inexact: tuple[str, ...] = ()
 
@@ -85,7 +86,7 @@ class Draft(NamedTuple):
     data."""
 
     header: bytes
-    body: bytes
+    body: Body
     fidelity: Fidelity
     inexact: tuple[str, ...] = ()
     capsule: Capsule | None = None
@@ -112,7 +113,7 @@ class Crossing:
         self._risen: dict[tuple[bytes, str, str], Draft] = {}
         self._sunk: dict[bytes, Draft] = {}
 
-    def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, bytes]:
+    def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
         """The crosser of ``message.cross_with``. Raises ``ValueError``."""
         try:
             crossed = self.cross(message, dialect)
@@ -134,7 +135,7 @@ class Crossing:
 
     # --- 0-9-1 -> 1.0 ---------------------------------------------------------------------------
 
-    def _rise(self, header: bytes, body: bytes, exchange: str, key: str) -> Crossed:
+    def _rise(self, header: bytes, body: Body, exchange: str, key: str) -> Crossed:
         draft = self._risen.get((header, exchange, key))
         if draft is not None:
             return self._finished(draft, body, body)
@@ -151,7 +152,7 @@ class Crossing:
             self._risen[header, exchange, key] = draft._replace(body=b"")
         return self._finished(draft, body, draft.body)
 
-    def _draft_of_sections(self, header: bytes, body: bytes, exchange: str, key: str) -> Draft:
+    def _draft_of_sections(self, header: bytes, body: Body, exchange: str, key: str) -> Draft:
         flat = self.mode == "lenient"
         try:
             natural, inner = rise(header, body, exchange, key, flat)
@@ -174,13 +175,18 @@ class Crossing:
         )
         return Draft(natural, inner, Fidelity.CAPSULE, inexact, capsule)
 
-    def _restore_sections(self, header: bytes, body: bytes) -> Crossed | None:
+    def _restore_sections(self, header: bytes, body: Body) -> Crossed | None:
         """A message of 1.0 that has come back, or ``None``."""
         parts = (*parts_of_basic(header), part_of_body(body))
         capsule = self._open(carried_by(header), SECTIONS.name, parts)
         if capsule is None:
             return None
-        inner = capsule.lead + body
+        if isinstance(body, bytes):
+            inner: Body = capsule.lead + body
+        elif capsule.lead or capsule.word is not None:
+            return None
+        else:
+            inner = body
         if digests_of(parts) == capsule.digests:
             return Crossed(capsule.header, inner, Fidelity.EXACT)
         found = SECTIONS.read(capsule.header)
@@ -200,7 +206,7 @@ class Crossing:
 
     # --- 1.0 -> 0-9-1 ---------------------------------------------------------------------------
 
-    def _sink(self, header: bytes, body: bytes) -> Crossed:
+    def _sink(self, header: bytes, body: Body) -> Crossed:
         draft = self._sunk.get(header)
         if draft is not None:
             return self._finished(draft, body, body)
@@ -216,7 +222,7 @@ class Crossing:
             self._sunk[header] = draft._replace(body=b"")
         return self._finished(draft, draft.body, draft.body)
 
-    def _draft_of_basic(self, header: bytes, body: bytes) -> Draft:
+    def _draft_of_basic(self, header: bytes, body: Body) -> Draft:
         found = SECTIONS.read(header)
         kind = found.body_kind
         flat = bodies.flatten(kind, body)
@@ -240,7 +246,7 @@ class Crossing:
         capsule = Capsule(SECTIONS.name, original, digests, flat.word, flat.lead, inexact[:NAMED])
         return Draft(natural, flat.octets, Fidelity.CAPSULE, inexact, capsule)
 
-    def _restore_basic(self, header: bytes, body: bytes) -> Crossed | None:
+    def _restore_basic(self, header: bytes, body: Body) -> Crossed | None:
         """A legacy message that has come back, or ``None``."""
         flat = bodies.flatten(SECTIONS.read(header).body_kind, body)
         parts = (*parts_of_sections(header), part_of_body(flat.octets))
@@ -272,7 +278,7 @@ class Crossing:
             return None
         return capsule
 
-    def _finished(self, draft: Draft, told: bytes, body: bytes) -> Crossed:
+    def _finished(self, draft: Draft, told: Body, body: Body) -> Crossed:
         """For a body: ``told`` is what a capsule speaks of, ``body`` what is sent."""
         header, _, fidelity, inexact, capsule = draft
         if capsule is None:
@@ -287,7 +293,7 @@ class Crossing:
             header = with_headers(header, {OUR_ORIGIN: octets})
         return Crossed(header, body, fidelity, inexact)
 
-    def _lossy(self, header: bytes, body: bytes, inexact: tuple[str, ...]) -> Crossed:
+    def _lossy(self, header: bytes, body: Body, inexact: tuple[str, ...]) -> Crossed:
         """What would need a capsule that is too large."""
         if self.mode == "strict":
             raise ValueError(f"cannot be carried exactly: {', '.join(inexact)[:200]}")

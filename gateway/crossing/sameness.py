@@ -10,6 +10,7 @@ from gateway.adapters.v0_9.wire.layouts import BasicProperties
 from gateway.adapters.v1_0.fields import read_value
 from gateway.adapters.v1_0.sections import DATA, DELIVERY, Span, read_header, split, split_header
 from gateway.adapters.v1_0.wire.tables import SECTIONS
+from gateway.bodies import Body
 from gateway.values import Array
 
 
@@ -159,9 +160,9 @@ def unequal_keys(section: str, one: dict[Any, Any], other: dict[Any, Any]) -> li
     ]
 
 
-def same_body(one: bytes, other: bytes, sections: bool) -> bool:
+def same_body(one: Body, other: Body, sections: bool) -> bool:
     """Two bodies; ``sections``: they are encoded ones."""
-    if one == other or not sections:
+    if one == other or not (sections and isinstance(one, bytes) and isinstance(other, bytes)):
         return one == other
     mine, yours = split(one).body, split(other).body
     return len(mine) == len(yours) and all(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.adapters.options import Limits
+from gateway.bodies import Spool
 from gateway.operations import Operation
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ class Owner(Protocol):
     under_way: int
     """Octets of the messages that are half received, over the whole connection."""
     crowded: Callable[[], None]
+    loaded: int
+    """Octets of large messages in the next output."""
+    spool: Spool | None
+    """Where messages go that are too large for memory; ``None``: they stay there."""
     container: str
     sessions: dict[int, "Session"]
 
@@ -36,6 +41,15 @@ class Owner(Protocol):
     def write(self, channel: int, record: Any, payload: bytes = b"") -> None: ...
 
     def weigh(self, octets: int) -> None: ...
+
+    @property
+    def full(self) -> bool:
+        """The next output has its portion of large messages."""
+        ...
+
+    def stall(self, session: Any) -> None:
+        """It has more to send as soon as the socket has taken that."""
+        ...
 
     def session_ended(self, session: Any) -> None:
         """The peer's end has come."""

@@ -392,6 +392,9 @@ class Session(Deliveries):
         for link in list(self._waiting):
             if self.window <= 0:
                 return
+            if self.engine.full:
+                self.engine.stall(self)
+                return
             del self._waiting[link]
             link.flush()
         if self._shut and not self._waiting and self.window > 0:

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from gateway.adapters.v0_9.content import read_id, write_id
+from gateway.bodies import Body
+from gateway.http.large import omitted
+from gateway.http.large import shown as shown_octets
 from gateway.http.typed import BadValue
 from gateway.http.typed_json import (
     BadForm,
@@ -351,7 +354,7 @@ def default_type(properties: Properties, body: Any) -> None:
 
 
 def write_full(
-    properties: Properties, body: bytes, exchange: str | None = None, key: str | None = None
+    properties: Properties, body: Body, exchange: str | None = None, key: str | None = None
 ) -> dict[str, Any]:
     """All sections; what is absent is left out."""
     shown: dict[str, Any] = {"view": "full"}
@@ -379,7 +382,11 @@ def write_full(
     kind = properties.body_kind or "data"
     shown["body"] = {"kind": kind}
     if kind != "none" or body:
-        shown["body"]["base64"] = base64.b64encode(body).decode()
+        octets = shown_octets(body)
+        if octets is None:
+            shown["body"] |= omitted(body)
+        else:
+            shown["body"]["base64"] = base64.b64encode(octets).decode()
     return shown
 
 

@@ -1,7 +1,11 @@
-"""Where large bodies wait for their end: with the data, whose disk is watched."""
+"""Where large bodies stand: with the data, whose disk is watched."""
 
+import sys
 import tempfile
 from pathlib import Path
+
+if sys.platform != "win32":
+    import resource
 
 
 def spool_place(wanted: Path | None, data_dir: Path | None) -> str | None:
@@ -15,3 +19,11 @@ def spool_place(wanted: Path | None, data_dir: Path | None) -> str | None:
     wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=wanted):
         return str(wanted)
+
+
+def most_files() -> int:
+    """How many files large bodies may hold open: half of what the process may, 0 for no limit."""
+    if sys.platform == "win32":
+        return 0
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 0 if soft == resource.RLIM_INFINITY else max(1, soft // 2)
