@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gateway.adapters.v1_0.encoding import write_value
 from gateway.adapters.v1_0.fields import FieldError, read_value
 from gateway.adapters.v1_0.sections import SEQUENCE, VALUE, split
-from gateway.bodies import Body
+from gateway.bodies import Body, LargeBody
 
 TEXT = "text/plain; charset=utf-8"
 ENCODED = "application/vnd.amqp-gateway.amqp"
@@ -30,7 +30,7 @@ class Flat(NamedTuple):
 
 def flatten(kind: str | None, body: Body) -> Flat:
     """``kind`` as ``Properties.body_kind`` has it."""
-    if kind in (None, "data") or not isinstance(body, bytes):
+    if kind in (None, "data") or isinstance(body, LargeBody):
         return Flat(None, body)
     if kind != "value":
         return Flat(kind, body)
@@ -48,7 +48,7 @@ def flatten(kind: str | None, body: Body) -> Flat:
 
 def unflatten(word: Any, body: Body) -> tuple[str | None, Body]:
     """Kind and body again; what is no such thing is data."""
-    if not isinstance(body, bytes):
+    if isinstance(body, LargeBody):
         return None, body
     if word == "none" and not body:
         return "none", b""

@@ -17,7 +17,7 @@ from gateway.adapters.v1_0.encoding import pairs_of
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.sections import DELIVERY, is_plain, split_header
 from gateway.adapters.v1_0.splicing import annotations_of, with_annotations, with_section
-from gateway.bodies import Body
+from gateway.bodies import Body, LargeBody
 from gateway.crossing import bodies
 from gateway.crossing.capsule import (
     LARGEST,
@@ -181,7 +181,7 @@ class Crossing:
         capsule = self._open(carried_by(header), SECTIONS.name, parts)
         if capsule is None:
             return None
-        if isinstance(body, bytes):
+        if not isinstance(body, LargeBody):
             inner: Body = capsule.lead + body
         elif capsule.lead or capsule.word is not None:
             return None
