@@ -218,7 +218,7 @@ class Engine:
         self.connection.state = states.CLOSING
         self.connection.said = condition, text
         self.connection.caused_by_them = theirs
-        self.tracks.clear()  # a content that has begun ends here
+        self._derail()
         for place in self.channels.values():
             place.die()
 
@@ -232,8 +232,7 @@ class Engine:
     def give_up(self) -> list[Operation]:
         """Nothing more will come. Requests that are still open are refused."""
         self.closing = True
-        self.tracks.clear()
-        self.freed.clear()
+        self._derail()
         self.frames.stop()
         found: list[Operation] = []
         for place in self.channels.values():
@@ -397,6 +396,16 @@ class Engine:
         if self.tracks or self.freed:
             return 1 + sum(track.octets for track in self.tracks.values())
         return 0
+
+    def _derail(self) -> None:
+        """Large bodies that have begun end here."""
+        for number, track in self.tracks.items():
+            track.loads.clear()  # whoever may still have the track does not need the file
+            place = self.channels.get(number)
+            if place is not None:
+                place.divert(self.pending)
+        self.tracks.clear()
+        self.freed.clear()
 
     def refill(self) -> None:
         """Large bodies are said: deliveries again, where there was one."""
