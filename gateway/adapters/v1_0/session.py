@@ -1,6 +1,5 @@
 """The session endpoint (§2.5), the same for both roles: begin and end, windows, handles, delivery
-ids, and and with
-``Deliveries`` dispositions. It is also the ``Outlet`` of its channel.
+ids, and with ``Deliveries`` dispositions. It is also the ``Outlet`` of its channel.
 
 Both ends must have ended before the channel numbers are free. After our end, whatever comes on the
 session is discarded until the peer's (§2.5.4); ``mute`` then lets nothing more out.
@@ -14,6 +13,7 @@ from gateway.adapters.options import Limits
 from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.deliveries import Deliveries
 from gateway.adapters.v1_0.incoming import Incoming
+from gateway.adapters.v1_0.large import Portions
 from gateway.adapters.v1_0.links import MASK, Link, LinkUse, SessionUse, ahead
 from gateway.adapters.v1_0.outgoing import Outgoing
 from gateway.adapters.v1_0.violation import Violation, error, framing_error
@@ -51,8 +51,7 @@ class Owner(Protocol):
     under_way: int
     """Octets of the messages that are half received, over the whole connection."""
     crowded: Callable[[], None]
-    loaded: int
-    """Octets of large messages in the next output."""
+    portions: Portions
     spool: Spool | None
     """Where messages go that are too large for memory; ``None``: they stay there."""
     container: str
@@ -63,15 +62,6 @@ class Owner(Protocol):
     def write(self, channel: int, record: Any, payload: bytes = b"") -> None: ...
 
     def weigh(self, octets: int) -> None: ...
-
-    @property
-    def full(self) -> bool:
-        """The next output has its portion of large messages."""
-        ...
-
-    def stall(self, session: Any) -> None:
-        """It has more to send as soon as the socket has taken that."""
-        ...
 
     def session_ended(self, session: Any) -> None:
         """The peer's end has come."""
@@ -437,8 +427,8 @@ class Session(Deliveries):
         for link in list(self._waiting):
             if self.window <= 0:
                 return
-            if self.engine.full:
-                self.engine.stall(self)
+            if self.engine.portions.full:
+                self.engine.portions.stall(self)
                 return
             del self._waiting[link]
             link.flush()
