@@ -18,7 +18,6 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from gateway import adapters
-from gateway.bodies import Spool
 from gateway.broker.access import KINDS as ACCESS
 from gateway.broker.broker import Broker
 from gateway.broker.broker import Limits as BrokerLimits
@@ -37,7 +36,7 @@ from gateway.http.app import build
 from gateway.http.app import close as close_http
 from gateway.http.doors import ConnectionInfo, Doors, HttpSettings
 from gateway.http.events.asking import PARAMETERS
-from gateway.http.publish.spool import most_files, spool_place
+from gateway.http.publish.spool import open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.message import cross_with
 from gateway.net.alarms import Watch, memory_total
@@ -319,22 +318,6 @@ def http_settings(settings: Settings) -> HttpSettings:
     names = {field.name for field in fields(HttpSettings)} & Http.model_fields.keys()
     same = {name: getattr(http, name) for name in names}
     return HttpSettings(**same, access=access_settings(settings))
-
-
-def open_spool(settings: Settings) -> Spool:
-    """Where large bodies stand, of all doors. Raises ``ConfigError``."""
-    limits = settings.limits
-    try:
-        data_dir = settings.data_dir if settings.durable else None
-        directory = spool_place(settings.http.spool_dir, data_dir)
-    except OSError as error:
-        raise ConfigError(f"http.spool_dir {error.filename}: {error.strerror}") from None
-    return Spool(
-        directory,
-        threshold=limits.large_octets,
-        most_octets=limits.spool_octets,
-        most_files=most_files(),
-    )
 
 
 def access_settings(settings: Settings) -> AccessSettings:

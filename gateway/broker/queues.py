@@ -139,10 +139,7 @@ class Queue(Turns):
                     ledger.store.append(lane.number, position, message, expires, True)
                     if lane.paged:
                         lane.out.add(position)
-                body = message.body
-                ledger.octets += len(message.header)
-                if body.__class__ is bytes:
-                    ledger.octets += len(body)
+                ledger.octets += message.weight
                 chosen.give(Entry(lane, position, message, expires, keep, origin))
                 if seekers:
                     show(self, lane, position, message, origin, False)
@@ -302,8 +299,7 @@ class Queue(Turns):
         """It is over for this message: settled, or gone for good."""
         self.acked += 1
         message = entry.message
-        body = message.body
-        self.ledger.octets -= len(message.header) + (len(body) if body.__class__ is bytes else 0)
+        self.ledger.octets -= message.weight
         if entry.stored and not self.gone:
             lane = entry.lane
             self.ledger.store.remove(lane.number, entry.position)

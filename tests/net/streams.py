@@ -59,9 +59,11 @@ def pika_take(port: int, queue: str, octets: int, durable: bool) -> dict[str, An
         }
 
 
-def proton_send(port: int, address: str, octets: int, durable: bool) -> dict[str, Any]:
+def proton_send(
+    port: int, address: str, octets: int, durable: bool, abort_at: int = 0
+) -> dict[str, Any]:
     """Streams: proton never has more than a few blocks."""
-    from proton import Message, symbol
+    from proton import Message
     from proton.handlers import MessagingHandler
     from proton.reactor import Container
 
@@ -73,6 +75,7 @@ def proton_send(port: int, address: str, octets: int, durable: bool) -> dict[str
         def __init__(self) -> None:
             super().__init__(auto_settle=True)
             self.source = blocks(octets)
+            self.sent = 0
             self.delivery: Any = None
 
         def on_start(self, event: Any) -> None:
@@ -94,11 +97,17 @@ def proton_send(port: int, address: str, octets: int, durable: bool) -> dict[str
         def push(self, event: Any) -> None:
             """What proton has not written yet is at most some blocks."""
             while self.delivery.pending < 4 * BLOCK:
+                if abort_at and self.sent >= abort_at:
+                    self.delivery.abort()
+                    found["aborted"] = True
+                    self.sender.connection.close()
+                    return
                 block = next(self.source, None)
                 if block is None:
                     self.sender.advance()
                     return
                 self.sender.stream(block)
+                self.sent += len(block)
             event.container.schedule(0.001, self)
 
         def on_accepted(self, event: Any) -> None:
@@ -114,14 +123,17 @@ def proton_send(port: int, address: str, octets: int, durable: bool) -> dict[str
             found["link"] = str(event.link.remote_condition.name)
             event.connection.close()
 
-    assert symbol
     Container(Sender()).run()
     return found
 
 
+def proton_abort(port: int, address: str, octets: int, durable: bool) -> dict[str, Any]:
+    """Half of a message, and then not."""
+    return proton_send(port, address, octets, durable, octets // 2)
+
+
 def proton_take(port: int, address: str, octets: int, durable: bool) -> dict[str, Any]:
     """Reads as it comes, and keeps nothing."""
-    from proton import Handler
     from proton.handlers import MessagingHandler
     from proton.reactor import Container
 
@@ -157,7 +169,6 @@ def proton_take(port: int, address: str, octets: int, durable: bool) -> dict[str
                 found.update(octets=size, sha256=sums.hexdigest())
                 event.connection.close()
 
-    assert Handler
     Container(Taker()).run()
     return found
 
@@ -166,6 +177,7 @@ ROLES = {
     "pika-send": pika_send,
     "pika-take": pika_take,
     "proton-send": proton_send,
+    "proton-abort": proton_abort,
     "proton-take": proton_take,
 }
 

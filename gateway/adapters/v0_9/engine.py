@@ -16,7 +16,7 @@ from gateway.adapters.v0_9.connection import Connection, Ended
 from gateway.adapters.v0_9.frames import Frames
 from gateway.adapters.v0_9.geometry import Method
 from gateway.adapters.v0_9.incoming import Incoming
-from gateway.adapters.v0_9.loads import PORTION, Load, Track
+from gateway.adapters.v0_9.loads import Loads
 from gateway.adapters.v0_9.speech import SPEECH
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.adapters.v0_9.wire.tables import VERSIONS
@@ -99,10 +99,6 @@ class Engine:
         self.max_message_octets = limits.max_message_octets
         self.announced = 0
         self.spool = spool
-        self.tracks: dict[int, Track] = {}
-        """Output of channels that are saying a large body."""
-        self.freed: list[Channel] = []
-        """Channels that have said it, and may have deliveries again."""
         self.channel_max = limits.channel_max or 0xFFFF
         self.later: list[Operation] = []
         """Found outside ``receive``; the next one returns them."""
@@ -117,6 +113,7 @@ class Engine:
             Incoming(self, server),
             limits.max_message_octets,
         )
+        self.loads = Loads(self.frames, self.pending)
         overhead = self.frames.overhead
         self.frames.limit = (limits.frame_max or limits.max_message_octets + overhead) - overhead
         self.body_max = self.table.constants["frame-min-size"] - overhead
@@ -219,7 +216,7 @@ class Engine:
         self.connection.state = states.CLOSING
         self.connection.said = condition, text
         self.connection.caused_by_them = theirs
-        self.tracks.clear()  # a content that has begun ends here
+        self.loads.end(self.channels)
         for place in self.channels.values():
             place.die()
 
@@ -233,8 +230,7 @@ class Engine:
     def give_up(self) -> list[Operation]:
         """Nothing more will come. Requests that are still open are refused."""
         self.closing = True
-        self.tracks.clear()
-        self.freed.clear()
+        self.loads.end(self.channels)
         self.frames.stop()
         found: list[Operation] = []
         for place in self.channels.values():
@@ -363,8 +359,8 @@ class Engine:
     def write(self, channel: int, record: Any) -> None:
         """One method of ours. Raises ``LocalError`` if it is not ours to send."""
         octets = self.encoded(channel, record)
-        if self.tracks and channel in self.tracks:
-            self.tracks[channel].append(octets)
+        if channel in self.loads.tracks:
+            self.loads.tracks[channel].append(octets)
         else:
             self.put(octets)
 
@@ -387,40 +383,14 @@ class Engine:
         self.weigh(len(body) + WEIGHT)
 
     def load(self, channel: int, body: LargeBody) -> None:
-        """The frames of a large body come next on this channel, which gets no more deliveries until
-        they are said."""
-        track = self.tracks.get(channel)
-        if track is None:
-            track = self.tracks[channel] = Track()
-            place = self.channel(channel)
-            place.divert(track)
-            place.gate(False)
-        track.add(Load(self.frames, channel, body, self.body_max))
+        self.loads.add(self.channel(channel), body, self.body_max)
 
     @property
     def more(self) -> int:
-        """Octets, one at least, that wait for the socket to take what is before them."""
-        if self.tracks or self.freed:
-            return 1 + sum(track.octets for track in self.tracks.values())
-        return 0
+        return self.loads.more
 
     def refill(self) -> None:
-        """Large bodies are said: deliveries again, where there was one."""
-        freed, self.freed = self.freed, []
-        for place in freed:
-            if place.number not in self.tracks:
-                place.gate(True)
-
-    def _unload(self) -> None:
-        """The next portion of large bodies into the output. Raises ``OSError``."""
-        room = PORTION // len(self.tracks)
-        for number, track in list(self.tracks.items()):
-            if track.move(self.pending, room):
-                del self.tracks[number]
-                place = self.channels.get(number)
-                if place is not None:
-                    place.divert(self.pending)
-                    self.freed.append(place)
+        self.loads.refill()
 
     def request(self, place: Channel, record: Any, token: Any) -> None:
         """A request of ours; its answer brings the token back."""
@@ -446,8 +416,8 @@ class Engine:
     def output(self) -> list[bytes]:
         """Take what is to be written; of large bodies a portion. Raises ``OSError``."""
         pending = self.pending
-        if self.tracks:
-            self._unload()
+        if self.loads.tracks:
+            self.loads.move(self.channels)
         if not pending:
             return []
         self._spoke = True

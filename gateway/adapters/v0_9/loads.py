@@ -7,6 +7,8 @@ body. When the track is empty the channel writes to the common output again.
 """
 
 from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from gateway.adapters.v0_9.frames import Frames
 from gateway.bodies import LargeBody
@@ -76,3 +78,70 @@ class Track(list[bytes]):
     def octets(self) -> int:
         """Octets that wait behind large bodies, without these."""
         return sum(map(len, self)) + sum(sum(map(len, before)) for before, _ in self.loads)
+
+
+class Place(Protocol):
+    """What is needed of a channel."""
+
+    number: int
+    gate: Callable[[bool], None]
+
+    def divert(self, pending: list[bytes]) -> None:
+        """Write there from now on."""
+        ...
+
+
+class Loads:
+    """The large bodies of one connection. ``pending``: its output."""
+
+    def __init__(self, frames: Frames, pending: list[bytes]) -> None:
+        self.tracks: dict[int, Track] = {}
+        self._frames = frames
+        self._pending = pending
+        self._freed: list[Place] = []
+        """Channels that have said all, and may have deliveries again."""
+
+    def add(self, place: Place, body: LargeBody, largest: int) -> None:
+        """The frames of this body come next on a channel, which gets no more deliveries until they
+        are said."""
+        track = self.tracks.get(place.number)
+        if track is None:
+            track = self.tracks[place.number] = Track()
+            place.divert(track)
+            place.gate(False)
+        track.add(Load(self._frames, place.number, body, largest))
+
+    @property
+    def more(self) -> int:
+        """Octets, one at least, that wait for the socket to take what is before them."""
+        if self.tracks or self._freed:
+            return 1 + sum(track.octets for track in self.tracks.values())
+        return 0
+
+    def move(self, places: Mapping[int, Place]) -> None:
+        """The next portion into the output. Raises ``OSError``."""
+        room = PORTION // len(self.tracks)
+        for number, track in list(self.tracks.items()):
+            if track.move(self._pending, room):
+                del self.tracks[number]
+                place = places.get(number)
+                if place is not None:
+                    place.divert(self._pending)
+                    self._freed.append(place)
+
+    def refill(self) -> None:
+        """Deliveries again, where a large body is said."""
+        freed, self._freed = self._freed, []
+        for place in freed:
+            if place.number not in self.tracks:
+                place.gate(True)
+
+    def end(self, places: Mapping[int, Place]) -> None:
+        """What has begun ends here."""
+        for number, track in self.tracks.items():
+            track.loads.clear()  # whoever may still have the track does not need the file
+            place = places.get(number)
+            if place is not None:
+                place.divert(self._pending)
+        self.tracks.clear()
+        self._freed.clear()

@@ -16,7 +16,7 @@ from gateway.adapters.v1_0.channels import Channels
 from gateway.adapters.v1_0.clock import Clock, Due
 from gateway.adapters.v1_0.composites import condition_for, symbol_for, write
 from gateway.adapters.v1_0.frames import EMPTY, MIN_MAX_FRAME_SIZE, Frames, frame
-from gateway.adapters.v1_0.large import PORTION
+from gateway.adapters.v1_0.large import Portions
 from gateway.adapters.v1_0.links import SessionUse
 from gateway.adapters.v1_0.negotiation import Ended, Negotiation
 from gateway.adapters.v1_0.opening import check_limits, described, introduction
@@ -109,8 +109,7 @@ class Engine:
         self.unsaid: list[Callable[[], None]] = []
         """What sessions put off, so as to say more at once: called before output is taken."""
         self.spool = spool
-        self.loaded = 0
-        self._stalled: dict[Session, None] = {}
+        self.portions = Portions()
         self.under_way = 0
         """Octets in memory of the messages that are half received."""
         self.later: list[Operation] = []
@@ -296,7 +295,7 @@ class Engine:
         self.channels.end(found)
         self._said_close = self.closing = True
         self.unsaid.clear()
-        self._stalled.clear()
+        self.portions.stalled.clear()
         self.frames.stop()
         self.arriving.clear()
         if self._waiting is not None:
@@ -423,26 +422,13 @@ class Engine:
         if self._weight > MOST_OCTETS:
             self.crowded()
 
-    # --- large messages: a portion of them in each output ----------------------------------------
-
-    @property
-    def full(self) -> bool:
-        return self.loaded >= PORTION
-
-    def stall(self, session: Session) -> None:
-        self._stalled[session] = None
-
     @property
     def more(self) -> int:
         """Whether large messages wait for the socket to take what is before them."""
-        return 1 if self._stalled else 0
+        return 1 if self.portions.stalled else 0
 
     def refill(self) -> None:
-        """Sessions that have more to send do so, in turn."""
-        self.loaded = 0
-        stalled, self._stalled = self._stalled, {}
-        for session in stalled:
-            session.go_on()
+        self.portions.refill()
 
     def put_off(self, say: Callable[[], None]) -> None:
         """Say this with the next output, or at ``say_now``."""

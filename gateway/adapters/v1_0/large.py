@@ -8,7 +8,7 @@ Out: a ``Rope`` is the whole message, of which frames are cut.
 """
 
 from bisect import bisect_right
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.v1_0.encoding import write_value
 from gateway.adapters.v1_0.fields import FieldError
@@ -222,3 +222,34 @@ class Rope:
             found.append(piece[at - begin : min(stop, end) - begin])
             at, index = min(stop, end), index + 1
         return found[0] if len(found) == 1 else b"".join(found)
+
+
+class Goer(Protocol):
+    """A session."""
+
+    def go_on(self) -> None: ...
+
+
+class Portions:
+    """How much of large messages goes into the next output of a connection, and who has more."""
+
+    __slots__ = ("loaded", "stalled")
+
+    def __init__(self) -> None:
+        self.loaded = 0
+        self.stalled: dict[Goer, None] = {}
+
+    @property
+    def full(self) -> bool:
+        return self.loaded >= PORTION
+
+    def stall(self, session: Goer) -> None:
+        """It goes on as soon as the socket has taken that output."""
+        self.stalled[session] = None
+
+    def refill(self) -> None:
+        """The socket has: those that have more go on, in turn."""
+        self.loaded = 0
+        stalled, self.stalled = self.stalled, {}
+        for session in stalled:
+            session.go_on()

@@ -287,8 +287,8 @@ class Outgoing(Link):
         large = isinstance(octets, Rope)
         view = octets if isinstance(octets, Rope) else memoryview(octets)
         while session.window > 0:
-            if large and engine.full:
-                engine.stall(session)
+            if large and engine.portions.full:
+                engine.portions.stall(session)
                 return False
             record = self._transfer(parcel)
             room = engine.frame_out - 8 - len(write(record))
@@ -305,7 +305,7 @@ class Outgoing(Link):
             head = HEAD.pack(8 + len(body) + len(chunk), 2, FRAME_AMQP, session.number)
             engine.put(b"".join((head, body, chunk)))
             if large:
-                engine.loaded += len(chunk)
+                engine.portions.loaded += len(chunk)
             elif len(chunk) > HEAVY:
                 engine.weigh(len(chunk))
             session.next_outgoing_id = session.next_outgoing_id + 1 & MASK

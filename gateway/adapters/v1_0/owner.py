@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.adapters.options import Limits
+from gateway.adapters.v1_0.large import Portions
 from gateway.bodies import Spool
 from gateway.operations import Operation
 
@@ -29,8 +30,7 @@ class Owner(Protocol):
     under_way: int
     """Octets of the messages that are half received, over the whole connection."""
     crowded: Callable[[], None]
-    loaded: int
-    """Octets of large messages in the next output."""
+    portions: Portions
     spool: Spool | None
     """Where messages go that are too large for memory; ``None``: they stay there."""
     container: str
@@ -41,15 +41,6 @@ class Owner(Protocol):
     def write(self, channel: int, record: Any, payload: bytes = b"") -> None: ...
 
     def weigh(self, octets: int) -> None: ...
-
-    @property
-    def full(self) -> bool:
-        """The next output has its portion of large messages."""
-        ...
-
-    def stall(self, session: Any) -> None:
-        """It has more to send as soon as the socket has taken that."""
-        ...
 
     def session_ended(self, session: Any) -> None:
         """The peer's end has come."""
