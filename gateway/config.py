@@ -343,9 +343,7 @@ class CrossingSection(Section):
     mode: Literal["natural", "lossless", "strict", "lenient"] = Field(
         default="lossless", description="what becomes of what the other version cannot say"
     )
-    fidelity: Literal["values", "bytes"] = Field(
-        default="values", description="what comes back the same"
-    )
+    fidelity: Literal["values", "bytes"] = Field(default="values", description="what comes back")
 
 
 class LimitsSection(Section):

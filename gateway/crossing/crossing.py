@@ -10,7 +10,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
-from gateway.adapters.v0_9.content import BASIC, BODY, OURS
+from gateway.adapters.v0_9.content import BASIC, BODY, OURS, REFERENCE, reference
 from gateway.adapters.v0_9.splicing import cut, joined, with_headers, without_header
 from gateway.adapters.v1_0.content import FORMS, NESTED, SECTIONS, UNFIT
 from gateway.adapters.v1_0.encoding import pairs_of
@@ -50,12 +50,19 @@ Mode = Literal["natural", "lossless", "strict", "lenient"]
 CACHED, LONGEST = 4096, 512
 """Entries of the cache before it is emptied, and octets of a header that is kept in it."""
 
+REFERENCES, REFERRED = 1024, 60
+"""Long ids that are remembered for replies, the oldest forgotten first; and the length above which
+an id may be one (its text may be several times as long)."""
+
 NAMED = 8
 """Names of what is inexact that a capsule tells, for those who look into it."""
 
 ORIGIN_OCTETS, OUR_ORIGIN_OCTETS, BODY_OCTETS = (
     name.encode() for name in (ORIGIN, OUR_ORIGIN, BODY)
 )
+
+NOT_KEPT = (BODY_OCTETS, REFERENCE.encode())
+"""What makes a conversion depend on more than the header."""
 
 PASSING_OCTETS = tuple(name.encode() for name in PASSING)
 
@@ -111,6 +118,7 @@ class Crossing:
         self.refused = 0
         """Messages that could not be given to a reader."""
         self._risen: dict[tuple[bytes, str, str], Draft] = {}
+        self._references: dict[str, Any] = {}
         self._sunk: dict[bytes, Draft] = {}
 
     def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
@@ -146,7 +154,7 @@ class Crossing:
                 return restored
             header = without_header(header, OUR_ORIGIN_OCTETS)
         draft = self._draft_of_sections(header, body, exchange, key)
-        if len(header) <= LONGEST and not capsuled and BODY_OCTETS not in header:
+        if len(header) <= LONGEST and not (capsuled or any(o in header for o in NOT_KEPT)):
             if len(self._risen) >= CACHED:
                 self._risen.clear()
             self._risen[header, exchange, key] = draft._replace(body=b"")
@@ -155,9 +163,9 @@ class Crossing:
     def _draft_of_sections(self, header: bytes, body: Body, exchange: str, key: str) -> Draft:
         flat = self.mode == "lenient"
         try:
-            natural, inner = rise(header, body, exchange, key, flat)
+            natural, inner = rise(header, body, exchange, key, flat, self._references)
         except FieldError:
-            natural, inner = rise(header, body, exchange, key, True)
+            natural, inner = rise(header, body, exchange, key, True, self._references)
         if self.mode == "natural":
             return Draft(natural, inner, Fidelity.NATURAL)
         if flat:
@@ -216,7 +224,8 @@ class Crossing:
             if restored is not None:
                 return restored
         draft = self._draft_of_basic(header, body)
-        if len(header) <= LONGEST and not capsuled and is_plain(header):
+        referred = NOT_KEPT[1] in draft.header
+        if len(header) <= LONGEST and is_plain(header) and not (capsuled or referred):
             if len(self._sunk) >= CACHED:
                 self._sunk.clear()
             self._sunk[header] = draft._replace(body=b"")
@@ -225,6 +234,7 @@ class Crossing:
     def _draft_of_basic(self, header: bytes, body: Body) -> Draft:
         found = SECTIONS.read(header)
         kind = found.body_kind
+        self._remember(found.message_id)
         flat = bodies.flatten(kind, body)
         natural = BASIC.write(sunk(found, flat.word))
         if self.mode == "natural":
@@ -245,6 +255,13 @@ class Crossing:
         digests = digests_of(parts_of_basic(natural))
         capsule = Capsule(SECTIONS.name, original, digests, flat.word, flat.lead, inexact[:NAMED])
         return Draft(natural, flat.octets, Fidelity.CAPSULE, inexact, capsule)
+
+    def _remember(self, id_: Any) -> None:
+        """A legacy reader is given a reference for an id of this length, and may answer with it."""
+        if isinstance(id_, str | bytes) and REFERRED < len(id_) < LARGEST:
+            if len(self._references) >= REFERENCES:
+                self._references.pop(next(iter(self._references)))
+            self._references[reference(id_)] = id_
 
     def _restore_basic(self, header: bytes, body: Body) -> Crossed | None:
         """A legacy message that has come back, or ``None``."""

@@ -4,6 +4,7 @@
 is the inverse of the other for nearly all messages; ``crossing`` finds out for each whether it is.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from gateway.adapters.v0_9.content import (
@@ -44,11 +45,19 @@ UINT = 1 << 32
 
 
 def rise(
-    header: bytes, body: Body, exchange: str, key: str, flat: bool = False
+    header: bytes,
+    body: Body,
+    exchange: str,
+    key: str,
+    flat: bool = False,
+    references: Mapping[str, Any] = {},
 ) -> tuple[bytes, Body]:
     """The 1.0 form; ``flat``: without tables and arrays among the headers, and with
-    times as plain numbers. Raises ``ValueError``."""
+    times as plain numbers; ``references``: long ids that a correlation-id may stand for. Raises
+    ``ValueError``."""
     found, body = risen(header, body)
+    if type(found.correlation_id) is str:
+        found.correlation_id = references.get(found.correlation_id, found.correlation_id)
     if flat:
         for table in (found.application, found.annotations):
             flatten(table or {})
