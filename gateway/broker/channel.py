@@ -244,8 +244,10 @@ class Channel(Linked):
             self.need("read", "queue", name)
             found = self.vhost.queue(name, self.client)
         priority = read_consumer_priority(arguments, self.vhost.title("queue", name))
-        if (exclusive and (found.consumers or found.limits.single_active)) or any(
-            consumer.exclusive for consumer in found.consumers
+        others = found.consumers
+        # One that is exclusive is alone.
+        if (exclusive and (others or found.limits.single_active)) or (
+            others and others[0].exclusive
         ):
             what = self.vhost.title("queue", name)
             raise Refusal(Condition.ACCESS_REFUSED, f"{what} in exclusive use")
@@ -298,7 +300,7 @@ class Channel(Linked):
         changed = (consumer.credit is None) is not (count is None)
         consumer.credit = count
         if changed:
-            consumer.queue.reconsider()
+            consumer.queue.reconsider(consumer)
         if count == 0:
             consumer.rest()
         else:

@@ -338,7 +338,7 @@ class Queue(Turns):
         self.consumers.append(consumer)
         if self.limits.single_active and self.active is None and not consumer.copies:
             self.active = consumer
-        self.reconsider()
+        self.reconsider(consumer)
 
     def remove_consumer(self, consumer: Consumer, spare: bool = False) -> None:
         """It has been stopped; what it holds stays held. May delete the queue unless ``spare``."""
@@ -347,7 +347,7 @@ class Queue(Turns):
         if self.active is consumer:
             takers = (c for c in self.consumers if not c.copies)
             self.active = max(takers, key=lambda c: c.priority, default=None)
-        self.reconsider()
+        self.reconsider(consumer)
         if not self.consumers:
             self.touch()
             if self.auto_delete and not self.gone and not spare:
@@ -359,9 +359,9 @@ class Queue(Turns):
             # A message that only the one who left would have taken may be refused by all now.
             self.drain()
 
-    def reconsider(self) -> None:
-        """The set of consumers has changed, or what one of them may get."""
-        self.find_simple(not self.refuses_when_full)
+    def reconsider(self, consumer: Consumer) -> None:
+        """It has come or gone, or what it may get has changed."""
+        self.find_simple(not self.refuses_when_full, consumer)
 
     # --- too much, too old ----------------------------------------------------------------------
 
