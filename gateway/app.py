@@ -23,7 +23,8 @@ from gateway.broker.broker import Broker
 from gateway.broker.broker import Limits as BrokerLimits
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Store
-from gateway.config import Bearer, Http, Quota, Route, Settings
+from gateway.config import Settings
+from gateway.config.web import Bearer, Http, Quota, Route
 from gateway.crossing.crossing import Crossing
 from gateway.errors import Condition, ConfigError, StoreError
 from gateway.http.access.buckets import Rate
