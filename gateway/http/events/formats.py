@@ -22,7 +22,7 @@ from gateway.http.events.rendering import (
 from gateway.http.large import omitted
 from gateway.http.large import shown as shown_octets
 from gateway.http.observe.trace import trace_of
-from gateway.http.publish.forms import write_full
+from gateway.http.publish.shown import write_full
 from gateway.http.typed import json_value, moment
 from gateway.message import Message, Properties
 
