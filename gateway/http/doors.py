@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from gateway.bodies import Spool
 from gateway.broker.broker import Broker
+from gateway.crossing.crossing import Crossing
 from gateway.http.access.settings import AccessSettings
 
 
@@ -133,6 +134,8 @@ class Doors:
     ready: Callable[[], dict[str, bool]] = dict
     figures: Callable[[], dict[str, float]] = dict
     """More numbers for ``/metrics``, such as ``store_commits_total``."""
+    crossing: Crossing | None = None
+    """Counts what becomes of messages that cross between versions."""
     settings: HttpSettings = field(default_factory=HttpSettings)
     spool: Spool = field(default_factory=Spool)
     """Where large bodies stand."""

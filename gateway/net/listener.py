@@ -234,6 +234,7 @@ class Listener:
             async with asyncio.timeout(seconds):
                 await self._empty.wait()
         except TimeoutError:
+            log.warning("%d connections have not answered the goodbye", len(self._connections))
             for connection in self:
                 connection.abort()
             await asyncio.sleep(0)

@@ -10,6 +10,7 @@ import secrets
 from typing import NamedTuple
 
 from gateway.broker.channel import Channel
+from gateway.broker.replies import REPLY_TO
 from gateway.errors import Condition, Refusal
 from gateway.operations import Attached, Bind, DeclareQueue, Terminus
 from gateway.sessions.addresses import (
@@ -34,6 +35,9 @@ POLICIES = {
 }  # fmt: skip
 
 NEVER = "never"
+
+VOLATILE = "rabbitmq:volatile-queue"
+"""The capability of a dynamic source that is for direct replies (RabbitMQ 4.2)."""
 
 
 class Source(NamedTuple):
@@ -86,7 +90,8 @@ def writable(channel: Channel, place: Place) -> tuple[str, str | None]:
     """Exchange and key of a place this user may write to."""
     if place.kind == "queue":
         channel.find_writable("")
-        channel.vhost.queue(place.name, channel.client)
+        if place.name not in channel.vhost.replies:
+            channel.vhost.queue(place.name, channel.client)
         return "", place.name
     channel.find_writable(place.name)
     return place.name, place.key
@@ -150,7 +155,7 @@ def known_subscription(
         if queue in channel.vhost.queues:
             terminus.address = queue
             terminus.durable, terminus.expiry = 1, NEVER
-            return Source(terminus, Node(queue, True), filters)
+            return Source(terminus, Node(queue, True, True), filters)
     raise Refusal(Condition.NOT_FOUND, f"no subscription '{name}'")
 
 
@@ -187,7 +192,7 @@ def subscription(
             channel.vhost.remove_queue(found)
         raise
     rebind(channel, queue, place.name, key)
-    return Node(queue, lasting)
+    return Node(queue, lasting, True)
 
 
 def binding_key(channel: Channel, place: Place, filters: Filters) -> str:
@@ -227,6 +232,14 @@ def make_dynamic(channel: Channel, terminus: Terminus, links: Links) -> tuple[Te
     name = channel.declare_queue(DeclareQueue(channel.number, None, "")).name
     links.made(channel.vhost, channel.vhost.queues[name], policy)
     return granted(terminus, f"/queues/{name}"), name
+
+
+def reply_source(terminus: Terminus) -> Source:
+    """A place for direct replies, as RabbitMQ's clients ask for it: no queue that anybody could
+    list, gone with its link. Its address is known when it is consumed from."""
+    there = granted(terminus, None)
+    there.capabilities = (VOLATILE,)
+    return Source(there, Node(REPLY_TO), read_filters({}))
 
 
 def lifetime(terminus: Terminus) -> str:

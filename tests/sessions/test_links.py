@@ -498,6 +498,21 @@ def test_unsubscribing_without_an_address(house: House, peer: LinkPeer) -> None:
     assert peer.refused(operation).condition is Condition.NOT_FOUND
 
 
+def test_a_copy_of_a_subscription_is_the_subscription(house: House, peer: LinkPeer) -> None:
+    """JMS asks of every topic to be copied: what stands in a subscription is that copy."""
+    asked: dict[str, Any] = {"durable": 1, "expiry": "never", "capabilities": ("topic",)}
+    link, attached = peer.source("news", name="sub", copy=True, **asked)
+    assert attached.terminus.copy
+    publish(peer, "news", "once", exchange="amq.topic")
+    (found,) = peer.receives(link)
+    peer.says(Settle(1, found.delivery, False, Outcome.ACCEPT))
+    (queue,) = house.broker.vhosts["/"].queues.values()
+    assert not queue.depth
+    suspended(peer, link, [])
+    again, _ = peer.source("news", name="sub", copy=True, **asked)
+    assert peer.receives(again) == []
+
+
 def test_another_topic_is_another_subscription(peer: LinkPeer) -> None:
     asked: dict[str, Any] = {"durable": 1, "expiry": "never", "capabilities": ("topic",)}
     link, _ = peer.source("old", name="sub", **asked)

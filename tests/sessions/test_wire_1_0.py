@@ -25,7 +25,7 @@ def tag(number: int) -> bytes:
 class Linked:
     """A connection with one session on channel 0; ``disconnect`` loses it."""
 
-    def __init__(self, house: House, container: str = "me") -> None:
+    def __init__(self, house: House, container: str = "me", window: int = 1000) -> None:
         self.house = house
         self.engine = Engine("1.0", Role.SERVER, authority=Users())
         self.session = Session(
@@ -34,7 +34,7 @@ class Linked:
         self.feed(SASL_HEADER + packed(w.SaslInit("PLAIN", PLAIN), kind=SASL))
         self.feed(HEADER)
         self.says(w.Open(container))
-        self.says(w.Begin(None, 0, 1000, 1000))
+        self.says(w.Begin(None, 0, window, 1000))
         self.hears()
 
     def feed(self, octets: bytes) -> None:
@@ -106,6 +106,25 @@ def test_drain(house: House) -> None:
     assert (flow.delivery_count, flow.link_credit, flow.drain) == (10, 0, True)
 
 
+@pytest.mark.parametrize("window", [1, 2, 7])
+def test_a_small_window_stops_deliveries(house: House, window: int) -> None:
+    """What does not fit the session's window stays in the queue, for others to take."""
+    owner = Linked(house)
+    owner.sender(0, "more", w.Target("/queues/q"))
+    for number in range(30):
+        owner.says(w.Transfer(0, number, b"%d" % number, 0), MESSAGE)
+    peer = Linked(house, "small", window)
+    source = w.Source("/queues/q")
+    peer.says(w.Attach("out", 0, True, source=source))
+    got = sent(peer.says(w.Flow(0, window, 0, 1000, 0, 0, 100)))
+    assert len(got) == window and depth(house) >= 33 - window - 1
+    while more := sent(peer.says(w.Flow(len(got), window, 0, 1000))):
+        got += more
+    assert [name for name, _ in got] == [tag(number) for number in range(1, 34)]
+    assert peer.says(w.Disposition(True, 0, 32, True, w.ACCEPTED)) == []
+    assert depth(house) == 0
+
+
 def test_a_lost_link_is_resumed(house: House) -> None:
     peer = Linked(house)
     peer.receiver(0, 2)
@@ -116,6 +135,32 @@ def test_a_lost_link_is_resumed(house: House) -> None:
     heard = peer.receiver(3, 10, unsettled={tag(2): None})
     assert sent(heard) == [(tag(2), True), (tag(3), False)]
     assert list(heard[0].unsettled) == [tag(2)]
+
+
+@pytest.mark.parametrize(
+    ("state", "left"), [(w.ACCEPTED, 1), (w.Released(), 2), (w.Modified(True), 2), (None, 2)]
+)
+def test_outcomes_that_come_after_the_detach(house: House, state: Any, left: int) -> None:
+    """§2.7.6: the deliveries of a link that was not closed are live."""
+    peer = Linked(house)
+    peer.receiver(0, 2)
+    peer.says(w.Detach(0))
+    assert peer.says(w.Disposition(True, 0, None, True, state)) == []
+    assert depth(house) == left
+    assert peer.says(w.Disposition(True, 0, None, True, w.ACCEPTED)) == []
+    heard = peer.receiver(3, 10, unsettled={tag(2): None})
+    assert sent(heard)[0] == (tag(2), True) and len(sent(heard)) == 1 + left
+    assert peer.says(w.Disposition(True, 1, None, True, w.ACCEPTED)) == []
+
+
+def test_outcomes_that_come_too_late(house: House) -> None:
+    peer, other = Linked(house), Linked(house)
+    peer.receiver(0, 2)
+    peer.says(w.Detach(0))
+    heard = other.receiver(0, 2, unsettled={tag(1): None, tag(2): None})
+    assert len(sent(heard)) == 2
+    assert peer.says(w.Disposition(True, 0, 1, True, w.ACCEPTED)) == []
+    assert len(other.engine.sessions[0].sent) == 2
 
 
 def test_a_lost_link_is_attached_anew(house: House) -> None:
@@ -194,3 +239,38 @@ def test_the_queue_is_deleted(house: House) -> None:
     assert detach.error.condition == "amqp:resource-deleted"
     assert peer.says(w.Disposition(True, 0, None, True, w.ACCEPTED)) == []
     assert peer.says(w.Detach(0, True)) == []
+
+
+def test_a_channel_is_another_session_after_what_was_found_is_done(house: House) -> None:
+    """Begun, lost by a mistake, ended and begun again within one read: nothing of the first
+    session is done on the second."""
+    peer = Linked(house)
+    source = w.Source("/queues/q")
+    octets = packed(w.End()) + packed(w.Begin(None, 0, 1000, 1000))
+    octets += packed(w.Attach("first", 0, True, source=source, target=w.Target()))
+    octets += packed(w.Flow(0, 1000, 0, 1000, 0, 0, 10)) + packed(w.Detach(7)) + packed(w.End())
+    octets += packed(w.Begin(None, 0, 1000, 1000))
+    octets += packed(w.Attach("second", 0, True, source=source, target=w.Target()))
+    peer.feed(octets)
+    heard = peer.hears()
+    assert sent(heard) == []
+    assert [type(record) for record in heard if type(record) is not w.Flow][-2:] == [
+        w.Begin,
+        w.Attach,
+    ]
+    assert heard[-1].name == "second"
+    assert sent(peer.says(w.Flow(0, 1000, 0, 1000, 0, 0, 10))) == [
+        (tag(number), False) for number in (1, 2, 3)
+    ]
+
+
+def test_a_request_whose_session_died_is_refused_in_silence(house: House) -> None:
+    """There is nowhere to answer, nobody to be told, and the connection lives."""
+    peer = Linked(house)
+    peer.sender(0, "ask", w.Target("/management"))
+    octets = packed(w.Transfer(0, 0, b"t", 0), 0, MESSAGE) + packed(w.Detach(7))
+    peer.feed(octets)
+    (end,) = peer.hears()
+    assert end.error.condition == "amqp:session:unattached-handle"
+    assert peer.says(w.End()) == []
+    assert type(peer.says(w.Begin(None, 0, 1, 1))[0]) is w.Begin

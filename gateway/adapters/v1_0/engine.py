@@ -129,6 +129,7 @@ class Engine:
         self._reason: tuple[Condition | None, str] = (None, "")
         self._theirs = False
         self._receiving = False
+        self._parting: list[Session] = []
         self._weight = 0
         if not server:
             self.negotiation.begin()
@@ -143,6 +144,8 @@ class Engine:
         if not data:
             return found + self.lost()
         self.clock.heard = self._receiving = True
+        if self._parting:
+            self._part()
         try:
             while data:
                 if self.negotiation.header:
@@ -319,8 +322,17 @@ class Engine:
         self.channels.ended(session)
 
     def session_gone(self, session: Session) -> None:
-        """Both ends have ended: the channel numbers are free again."""
-        self.channels.gone(session)
+        """Both ends have ended: the channel numbers are free again; a server's as soon as what was
+        found of the session is performed, which may be before any of it was."""
+        if self.server:
+            self._parting.append(session)
+        else:
+            self.channels.gone(session)
+
+    def _part(self) -> None:
+        for session in self._parting:
+            self.channels.gone(session)
+        self._parting.clear()
 
     def use(self, session: Session) -> SessionUse:
         """What is done with a new session."""
@@ -436,6 +448,8 @@ class Engine:
         """Take what is to be written."""
         if self.unsaid:
             self.say_now()
+        if self._parting:
+            self._part()
         pending = self.pending
         if not pending:
             return []

@@ -29,6 +29,10 @@ UNDER_WAY = 4
 """How many of the largest messages one connection may have half sent, over all its links."""
 
 
+SMALL, LARGE = 1024, 64 * 1024
+"""Octets of a payload that is not kept by itself, and of as many together as are."""
+
+
 class Arrival:
     """A delivery of the peer's. ``settled``: nothing more is to be said of it. ``second``: we wait
     for the sender to settle (§2.8.3). ``state`` is the sender's, ``told`` what we have said."""
@@ -59,7 +63,7 @@ class Partial:
 
     def __init__(self, arrival: Arrival, format_: int, presettled: bool, ignored: bool) -> None:
         self.arrival = arrival
-        self.pieces: list[bytes] = []
+        self.pieces: list[bytes | bytearray] = []
         self.size = self.held = 0
         self.unpacking: Unpacking | None = None
         self.error: Exception | None = None
@@ -67,6 +71,19 @@ class Partial:
         self.format = format_
         self.presettled = presettled
         self.ignored = ignored
+
+    def add(self, octets: bytes) -> None:
+        """Small pieces are put together, so that a message of many takes no more room than it is
+        long."""
+        pieces = self.pieces
+        if len(octets) >= SMALL:
+            pieces.append(octets)
+        elif octets:
+            last = pieces[-1] if pieces else None
+            if isinstance(last, bytearray) and len(last) < LARGE:
+                last += octets
+            else:
+                pieces.append(bytearray(octets))
 
 
 class Incoming(Link):
@@ -290,7 +307,7 @@ class Incoming(Link):
         engine = self.session.engine
         engine.under_way += size
         partial.held += size
-        partial.pieces.append(octets)
+        partial.add(octets)
         most = engine.limits.max_message_octets
         if engine.spool is not None:
             most = min(most or IN_MEMORY, IN_MEMORY)
@@ -379,8 +396,7 @@ class Incoming(Link):
                 self._unkept(partial, error)
         if partial.error is not None:
             return Parted(b"", None, partial.error)
-        pieces = partial.pieces
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return b"".join(partial.pieces)
 
     def _unknown_format(self, arrival: Arrival, number: int) -> None:
         text = f"message-format {number:#x} is not known"

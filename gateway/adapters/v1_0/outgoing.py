@@ -114,8 +114,8 @@ class Outgoing(Link):
     """One link over which we send."""
 
     __slots__ = (
-        "initial", "held", "settles", "last_tag", "granted", "_live", "_put", "_engine", "_due",
-        "_heads", "_room", "_annotates",
+        "initial", "held", "unsettled", "settles", "last_tag", "granted", "_live", "_put",
+        "_engine", "_due", "_heads", "_room", "_annotates",
     )  # fmt: skip
 
     def __init__(self, session: "Session", name: str, handle: int, use: LinkUse) -> None:
@@ -123,6 +123,8 @@ class Outgoing(Link):
         self.initial = 0
         """The delivery-count that our attach says."""
         self.held: deque[Parcel] = deque()
+        self.unsettled: dict[int, Sent] = {}
+        """What was sent and is not settled, by delivery-id."""
         self.settles = False
         """What is sent is settled, as long as nobody says otherwise."""
         self.last_tag = 0
@@ -204,7 +206,7 @@ class Outgoing(Link):
         self.last_tag = tag = self.last_tag + 1
         layout, start, tail = self._heads[settled]
         if not settled:
-            session.sent[id_] = Sent(self, id_, number, tag)
+            session.sent[id_] = self.unsettled[id_] = Sent(self, id_, number, tag)
         head = layout.pack(layout.size + total, start, id_, b"\xa0\x08", tag, tail)
         self._put(b"".join((head, header, prefix, body)))
         if size > HEAVY:
@@ -274,7 +276,8 @@ class Outgoing(Link):
         else:
             tag = parcel.tag
         if not parcel.settled and not parcel.aborted:
-            session.sent[parcel.id] = Sent(self, parcel.id, parcel.number, tag)
+            sent = Sent(self, parcel.id, parcel.number, tag)
+            session.sent[parcel.id] = self.unsettled[parcel.id] = sent
         return True
 
     def _write(self, parcel: Parcel) -> bool:
@@ -341,7 +344,7 @@ class Outgoing(Link):
         if record.link_credit is None:
             return
         seen = self.initial if record.delivery_count is None else record.delivery_count
-        self.credit = max(0, record.link_credit - ahead(self.count, seen))
+        self.credit = min(MASK, max(0, record.link_credit - ahead(self.count, seen)))
         self.drain = bool(record.drain)
         self.flush()
         self.use.on_credit(self, record, found)
@@ -354,7 +357,9 @@ class Outgoing(Link):
 
     def drained(self, dropped: int) -> None:
         """So much credit cannot be used: it is given up, and the receiver is told, behind whatever
-        waits for the window."""
+        waits for the window. Not if the receiver wants it back meanwhile."""
+        if not self.drain:
+            return
         dropped = min(dropped, max(self.credit, 0))
         self.count = self.count + dropped & MASK
         self.credit -= dropped
@@ -366,13 +371,9 @@ class Outgoing(Link):
 
 
 def form(message: Message, annotates: bool = False) -> tuple[bytes, Body]:
-    """Header and body as a reader of this version gets them. Raises ``ValueError``. How often it
-    failed is not written here: that has its own place, in the header section."""
-    notes = message.notes
-    header = message.header
-    if message.dialect is not SECTIONS or (notes and notes.keys() != {COUNT}):
-        header = message.header_for(SECTIONS)
-    return (annotated(header, message) if annotates else header), message.body
+    """Header and body as a reader of this version gets them. Raises ``ValueError``."""
+    header, body = message.form_for(SECTIONS)
+    return (annotated(header, message) if annotates else header), body
 
 
 def encoded(message: Message, redelivered: bool, annotates: bool = False) -> bytes | Rope:

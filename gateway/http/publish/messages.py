@@ -23,9 +23,9 @@ from gateway.http.publish.bodies import Budget, check_length, read_body
 from gateway.http.publish.careful import CarefulPublish, Finder
 from gateway.http.publish.publisher import Ticket
 from gateway.http.publish.results import RECEIPT, Answer, instant, judge, shown_id
-from gateway.http.publish.templates import DIALECT, prepare
+from gateway.http.publish.templates import prepare
 from gateway.http.publish.wishes import Pairs, wants_care
-from gateway.message import DIALECTS, Message
+from gateway.message import Message
 
 RECEIPT_TYPE = (b"content-type", RECEIPT.encode())
 ACCEPTED = (b"amqp-outcome", b"accepted")
@@ -108,7 +108,7 @@ class PublishEndpoint:
             receive, length, self.limit, self.budget, doors.settings, doors.spool
         )
         message = Message(
-            DIALECTS[DIALECT],
+            prepared.dialect,
             prepared.header,
             body,
             target.exchange,

@@ -423,6 +423,13 @@ def test_retiring_in_no_transaction() -> None:
     peer.detached("amqp:transaction:unknown-id")
 
 
+def test_retiring_after_the_link_was_detached() -> None:
+    peer = holding(1)
+    work = peer.declares()
+    peer.says(w.Detach(1))
+    assert retires(peer, 0, work, True) == []
+
+
 @pytest.mark.parametrize("settled", [True, False])
 def test_retiring_in_two_transactions(settled: bool) -> None:
     """§4.4.2: the control link must be terminated."""
