@@ -204,16 +204,12 @@ class Http(Section):
     max_inflight_octets: int = Field(
         default=256 << 20, ge=1, description="request bodies still coming in, all together"
     )
-    spool_octets: int = Field(
-        default=1 << 20, ge=1, description="a larger body waits in a temporary file"
-    )
+    spool_octets: int = Field(default=1 << 20, ge=1, description="a larger body waits in a file")
     max_batch_items: int = Field(default=1000, ge=1, description="messages of a batch document")
     max_batch_octets: int = Field(
         default=4 << 20, ge=1, description="a batch document, or a line of a streamed batch"
     )
-    spool_dir: Path | None = Field(
-        default=None, description="directory of large bodies; unset: `spool` in the data directory"
-    )
+    spool_dir: Path | None = Field(default=None, description="of large bodies; unset: by the data")
     stream_window: int = Field(
         default=1000, ge=1, description="unconfirmed messages of a streamed batch"
     )
@@ -363,12 +359,8 @@ class LimitsSection(Section):
     store_backlog_octets: int = Field(
         default=64 << 20, ge=1 << 20, description="unwritten octets that hold publishers back"
     )
-    large_octets: int = Field(
-        default=1 << 20, ge=1 << 16, description="bodies from this size on stand in files"
-    )
-    spool_octets: int = Field(
-        default=16 << 30, ge=0, description="octets in such files that are open; 0 is no limit"
-    )
+    large_octets: int = Field(default=1 << 20, ge=1 << 16, description="larger bodies: in files")
+    spool_octets: int = Field(default=16 << 30, ge=0, description="in those that are open; 0: any")
 
 
 class Settings(BaseSettings):

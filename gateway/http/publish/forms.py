@@ -13,8 +13,7 @@ from uuid import UUID
 
 from gateway.adapters.v0_9.content import read_id, write_id
 from gateway.bodies import Body
-from gateway.http.large import omitted
-from gateway.http.large import shown as shown_octets
+from gateway.http.large import octets_of, omitted
 from gateway.http.typed import BadValue
 from gateway.http.typed_json import (
     BadForm,
@@ -382,11 +381,9 @@ def write_full(
     kind = properties.body_kind or "data"
     shown["body"] = {"kind": kind}
     if kind != "none" or body:
-        octets = shown_octets(body)
-        if octets is None:
-            shown["body"] |= omitted(body)
-        else:
-            shown["body"]["base64"] = base64.b64encode(octets).decode()
+        octets = octets_of(body)
+        encoded = {"base64": base64.b64encode(octets or b"").decode()}
+        shown["body"] |= omitted(body) if octets is None else encoded
     return shown
 
 
