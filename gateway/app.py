@@ -23,7 +23,9 @@ from gateway.broker.broker import Broker
 from gateway.broker.broker import Limits as BrokerLimits
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Store
-from gateway.config import Bearer, Http, Quota, Route, Settings
+from gateway.config import Settings
+from gateway.config.web import Bearer, Http, Quota, Route
+from gateway.crossing.crossing import Crossing
 from gateway.errors import Condition, ConfigError, StoreError
 from gateway.http.access.buckets import Rate
 from gateway.http.access.catalogue import PARAMETER
@@ -35,8 +37,9 @@ from gateway.http.app import build
 from gateway.http.app import close as close_http
 from gateway.http.doors import ConnectionInfo, Doors, HttpSettings
 from gateway.http.events.asking import PARAMETERS
-from gateway.http.publish.spool import spool_place
+from gateway.http.publish.spool import open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
+from gateway.message import cross_with
 from gateway.net.alarms import Watch, memory_total
 from gateway.net.listener import Address, Limits, Listener
 from gateway.net.tls import server_context
@@ -47,7 +50,7 @@ from gateway.store.sqlite import SqliteStore
 
 log = logging.getLogger("gateway")
 
-SECRET_FILE = "cursor.key"
+SECRET_FILE, CROSSING_FILE = "cursor.key", "crossing.key"
 GOODBYE_SECONDS = 5.0
 STALL_MS = 30_000
 """How long sent octets may stay unacknowledged on an HTTP connection."""
@@ -66,23 +69,24 @@ class Gateway:
         self.http_port = 0
         self.admin_port: int | None = None
         self.registry = Registry()
+        self.spool = open_spool(settings)
         self.store = open_store(settings)
         try:
             self.broker = self._broker()
+            key, crossing = secret(settings, CROSSING_FILE), settings.crossing
         except BaseException:
             self.store.close()
             raise
+        self.crossing = Crossing(key, crossing.mode, crossing.fidelity)
+        cross_with(self.crossing)
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def _broker(self) -> Broker:
         settings = self.settings
-        total = memory_total()
-        broker = Broker(
-            self.store,
-            BrokerLimits(page_after_octets=int(total * settings.limits.memory_page)),
-            now=int(time.time() * 1000),
-        )
+        octets = int(memory_total() * settings.limits.memory_page)
+        limits = BrokerLimits(page_after_octets=octets)
+        broker = Broker(self.store, limits, now=int(time.time() * 1000))
         for name in settings.vhosts:
             if name not in broker.vhosts:
                 broker.create_vhost(name)
@@ -127,6 +131,7 @@ class Gateway:
             mechanisms=tuple(amqp.mechanisms),
             header_0_9=amqp.header_0_9,
             compat=amqp.compat,
+            spool=self.spool,
             context=context,
         )
         self.broker.access.anonymous_user = amqp.anonymous_user
@@ -183,13 +188,16 @@ class Gateway:
             connections=self._connections,
             close_connection=self._close_connection,
             settings=http_settings(self.settings),
-            secret=cursor_secret(self.settings),
+            spool=self.spool,
+            secret=secret(self.settings, SECRET_FILE),
             ready=self._ready,
+            crossing=self.crossing,
             figures=self._figures,
         )
 
     def _figures(self) -> dict[str, float]:
         return {
+            "spool_octets": self.spool.octets,
             "store_commits_total": self.turn.commits,
             "store_commit_seconds_total": self.turn.commit_seconds,
             "memory_octets": self.watch.memory_used,
@@ -298,11 +306,11 @@ def open_store(settings: Settings) -> Store:
         raise ConfigError(f"data_dir {settings.data_dir}: {error}") from None
 
 
-def cursor_secret(settings: Settings) -> bytes:
-    """The key that seals cursors: kept, so that they survive a restart."""
+def secret(settings: Settings, name: str) -> bytes:
+    """The key that seals cursors or capsules: kept, so that they survive a restart."""
     if not settings.durable:
         return secrets.token_bytes(KEY_OCTETS)
-    return kept_secret(settings.data_dir / SECRET_FILE)
+    return kept_secret(settings.data_dir / name)
 
 
 def http_settings(settings: Settings) -> HttpSettings:
@@ -310,11 +318,6 @@ def http_settings(settings: Settings) -> HttpSettings:
     http = settings.http
     names = {field.name for field in fields(HttpSettings)} & Http.model_fields.keys()
     same = {name: getattr(http, name) for name in names}
-    try:
-        data_dir = settings.data_dir if settings.durable else None
-        same["spool_dir"] = spool_place(http.spool_dir, data_dir)
-    except OSError as error:
-        raise ConfigError(f"http.spool_dir {error.filename}: {error.strerror}") from None
     return HttpSettings(**same, access=access_settings(settings))
 
 

@@ -6,7 +6,10 @@ headers exchange) and not before. ``Essentials`` is the little that the broker n
 message; it is shared between messages whose encoded properties are equal.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
+
+from gateway.bodies import Body
 
 Table = dict[str, Any]
 
@@ -113,18 +116,45 @@ class Dialect(Protocol):
         """Encode naturally, as a native peer would expect; the inverse of ``read``."""
         ...
 
+    def noted(self, header: bytes, notes: Table) -> bytes:
+        """The same header with what the broker adds, in the place where a reader expects it; all
+        other octets stay as they are. Raises ``ValueError`` if a note cannot be written."""
+        ...
+
+    def everlasting(self, header: bytes) -> bytes:
+        """The same header without a time to live; all other octets stay as they are."""
+        ...
+
 
 DIALECTS: dict[str, Dialect] = {}
 """Dialects by name. Adapters fill it when imported; the store needs it to read what it kept."""
 
 NO_ESSENTIALS = Essentials()
 
+Crosser = Callable[["Message", Dialect], tuple[bytes, Body]]
+"""A message -> header and body for a reader of another dialect. Raises ``ValueError``."""
+
+
+def plainly(message: "Message", dialect: Dialect) -> tuple[bytes, Body]:
+    """The crossing of those who have set up no other: properties only."""
+    return dialect.write(message.dialect.read(message.header)), message.body
+
+
+_crosser: Crosser = plainly
+
+
+def cross_with(crosser: Crosser) -> None:
+    """How messages cross from one dialect to another in this process, from now on."""
+    global _crosser
+    _crosser = crosser
+
 
 class Message:
     """One message. Queues hold these in great numbers: only strings, bytes and shared objects.
 
-    ``body`` is complete. ``notes`` are headers the broker adds (``x-death`` and the like); they
-    never overwrite the sender's bytes and are merged when the message is written or read.
+    ``body`` is complete: octets, or a ``LargeBody`` in a file, which has a length and slices alike.
+    ``notes`` are headers the broker adds (``x-death`` and the like); they never overwrite the
+    sender's bytes and are merged when the message is written or read.
     """
 
     __slots__ = (
@@ -135,7 +165,7 @@ class Message:
         self,
         dialect: Dialect,
         header: bytes,
-        body: bytes,
+        body: Body,
         exchange: str,
         key: str,
         essentials: Essentials,
@@ -164,16 +194,25 @@ class Message:
         """Drop the decoded view, so that a queued message costs its bytes only."""
         self._properties = None
 
-    def header_for(self, dialect: Dialect) -> bytes:
-        """The encoded properties for a reader of ``dialect``: untouched if it is ours."""
-        if dialect is self.dialect and not self.notes:
-            return self.header
-        return dialect.write(self.properties)
+    def form_for(self, dialect: Dialect) -> tuple[bytes, Body]:
+        """Header and body for a reader of ``dialect``: untouched if it is ours. Raises
+        ``ValueError`` if that reader cannot be given this message."""
+        if dialect is self.dialect:
+            header, body = self.header, self.body
+        else:
+            header, body = _crosser(self, dialect)
+        return (dialect.noted(header, self.notes) if self.notes else header), body
 
     @property
     def size(self) -> int:
         """Octets of body and properties: what limits and alarms count."""
         return len(self.body) + len(self.header)
+
+    @property
+    def weight(self) -> int:
+        """Octets of it that memory holds."""
+        body = self.body
+        return len(self.header) + (len(body) if body.__class__ is bytes else 0)
 
     def __repr__(self) -> str:
         return (

@@ -7,11 +7,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent / "gateway"
 
 FLOOR = {
-    "__init__": 0, "errors": 0, "values": 0,
+    "__init__": 0, "errors": 0, "values": 0, "bodies": 0,
     "message": 1,
     "operations": 2, "selector": 2,
     "adapters": 3, "broker": 3, "store": 3,
-    "sessions": 4, "config": 4, "inspect": 4,
+    "sessions": 4, "config": 4, "inspect": 4, "crossing": 4,
     "net": 5,
     "http": 6,
     "app": 7, "admin": 7,
@@ -23,7 +23,10 @@ EXCEPTIONS = {
     ("store", "gateway.broker.store"),
 }
 
-PURE = ("errors", "values", "message", "operations", "selector", "adapters", "broker", "store")
+PURE = (
+    "errors", "values", "bodies", "message", "operations", "selector", "adapters", "broker",
+    "store", "crossing",
+)  # fmt: skip
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "threading", "time", "fastapi", "pydantic", "logging"}
 
 

@@ -50,7 +50,7 @@ class Channel(Linked):
     such replies come in."""
 
     __slots__ = (
-        "number", "recipient", "plain", "confirms", "paused",
+        "number", "recipient", "plain", "confirms", "paused", "gated",
         "flowing", "new_limit", "new_size", "closed", "harmless", "replies",
     )  # fmt: skip
 
@@ -60,7 +60,7 @@ class Channel(Linked):
         self.recipient = recipient
         self.confirms: Confirms | None = None
         self.plain = self.broker.limits.max_message is None
-        self.paused = False
+        self.paused = self.gated = False
         self.flowing = True
         self.new_limit = 0
         self.new_size = 0
@@ -121,7 +121,7 @@ class Channel(Linked):
             if message.essentials.has_headers and b"CC" in message.header:
                 read_copies(message)  # a refusal now is better than one in the middle of commit
             self.transaction.publish(message, mandatory, immediate)
-            self.broker.octets += len(message.body) + len(message.header)
+            self.broker.octets += message.weight
             return
         fate = self.post(exchange, message, mandatory, immediate)
         if self.confirms is not None:
@@ -403,8 +403,13 @@ class Channel(Linked):
         self.paused = False
         self.reopen()
 
+    def gate(self, open_: bool) -> None:
+        """The way out has no room for more deliveries, or has it again."""
+        self.gated = not open_
+        self.reopen()
+
     def reopen(self) -> None:
-        now_open = self.flowing and not self.paused and not self.closed
+        now_open = self.flowing and not (self.paused or self.gated or self.closed)
         if now_open == self.open:
             return
         self.open = now_open

@@ -139,7 +139,7 @@ class Queue(Turns):
                     ledger.store.append(lane.number, position, message, expires, True)
                     if lane.paged:
                         lane.out.add(position)
-                ledger.octets += len(message.body) + len(message.header)
+                ledger.octets += message.weight
                 chosen.give(Entry(lane, position, message, expires, keep, origin))
                 if seekers:
                     show(self, lane, position, message, origin, False)
@@ -151,7 +151,8 @@ class Queue(Turns):
             self.acked += 1
             self.vhost.bury(self, message, "expired")
             return TAKEN
-        size = len(message.body)
+        body = message.body
+        size = len(body)
         position = lane.next
         lane.next = position + 1
         if keep:
@@ -169,7 +170,7 @@ class Queue(Turns):
             lane.paged += 1
         else:
             lane.ready.append(Entry(lane, position, message, expires, keep, origin))
-            ledger.octets += size + len(message.header)
+            ledger.octets += len(message.header) + (size if body.__class__ is bytes else 0)
         self.depth += 1
         self.octets += size
         if expires is not None:
@@ -298,7 +299,7 @@ class Queue(Turns):
         """It is over for this message: settled, or gone for good."""
         self.acked += 1
         message = entry.message
-        self.ledger.octets -= len(message.body) + len(message.header)
+        self.ledger.octets -= message.weight
         if entry.stored and not self.gone:
             lane = entry.lane
             self.ledger.store.remove(lane.number, entry.position)
@@ -428,7 +429,7 @@ class Queue(Turns):
         for lane in self.lanes:
             entries = lane.ready
             for entry in entries:
-                self.ledger.octets -= len(entry.message.body) + len(entry.message.header)
+                self.ledger.octets -= entry.message.weight
             if self.unsettled or not (lane.paged or self.keeps):
                 lane.purge()
             else:

@@ -46,6 +46,7 @@ from gateway.operations import (
     Subscribe,
     Unbind,
     Unblocked,
+    Unsent,
     Unsubscribe,
     UpdateSecret,
 )
@@ -116,6 +117,7 @@ class Session:
             Credit: self.credit,
             Fetch: self._fetch,
             Recover: self._recover,
+            Unsent: lambda channel, op: channel.unsent(op.consumer, op.delivery, op.message),
             Select: self._select,
             SelectConfirms: self._select_confirms,
             Commit: self._commit,
@@ -315,7 +317,7 @@ class Session:
             return
         recipient = ChannelRecipient(self, number)
         channel = self._client.channel(number, recipient)
-        recipient.outlet.gate = channel.flow
+        recipient.outlet.gate = channel.gate
         if self._paused:
             channel.pause()
         self.channels[number] = channel

@@ -104,11 +104,11 @@ class Connection:
         self.writer.write(b"0\r\n\r\n")
 
     async def head(self) -> bytes:
-        return await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 5)
+        return await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 30)
 
     async def receipts(self) -> list[dict[str, Any]]:
         """Of the next chunk."""
-        size = int(await asyncio.wait_for(self.reader.readuntil(b"\r\n"), 5), 16)
+        size = int(await asyncio.wait_for(self.reader.readuntil(b"\r\n"), 30), 16)
         octets = (await self.reader.readexactly(size + 2))[:-2]
         return [json.loads(line) for line in octets.splitlines()]
 
@@ -198,7 +198,7 @@ async def test_a_client_that_first_writes_all_and_then_reads(rig: Any) -> None:
         await wire.open()
         for at in range(0, len(found), 50_000):
             wire.say(found[at : at + 50_000])
-            await asyncio.wait_for(wire.writer.drain(), 10)
+            await asyncio.wait_for(wire.writer.drain(), 30)
         wire.end()
         await rig.until(lambda: rig.depth("kept") == (5000, 0))
         await wire.head()

@@ -17,7 +17,7 @@ from .browser import chromium
 from .browser.console import VIEWS, Api, Console, until
 from .servers import HOST
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 BASIC = {"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="}
 
@@ -69,10 +69,10 @@ def console(
 def test_the_public_listener_has_no_console(running: Running, admin: Any, api: Api) -> None:
     public = f"http://{HOST}:{running.http_port}"
     for path in ("/", "/console/main.js", "/v1/admin/users", "/api/overview", "/readyz"):
-        answer = httpx.get(public + path, headers=BASIC, trust_env=False)
+        answer = httpx.get(public + path, headers=BASIC, trust_env=False, timeout=60)
         assert answer.status_code == 404, path
     raw = "/v1/%2F/queues/a.work/messages"
-    assert httpx.post(public + raw, headers=BASIC, trust_env=False).status_code == 404
+    assert httpx.post(public + raw, headers=BASIC, trust_env=False, timeout=60).status_code == 404
     assert api.http.post(raw, content=b"x").status_code == 201
     assert api.http.delete("/v1/admin/vhosts/%2F/queues/a.work/messages").status_code == 200
 

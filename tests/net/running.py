@@ -17,7 +17,7 @@ from tests.net.wire import Wire
 from tests.net.wire_1_0 import Wire10
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds that anything here may take on a busy machine."""
 
 

@@ -25,7 +25,7 @@ def tag(number: int) -> bytes:
 class Linked:
     """A connection with one session on channel 0; ``disconnect`` loses it."""
 
-    def __init__(self, house: House, container: str = "me") -> None:
+    def __init__(self, house: House, container: str = "me", window: int = 1000) -> None:
         self.house = house
         self.engine = Engine("1.0", Role.SERVER, authority=Users())
         self.session = Session(
@@ -34,7 +34,7 @@ class Linked:
         self.feed(SASL_HEADER + packed(w.SaslInit("PLAIN", PLAIN), kind=SASL))
         self.feed(HEADER)
         self.says(w.Open(container))
-        self.says(w.Begin(None, 0, 1000, 1000))
+        self.says(w.Begin(None, 0, window, 1000))
         self.hears()
 
     def feed(self, octets: bytes) -> None:
@@ -104,6 +104,25 @@ def test_drain(house: House) -> None:
     *transfers, flow = peer.says(w.Flow(0, 1000, 0, 1000, 0, 0, 10, drain=True))
     assert len(transfers) == 3
     assert (flow.delivery_count, flow.link_credit, flow.drain) == (10, 0, True)
+
+
+@pytest.mark.parametrize("window", [1, 2, 7])
+def test_a_small_window_stops_deliveries(house: House, window: int) -> None:
+    """What does not fit the session's window stays in the queue, for others to take."""
+    owner = Linked(house)
+    owner.sender(0, "more", w.Target("/queues/q"))
+    for number in range(30):
+        owner.says(w.Transfer(0, number, b"%d" % number, 0), MESSAGE)
+    peer = Linked(house, "small", window)
+    source = w.Source("/queues/q")
+    peer.says(w.Attach("out", 0, True, source=source))
+    got = sent(peer.says(w.Flow(0, window, 0, 1000, 0, 0, 100)))
+    assert len(got) == window and depth(house) >= 33 - window - 1
+    while more := sent(peer.says(w.Flow(len(got), window, 0, 1000))):
+        got += more
+    assert [name for name, _ in got] == [tag(number) for number in range(1, 34)]
+    assert peer.says(w.Disposition(True, 0, 32, True, w.ACCEPTED)) == []
+    assert depth(house) == 0
 
 
 def test_a_lost_link_is_resumed(house: House) -> None:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser
 
+from gateway.bodies import Body
+from gateway.crossing.bodies import holds
 from gateway.http import problems
 from gateway.http.fields import READERS, BadField, identifier, read_properties, string
 from gateway.http.problems import Problem
@@ -35,7 +37,7 @@ class Item(NamedTuple):
 
     target: Target
     prepared: Prepared
-    body: bytes
+    body: Body
     fingerprint: str
     name: str | None = None
     ordering: str | None = None
@@ -71,7 +73,7 @@ class Maker(NamedTuple):
             raise Problem(problems.INVALID, "the message does not say where to (property to)")
         return read_address(properties.to).with_key(key)
 
-    def from_headers(self, headers: Pairs, body: bytes, name: str | None = None) -> Item:
+    def from_headers(self, headers: Pairs, body: Body, name: str | None = None) -> Item:
         """A raw body, or a CloudEvent in binary mode. Raises ``BadField`` and ``Problem``."""
         significant = [
             (field, value)
@@ -119,6 +121,9 @@ class Maker(NamedTuple):
             mark = fingerprint(target, json.dumps(found, sort_keys=True).encode(), b"")
         given = form.properties.message_id
         name = None if given is None else shown_id(given)
+        kind = form.properties.body_kind
+        if kind in ("value", "sequence") and not holds(form.body, kind):
+            raise BadForm("/body/base64", f"must be encoded amqp-{kind} sections (1.0 3.2)")
         prepared = prepare_properties(form.properties, self.now)
         return Item(target, prepared, form.body, mark, name, ordering)
 
@@ -130,11 +135,14 @@ def ordering_of(headers: Pairs) -> str | None:
     return None
 
 
-def fingerprint(target: Target, said: bytes, body: bytes) -> str:
+def fingerprint(target: Target, said: bytes, body: Body) -> str:
     """What tells one message from another under the same key."""
     digest = hashlib.sha256(f"{target.scope}\n{target.key}\n".encode("utf-8", "surrogateescape"))
     digest.update(hashlib.sha256(said).digest())
-    digest.update(hashlib.sha256(body).digest())
+    octets = hashlib.sha256()
+    for piece in (body,) if isinstance(body, bytes) else body.chunks():
+        octets.update(piece)
+    digest.update(octets.digest())
     return digest.hexdigest()
 
 

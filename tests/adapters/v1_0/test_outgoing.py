@@ -69,6 +69,9 @@ def test_credit_may_be_as_large_as_a_number_can_be() -> None:
     peer = filled(0, 0)
     (said,) = peer.grants(MASK)
     assert isinstance(said, Credit) and said.count == MASK
+    (said,) = peer.grants(MASK, delivery_count=5, echo=True)  # it has seen what was never sent
+    assert isinstance(said, Credit) and said.count == MASK
+    assert peer.hears()[0].link_credit == MASK
 
 
 def test_counts_wrap_around() -> None:
@@ -378,7 +381,7 @@ def test_messages_of_older_versions(again_: bool) -> None:
 class Unwritable(Message):
     """A message that has no form in this version."""
 
-    def header_for(self, dialect: Any) -> bytes:
+    def form_for(self, dialect: Any) -> tuple[bytes, bytes]:
         raise ValueError("no")
 
 
