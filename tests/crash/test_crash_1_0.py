@@ -19,7 +19,7 @@ from tests.net.running import Running, until
 from tests.net.wire import Gone
 from tests.net.wire_1_0 import Wire10, data, durable
 
-KILLS = 10
+KILLS = 6
 SUBSCRIPTION_TOPIC = w.Source("/exchanges/amq.topic/a.#", durable=2, expiry_policy="never")
 SUBSCRIPTION = w.Source("/exchanges/orders/k", durable=2, expiry_policy="never")
 
@@ -143,7 +143,7 @@ def live(gateway: Running, story: Story, chance: random.Random) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 def test_kill_at_any_moment(tmp_path: Path) -> None:
     """What was accepted is in the queue and in the durable subscription, in order and once."""
     chance = random.Random(10)

@@ -199,6 +199,7 @@ def test_a_message_that_never_ends(tmp_path: Path) -> None:
 # --- as many as there may be ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_links_and_sessions_up_to_the_limits(tmp_path: Path) -> None:
     """A thousand links of each of three sessions; one more costs what it says, and all of it is
     gone with the connection."""
@@ -239,6 +240,7 @@ def test_links_and_sessions_up_to_the_limits(tmp_path: Path) -> None:
         assert channel == 2048
 
 
+@pytest.mark.slow
 def test_storms_leave_nothing(tmp_path: Path) -> None:
     """Links come and go, of every kind, with and without a good-bye."""
     with Running(tmp_path) as gateway:
@@ -291,6 +293,7 @@ def test_a_large_map_of_what_is_unsettled(gateway: Running) -> None:
     wire.ended()
 
 
+@pytest.mark.slow
 def test_thousands_of_deliveries_unsettled(gateway: Running) -> None:
     """They are settled by one disposition for all, from the last to the first, or by the end of
     the connection; each in a time that nobody notices."""
