@@ -87,8 +87,9 @@ def risen(header: bytes, body: Body) -> tuple[Properties, Body]:
         headers.pop(OUR_ORIGIN, None)
         raise_encoded(headers, annotations, found)
         raise_known(headers, annotations, found)
-        for name in [name for name in headers if name.startswith("x-opt-") and name.isascii()]:
-            annotations.setdefault(Symbol(name), headers.pop(name))
+        for name in list(headers):  # carried back from 1.0, names may be of any type
+            if isinstance(name, str) and name.startswith("x-opt-") and name.isascii():
+                annotations.setdefault(Symbol(name), headers.pop(name))
     found.application = headers or (None if found.application is None or annotations else {})
     found.annotations = annotations or None
     found.reply_to = to_address(found.reply_to)
