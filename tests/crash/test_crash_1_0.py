@@ -143,7 +143,7 @@ def live(gateway: Running, story: Story, chance: random.Random) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_kill_at_any_moment(tmp_path: Path) -> None:
     """What was accepted is in the queue and in the durable subscription, in order and once."""
     chance = random.Random(10)

@@ -121,7 +121,7 @@ def test_answers_do_not_pile_up(gateway: Running, ask: str) -> None:
     before = gateway.memory
     pump = Pump(wire, request)
     pump.start()
-    until(lambda: pump.sent > 5 and pump.stands_still(), "not read from any more", 40)
+    until(lambda: pump.sent > 5 and pump.stands_still(), "not read from any more", 120)
     assert gateway.memory - before < 100 * MIB
     pump.stopping = True
     wire.reset()
@@ -289,7 +289,7 @@ def test_a_large_map_of_what_is_unsettled(gateway: Running) -> None:
     attach = wire.receiver(0, "/queues/unsettled", 1, name="large map", unsettled=known)
     assert not attach.unsettled
     assert not wire.sender(1, "/queues/unsettled", unsettled=known).unsettled
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     wire.ended()
 
 
@@ -394,14 +394,14 @@ def test_signs_of_life_come(gateway: Running) -> None:
     while wire.empty < 3:
         with contextlib.suppress(TimeoutError):
             wire.hear()
-        assert time.monotonic() - begun < 3 * 2
-    wire.socket.settimeout(5)
+        assert time.monotonic() - begun < 3 * 2 * 2
+    wire.socket.settimeout(60)
     wire.ended()
 
 
 def test_a_silent_peer_is_given_up(tmp_path: Path) -> None:
     """It knows how long it may be silent from our open; its messages go back."""
-    with Running(tmp_path, amqp__heartbeat_seconds=1) as gateway:
+    with Running(tmp_path, amqp__heartbeat_seconds=2) as gateway:
         watcher = gateway.wire(1)
         watcher.declare("silent")
         watcher.publish("silent", b"mine")
@@ -411,7 +411,7 @@ def test_a_silent_peer_is_given_up(tmp_path: Path) -> None:
         wire.tell(w.Begin(None, 0, WINDOW, WINDOW))
         wire.receiver(0, "/queues/silent", 1)
         wire.message()
-        wire.socket.settimeout(10)
+        wire.socket.settimeout(60)
         close = wire.heard_among(w.Close)
         assert close.error.condition == "amqp:resource-limit-exceeded"
         assert watcher.got("silent") == b"mine"
@@ -419,8 +419,8 @@ def test_a_silent_peer_is_given_up(tmp_path: Path) -> None:
 
 def test_a_frozen_peer_is_given_up(tmp_path: Path) -> None:
     """Its socket takes nothing any more."""
-    with Running(tmp_path, amqp__heartbeat_seconds=1) as gateway:
-        watcher = gateway.wire(1, heartbeat=1)
+    with Running(tmp_path, amqp__heartbeat_seconds=2) as gateway:
+        watcher = gateway.wire(1, heartbeat=2)
         watcher.declare("frozen")
         for _ in range(100):
             watcher.publish("frozen", bytes(100_000))
@@ -433,5 +433,5 @@ def test_a_frozen_peer_is_given_up(tmp_path: Path) -> None:
             return watcher.depth("frozen")
 
         until(lambda: depth() < 100, "deliveries")
-        until(lambda: depth() == 100, "given back", 15)
-        until(lambda: sockets(gateway) == 1, "its socket is closed", 15)
+        until(lambda: depth() == 100, "given back")
+        until(lambda: sockets(gateway) == 1, "its socket is closed")

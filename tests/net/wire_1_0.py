@@ -71,8 +71,8 @@ class Wire10(Wire):
 
     def _frame(self, sasl: bool = False) -> tuple[int, Any]:
         while True:
-            head = self.take(8)
-            octets = self.take(int.from_bytes(head[:4], "big") - 8)
+            head = self.look(8)
+            octets = self.take(int.from_bytes(head[:4], "big"))[8:]
             if not octets:
                 self.empty += 1
                 continue

@@ -22,6 +22,7 @@ from gateway.http.typed_json import (
     write_json,
 )
 from gateway.message import Properties, Table
+from gateway.values import Symbol
 
 TEXTUAL = frozenset({"application/xml", "application/javascript", "application/yaml"})
 
@@ -38,7 +39,7 @@ def write_full(
         if name in ("absolute_expiry_time", "creation_time", "group_sequence"):
             bare[name] = None if value is None else int(value)
         else:
-            bare[name] = write_json(value)
+            bare[name] = write_json(unmarked(value))
     legacy = {name: write_json(getattr(properties, name)) for name in ("type", "app_id")}
     legacy["cluster_id"] = write_json(properties.cluster_id)
     legacy |= {"exchange": write_json(exchange), "routing_key": write_json(key)}
@@ -78,7 +79,7 @@ def write_simple(
             value = octets_text(value)
         elif name == "annotations":
             value = plainly_keyed(value)
-        shown[name] = write_json(value)
+        shown[name] = write_json(unmarked(value))
     group = {
         member: write_json(getattr(properties, attribute))
         for member, (attribute, _) in GROUP.items()
@@ -99,6 +100,11 @@ def plainly_keyed(section: Table) -> Table:
     if type(section) is dict and all(isinstance(key, str) for key in section):
         return {str(key): value for key, value in section.items()}
     return section
+
+
+def unmarked(value: Any) -> Any:
+    """A property that can be nothing but a symbol is shown as text."""
+    return str(value) if type(value) is Symbol else value
 
 
 def octets_text(value: bytes) -> str | bytes:
