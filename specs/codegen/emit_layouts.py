@@ -122,7 +122,10 @@ def unpack(format: str, names: list[str], start: str) -> list[str]:
     if format == "B":
         return [f"{names[0]} = buf[{start}]"]
     left = ", ".join(names) if len(names) > 1 else f"({names[0]},)"
-    return broken(f"{left} = _{format}.unpack_from(buf, {start})")
+    line = f"{left} = _{format}.unpack_from(buf, {start})"
+    if len(line) > LIMIT - 4 and len(left) > LIMIT - 40:
+        return [*call("(", names, ")")[:-1], f") = _{format}.unpack_from(buf, {start})"]
+    return broken(line)
 
 
 def read_tail(slot: Slot, start: str, values: dict[str, str]) -> list[str]:
@@ -221,7 +224,12 @@ def plus(base: str, offset: int) -> str:
 
 
 def call(opening: str, words: Sequence[str], closing: str) -> list[str]:
-    return [opening, *(f"    {word}," for word in words), closing]
+    lines = [opening]
+    for word in words:
+        terms = word.split(" | ") if len(word) > LIMIT - 16 else [word]
+        lines += [f"    {term}" for term in (terms[0], *(f"| {term}" for term in terms[1:]))]
+        lines[-1] += ","
+    return [*lines, closing]
 
 
 def broken(text: str, limit: int = LIMIT - 4) -> list[str]:

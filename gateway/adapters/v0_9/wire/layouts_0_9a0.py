@@ -722,10 +722,15 @@ def write_connection_secure_ok(m: ConnectionSecureOk) -> bytes:  # 0-9a0
 
 
 def read_connection_tune(buf: bytes, at: int) -> tuple[ConnectionTune, int]:  # 0-9a0
-    frame_max, channel_max, access_max, consumer_max, heartbeat, txn_limit, bits1 = _IHHHHHB.unpack_from(
-        buf,
-        at,
-    )
+    (
+        frame_max,
+        channel_max,
+        access_max,
+        consumer_max,
+        heartbeat,
+        txn_limit,
+        bits1,
+    ) = _IHHHHHB.unpack_from(buf, at)
     record = ConnectionTune(
         frame_max,
         channel_max,
@@ -757,10 +762,14 @@ def write_connection_tune(m: ConnectionTune) -> bytes:  # 0-9a0
 
 
 def read_connection_tune_ok(buf: bytes, at: int) -> tuple[ConnectionTuneOk, int]:  # 0-9a0
-    frame_max, channel_max, ticket_max, heartbeat, bits1, prefetch_max = _IHHHBI.unpack_from(
-        buf,
-        at,
-    )
+    (
+        frame_max,
+        channel_max,
+        ticket_max,
+        heartbeat,
+        bits1,
+        prefetch_max,
+    ) = _IHHHBI.unpack_from(buf, at)
     record = ConnectionTuneOk(
         frame_max,
         channel_max,
@@ -953,7 +962,13 @@ def write_access_grant(m: AccessGrant) -> bytes:  # 0-9a0
             _B.pack(len(realm)),
             realm,
             _B.pack(
-                m.exclusive | m.query << 1 | m.publish << 2 | m.consume << 3 | m.subscribe << 4 | m.dynamic << 5 | m.purge << 6,
+                m.exclusive
+                | m.query << 1
+                | m.publish << 2
+                | m.consume << 3
+                | m.subscribe << 4
+                | m.dynamic << 5
+                | m.purge << 6,
             ),
         )
     )
