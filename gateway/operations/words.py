@@ -246,6 +246,13 @@ class DeclareQueue(Operation):
 
 
 @dataclass(slots=True)
+class FindQueue(Request):
+    """Is there such a queue? Answered with ``QueueState``, or ``None`` if there is not."""
+
+    name: str
+
+
+@dataclass(slots=True)
 class DeleteQueue(Operation):
     """Answered with the number of messages deleted."""
 

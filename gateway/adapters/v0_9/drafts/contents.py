@@ -217,24 +217,16 @@ def _good_children(octets: bytes) -> bytes:
     return octets
 
 
-def split_children(octets: bytes) -> list[tuple[int, int, bytes, bytes, bytes]]:
-    """Class, weight, properties, children and body of each."""
+def split_children(octets: bytes) -> list[tuple[int, bytes, bytes, bytes]]:
+    """Class, properties, children and body of each."""
     found = []
     at = 0
     while at < len(octets):
-        number, weight, size, properties = CHILD.unpack_from(octets, at)
+        number, _, size, properties = CHILD.unpack_from(octets, at)
         start = at + CHILD.size
-        inner = start + properties
-        end = _skip(octets, at, 1)
-        found.append(
-            (
-                number,
-                weight,
-                octets[start:inner],
-                octets[inner : end - size],
-                octets[end - size : end],
-            )
-        )
+        inner, end = start + properties, _skip(octets, at, 1)
+        body = end - size
+        found.append((number, octets[start:inner], octets[inner:body], octets[body:end]))
         at = end
     return found
 
