@@ -406,7 +406,15 @@ class Session:
     def _find_queue(self, channel: Channel, operation: FindQueue) -> None:
         queue = channel.vhost.queues.get(operation.name)
         state = queue and QueueState(queue.name, queue.depth, len(queue.consumers))
-        self.answer(operation.channel, operation.token, state)
+        # At once, not behind earlier answers: what the adapter asks next depends on it.
+        self.adapter.send(Done(operation.channel, operation.token, state))
+        self.follow()
+
+    def follow(self) -> None:
+        """Perform what the adapter asks because of what it was just told."""
+        found = self.adapter.found()
+        if found:
+            self.perform(found)
 
     def _recover(self, channel: Channel, operation: Recover) -> None:
         channel.recover(operation.requeue)

@@ -384,6 +384,10 @@ class Engine:
             raise LocalError(f"{record.NAME} does not fit a frame of the peer")
         return self.frames.frame(self.frames.method, channel, payload)
 
+    def head_of(self, method: Method, flags: int = 0) -> bytes:
+        """What stands before a method's arguments."""
+        return method.prefix
+
     def write_content(self, channel: int, record: Any, header: bytes, body: bytes) -> None:
         """A method with its content."""
         self.put(self.encoded(channel, record))

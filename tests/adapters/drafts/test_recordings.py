@@ -179,7 +179,7 @@ def check_heard(name: str, heard: list[Operation]) -> None:
     assert kinds[:2] == ["Open", "BeginSession"]
     opening = heard[0]
     assert isinstance(opening, Open) and opening.vhost == "/test" and opening.user == "guest"
-    assert not any(isinstance(operation, DeclareExchange) for operation in heard)  # built in
+    assert all(o.passive for o in heard if isinstance(o, DeclareExchange))  # built in
     if name == "publish":
         (publish,) = (o for o in heard if isinstance(o, Publish))
         message = publish.message

@@ -81,8 +81,7 @@ def _declare_exchange(place: Channel, m: w.ExchangeDeclare, asked: Asked) -> lis
     if built_in is not None:
         if kind and kind != built_in:
             raise place.fail(Condition.NOT_ALLOWED, f"exchange '{m.exchange}' is no {m.class_}")
-        place.speak(Spoken(w.ExchangeDeclareOk()))
-        return []
+        return [DeclareExchange(place.number, asked, name, passive=True)]
     if kind:
         place.classes[name] = kind
     return [
