@@ -68,7 +68,7 @@ class Amqp(Section):
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=5672, ge=0, le=65535, description="TCP port; 0 takes a free one")
-    header_0_9: Literal["0-9"] = Field(
+    header_0_9: Literal["0-9", "0-9a0", "0-9a0-7", "0-9a6"] = Field(
         default="0-9", description="what the header AMQP 1 1 0 9 means on this listener"
     )
     mechanisms: list[Literal["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"]] = (

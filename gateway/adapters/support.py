@@ -11,6 +11,8 @@ from typing import NamedTuple
 from gateway.adapters.base import Adapter, Role
 from gateway.adapters.options import Credentials
 from gateway.adapters.v0_9 import Engine
+from gateway.adapters.v0_9.drafts.engine import DraftEngine
+from gateway.adapters.v0_9.drafts.versions import DRAFTS
 from gateway.adapters.v0_9.engine import HEADERS
 from gateway.adapters.v0_9.geometry import Method, Version
 from gateway.adapters.v0_9.wire.tables import VERSIONS
@@ -65,8 +67,9 @@ class _Anyone:
 
 def pair(version: str) -> tuple[Engine, Engine]:
     """A server and a client with an open channel between them."""
-    server = Engine(version, Role.SERVER, authority=_Anyone())
-    client = Engine(version, Role.CLIENT, credentials=Credentials("guest", "guest"))
+    engine = DraftEngine if version in DRAFTS else Engine
+    server = engine(version, Role.SERVER, authority=_Anyone())
+    client = engine(version, Role.CLIENT, credentials=Credentials("guest", "guest"))
     client.send(Open("open", "/", "guest"))
     carry(client, server)
     client.send(BeginSession(CHANNEL, "begin"))
@@ -96,7 +99,7 @@ def understands(engine: Engine, method: Method) -> bool:
     channel = 0 if method.name.startswith("connection.") else CHANNEL
     if method.name == "channel.open":
         channel = CHANNEL + 1
-    payload = method.prefix + method.write(method.record())
+    payload = engine.head_of(method) + method.write(method.record())
     octets = frames.frame(frames.method, channel, payload)
     return not any(
         isinstance(operation, Closed) and operation.condition is Condition.NOT_IMPLEMENTED
@@ -146,7 +149,8 @@ def shown(header: bytes) -> str:
 
 def support() -> list[VersionSupport]:
     """All versions, oldest first."""
-    return [*(supported(version) for version in VERSIONS.values()), supported_1_0()]
+    drafts = [DRAFTS["0-9a0"], DRAFTS["0-9a6"]]
+    return [*(supported(version) for version in (*drafts, *VERSIONS.values())), supported_1_0()]
 
 
 PARTS = {"2": "transport", "3": "messaging", "4": "transactions", "5": "security"}

@@ -246,6 +246,13 @@ class DeclareQueue(Operation):
 
 
 @dataclass(slots=True)
+class FindQueue(Request):
+    """Is there such a queue? Answered at once, with ``QueueState`` or ``None``."""
+
+    name: str
+
+
+@dataclass(slots=True)
 class DeleteQueue(Operation):
     """Answered with the number of messages deleted."""
 
@@ -424,10 +431,8 @@ class Fetched:
 
 @dataclass(slots=True)
 class Done(Operation):
-    """The request with this token succeeded. ``result`` is what the request's docstring says.
-
-    ``Open`` is answered with ``channel`` 0.
-    """
+    """The request with this token succeeded; ``result`` is what its docstring says. ``Open`` is
+    answered with ``channel`` 0."""
 
     channel: int
     token: Token

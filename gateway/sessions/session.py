@@ -29,6 +29,7 @@ from gateway.operations import (
     Done,
     EndSession,
     Fetch,
+    FindQueue,
     Flow,
     Open,
     Operation,
@@ -36,6 +37,7 @@ from gateway.operations import (
     Prefetch,
     Publish,
     PurgeQueue,
+    QueueState,
     Recover,
     Refused,
     Rollback,
@@ -115,6 +117,7 @@ class Session:
             Prefetch: self._prefetch,
             Credit: self.credit,
             Fetch: self._fetch,
+            FindQueue: self._find_queue,
             Recover: self._recover,
             Select: self._select,
             SelectConfirms: self._select_confirms,
@@ -401,6 +404,19 @@ class Session:
     def _fetch(self, channel: Channel, operation: Fetch) -> None:
         fetched = channel.fetch(operation.queue, operation.no_ack)
         self.answer(operation.channel, operation.token, fetched)
+
+    def _find_queue(self, channel: Channel, operation: FindQueue) -> None:
+        queue = channel.vhost.queues.get(operation.name)
+        state = queue and QueueState(queue.name, queue.depth, len(queue.consumers))
+        # At once, not behind earlier answers: what the adapter asks next depends on it.
+        self.adapter.send(Done(operation.channel, operation.token, state))
+        self.follow()
+
+    def follow(self) -> None:
+        """Perform what the adapter asks because of what it was just told."""
+        found = self.adapter.found()
+        if found:
+            self.perform(found)
 
     def _recover(self, channel: Channel, operation: Recover) -> None:
         channel.recover(operation.requeue)

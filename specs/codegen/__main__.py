@@ -12,12 +12,14 @@ from specs.codegen.emit_layouts import emit_layouts
 from specs.codegen.emit_symbols import emit_symbols
 from specs.codegen.emit_tables import emit_tables
 from specs.codegen.ir import SpecError
-from specs.codegen.layouts import gather
+from specs.codegen.layouts import gather, snake
 from specs.codegen.load import load
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = ("amqp-0-8.xml", "amqp-0-9.xml", "amqp-0-9-1.xml")
 TARGET = Path("gateway/adapters/v0_9/wire")
+DRAFTS = ("0-9a0", "0-9a6")
+"""The drafts of 2005 have records of their own: their methods share names with 0-9, not fields."""
 SOURCE_1_0 = "amqp-1-0.xml"
 TARGET_1_0 = Path("gateway/adapters/v1_0/wire")
 
@@ -32,8 +34,22 @@ def render(specs: Path = ROOT / "specs") -> dict[Path, str]:
     return {
         TARGET / "layouts.py": emit_layouts(family, stamp),
         TARGET / "tables.py": emit_tables(protocols, family, stamp),
+        **{path: text for name in DRAFTS for path, text in render_draft(specs, name).items()},
         TARGET_1_0 / "layouts.py": emit_composites(performatives, stamp_1_0),
         TARGET_1_0 / "tables.py": emit_symbols(performatives, stamp_1_0),
+    }
+
+
+def render_draft(specs: Path, name: str) -> dict[Path, str]:
+    """The modules of one draft of 2005."""
+    source = specs / f"amqp-{name}.xml"
+    protocols = [load(source)]
+    family = gather(protocols)
+    stamp = stamp_of([source])
+    layouts = f"layouts_{snake(name)}"
+    return {
+        TARGET / f"{layouts}.py": emit_layouts(family, stamp, name),
+        TARGET / f"tables_{snake(name)}.py": emit_tables(protocols, family, stamp, name, layouts),
     }
 
 

@@ -67,6 +67,9 @@ class Engine:
     """One connection of the family; an ``Adapter``."""
 
     linked = False
+    versions = VERSIONS
+    frames: Frames
+    connection: Connection
 
     def __init__(
         self,
@@ -87,7 +90,7 @@ class Engine:
         self.wake = wake
         self.crowded: Callable[[], None] = _nothing
         self.limits = limits
-        self.table = VERSIONS[version]
+        self.table = self.versions[version]
         self.pending: list[bytes] = []
         self.channels: dict[int, Channel] = {}
         self.tags = fields.RABBITMQ
@@ -96,8 +99,25 @@ class Engine:
         self.channel_max = limits.channel_max or 0xFFFF
         self.later: list[Operation] = []
         """Found outside ``receive``; the next one returns them."""
-        server = role is Role.SERVER
-        self.server = server
+        self.server = role is Role.SERVER
+        self._set_frames()
+        ack = self.table.by_name.get("basic.ack")
+        self._ack = 0 if ack is None else ack.number
+        self._codes = {**LATEST, **conditions_by_code(self.table.codes)}
+        self._receiving = False
+        self._weight = 0
+        self._opening = b""
+        self._heard = self._spoke = True
+        self._last_heard = self._last_spoke = self._last_tick = 0.0
+        self._since = self._closing_since = 0.0
+        self._ticking = False
+        self._set_connection(authority, credentials, product, external_subject, mechanisms)
+        if not self.server:
+            self.connection.begin()
+
+    def _set_frames(self) -> None:
+        """The framing of this version."""
+        server, limits = self.server, self.limits
         self.frames = Frames(
             self.table,
             server,
@@ -110,20 +130,26 @@ class Engine:
         overhead = self.frames.overhead
         self.frames.limit = (limits.frame_max or limits.max_message_octets + overhead) - overhead
         self.body_max = self.table.constants["frame-min-size"] - overhead
-        self._ack = self.table.by_name["basic.ack"].number
-        self._codes = {**LATEST, **conditions_by_code(self.table.codes)}
-        self._receiving = False
-        self._weight = 0
-        self._opening = b""
-        self._heard = self._spoke = True
-        self._last_heard = self._last_spoke = self._last_tick = 0.0
-        self._since = self._closing_since = 0.0
-        self._ticking = False
+
+    def _set_connection(
+        self,
+        authority: Authority | None,
+        credentials: Credentials | None,
+        product: Product,
+        external_subject: str | None,
+        mechanisms: tuple[str, ...],
+    ) -> None:
+        """Channel 0 of this version."""
         self.connection = Connection(
-            self, role, authority, limits, credentials, product, external_subject, mechanisms
+            self,
+            self.role,
+            authority,
+            self.limits,
+            credentials,
+            product,
+            external_subject,
+            mechanisms,
         )
-        if not server:
-            self.connection.begin()
 
     # --- in --------------------------------------------------------------------------------------
 
@@ -278,14 +304,14 @@ class Engine:
             if limits.handshake_timeout and now - self._since >= limits.handshake_timeout:
                 found += self.give_up()
                 found.append(Closed(Condition.CONNECTION_FORCED, "the handshake took too long"))
-        elif self.connection.heartbeat:
-            interval = self.connection.heartbeat
-            if now - self._last_heard >= 2 * interval:
+        else:
+            interval, patience = self.connection.heartbeat, self.connection.patience
+            if patience and now - self._last_heard >= 2 * patience:
                 whom = "client" if self.server else "server"
-                text = f"missed heartbeats from {whom}, timeout: {interval}s"
+                text = f"missed heartbeats from {whom}, timeout: {patience}s"
                 found += self.give_up()
                 found.append(Closed(Condition.CONNECTION_FORCED, text))
-            elif now - self._last_spoke >= interval / 2:
+            elif interval and now - self._last_spoke >= interval / 2:
                 self.put(self.table.geometry.heartbeat)
         return found
 
@@ -357,6 +383,10 @@ class Engine:
         if self.frames.limit and len(payload) > self.frames.limit:
             raise LocalError(f"{record.NAME} does not fit a frame of the peer")
         return self.frames.frame(self.frames.method, channel, payload)
+
+    def head_of(self, method: Method, flags: int = 0) -> bytes:
+        """What stands before a method's arguments."""
+        return method.prefix
 
     def write_content(self, channel: int, record: Any, header: bytes, body: bytes) -> None:
         """A method with its content."""
