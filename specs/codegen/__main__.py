@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from specs.codegen.emit_commands import emit_commands
 from specs.codegen.emit_composites import emit_composites
 from specs.codegen.emit_layouts import emit_layouts
 from specs.codegen.emit_symbols import emit_symbols
@@ -20,6 +21,9 @@ SOURCES = ("amqp-0-8.xml", "amqp-0-9.xml", "amqp-0-9-1.xml")
 TARGET = Path("gateway/adapters/v0_9/wire")
 SOURCE_1_0 = "amqp-1-0.xml"
 TARGET_1_0 = Path("gateway/adapters/v1_0/wire")
+SOURCE_0_8A = "amqp-0-8a2.xml"
+TARGET_0_8A = Path("gateway/adapters/v0_8a/wire")
+SUBJECT_0_8A = "the command frames of 0.8a2"
 
 
 def render(specs: Path = ROOT / "specs") -> dict[Path, str]:
@@ -29,7 +33,12 @@ def render(specs: Path = ROOT / "specs") -> dict[Path, str]:
     stamp = stamp_of([specs / name for name in SOURCES])
     performatives = load(specs / SOURCE_1_0)
     stamp_1_0 = stamp_of([specs / SOURCE_1_0])
+    commands = load(specs / SOURCE_0_8A)
+    frames = gather([commands], "command-frames")
+    stamp_0_8a = stamp_of([specs / SOURCE_0_8A])
     return {
+        TARGET_0_8A / "layouts.py": emit_layouts(frames, stamp_0_8a, SUBJECT_0_8A),
+        TARGET_0_8A / "tables.py": emit_commands(commands, frames, stamp_0_8a),
         TARGET / "layouts.py": emit_layouts(family, stamp),
         TARGET / "tables.py": emit_tables(protocols, family, stamp),
         TARGET_1_0 / "layouts.py": emit_composites(performatives, stamp_1_0),

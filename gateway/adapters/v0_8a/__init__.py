@@ -1,0 +1,1 @@
+"""AMQP 0.8a2: command frames."""
