@@ -61,7 +61,8 @@ def emit_command(
     sides = f"{'client' in operation.senders}, {'server' in operation.senders}"
     return [
         "    Command(",
-        f'        "{title}", {operation.number}, w.{camel(title)}, w.read_{stem}, w.write_{stem},',
+        f'        "{title}", {operation.number},',
+        f"        w.{camel(title)}, w.read_{stem}, w.write_{stem},",
         f'        {sides}, {operation.content}, "{operation.section}",',
         "    ),",
     ]

@@ -224,7 +224,16 @@ def plus(base: str, offset: int) -> str:
 
 
 def call(opening: str, words: Sequence[str], closing: str) -> list[str]:
-    return [opening, *(f"    {word}," for word in words), closing]
+    lines = [line for word in words for line in folded(f"    {word},")]
+    return [opening, *lines, closing]
+
+
+def folded(line: str, room: int = LIMIT - 8) -> list[str]:
+    """An argument that is a long combination of bits, on two lines."""
+    bar = line.rfind(" | ", 0, room)
+    if len(line) <= room or bar < 0:
+        return [line]
+    return [line[:bar], "    " + line[bar + 1 :]]
 
 
 def broken(text: str, limit: int = LIMIT - 4) -> list[str]:

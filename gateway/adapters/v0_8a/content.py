@@ -21,8 +21,9 @@ from gateway.message import DIALECTS, Essentials, Properties, Table
 
 SIZE_OCTETS = 4
 MORE = "AMQP_MORE"
-PLACE = 6
-"""Where the type stands in the dialect's octets: behind persistence, priority and expiry."""
+NAMED = (("REPLY_TO", "reply_to"), ("CORRELATION_ID", "correlation_id"))
+"""Fields for what a peer must know to answer; the document has no place for it."""
+OURS = frozenset([MORE, *(name for name, _ in NAMED)])
 
 NORMAL_PRIORITY = 4
 HIGHEST_PRIORITY = 9
@@ -30,7 +31,7 @@ LAST_SECOND = (1 << 32) - 1
 
 HERE = frozenset(
     ["durable", "priority", "absolute_expiry_time", "content_type", "content_encoding",
-     "message_id", "application", "body_kind"]
+     "message_id", "application", "body_kind", "reply_to", "correlation_id"]
 )  # fmt: skip
 """Properties that have a place of their own, if their values fit it."""
 
@@ -86,6 +87,10 @@ class CommandDialect:
             found.content_encoding = record.encoding
         if record.identifier and found.message_id is None:
             found.message_id = record.identifier
+        for name, attribute in NAMED:
+            value = table.get(name)
+            if isinstance(value, str) and getattr(found, attribute) is None:
+                setattr(found, attribute, table.pop(name))
         if table or found.application is not None:
             found.application = {**table, **(found.application or {})}
         return found
@@ -117,7 +122,14 @@ class CommandDialect:
             record.identifier = short(properties.message_id, "message_id", rest)
         else:
             rest.message_id = properties.message_id
-        record.headers = write_fields(properties.application, rest)
+        named: Table = {}
+        for name, attribute in NAMED:
+            value = getattr(properties, attribute)
+            if type(value) is str and len(value) < fields.MOST_SHORT:
+                named[name] = value
+            elif value is not None:
+                setattr(rest, attribute, value)
+        record.headers = write_fields(properties.application, named, rest)
         return write_message_properties(record)[SIZE_OCTETS:]
 
 
@@ -142,13 +154,13 @@ def short(text: str | None, name: str, rest: Properties) -> str:
     return ""
 
 
-def write_fields(application: Table | None, rest: Properties) -> bytes:
+def write_fields(application: Table | None, named: Table, rest: Properties) -> bytes:
     """The field table: what fits as it is, and ``AMQP_MORE`` for all else there is."""
-    entries: list[bytes] = []
+    entries = [fields.written(name, value) for name, value in named.items()]
     beyond: Table = {}
     for name, value in (application or {}).items():
         try:
-            if name == MORE:
+            if name in OURS:
                 raise fields.FieldError("that name is taken")
             entries.append(fields.written(name, value))
         except fields.FieldError:

@@ -13,6 +13,8 @@ from gateway.values import Int, Scaled, Seconds
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
 MOST_OCTETS = 0xFFFF
 MOST_NAME = 128
+MOST_SHORT = 1024
+"""Characters of a text that is worth a field of its own."""
 
 
 class FieldError(ValueError):
@@ -94,12 +96,13 @@ def write_value(value: Any) -> bytes:
     """Type and value. Raises ``FieldError`` where that would not be the same value."""
     kind = type(value)
     if kind is str or kind is bytes:
-        raw = value.encode("utf-8", "surrogateescape") if kind is str else value
+        raw: bytes = value.encode("utf-8", "surrogateescape") if kind is str else value
         if len(raw) > MOST_OCTETS:
             raise FieldError(f"a string holds {MOST_OCTETS} octets, not {len(raw)}")
         return b"S" + len(raw).to_bytes(2, "big") + raw
     if kind is Scaled and 0 <= value.places < 256 and LEAST <= value.value <= MOST:
-        return b"D" + bytes((value.places,)) + value.value.to_bytes(4, "big", signed=True)
+        number: bytes = value.value.to_bytes(4, "big", signed=True)
+        return b"D" + bytes((value.places,)) + number
     if kind is Seconds and 0 <= value < 1 << 32:
         return b"T" + int(value).to_bytes(4, "big")
     if (kind is int or kind is Int) and LEAST <= value <= MOST:

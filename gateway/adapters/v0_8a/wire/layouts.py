@@ -812,7 +812,8 @@ def write_handle_notify(m: HandleNotify) -> bytes:  # 0.8a2 §3.5.11
                 m.handle_id,
                 m.message_nbr,
                 m.fragment_size,
-                m.partial | m.out_of_band << 1 | m.recovery << 2 | m.delivered << 3 | m.redelivered << 4 | m.streaming << 5,
+                m.partial | m.out_of_band << 1 | m.recovery << 2 | m.delivered << 3
+                | m.redelivered << 4 | m.streaming << 5,
                 len(dest_name),
             ),
             dest_name,
