@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.base import Authority, Outlet, Role
-from gateway.adapters.options import Credentials, Limits, Product
-from gateway.adapters.sasl import MECHANISMS
+from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.v0_8a import asking, greeting, serving
 from gateway.adapters.v0_8a.command import Command
 from gateway.adapters.v0_8a.fragments import Headers
