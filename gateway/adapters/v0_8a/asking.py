@@ -78,6 +78,8 @@ class Asking:
         name = command.name
         if name.startswith("channel."):
             channel = self.channels.get(m.channel_id)
+            if channel is None and name == "channel.close":
+                return  # told again, because something of ours crossed the first (§3.3.7)
             if channel is None:
                 raise Violation("channel-error", f"{name}: channel {m.channel_id} is not open")
             if name == "channel.reply":
@@ -86,6 +88,8 @@ class Asking:
                 self._channel_close(channel, m, found)
             return
         line = self.lines.get(m.handle_id)
+        if line is None and name == "handle.close":
+            return
         if line is None:
             raise Violation("handle-error", f"{name}: handle {m.handle_id} is not open")
         if name == "handle.close":
