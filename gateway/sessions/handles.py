@@ -299,8 +299,11 @@ class Handling:
             raise Refusal(Condition.NOT_FOUND, f"no subscription '{op.identifier}'")
         channel.need("configure", "queue", name)
         for other in self._handles.values():
+            where = self._session.channels.get(other.channel)
             for tag in [tag for tag, queue in other.consumers.items() if queue == name]:
                 del other.consumers[tag]
+                if where is not None:
+                    where.unsubscribe(tag)
         channel.vhost.remove_queue(found)
         self._session.answer_when_safe(op.channel, op.token)
 
