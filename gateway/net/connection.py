@@ -172,7 +172,9 @@ class Connection(asyncio.Protocol):
             return
         if found.protocol != "amqp":
             log.info("connection %s: not AMQP (%s), refused", self.address, found.protocol)
-            self._write([found.answer or REFUSALS[found.protocol]])
+            answer = found.answer or REFUSALS.get(found.protocol, b"")
+            if answer:
+                self._write([answer])
             self._hang_up()
             return
         self.adapter = adapter = self.listener.adapter(found.version, self)

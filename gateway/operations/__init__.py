@@ -1,5 +1,23 @@
-"""What is said: ``words`` that every version has, and ``links`` for those that have links."""
+"""What is said: ``words`` that every version has, ``links`` for those that have links, and
+``destinations`` for those that have handles."""
 
+from gateway.operations.destinations import (
+    Acknowledge,
+    Browse,
+    CloseDestination,
+    Continue,
+    EndSubscription,
+    GiveBack,
+    Index,
+    Listen,
+    Looked,
+    OpenDestination,
+    PauseHandle,
+    Prepare,
+    Query,
+    SendTo,
+    Service,
+)
 from gateway.operations.links import (
     Attached,
     AttachSource,
@@ -120,4 +138,19 @@ __all__ = [
     "Unblocked",
     "Unsubscribe",
     "UpdateSecret",
+    "Acknowledge",
+    "Browse",
+    "CloseDestination",
+    "Continue",
+    "EndSubscription",
+    "GiveBack",
+    "Index",
+    "Listen",
+    "Looked",
+    "OpenDestination",
+    "PauseHandle",
+    "Prepare",
+    "Query",
+    "SendTo",
+    "Service",
 ]

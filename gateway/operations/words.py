@@ -130,12 +130,14 @@ class Peer:
 
 @dataclass(slots=True)
 class Open(Operation):
-    """Use a virtual host. ``user`` is already authenticated by the adapter's SASL exchange."""
+    """Use a virtual host. ``user`` is already authenticated by the adapter's SASL exchange.
+    ``client`` is a name that only one connection to it may have at a time; "" is none."""
 
     token: Token
     vhost: str
     user: str
     peer: Peer = field(default_factory=Peer)
+    client: str = ""
 
 
 @dataclass(slots=True)
@@ -182,7 +184,11 @@ class UpdateSecret(Operation):
 
 @dataclass(slots=True)
 class BeginSession(Request):
-    """Open a channel."""
+    """Open a channel. ``transacted``: as if ``Select`` followed; ``restartable``: messages in parts
+    may be resumed on it (versions that say so when they open one)."""
+
+    transacted: bool = False
+    restartable: bool = False
 
 
 @dataclass(slots=True)

@@ -51,6 +51,7 @@ from gateway.operations import (
     Unsubscribe,
     UpdateSecret,
 )
+from gateway.sessions.handles import Handling
 from gateway.sessions.linking import Linking
 from gateway.sessions.links import Link
 from gateway.sessions.recipient import ChannelRecipient
@@ -98,6 +99,7 @@ class Session:
         self._rest: list[Operation] = []
         """Received, and not yet performed."""
         self._linking: Linking | None = None
+        self._handling: Handling | None = None
         self.meter: Callable[[], tuple[int, int]] = lambda: (0, 0)
         """Octets in and out; set by the owner of the socket."""
         self.registry = registry
@@ -134,6 +136,8 @@ class Session:
         if adapter.linked:
             self._linking = Linking(self)
             self._on_channel.update(self._linking.handlers)
+            self._handling = Handling(self)
+            self._on_channel.update(self._handling.handlers)
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -193,6 +197,8 @@ class Session:
             return
         if refusal.lost is not Lost.NOTHING and operation.scope is Lost.LINK:
             refusal.lost = Lost.LINK
+            if self._handling is not None:
+                self._handling.drop(self.channels[number], operation.link)
         if refusal.lost is Lost.SESSION:
             self._drop(number)
         self.adapter.send(
@@ -212,6 +218,11 @@ class Session:
         if self.channels.get(number) in self._waiting:
             self.answer_when_safe(number, token, result)
         else:
+            self.adapter.send(Done(number, token, result))
+
+    def tell(self, number: int, token: Any, result: Any = None) -> None:
+        """Say ``Done`` at once, before anything that waits."""
+        if token is not None:
             self.adapter.send(Done(number, token, result))
 
     def answer_when_safe(self, number: int, token: Any, result: Any = None) -> None:
@@ -241,6 +252,8 @@ class Session:
                 f"user '{operation.user}' may only connect from this machine",
                 Lost.CONNECTION,
             )
+        if operation.client:
+            self.registry.claim(operation.vhost, operation.client, self)
         self.peer = operation.peer
         self.user = operation.user
         name = f"{self.address} #{self.number}"
@@ -270,6 +283,8 @@ class Session:
         self.registry.leave(self.number)
         if self._linking is not None:
             self._linking.closed()
+        if self._handling is not None:
+            self._handling.closed()
         self.channels.clear()
         if self._client is not None:
             self._client.close()
@@ -322,19 +337,23 @@ class Session:
         if self._paused:
             channel.pause()
         self.channels[number] = channel
+        if operation.transacted:
+            channel.select()
         self.answer(number, operation.token)
 
     def _drop(self, number: int) -> None:
-        channel = self.channels.pop(number, None)
+        channel = self.channels.get(number)
         if channel is not None:
+            if self._handling is not None:
+                self._handling.ended(number)
+            del self.channels[number]
             if self._linking is not None:
                 self._linking.ended(number)
             channel.close()
 
     def _end(self, operation: EndSession) -> None:
         self._drop(operation.channel)
-        if operation.token is not None:
-            self.adapter.send(Done(operation.channel, operation.token))
+        self.tell(operation.channel, operation.token)
 
     def _on_session_lost(self, operation: SessionLost) -> None:
         self._drop(operation.channel)
@@ -373,9 +392,8 @@ class Session:
             copy=operation.copy,
             credit=operation.credit,
         )
-        # Sent at once, not behind earlier answers: the first delivery must not overtake it.
-        if operation.token is not None:
-            self.adapter.send(Done(operation.channel, operation.token, tag))
+        # Not behind earlier answers: the first delivery must not overtake it.
+        self.tell(operation.channel, operation.token, tag)
         channel.start(tag)
 
     def _unsubscribe(self, channel: Channel, operation: Unsubscribe) -> None:

@@ -13,7 +13,7 @@ from specs.codegen.layouts import PYTHON, Family, Layout, Run, Slot, runs_of
 LIMIT = 100
 
 HEAD = '''\
-"""Records and layouts of the class-and-method family: {versions}.
+"""Records and layouts of {subject}.
 
 {stamp}
 
@@ -39,7 +39,7 @@ def short(text: str, where: str) -> bytes:
 '''
 
 
-def emit_layouts(family: Family, stamp: str, versions: str = "0-8, 0-9, 0-9-1") -> str:
+def emit_layouts(family: Family, stamp: str, subject: str) -> str:
     """The whole module."""
     functions: list[str] = []
     for layout in family.layouts:
@@ -60,7 +60,7 @@ def emit_layouts(family: Family, stamp: str, versions: str = "0-8, 0-9, 0-9-1") 
     formats |= {slot.format for layout in family.layouts if layout.flags for slot in layout.slots}
     used = sorted(name for name in formats if f"_{name}." in text)
     structs = "\n".join(f'_{name} = Struct(">{name}")' for name in used)
-    return HEAD.format(versions=versions, stamp=stamp, structs=structs) + text
+    return HEAD.format(stamp=stamp, structs=structs, subject=subject) + text
 
 
 def emit_record(record: str, title: str, fields: dict[str, str], flags: bool) -> list[str]:
