@@ -2,14 +2,17 @@
 
 Every method of a version is put to an adapter of ours in both roles, on an open channel. It counts
 as refused if the adapter answers with not-implemented (540); anything else, an argument it does not
-like included, shows that the method is known and handled. The same is done with the types of 1.0
-(``v1_0.tried``). Nothing here is a list that could go stale.
+like included, shows that the method is known and handled. The same is done with the commands of
+0.8a2 (``v0_8a.tried``) and the types of 1.0 (``v1_0.tried``). Nothing here is a list that could go
+stale.
 """
 
 from typing import NamedTuple
 
 from gateway.adapters.base import Adapter, Role
 from gateway.adapters.options import Credentials
+from gateway.adapters.v0_8a import tried as v0_8a
+from gateway.adapters.v0_8a.wire import tables as tables_0_8a
 from gateway.adapters.v0_9 import Engine
 from gateway.adapters.v0_9.drafts.engine import DraftEngine
 from gateway.adapters.v0_9.drafts.versions import DRAFTS
@@ -150,7 +153,26 @@ def shown(header: bytes) -> str:
 def support() -> list[VersionSupport]:
     """All versions, oldest first."""
     drafts = [DRAFTS["0-9a0"], DRAFTS["0-9a6"]]
-    return [*(supported(version) for version in (*drafts, *VERSIONS.values())), supported_1_0()]
+    methods = [supported(version) for version in (*drafts, *VERSIONS.values())]
+    return [supported_0_8a(), *methods, supported_1_0()]
+
+
+def supported_0_8a() -> VersionSupport:
+    """All commands of 0.8a2."""
+    rows = v0_8a.tried()
+    refused = [row.name for row in rows if "refused" in (row.as_server, row.as_client)]
+    levels = dict.fromkeys(row.name.split(".")[0] for row in rows)
+    return VersionSupport(
+        tables_0_8a.VERSION,
+        " ".join(map(str, tables_0_8a.HEADER)),
+        tuple(name for name in levels if not any(r.startswith(name + ".") for r in refused)),
+        tuple(refused),
+        tuple(
+            MethodSupport(row.name, str(row.number), row.section, row.as_server, row.as_client)
+            for row in rows
+        ),
+        ("command", "type", "section"),
+    )
 
 
 PARTS = {"2": "transport", "3": "messaging", "4": "transactions", "5": "security"}
@@ -188,8 +210,9 @@ def markdown(rows: list[VersionSupport]) -> str:
         "and looks at the answer; a test compares. *As server*: what a client may send to us.",
         "*As client*: what a broker may send to us. `refused` means the specification's 540",
         "not-implemented (1.0: amqp:not-implemented), `-` that the specification does not let that",
-        "side send it. Of 1.0 all composite types are put; sections of messages are carried as",
-        "they are. A client of ours lets the peer begin neither sessions nor links.",
+        "side send it. Of 0.8a2 the commands are put; of 1.0 all composite types: sections of",
+        "messages are carried as they are. A client of ours lets the peer begin neither sessions",
+        "nor links.",
     ]
     for row in rows:
         lines += [

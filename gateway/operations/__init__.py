@@ -1,5 +1,5 @@
-"""What is said: ``words`` that every version has, ``links`` for those that have links, and
-``destinations`` for those that have handles."""
+"""What is said: ``words`` that every version has, ``topology``, ``links`` for those that have
+links, and ``destinations`` for those that have handles."""
 
 from gateway.operations.destinations import (
     Acknowledge,
@@ -34,9 +34,19 @@ from gateway.operations.links import (
     Stolen,
     Terminus,
 )
+from gateway.operations.topology import (
+    Bind,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    FindQueue,
+    PurgeQueue,
+    QueueState,
+    Unbind,
+)
 from gateway.operations.words import (
     BeginSession,
-    Bind,
     Blocked,
     Cancelled,
     Close,
@@ -44,16 +54,11 @@ from gateway.operations.words import (
     Commit,
     Confirm,
     Credit,
-    DeclareExchange,
-    DeclareQueue,
-    DeleteExchange,
-    DeleteQueue,
     Deliver,
     Done,
     EndSession,
     Fetch,
     Fetched,
-    FindQueue,
     Flow,
     Open,
     Operation,
@@ -61,8 +66,6 @@ from gateway.operations.words import (
     Peer,
     Prefetch,
     Publish,
-    PurgeQueue,
-    QueueState,
     Recover,
     Refused,
     Request,
@@ -74,7 +77,6 @@ from gateway.operations.words import (
     Settle,
     Subscribe,
     Token,
-    Unbind,
     Unblocked,
     Unsubscribe,
     UpdateSecret,

@@ -15,17 +15,12 @@ from gateway.broker.client import Client
 from gateway.errors import Condition, Lost, Refusal
 from gateway.operations import (
     BeginSession,
-    Bind,
     Blocked,
     Cancelled,
     Close,
     Closed,
     Commit,
     Credit,
-    DeclareExchange,
-    DeclareQueue,
-    DeleteExchange,
-    DeleteQueue,
     Done,
     EndSession,
     Fetch,
@@ -34,19 +29,12 @@ from gateway.operations import (
     Open,
     Operation,
     Peer,
-    Prefetch,
     Publish,
-    PurgeQueue,
     QueueState,
-    Recover,
     Refused,
-    Rollback,
-    Select,
-    SelectConfirms,
     SessionLost,
     Settle,
     Subscribe,
-    Unbind,
     Unblocked,
     Unsubscribe,
     UpdateSecret,
@@ -54,6 +42,7 @@ from gateway.operations import (
 from gateway.sessions.handles import Handling
 from gateway.sessions.linking import Linking
 from gateway.sessions.links import Link
+from gateway.sessions.plain import PLAIN, TOPOLOGY
 from gateway.sessions.recipient import ChannelRecipient
 from gateway.sessions.registry import Registry
 
@@ -113,25 +102,15 @@ class Session:
             SessionLost: self._on_session_lost,
         }
         self._on_channel: dict[type[Operation], Callable[[Channel, Any], None]] = {
+            **dict.fromkeys(PLAIN, self._plain),
+            **dict.fromkeys(TOPOLOGY, self._topology),
             Flow: self._flow,
             Subscribe: self._subscribe,
             Unsubscribe: self._unsubscribe,
-            Prefetch: self._prefetch,
             Credit: self.credit,
             Fetch: self._fetch,
             FindQueue: self._find_queue,
-            Recover: self._recover,
-            Select: self._select,
-            SelectConfirms: self._select_confirms,
             Commit: self._commit,
-            Rollback: self._rollback,
-            DeclareExchange: self._topology,
-            DeleteExchange: self._topology,
-            DeclareQueue: self._topology,
-            DeleteQueue: self._topology,
-            PurgeQueue: self._topology,
-            Bind: self._topology,
-            Unbind: self._topology,
         }
         if adapter.linked:
             self._linking = Linking(self)
@@ -358,11 +337,15 @@ class Session:
     def _on_session_lost(self, operation: SessionLost) -> None:
         self._drop(operation.channel)
 
+    def _plain(self, channel: Channel, operation: Any) -> None:
+        PLAIN[operation.__class__](channel, operation)
+        self.answer(operation.channel, operation.token)
+
     def _topology(self, channel: Channel, operation: Any) -> None:
         notices: list[Cancelled] = []
         self._notices = notices
         try:
-            result = _TOPOLOGY[operation.__class__](channel, operation)
+            result = TOPOLOGY[operation.__class__](channel, operation)
         finally:
             self._notices = None
         self.answer_when_safe(operation.channel, operation.token, result)
@@ -400,10 +383,6 @@ class Session:
         channel.unsubscribe(operation.tag)
         self.answer(operation.channel, operation.token, operation.tag)
 
-    def _prefetch(self, channel: Channel, operation: Prefetch) -> None:
-        channel.prefetch(operation.count, operation.size, operation.shared)
-        self.answer(operation.channel, operation.token)
-
     def credit(self, channel: Channel, operation: Credit) -> None:
         """Credit of a consumer."""
         number, token = operation.channel, operation.token
@@ -436,33 +415,6 @@ class Session:
         if found:
             self.perform(found)
 
-    def _recover(self, channel: Channel, operation: Recover) -> None:
-        channel.recover(operation.requeue)
-        self.answer(operation.channel, operation.token)
-
-    def _select(self, channel: Channel, operation: Select) -> None:
-        channel.select()
-        self.answer(operation.channel, operation.token)
-
-    def _select_confirms(self, channel: Channel, operation: SelectConfirms) -> None:
-        channel.select_confirms()
-        self.answer(operation.channel, operation.token)
-
     def _commit(self, channel: Channel, operation: Commit) -> None:
         channel.commit()
         self.answer_when_safe(operation.channel, operation.token)
-
-    def _rollback(self, channel: Channel, operation: Rollback) -> None:
-        channel.rollback()
-        self.answer(operation.channel, operation.token)
-
-
-_TOPOLOGY: dict[type[Operation], Callable[[Channel, Any], Any]] = {
-    DeclareExchange: Channel.declare_exchange,
-    DeleteExchange: Channel.delete_exchange,
-    DeclareQueue: Channel.declare_queue,
-    DeleteQueue: Channel.delete_queue,
-    PurgeQueue: Channel.purge_queue,
-    Bind: Channel.bind,
-    Unbind: Channel.unbind,
-}
