@@ -22,7 +22,7 @@ from gateway.adapters.v0_9.wire.tables import VERSIONS
 from gateway.adapters.v1_0 import tried as v1_0
 from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER, TLS_HEADER, VERSION
 from gateway.errors import Condition
-from gateway.operations import BeginSession, Closed, Done, Open, Operation
+from gateway.operations import BeginSession, Closed, Done, Open, Operation, SessionLost
 
 CHANNEL = 1
 
@@ -105,7 +105,8 @@ def understands(engine: Engine, method: Method) -> bool:
     payload = engine.head_of(method) + method.write(method.record())
     octets = frames.frame(frames.method, channel, payload)
     return not any(
-        isinstance(operation, Closed) and operation.condition is Condition.NOT_IMPLEMENTED
+        isinstance(operation, Closed | SessionLost)
+        and operation.condition is Condition.NOT_IMPLEMENTED
         for operation in engine.receive(octets)
     )
 

@@ -114,7 +114,8 @@ class DraftDialect:
     def _take(self, wire: BasicProperties, name: str, value: Any) -> None:
         if name == "timestamp":
             if isinstance(value, str):
-                value = int(value) if value.isascii() and value.isdigit() else None
+                number = value.isascii() and value.isdigit() and len(value) < 19
+                value = int(value) if number else None
             wire.timestamp = value or None
         elif name == "expiration":
             wire.expiration = None if _ttl(value) is None else value

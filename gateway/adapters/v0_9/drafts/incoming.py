@@ -204,7 +204,7 @@ class DraftIncoming:
     def _on_channel(self, place: Channel, method: Method, m: Any, found: list[Operation]) -> None:
         engine, name = self._engine, method.name
         if name in UNDEFINED:
-            raise PeerError(Condition.NOT_IMPLEMENTED, f"{name} is not implemented")
+            raise place.fail(Condition.NOT_IMPLEMENTED, f"{name} is not implemented")
         if method.content:
             place.content = Assembly(method, m, engine.max_message_octets)
         elif name in trials.REQUESTS:
