@@ -3,13 +3,16 @@
 Every method of a version is put to an adapter of ours in both roles, on an open channel. It counts
 as refused if the adapter answers with not-implemented (540); anything else, an argument it does not
 like included, shows that the method is known and handled. The same is done with the types of 1.0
-(``v1_0.tried``). Nothing here is a list that could go stale.
+(``v1_0.tried``) and the commands of 0.8a2 (``v0_8a.tried``). Nothing here is a list that could go
+stale.
 """
 
 from typing import NamedTuple
 
 from gateway.adapters.base import Adapter, Role
 from gateway.adapters.options import Credentials
+from gateway.adapters.v0_8a import tried as v0_8a
+from gateway.adapters.v0_8a.wire import tables as commands
 from gateway.adapters.v0_9 import Engine
 from gateway.adapters.v0_9.engine import HEADERS
 from gateway.adapters.v0_9.geometry import Method, Version
@@ -146,7 +149,26 @@ def shown(header: bytes) -> str:
 
 def support() -> list[VersionSupport]:
     """All versions, oldest first."""
-    return [*(supported(version) for version in VERSIONS.values()), supported_1_0()]
+    methods = (supported(version) for version in VERSIONS.values())
+    return [supported_0_8a(), *methods, supported_1_0()]
+
+
+def supported_0_8a() -> VersionSupport:
+    """All commands of 0.8a2. Some fields are refused: ``docs/0-8a2.md``."""
+    rows = v0_8a.tried(_Anyone())
+    groups = dict.fromkeys(row.name.split(".")[0] for row in rows)
+    bad = [row.name for row in rows if "refused" in (row.as_server, row.as_client)]
+    return VersionSupport(
+        commands.VERSION,
+        " ".join(map(str, commands.HEADER)),
+        tuple(group for group in groups if not any(n.startswith(f"{group}.") for n in bad)),
+        (*bad, "transfer out of band"),
+        tuple(
+            MethodSupport(row.name, str(row.number), row.section, row.as_server, row.as_client)
+            for row in rows
+        ),
+        ("command", "type", "section"),
+    )
 
 
 PARTS = {"2": "transport", "3": "messaging", "4": "transactions", "5": "security"}

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.base import Authority, Outlet, Role
-from gateway.adapters.options import Credentials, Limits, Product
-from gateway.adapters.sasl import MECHANISMS
+from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.v0_9 import fields, states
 from gateway.adapters.v0_9.channel import Awaited, Channel
 from gateway.adapters.v0_9.connection import Connection, Ended
