@@ -7,7 +7,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from gateway.adapters.sniff import detect
-from gateway.adapters.v0_9.trace import frames, preview
+from gateway.adapters.v0_8a.trace import commands
+from gateway.adapters.v0_8a.wire.tables import VERSION as VERSION_0_8A
+from gateway.adapters.v0_9.trace import Line, frames, preview
 from gateway.adapters.v0_9.wire.tables import VERSIONS
 from gateway.inspect.sources import InspectError, Piece, pieces
 
@@ -16,31 +18,42 @@ LARGE = 4 << 20
 MAX_UNFINISHED = 64 << 20
 """Octets of one unfinished frame that are kept."""
 
+KNOWN = (VERSION_0_8A, *VERSIONS)
+"""Versions that are decoded."""
+
 OTHERS = {
-    b"\x80\x01": "0.8a2",
+    b"\x80\x01": VERSION_0_8A,
     b"AMQP\x01\x01\x00\x0a": "0-10",
     b"AMQP\x00\x01\x00\x00": "1.0",
     b"AMQP\x03\x01\x00\x00": "1.0",
     b"AMQP\x02\x01\x00\x00": "1.0",
 }
-"""Openings of versions that this gateway does not decode yet, so that they are named."""
+"""Openings that are told by themselves; those that are not decoded yet are named at least."""
+
+
+def lines_of(octets: bytes, version: str, continued: dict[int, bool]) -> Iterator[Line]:
+    """``continued`` belongs to the direction."""
+    if version == VERSION_0_8A:
+        return commands(octets, continued)
+    return frames(octets, version)
 
 
 class Direction:
     """Octets that went one way on one connection, and where they are in its stream."""
 
-    __slots__ = ("arrow", "left", "passed")
+    __slots__ = ("arrow", "left", "passed", "continued")
 
     def __init__(self, arrow: str) -> None:
         self.arrow = arrow
         self.left = b""
         self.passed = 0
+        self.continued: dict[int, bool] = {}
 
     def lines(self, data: bytes, version: str) -> Iterator[str]:
         """What is complete; an unfinished frame is kept."""
         octets = self.left + data
         self.left = b""
-        for line in frames(octets, version):
+        for line in lines_of(octets, version, self.continued):
             if line.kind == "cut":
                 self.left = octets[line.offset :]
                 if len(self.left) > MAX_UNFINISHED:
@@ -67,14 +80,14 @@ class Conversation:
             if named is None:
                 return
             self.version, data, self._opening = named, self._opening, b""
-            if self.version in VERSIONS:
+            if self.version in KNOWN:
                 yield f"    version {self.version}"
             else:
                 yield f"    version {self.version}: not decoded yet, octets as recorded"
         else:
             data = piece.data
         way = self.ways[piece.from_client]
-        if self.version in VERSIONS:
+        if self.version in KNOWN:
             yield from way.lines(data, self.version)
         else:
             yield f"{way.arrow} {way.passed:8d}  {len(data)} octets  {piece.note or preview(data)}"
@@ -107,8 +120,8 @@ class Conversation:
 
 def inspect_file(path: Path, as_version: str | None, out: Console, err: Console) -> None:
     """Print all frames of a recording. Raises ``InspectError``."""
-    if as_version is not None and as_version not in VERSIONS:
-        raise InspectError(f"no such version: {as_version} (there are {', '.join(VERSIONS)})")
+    if as_version is not None and as_version not in KNOWN:
+        raise InspectError(f"no such version: {as_version} (there are {', '.join(KNOWN)})")
     size = path.stat().st_size if path.exists() else 0
     conversations: dict[str, Conversation] = {}
     with Progress(console=err, transient=True, disable=size < LARGE) as progress:
