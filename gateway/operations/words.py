@@ -185,8 +185,7 @@ class UpdateSecret(Operation):
 
 @dataclass(slots=True)
 class BeginSession(Request):
-    """Open a channel. ``transacted``: as if ``Select`` followed; ``restartable``: messages in parts
-    may be resumed on it (versions that say so when they open one)."""
+    """Open a channel. ``transacted``: as after ``Select``. ``restartable``: see ``Prepare``."""
 
     transacted: bool = False
     restartable: bool = False

@@ -78,3 +78,11 @@ def test_anything(data: bytes) -> None:
         assert len(data) < 12
     else:
         assert found.protocol in ("amqp", "tls", "http", "unknown")
+
+
+def test_command_frames() -> None:
+    """0.8a2 §3.2.2: two octets, and no word to whoever wants another version."""
+    assert detect(b"\x80") is None
+    assert detect(b"\x80\x01") == Detected("amqp", "0.8a2")
+    assert detect(b"\x80\x01\x00\x09") == Detected("amqp", "0.8a2")
+    assert detect(b"\x80\x02") == Detected("unknown")

@@ -76,7 +76,8 @@ class CommandDialect:
         raw = more.encode("utf-8", "surrogateescape") if isinstance(more, str) else more
         found = Properties() if raw is None else self._more(raw, table)
         found.durable = record.persistent
-        found.priority = record.priority
+        if found.priority is None or min(found.priority, HIGHEST_PRIORITY) != record.priority:
+            found.priority = record.priority
         if record.expiration:
             exact = found.absolute_expiry_time
             if exact is None or exact // 1000 != record.expiration:

@@ -7,9 +7,10 @@ import pytest
 
 from gateway.adapters.v0_8a import fields
 from gateway.adapters.v0_8a.content import read_head
-from gateway.adapters.v0_8a.frames import COMMANDS, frame, sized
+from gateway.adapters.v0_8a.frames import frame, sized
 from gateway.adapters.v0_8a.streams import PART, STREAM
 from gateway.adapters.v0_8a.wire import layouts as w
+from gateway.adapters.v0_8a.wire.tables import COMMANDS
 from gateway.values import Int
 from tests.adapters.v0_8a.couple import message
 from tests.adapters.v0_8a.house import VHOST, Guest, House

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from gateway.adapters import Role, adapter_for
 from gateway.adapters.v0_8a import fields
 from gateway.adapters.v0_8a.content import COMMAND
-from gateway.adapters.v0_8a.frames import COMMANDS, frame
+from gateway.adapters.v0_8a.frames import frame
 from gateway.adapters.v0_8a.wire import layouts as w
+from gateway.adapters.v0_8a.wire.tables import COMMANDS
 from gateway.message import Properties
 from gateway.operations import BeginSession, Closed, Open, OpenDestination, Service
 from gateway.values import Int, Scaled, Seconds
