@@ -99,8 +99,9 @@ class DraftDialect:
                 self._take(wire, name, getattr(record, name))
             elif headers:
                 _kept(wire, name, headers)
-        if wire.timestamp is None and self._first and getattr(record, "timestamp", None):
-            headers = {**(headers or {}), STAMP: record.timestamp}
+        stamp = getattr(record, "timestamp", None)
+        if isinstance(stamp, str) and stamp and _number(stamp) is None:
+            headers = {**(headers or {}), STAMP: stamp}
         if self._file and getattr(record, self._file) is not None:
             headers = {**(headers or {}), FILE_NAME: getattr(record, self._file)}
         found = canonical(wire, headers)
@@ -114,8 +115,7 @@ class DraftDialect:
     def _take(self, wire: BasicProperties, name: str, value: Any) -> None:
         if name == "timestamp":
             if isinstance(value, str):
-                number = value.isascii() and value.isdigit() and len(value) < 19
-                value = int(value) if number else None
+                value = _number(value)
             wire.timestamp = value or None
         elif name == "expiration":
             wire.expiration = None if _ttl(value) is None else value
@@ -161,6 +161,11 @@ class DraftDialect:
         if message.dialect is self and not message.notes:
             return message.header
         return self.write_to(message.properties, message.key)
+
+
+def _number(text: str) -> int | None:
+    """A time that is written as a number (0-9a0)."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def _ttl(text: str | None) -> int | None:

@@ -106,8 +106,9 @@ def _settle(engine: Any, op: Settle) -> None:
 
 
 def _returned(engine: Any, op: Returned) -> None:
-    place = engine.channel(op.channel)
-    if place.state is states.OPEN:
+    place = engine.channels.get(op.channel)
+    if place is not None and place.state in (states.OPEN, states.ENDING):
+        # They may have said close behind their publish: it goes on all the same.
         engine.follow(engine.words.returned(place, op))
 
 
