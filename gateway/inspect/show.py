@@ -1,14 +1,17 @@
 """Prints a recording frame by frame, each connection in the version it opened with."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
 
 from gateway.adapters.sniff import detect
-from gateway.adapters.v0_9.trace import frames, preview
+from gateway.adapters.v0_9 import trace as v0_9
+from gateway.adapters.v0_9.trace import Line, preview
 from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.adapters.v1_0 import trace as v1_0
 from gateway.inspect.sources import InspectError, Piece, pieces
 
 LARGE = 4 << 20
@@ -19,11 +22,15 @@ MAX_UNFINISHED = 64 << 20
 OTHERS = {
     b"\x80\x01": "0.8a2",
     b"AMQP\x01\x01\x00\x0a": "0-10",
-    b"AMQP\x00\x01\x00\x00": "1.0",
-    b"AMQP\x03\x01\x00\x00": "1.0",
-    b"AMQP\x02\x01\x00\x00": "1.0",
+    b"AMQP\x02\x01\x00\x00": "1.0 over TLS",
 }
-"""Openings of versions that this gateway does not decode yet, so that they are named."""
+"""Openings of versions that this gateway does not decode yet, or not so, so that they are named."""
+
+READERS: dict[str, Callable[[bytes], Iterator[Line]]] = {
+    **{version: partial(v0_9.frames, version=version) for version in VERSIONS},
+    "1.0": v1_0.frames,
+}
+"""Who describes the octets of a version."""
 
 
 class Direction:
@@ -40,7 +47,7 @@ class Direction:
         """What is complete; an unfinished frame is kept."""
         octets = self.left + data
         self.left = b""
-        for line in frames(octets, version):
+        for line in READERS[version](octets):
             if line.kind == "cut":
                 self.left = octets[line.offset :]
                 if len(self.left) > MAX_UNFINISHED:
@@ -67,14 +74,14 @@ class Conversation:
             if named is None:
                 return
             self.version, data, self._opening = named, self._opening, b""
-            if self.version in VERSIONS:
+            if self.version in READERS:
                 yield f"    version {self.version}"
             else:
                 yield f"    version {self.version}: not decoded yet, octets as recorded"
         else:
             data = piece.data
         way = self.ways[piece.from_client]
-        if self.version in VERSIONS:
+        if self.version in READERS:
             yield from way.lines(data, self.version)
         else:
             yield f"{way.arrow} {way.passed:8d}  {len(data)} octets  {piece.note or preview(data)}"
@@ -107,8 +114,8 @@ class Conversation:
 
 def inspect_file(path: Path, as_version: str | None, out: Console, err: Console) -> None:
     """Print all frames of a recording. Raises ``InspectError``."""
-    if as_version is not None and as_version not in VERSIONS:
-        raise InspectError(f"no such version: {as_version} (there are {', '.join(VERSIONS)})")
+    if as_version is not None and as_version not in READERS:
+        raise InspectError(f"no such version: {as_version} (there are {', '.join(READERS)})")
     size = path.stat().st_size if path.exists() else 0
     conversations: dict[str, Conversation] = {}
     with Progress(console=err, transient=True, disable=size < LARGE) as progress:

@@ -15,6 +15,7 @@ from gateway.operations.links import (
     Retire,
     Stolen,
     Terminus,
+    Unsent,
 )
 from gateway.operations.words import (
     BeginSession,
@@ -118,6 +119,7 @@ __all__ = [
     "Token",
     "Unbind",
     "Unblocked",
+    "Unsent",
     "Unsubscribe",
     "UpdateSecret",
 ]

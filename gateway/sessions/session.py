@@ -48,6 +48,7 @@ from gateway.operations import (
     Subscribe,
     Unbind,
     Unblocked,
+    Unsent,
     Unsubscribe,
     UpdateSecret,
 )
@@ -119,6 +120,7 @@ class Session:
             Fetch: self._fetch,
             FindQueue: self._find_queue,
             Recover: self._recover,
+            Unsent: lambda channel, op: channel.unsent(op.consumer, op.delivery, op.message),
             Select: self._select,
             SelectConfirms: self._select_confirms,
             Commit: self._commit,
@@ -188,6 +190,8 @@ class Session:
             channel = self.channels[number]
             channel.recipient.returned(operation.message, refusal.condition, refusal.text)
             channel.publish_refused()
+            return
+        if self._linking is not None and self._linking.late(operation):
             return
         if refusal.lost is not Lost.NOTHING and operation.scope is Lost.LINK:
             refusal.lost = Lost.LINK
@@ -412,9 +416,7 @@ class Session:
 
     def follow(self) -> None:
         """Perform what the adapter asks because of what it was just told."""
-        found = self.adapter.found()
-        if found:
-            self.perform(found)
+        self.perform(self.adapter.found())
 
     def _recover(self, channel: Channel, operation: Recover) -> None:
         channel.recover(operation.requeue)

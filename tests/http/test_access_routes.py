@@ -315,7 +315,9 @@ async def test_no_secret_reaches_the_log_or_an_error(
         token = jwt.encode({"alg": "HS256"}, claims, key, algorithms=["HS256"])
         secrets += [token, token.rsplit(".", 1)[1]]
         base = f"http://127.0.0.1:{gateway.http_port}"
-        async with httpx.AsyncClient(base_url=base, auth=("alice", "pass-of-alice")) as http:
+        async with httpx.AsyncClient(
+            base_url=base, auth=("alice", "pass-of-alice"), timeout=60
+        ) as http:
             made = await http.post("/v1/session")
             assert made.status_code == 201
             cookie = made.headers["set-cookie"].partition(";")[0]
@@ -324,7 +326,7 @@ async def test_no_secret_reaches_the_log_or_an_error(
             ticket = (await http.post("/v1/stream-tickets", json=body)).json()
             secrets.append(ticket["ticket"])
             assert (await http.get("/v1/nothing?password=pass-of-alice")).status_code == 404
-        async with httpx.AsyncClient(base_url=base) as http:
+        async with httpx.AsyncClient(base_url=base, timeout=60) as http:
             async with http.stream("GET", ticket["url"]) as stream:
                 assert stream.status_code == 200
             assert (await http.get("/v1/session", headers={"cookie": cookie})).status_code == 200
@@ -344,7 +346,7 @@ async def test_no_secret_reaches_the_log_or_an_error(
             ]
             assert (await http.get("/livez")).status_code == 404
         admin = f"http://127.0.0.1:{gateway.admin_port}"
-        async with httpx.AsyncClient(base_url=admin) as http:
+        async with httpx.AsyncClient(base_url=admin, timeout=60) as http:
             assert (await http.get("/livez")).status_code == 200
         await asyncio.sleep(0)
     ours = [one for one in caplog.records if not one.name.startswith(("httpx", "httpcore"))]

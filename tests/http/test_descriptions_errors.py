@@ -63,7 +63,7 @@ async def raw(gateway: servers.Server, head: str) -> httpx.Response:
     """The answer to a head, without a body."""
     reader, writer = await asyncio.open_connection(gateway.host, gateway.http_port)
     writer.write(head.encode("latin-1"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         fields = [tuple(line.split(": ", 1)) for line in lines[1:] if line]
         answer = httpx.Response(int(lines[0].split()[1]), headers=fields)

@@ -91,7 +91,7 @@ class Writer:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_kill_at_any_moment(tmp_path: Path) -> None:
     chance = random.Random(20)
     reader, writer = Reader(), Writer()

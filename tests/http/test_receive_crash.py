@@ -19,11 +19,13 @@ from tests.net.wire import PERSISTENT
 
 KILLS = 4
 CONSUMERS = 3
+DEAD = 800
+"""At 50 a second far from all have moved when the gateway is killed, even on a busy machine."""
 
 
 def client(gateway: Running) -> httpx.Client:
     return httpx.Client(
-        base_url=f"http://127.0.0.1:{gateway.http_port}/v1/%2F", auth=("guest", "guest"), timeout=20
+        base_url=f"http://127.0.0.1:{gateway.http_port}/v1/%2F", auth=("guest", "guest"), timeout=60
     )
 
 
@@ -139,7 +141,7 @@ def standing(http: httpx.Client, queue: str) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_killed_while_messages_are_leased(tmp_path: Path) -> None:
     chance = random.Random(7)
     story = Story()
@@ -178,16 +180,16 @@ def test_killed_while_messages_are_leased(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 def test_killed_while_dead_letters_go_back(tmp_path: Path) -> None:
     with Running(tmp_path) as gateway:
         declare(gateway, "dead", "work")
         wire = gateway.wire(1)
-        for number in range(400):
+        for number in range(DEAD):
             wire.publish("dead", b"%d" % number, PERSISTENT)
         wire.declare("dead", durable=True)
         wire.close()
-        asked = {"to": {"exchange": "", "routing_key": "work"}, "rate": 100}
+        asked = {"to": {"exchange": "", "routing_key": "work"}, "rate": 50}
         moved = 0
 
         def redrive() -> None:
@@ -207,6 +209,6 @@ def test_killed_while_dead_letters_go_back(tmp_path: Path) -> None:
             gateway.start()
             with client(gateway) as http:
                 there, back = standing(http, "dead"), standing(http, "work")
-            assert sorted(there + back) == list(range(400))
+            assert sorted(there + back) == list(range(DEAD))
             assert there and len(back) > moved, "killed in the middle"
             moved = len(back)

@@ -265,7 +265,7 @@ async def talk(port: int, octets: bytes, answers: int) -> list[tuple[list[str], 
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(octets)
     found = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         for _ in range(answers):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             lines = head.lower().split("\r\n")

@@ -23,7 +23,7 @@ from .servers import (
     Server,
     ServerError,
     _spawn,
-    _wait,
+    _wait_for_ports,
     free_ports,
     rabbitmq_missing,
     start_gateway,
@@ -64,7 +64,7 @@ def _run_java(server: Server, words: Sequence[str]) -> Server:
     environment = _environment(server.folder)
     command = ["java", *_MEMORY, f"-Djava.io.tmpdir={server.folder}", *words]
     server.processes.append(_spawn(command, environment, server.folder, server.log))
-    _wait(server, [server.port])
+    _wait_for_ports(server, [server.port])
     return server
 
 

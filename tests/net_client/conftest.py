@@ -16,7 +16,7 @@ from tests.net_client.places import Place, Talk
 
 BROKERS = ("rabbitmq", "gateway")
 VERSIONS = ("0-8", "0-9", "0-9-1")
-SECONDS = 60.0
+SECONDS = 100.0
 
 
 @pytest.hookimpl(tryfirst=True)

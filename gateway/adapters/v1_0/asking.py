@@ -191,6 +191,7 @@ def _asker(engine: Any, number: int) -> Asker:
 
 def _end(engine: Any, op: EndSession) -> None:
     asker = _asker(engine, op.channel)
+    engine.say_now()
     session, asker.ending = asker.session, op.token
     session.end()
 
@@ -223,6 +224,8 @@ def _to(part: str, verb: Callable[[Any, Any], None], transactional: bool = False
 
     def speak(engine: Any, op: Any) -> None:
         asker = _asker(engine, op.channel)
+        if engine.unsaid:
+            engine.say_now()
         if transactional and asker.work.defer(op):
             return
         getattr(asker if not part else getattr(asker, part), name)(op)

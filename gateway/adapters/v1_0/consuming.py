@@ -13,7 +13,8 @@ from gateway.adapters.v1_0 import places, termini
 from gateway.adapters.v1_0.carried import carried
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
-from gateway.adapters.v1_0.outcomes import RELEASED, SYMBOLS, rejected, state_of
+from gateway.adapters.v1_0.outcomes import ACCEPTED, RELEASED, SYMBOLS, rejected, state_of
+from gateway.adapters.v1_0.resuming import BadMap, resumed, written
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError, SenderSettleMode
 from gateway.errors import Condition, LocalError
@@ -102,6 +103,8 @@ class Consuming:
         self._delivery = 0
         self._unsettled: dict[int, Arrival] = {}
         """By the number of the delivery, in order."""
+        self._accepted: list[Arrival] = []
+        """Not told to the peer yet."""
 
     # --- links ----------------------------------------------------------------------------------
 
@@ -141,8 +144,12 @@ class Consuming:
         self.links[tag] = link
 
     def attach(self, op: AttachSource) -> None:
+        """A link by name, new or to be resumed: then with what we know of its deliveries."""
         consumer = Consumer(op.link, "", op, op.token)
-        self.links[op.link] = self._offer(consumer, op.terminus, op.name, op.settled)
+        known = written(op.unsettled)
+        link = self._offer(consumer, op.terminus, op.name, op.settled, unsettled=known)
+        link.known = dict(known or {})
+        self.links[op.link] = link
 
     def credit(self, op: Credit) -> None:
         link = self.links.get(op.tag)
@@ -249,8 +256,8 @@ class Consuming:
             result: Any = consumer.tag
             if isinstance(consumer.asked, AttachSource):
                 try:
-                    result = Attached(termini.read(record.source))
-                except termini.BadTerminus as bad:
+                    result = Attached(termini.read(record.source), resumed=resumed(record))
+                except (termini.BadTerminus, BadMap) as bad:
                     link.fail(AmqpError.INVALID_FIELD, str(bad), found)
                     return
             found.append(Done(self.session.number, consumer.token, result))
@@ -348,7 +355,16 @@ class Consuming:
     # --- outcomes -------------------------------------------------------------------------------
 
     def settle(self, op: Settle) -> None:
-        """Hot."""
+        """What is accepted is said when there is output to be taken, many at once. Hot."""
+        if op.outcome is Outcome.ACCEPT and not op.multiple and self.asker.work.current is None:
+            arrival = self._unsettled.pop(op.delivery, None)
+            if arrival is not None:
+                if not self._accepted:
+                    self.asker.engine.put_off(self._accept)
+                self._accepted.append(arrival)
+            return
+        if self._accepted:
+            self._accept()
         if op.multiple:
             arrivals = self._up_to(op.delivery)
         else:
@@ -357,6 +373,11 @@ class Consuming:
                 return  # its link is gone, and it goes back anyway
             arrivals = [arrival]
         self._say(arrivals, state_of(op.outcome))
+
+    def _accept(self) -> None:
+        accepted, self._accepted = self._accepted, []
+        if accepted:
+            self._say(accepted, ACCEPTED)
 
     def modify(self, op: Modify) -> None:
         """Where the source does not offer this outcome (§3.5.3), the nearest."""

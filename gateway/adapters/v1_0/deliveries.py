@@ -1,7 +1,6 @@
 """Unsettled deliveries of one session, both ways, and the dispositions about them (§2.6.12,
-§2.7.6). What came over a link lives longer than its handle: until it is settled, or the link is
-closed or failed, or the session ends. What was sent ends with the handle: then it is kept with the
-terminus, which knows it by its tag.
+§2.7.6). A delivery lives longer than its handle: until it is settled, or its link is closed, failed
+or attached again, or the session ends.
 """
 
 from collections.abc import Iterable
@@ -11,7 +10,7 @@ from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
 from gateway.adapters.v1_0.links import MASK, Link, ahead
 from gateway.adapters.v1_0.outcomes import ACCEPTED, TERMINAL, bare, is_transactional
-from gateway.adapters.v1_0.outgoing import Sent
+from gateway.adapters.v1_0.outgoing import Outgoing, Sent
 from gateway.adapters.v1_0.violation import Violation
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError
@@ -76,7 +75,8 @@ class Deliveries:
             return
         if final:
             for sent in deliveries:
-                del self.sent[sent.id]
+                number = sent.id
+                del self.sent[number], sent.link.unsettled[number]
         for sent in deliveries:
             link = sent.link
             try:
@@ -95,6 +95,8 @@ class Deliveries:
         """Tell the sender the state of what it sent. Deliveries of mode "first" are settled by it,
         those of "second" when the sender has settled them (§2.8.3). One frame for each run of
         consecutive ids. Hot."""
+        if self.mute:
+            return
         begin = last = -2
         mode = False
         touched: Incoming | None = None
@@ -135,17 +137,17 @@ class Deliveries:
             arrival.link.unsettled.pop(arrival.tag, None)
             arrival.link.top_up()
 
-    def drop_sent(self, link: Link) -> None:
-        """Deliveries that we sent over this link are the session layer's from now on: it gives them
-        back, or keeps them to be resumed."""
-        for sent in [each for each in self.sent.values() if each.link is link]:
-            del self.sent[sent.id]
-
-    def drop_arrivals(self, link: Link) -> None:
-        """Nothing more is said of what came over this link."""
-        for arrival in [each for each in self.arrivals.values() if each.link is link]:
-            arrival.settled = True
-            del self.arrivals[arrival.id]
+    def drop_deliveries(self, link: Link) -> None:
+        """Nothing more is said of deliveries of this link."""
+        if isinstance(link, Outgoing):
+            for number in link.unsettled:
+                self.sent.pop(number, None)
+            link.unsettled.clear()
+        elif isinstance(link, Incoming):
+            for arrival in link.unsettled.values():
+                arrival.settled = True
+                self.arrivals.pop(arrival.id, None)
+            link.unsettled.clear()
 
 
 def within(book: dict[int, T], first: int, reach: int) -> list[T]:

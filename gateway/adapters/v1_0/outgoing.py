@@ -9,6 +9,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from gateway.adapters.v1_0.annotating import annotated
 from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.fields import FieldError
@@ -111,8 +112,8 @@ class Outgoing(Link):
     """One link over which we send."""
 
     __slots__ = (
-        "initial", "held", "settles", "last_tag", "granted", "_live", "_put", "_engine", "_due",
-        "_heads", "_room",
+        "initial", "held", "unsettled", "settles", "last_tag", "granted", "_live", "_put",
+        "_engine", "_due", "_heads", "_room", "_annotates",
     )  # fmt: skip
 
     def __init__(self, session: "Session", name: str, handle: int, use: LinkUse) -> None:
@@ -120,6 +121,8 @@ class Outgoing(Link):
         self.initial = 0
         """The delivery-count that our attach says."""
         self.held: deque[Parcel] = deque()
+        self.unsettled: dict[int, Sent] = {}
+        """What was sent and is not settled, by delivery-id."""
         self.settles = False
         """What is sent is settled, as long as nobody says otherwise."""
         self.last_tag = 0
@@ -129,6 +132,7 @@ class Outgoing(Link):
         too, and is taken off."""
         self._live = False
         self._engine = session.engine
+        self._annotates = session.engine.annotates
         self._put = session.engine.put
         self._due = False
         """A flow has to follow what is held: the credit was drained."""
@@ -173,11 +177,11 @@ class Outgoing(Link):
         if not self._live or self.credit <= 0 or self.held or session.window <= 0 or redelivered:
             self.send(Parcel(number, message, redelivered, settled))
             return
-        if message.dialect is SECTIONS and not message.notes:
+        if message.dialect is SECTIONS and not message.notes and not self._annotates:
             header, body = message.header, message.body
         else:
             try:
-                header, body = form(message)
+                header, body = form(message, self._annotates)
             except ValueError as error:
                 self.use.on_unsent(self, number, message, str(error))
                 return
@@ -196,7 +200,7 @@ class Outgoing(Link):
         self.last_tag = tag = self.last_tag + 1
         layout, start, tail = self._heads[settled]
         if not settled:
-            session.sent[id_] = Sent(self, id_, number, tag)
+            session.sent[id_] = self.unsettled[id_] = Sent(self, id_, number, tag)
         head = layout.pack(layout.size + total, start, id_, b"\xa0\x08", tag, tail)
         self._put(b"".join((head, header, prefix, body)))
         if size > HEAVY:
@@ -240,7 +244,7 @@ class Outgoing(Link):
         message = parcel.message
         if message is not None:
             try:
-                parcel.octets = encoded(message, parcel.redelivered)
+                parcel.octets = encoded(message, parcel.redelivered, self._annotates)
             except ValueError as error:
                 self.held.popleft()
                 self.use.on_unsent(self, parcel.number, message, str(error))
@@ -265,7 +269,8 @@ class Outgoing(Link):
         else:
             tag = parcel.tag
         if not parcel.settled and not parcel.aborted:
-            session.sent[parcel.id] = Sent(self, parcel.id, parcel.number, tag)
+            sent = Sent(self, parcel.id, parcel.number, tag)
+            session.sent[parcel.id] = self.unsettled[parcel.id] = sent
         return True
 
     def _write(self, parcel: Parcel) -> bool:
@@ -320,7 +325,7 @@ class Outgoing(Link):
         if record.link_credit is None:
             return
         seen = self.initial if record.delivery_count is None else record.delivery_count
-        self.credit = max(0, record.link_credit - ahead(self.count, seen))
+        self.credit = min(MASK, max(0, record.link_credit - ahead(self.count, seen)))
         self.drain = bool(record.drain)
         self.flush()
         self.use.on_credit(self, record, found)
@@ -333,7 +338,9 @@ class Outgoing(Link):
 
     def drained(self, dropped: int) -> None:
         """So much credit cannot be used: it is given up, and the receiver is told, behind whatever
-        waits for the window."""
+        waits for the window. Not if the receiver wants it back meanwhile."""
+        if not self.drain:
+            return
         dropped = min(dropped, max(self.credit, 0))
         self.count = self.count + dropped & MASK
         self.credit -= dropped
@@ -344,18 +351,15 @@ class Outgoing(Link):
 # --- messages as octets -------------------------------------------------------------------------
 
 
-def form(message: Message) -> tuple[bytes, bytes]:
-    """Header and body as a reader of this version gets them. Raises ``ValueError``. How often it
-    failed is not written here: that has its own place, in the header section."""
-    notes = message.notes
-    if message.dialect is SECTIONS and (not notes or notes.keys() == {COUNT}):
-        return message.header, message.body
-    return message.header_for(SECTIONS), message.body
+def form(message: Message, annotates: bool = False) -> tuple[bytes, bytes]:
+    """Header and body as a reader of this version gets them. Raises ``ValueError``."""
+    header, body = message.form_for(SECTIONS)
+    return (annotated(header, message) if annotates else header), body
 
 
-def encoded(message: Message, redelivered: bool) -> bytes:
+def encoded(message: Message, redelivered: bool, annotates: bool = False) -> bytes:
     """The whole message. Raises ``ValueError``."""
-    header, body = form(message)
+    header, body = form(message, annotates)
     if redelivered:
         failed = (message.notes or {}).get(COUNT)
         header = again(header, failed if isinstance(failed, int) else None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.adapters.v1_0 import places, termini
 from gateway.adapters.v1_0.composites import condition_for
 from gateway.adapters.v1_0.outgoing import Outgoing, Parcel, Sent
+from gateway.adapters.v1_0.resuming import BadMap, highest, resumed, written
 from gateway.adapters.v1_0.violation import reason
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError
@@ -110,7 +111,12 @@ class Publishing:
         return self._attach((exchange, key), Terminus(address), None, None)
 
     def _attach(
-        self, place: tuple[str, str], terminus: Terminus, name: str | None, token: Token
+        self,
+        place: tuple[str, str],
+        terminus: Terminus,
+        name: str | None,
+        token: Token,
+        unsettled: dict[bytes, Any] | None = None,
     ) -> Outgoing:
         name = name or self.asker.link_name("to")
         link: Outgoing = self.session.offer(name, False, self)
@@ -118,13 +124,15 @@ class Publishing:
         link.source = w.Source()
         link.target = termini.target(terminus)
         self.links[place] = link
-        link.attach()
+        link.last_tag = highest(unsettled or ())
+        link.attach(unsettled=unsettled)
         return link
 
     def attach(self, op: AttachTarget) -> None:
         """A sender link by name. ``Publish`` with the address as its key goes over it."""
         address = op.terminus.address or ""
-        link = self._attach(("", address), op.terminus, op.name, op.token)
+        known = written(op.unsettled)
+        link = self._attach(("", address), op.terminus, op.name, op.token, known)
         self.named[op.link] = link
 
     def _close_idle(self) -> None:
@@ -158,14 +166,15 @@ class Publishing:
             return  # refused: its detach says why
         try:
             granted = termini.read(record.target)
-        except termini.BadTerminus as bad:
+            known = resumed(record)
+        except (termini.BadTerminus, BadMap) as bad:
             link.fail(AmqpError.INVALID_FIELD, str(bad), found)
             return
         if granted.address != sender.place[1]:
             self.links.pop(sender.place, None)
             sender.place = ("", granted.address or "")
             self.links[sender.place] = link
-        result = Attached(granted, "", granted.address or "")
+        result = Attached(granted, "", granted.address or "", resumed=known)
         found.append(Done(self.session.number, sender.token, result))
         sender.token = None
 

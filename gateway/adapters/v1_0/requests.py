@@ -218,8 +218,8 @@ class Requests:
         sender.source, sender.target = w.Source(ME), w.Target(MANAGEMENT)
         for link in (sender, receiver):
             link.snd_mode = SenderSettleMode.SETTLED
+        receiver.attach(properties=paired)  # first: RabbitMQ wants credit before it answers
         sender.attach(properties=paired)
-        receiver.attach(properties=paired)
         self._out, self._in = sender, receiver
 
     def _probe(self, token: Token, address: str, queue: bool, name: str | None) -> None:

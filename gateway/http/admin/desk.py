@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -276,7 +277,7 @@ async def read_body(call: Call, endpoint: Endpoint) -> Any:
     if deeper(value, MOST_DEPTH):
         raise Problem(problems.INVALID, f"the body is nested more than {MOST_DEPTH} deep")
     try:
-        return TypeAdapter(endpoint.takes).validate_json(octets)
+        return reader_of(endpoint.takes).validate_json(octets)
     except ValidationError as error:
         errors = [
             {"pointer": "".join(f"/{part}" for part in one["loc"]), "detail": one["msg"]}
@@ -284,6 +285,12 @@ async def read_body(call: Call, endpoint: Endpoint) -> Any:
         ]
         text = "; ".join(f"{one['pointer'] or '/'}: {one['detail']}" for one in errors[:3])
         raise Problem(endpoint.wrong_shape, text, errors=errors) from None
+
+
+@lru_cache(256)
+def reader_of(takes: Any) -> TypeAdapter[Any]:
+    """Making one costs more than a whole request."""
+    return TypeAdapter(takes)
 
 
 def deeper(value: Any, most: int) -> bool:

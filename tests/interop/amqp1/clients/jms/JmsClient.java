@@ -302,123 +302,6 @@ public class JmsClient {
         });
   }
 
-  // --- acknowledgement and transactions ----------------------------------------------------------
-
-  static List<Object> next(MessageConsumer consumer) throws JMSException {
-    Message message = consumer.receive(LONG);
-    if (message == null) {
-      return null;
-    }
-    int count = message.getIntProperty("JMSXDeliveryCount");
-    return List.of(text(message), message.getJMSRedelivered(), count);
-  }
-
-  static Object clientAcknowledge(String name) throws Exception {
-    List<Object> seen = new ArrayList<>();
-    with(
-        Session.CLIENT_ACKNOWLEDGE,
-        "",
-        (connection, session) -> {
-          Queue queue = queue(session, name);
-          send(session, queue, "a", "b", "c");
-          MessageConsumer consumer = session.createConsumer(queue);
-          seen.add(next(consumer));
-          seen.add(next(consumer));
-          session.recover();
-          seen.add(next(consumer));
-          Message second = consumer.receive(LONG);
-          seen.add(text(second));
-          second.acknowledge();
-          return null;
-        });
-    return with(
-        (connection, session) ->
-            map("seen", seen, "left", texts(session.createConsumer(queue(session, name)), 1)));
-  }
-
-  static Object redeliveryCount(String name) throws Exception {
-    return with(
-        Session.SESSION_TRANSACTED,
-        "",
-        (connection, session) -> {
-          Queue queue = queue(session, name);
-          send(session, queue, "again");
-          session.commit();
-          MessageConsumer consumer = session.createConsumer(queue);
-          List<Object> seen = new ArrayList<>();
-          for (int time = 0; time < 4; time++) {
-            seen.add(next(consumer));
-            session.rollback();
-          }
-          consumer.receive(LONG);
-          session.commit();
-          return seen;
-        });
-  }
-
-  /** What an observer sees before and after the end of a transaction that sends and receives. */
-  static Object transacted(String name, boolean commit) throws Exception {
-    return with(
-        (connection, observing) -> {
-          Queue queue = queue(observing, name);
-          send(observing, queue, "old");
-          Session session = connection.createSession(Session.SESSION_TRANSACTED);
-          MessageConsumer taking = session.createConsumer(queue);
-          String taken = text(taking.receive(LONG));
-          send(session, queue, "new 1", "new 2");
-          List<String> before = new ArrayList<>();
-          var seen = observing.createBrowser(queue).getEnumeration();
-          while (seen.hasMoreElements()) {
-            before.add(text((Message) seen.nextElement()));
-          }
-          before.remove("old"); // some show what is acquired, some do not
-          if (commit) {
-            session.commit();
-          } else {
-            session.rollback();
-          }
-          session.close();
-          List<String> after = texts(observing.createConsumer(queue), commit ? 2 : 1);
-          return map("taken", taken, "before", before, "after", after);
-        });
-  }
-
-  /** The connection goes in the middle of a transaction: nothing of it has happened. */
-  static Object transactionLost(String name) throws Exception {
-    with((connection, session) -> map("", sendOne(session, name)));
-    try (Wire wire = new Wire(host, port)) {
-      Connection connection = connect(wire.port(), "");
-      connection.start();
-      Session session = connection.createSession(Session.SESSION_TRANSACTED);
-      Queue queue = queue(session, name);
-      String taken = text(session.createConsumer(queue).receive(LONG));
-      send(session, queue, "never 1", "never 2");
-      wire.cut();
-      String refused = "no";
-      try {
-        session.commit();
-      } catch (JMSException error) {
-        refused = "yes";
-      }
-      try {
-        connection.close();
-      } catch (JMSException gone) {
-        // as it should be
-      }
-      String told = refused;
-      return with(
-          (again, observing) -> {
-            MessageConsumer consumer = observing.createConsumer(queue(observing, name));
-            return map("taken", taken, "refused", told, "after", texts(consumer, 1));
-          });
-    }
-  }
-
-  static String sendOne(Session session, String name) throws JMSException {
-    send(session, queue(session, name), "old");
-    return "old";
-  }
-
   // --- refusals ----------------------------------------------------------------------------------
 
   static Object badLogin(String name) throws Exception {
@@ -459,13 +342,9 @@ public class JmsClient {
     checks.put("expiry", JmsClient::expiry);
     checks.put("prefetch", JmsClient::prefetch);
     checks.put("pull", JmsClient::pull);
-    checks.put("client_acknowledge", JmsClient::clientAcknowledge);
-    checks.put("redelivery_count", JmsClient::redeliveryCount);
-    checks.put("commit", name -> transacted(name, true));
-    checks.put("rollback", name -> transacted(name, false));
-    checks.put("transaction_lost", JmsClient::transactionLost);
     checks.put("bad_login", JmsClient::badLogin);
     checks.put("missing_queue", JmsClient::missingQueue);
+    Transactions.checks(checks);
     Messages.checks(checks);
     Topics.checks(checks);
     for (int at = 4; at < arguments.length; at++) {

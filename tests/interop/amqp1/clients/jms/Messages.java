@@ -21,7 +21,15 @@ import java.util.TreeMap;
 class Messages {
   static final byte[] OCTETS = {0, -1, -2, 10};
   static final Object[] VALUES = {
-    true, (byte) -128, (short) -32768, 'ü', Integer.MIN_VALUE, Long.MIN_VALUE, 0.5f, 1e300, "grün ✓"
+    true,
+    (byte) -128,
+    (short) -32768,
+    'ü',
+    Integer.MIN_VALUE,
+    Long.MIN_VALUE,
+    0.5f,
+    1e300,
+    "grün ✓"
   };
 
   interface Make {
