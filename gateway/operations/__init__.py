@@ -33,6 +33,7 @@ from gateway.operations.links import (
     Retire,
     Stolen,
     Terminus,
+    Unsent,
 )
 from gateway.operations.topology import (
     Bind,
@@ -138,6 +139,7 @@ __all__ = [
     "Token",
     "Unbind",
     "Unblocked",
+    "Unsent",
     "Unsubscribe",
     "UpdateSecret",
     "Acknowledge",

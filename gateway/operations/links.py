@@ -130,6 +130,17 @@ class Modify(Operation):
 
 
 @dataclass(slots=True)
+class Unsent(Operation):
+    """A delivery that has no form for the peer: it was not sent. ``consumer`` is empty if it was
+    fetched."""
+
+    channel: int
+    consumer: str
+    delivery: int
+    message: Message
+
+
+@dataclass(slots=True)
 class DeclareTransaction(LinkOperation):
     """Answered with the transaction's id (octets). It ends with its link, rolled back."""
 

@@ -36,6 +36,7 @@ from gateway.operations import (
     Settle,
     Subscribe,
     Unblocked,
+    Unsent,
     Unsubscribe,
     UpdateSecret,
 )
@@ -110,6 +111,7 @@ class Session:
             Credit: self.credit,
             Fetch: self._fetch,
             FindQueue: self._find_queue,
+            Unsent: lambda channel, op: channel.unsent(op.consumer, op.delivery, op.message),
             Commit: self._commit,
         }
         if adapter.linked:
@@ -411,9 +413,7 @@ class Session:
 
     def follow(self) -> None:
         """Perform what the adapter asks because of what it was just told."""
-        found = self.adapter.found()
-        if found:
-            self.perform(found)
+        self.perform(self.adapter.found())
 
     def _commit(self, channel: Channel, operation: Commit) -> None:
         channel.commit()

@@ -258,8 +258,8 @@ def test_between_the_dialects() -> None:
     back = BASIC.write(SECTIONS.read(there))
     assert BASIC.read(back) == BASIC.read(legacy)
     message = Message(SECTIONS, there, b"body", "", "q", SECTIONS.essentials(there))
-    assert message.header_for(SECTIONS) is there
-    assert BASIC.read(message.header_for(BASIC)).content_type == "text/plain"
+    assert message.form_for(SECTIONS)[0] is there
+    assert BASIC.read(message.form_for(BASIC)[0]).content_type == "text/plain"
     rich = SECTIONS.read(BASIC.write(SECTIONS.read(SECTIONS.write(FULL))) and there)
     assert rich.type == "t"
 

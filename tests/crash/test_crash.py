@@ -16,7 +16,7 @@ from gateway.adapters.v0_9.wire import layouts as w
 from tests.net.running import Running, until
 from tests.net.wire import PERSISTENT, Gone, Wire
 
-KILLS = 24
+KILLS = 14
 WINDOW = 200
 
 

@@ -14,7 +14,7 @@ import httpx
 
 from tests.interop.servers import HOST, ROOT, Server
 
-SECONDS = 60
+SECONDS = 100
 AUTH = ("guest", "guest")
 
 

@@ -333,11 +333,11 @@ async def test_slow_requests_are_dropped(rig: Any) -> None:
 
 async def test_a_stream_is_not_a_slow_request(rig: Any) -> None:
     rig.exchange("prices")
-    async with served(rig, seconds=0.1) as port:
+    async with served(rig, seconds=0.5) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request(ALICE, path="/v1/%2F/events?source=exchange:prices"))
         await reader.readuntil(b"bridge.open")
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1.2)
         async with rig.http() as http:
             path = "/v1/%2F/exchanges/prices/messages"
             assert (await http.post(path, content=b"x")).status_code == 201

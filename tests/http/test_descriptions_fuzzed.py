@@ -42,7 +42,7 @@ DRAWING = (
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900 if LONG else 300),
+    pytest.mark.timeout(900 if LONG else 700),
     pytest.mark.skipif(
         importlib.util.find_spec("schemathesis") is None, reason="schemathesis is not installed"
     ),
@@ -110,7 +110,7 @@ def test_every_route_keeps_its_word(gateway: servers.Server, group: str, tmp_pat
         env=environment | {"PYTHONPATH": str(servers.ROOT)},
         capture_output=True,
         text=True,
-        timeout=850 if LONG else 250,
+        timeout=850 if LONG else 650,
     )
     lines = [line[:400] for line in done.stdout.splitlines() if line]
     assert done.returncode == 0, "\n".join(lines[-400:]) + done.stderr[-2000:]

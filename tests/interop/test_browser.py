@@ -18,7 +18,7 @@ import pytest
 
 from .browser import chromium
 from .browser.wire import Wire
-from .browser.words import PATIENCE, Publisher, until
+from .browser.words import PATIENCE, Publisher, drawn, until
 from .servers import HOST, Server, start_gateway
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -101,7 +101,7 @@ def test_eventsource_misses_nothing(
     kind: str, chrome: Any, gateway: Server, wire: Wire, request: pytest.FixtureRequest
 ) -> None:
     pika = pytest.importorskip("pika")
-    seed = random.randrange(1 << 32)
+    seed = drawn(f"browser {kind}")
     print(f"seed {seed}")
     chance = random.Random(seed)
     name = f"browser-{seed}"

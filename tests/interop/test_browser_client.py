@@ -19,7 +19,7 @@ import pytest
 
 from .browser import chromium
 from .browser.wire import Wire
-from .browser.words import PATIENCE, Publisher, until
+from .browser.words import PATIENCE, Publisher, drawn, until
 from .servers import HOST, Server, start_gateway
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -135,7 +135,7 @@ def shown(data: str) -> bytes:
 @pytest.mark.parametrize("transport", ["fetch", "eventsource"])
 def test_odd_bodies(chrome: Any, gateway: Server, wire: Wire, transport: str) -> None:
     """The client's parser and the browser's own agree with what was published, and on cursors."""
-    name = f"odd-{transport}-{random.randrange(1 << 32)}"
+    name = f"odd-{transport}-{drawn(transport)}"
     make_exchange(gateway, name)
     for form in ("json", "text"):
         url = f"/v1/%2F/exchanges/{name}/events?binding=%23&format={form}"
@@ -186,7 +186,7 @@ def representable(body: bytes) -> bool:
 def test_tabs_share_one_stream(
     chrome: Any, gateway: Server, wire: Wire, transport: str, request: pytest.FixtureRequest
 ) -> None:
-    seed = random.randrange(1 << 32)
+    seed = drawn(f"tabs {transport}")
     print(f"seed {seed}")
     chance = random.Random(seed)
     name = f"tabs-{seed}"

@@ -46,7 +46,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 def client(server: servers.Server) -> httpx.Client:
     return httpx.Client(
-        base_url=f"http://127.0.0.1:{server.http_port}", auth=("guest", "guest"), timeout=20
+        base_url=f"http://127.0.0.1:{server.http_port}", auth=("guest", "guest"), timeout=60
     )
 
 

@@ -266,3 +266,25 @@ def test_a_wrong_password(served: tuple[str, Running]) -> None:
             )
 
     asyncio.run(talk())
+
+
+def test_a_durable_message_survives(served: tuple[str, Running]) -> None:
+    """Its dialect is known to the store after a restart."""
+    version, gateway = served
+
+    async def say() -> None:
+        async with dialled(served) as remote:
+            await remote.ask(DeclareQueue(1, None, "kept", durable=True))
+            remote.say(Publish(1, text(b"kept", key="kept"), False, False))
+            await remote.drain()
+            await remote.ask(EndSession(1, None))
+
+    asyncio.run(say())
+    gateway.stop()
+    gateway.start()
+    connection, channel = pika_channel(gateway)
+    try:
+        _, properties, body = channel.basic_get("kept", auto_ack=True)  # type: ignore[attr-defined]
+        assert body == b"kept" and properties.message_id == "m-1"
+    finally:
+        connection.close()

@@ -352,13 +352,9 @@ class Outgoing(Link):
 
 
 def form(message: Message, annotates: bool = False) -> tuple[bytes, bytes]:
-    """Header and body as a reader of this version gets them. Raises ``ValueError``. How often it
-    failed is not written here: that has its own place, in the header section."""
-    notes = message.notes
-    header = message.header
-    if message.dialect is not SECTIONS or (notes and notes.keys() != {COUNT}):
-        header = message.header_for(SECTIONS)
-    return (annotated(header, message) if annotates else header), message.body
+    """Header and body as a reader of this version gets them. Raises ``ValueError``."""
+    header, body = message.form_for(SECTIONS)
+    return (annotated(header, message) if annotates else header), body
 
 
 def encoded(message: Message, redelivered: bool, annotates: bool = False) -> bytes:

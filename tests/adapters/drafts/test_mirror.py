@@ -323,7 +323,7 @@ def test_all_classes_of_content(version: str, group: str) -> None:
     for name in ("jms", "file", "stream", "basic"):
         if name in names:
             other = CONTENTS[version, names[name]]
-            assert other.read(other.header_of(got)) == given
+            assert other.read(other.form_of(got)[0]) == given
 
 
 @pytest.mark.parametrize("version", VERSIONS)

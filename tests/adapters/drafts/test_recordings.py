@@ -219,6 +219,18 @@ def test_what_finds_nothing_in_queue_goes_to_the_queue_of_that_name_and_then_com
     assert (record.reply_code, record.exchange) == (310, "queue")
 
 
+def test_a_close_behind_the_publish_stops_nothing() -> None:
+    house = House()
+    house.receive(octets("publish", True))
+    (publish,) = (o for o in house.heard if isinstance(o, Publish))
+    close = V0_9a6.by_name["channel.close"]
+    payload = close.prefix + close.write(close.record(200, "bye"))
+    house.adapter.receive(house.adapter.frames.frame(1, 1, payload))  # type: ignore[attr-defined]
+    house.adapter.send(Returned(1, publish.message, Condition.NO_ROUTE, ""))
+    (again,) = house.adapter.found()
+    assert isinstance(again, Publish) and again.message.exchange == ""
+
+
 # --- replayed against our client role ------------------------------------------------------------
 
 

@@ -381,7 +381,7 @@ def test_messages_of_older_versions(again_: bool) -> None:
 class Unwritable(Message):
     """A message that has no form in this version."""
 
-    def header_for(self, dialect: Any) -> bytes:
+    def form_for(self, dialect: Any) -> tuple[bytes, bytes]:
         raise ValueError("no")
 
 

@@ -12,7 +12,7 @@ from gateway.adapters.v0_9.drafts.words import Awaited, Spoken, Words
 from gateway.adapters.v0_9.geometry import Version
 from gateway.errors import Condition, LocalError, Lost, PeerError
 from gateway.message import Message
-from gateway.operations import DeclareQueue, Operation
+from gateway.operations import DeclareQueue, Operation, Unsent
 from gateway.selector import Selector
 
 MOST_TICKETS = 1024
@@ -40,6 +40,8 @@ class Owner(Protocol):
     def speak(self, channel: int, spoken: Spoken) -> None: ...
 
     def crowd(self) -> None: ...
+
+    def unsent(self, what: Unsent) -> None: ...
 
     def wake(self) -> None: ...
 
@@ -202,7 +204,12 @@ class Channel:
             return
         if len(self.owner.pending) > CROWD:
             self.owner.crowd()
-        for spoken in self.owner.words.deliver(self, consumer, delivery, redelivered, message):
+        try:
+            said = self.owner.words.deliver(self, consumer, delivery, redelivered, message)
+        except ValueError:
+            self.owner.unsent(Unsent(self.number, consumer, delivery, message))
+            return
+        for spoken in said:
             self.speak(spoken)
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:

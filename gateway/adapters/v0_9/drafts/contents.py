@@ -99,8 +99,9 @@ class DraftDialect:
                 self._take(wire, name, getattr(record, name))
             elif headers:
                 _kept(wire, name, headers)
-        if wire.timestamp is None and self._first and getattr(record, "timestamp", None):
-            headers = {**(headers or {}), STAMP: record.timestamp}
+        stamp = getattr(record, "timestamp", None)
+        if isinstance(stamp, str) and stamp and _number(stamp) is None:
+            headers = {**(headers or {}), STAMP: stamp}
         if self._file and getattr(record, self._file) is not None:
             headers = {**(headers or {}), FILE_NAME: getattr(record, self._file)}
         found = canonical(wire, headers)
@@ -114,8 +115,7 @@ class DraftDialect:
     def _take(self, wire: BasicProperties, name: str, value: Any) -> None:
         if name == "timestamp":
             if isinstance(value, str):
-                number = value.isascii() and value.isdigit() and len(value) < 19
-                value = int(value) if number else None
+                value = _number(value)
             wire.timestamp = value or None
         elif name == "expiration":
             wire.expiration = None if _ttl(value) is None else value
@@ -123,12 +123,8 @@ class DraftDialect:
             setattr(wire, name, value)
 
     def write(self, properties: Properties) -> bytes:
-        return self.write_to(properties, "")
-
-    def write_to(self, properties: Properties, destination: str) -> bytes:
-        """As ``write``; ``destination`` for a message that names none."""
         given = Properties(**properties.given())
-        to, given.to = given.to or destination, None
+        to, given.to = given.to, None
         children = b""
         if given.annotations and isinstance(given.annotations.get(CHILDREN), bytes):
             children = _good_children(given.annotations[CHILDREN])
@@ -156,11 +152,37 @@ class DraftDialect:
             record.headers = tables.write_table(headers, self._first)
         return self._content.write(record) + children
 
-    def header_of(self, message: Message) -> bytes:
-        """The header of any message for a reader of this class."""
-        if message.dialect is self and not message.notes:
-            return message.header
-        return self.write_to(message.properties, message.key)
+    def noted(self, header: bytes, notes: Table) -> bytes:
+        """Notes are headers, behind those of the sender."""
+        record, children = self.record(header)
+        if not self._headers:
+            return header
+        record.headers = (record.headers or b"") + tables.write_table(notes, self._first)
+        return self._content.write(record) + children
+
+    def everlasting(self, header: bytes) -> bytes:
+        record, children = self.record(header)
+        if getattr(record, "expiration", None) is None:
+            return header
+        record.expiration = None
+        return self._content.write(record) + children
+
+    def form_of(self, message: Message) -> tuple[bytes, bytes]:
+        """Header and body of any message for a reader of this class; the key of one that came
+        otherwise is its destination. Raises ``ValueError``."""
+        header, body = message.form_for(self)
+        if message.dialect is self or not self._destined or not message.key:
+            return header, body
+        record, children = self.record(header)
+        if not record.destination:
+            record.destination = message.key
+            header = self._content.write(record) + children
+        return header, body
+
+
+def _number(text: str) -> int | None:
+    """A time that is written as a number (0-9a0)."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def _ttl(text: str | None) -> int | None:

@@ -17,6 +17,7 @@ from gateway.operations import (
     Deliver,
     Done,
     EndSession,
+    Fetched,
     Flow,
     Open,
     Operation,
@@ -27,6 +28,7 @@ from gateway.operations import (
     SessionLost,
     Settle,
     Unblocked,
+    Unsent,
     Unsubscribe,
 )
 
@@ -106,8 +108,9 @@ def _settle(engine: Any, op: Settle) -> None:
 
 
 def _returned(engine: Any, op: Returned) -> None:
-    place = engine.channel(op.channel)
-    if place.state is states.OPEN:
+    place = engine.channels.get(op.channel)
+    if place is not None and place.state in (states.OPEN, states.ENDING):
+        # They may have said close behind their publish: it goes on all the same.
         engine.follow(engine.words.returned(place, op))
 
 
@@ -140,12 +143,25 @@ def _done(engine: Any, op: Done) -> None:
         return
     answer = engine.words.answer.get(name)
     if answer is not None:
-        place.speak(answer(place, token.record, op.result))
+        place.speak(_answer(engine, answer, place, token, op))
     elif token.method.replies:
         place.speak(Spoken(engine.table.by_name[token.method.replies[0]].record()))
     if name == "channel.close":
         del engine.channels[op.channel]
         place.vanish()
+
+
+def _answer(engine: Any, answer: Any, place: Channel, token: Asked, op: Done) -> Spoken:
+    """The answer; a message that has no form here is as if it had not been there."""
+    fetched = op.result
+    try:
+        found: Spoken = answer(place, token.record, fetched)
+    except ValueError:
+        if not isinstance(fetched, Fetched):
+            raise
+        engine.unsent(Unsent(op.channel, "", fetched.delivery, fetched.message))
+        found = answer(place, token.record, None)
+    return found
 
 
 def _refused(engine: Any, op: Refused) -> None:

@@ -39,7 +39,7 @@ def service(place: Channel, kind: int, known: tuple[int, ...] = (QUEUE, TOPIC, F
 
 def content_of(place: Channel, group: str, message: Message) -> Content:
     dialect = place.dialect(group)
-    return Content(dialect.number, dialect.header_of(message), message.body)
+    return Content(dialect.number, *dialect.form_of(message))
 
 
 def received(place: Channel, method: Method, m: Any, header: bytes, body: bytes) -> list[Any]:

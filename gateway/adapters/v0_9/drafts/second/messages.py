@@ -37,7 +37,7 @@ class Tried(Message):
 
 def content_of(place: Channel, group: str, message: Message) -> Content:
     dialect = place.dialect(group)
-    return Content(dialect.number, dialect.header_of(message), message.body)
+    return Content(dialect.number, *dialect.form_of(message))
 
 
 def published(
