@@ -24,6 +24,7 @@ from gateway.broker.broker import Limits as BrokerLimits
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Store
 from gateway.config import Bearer, Http, Quota, Route, Settings
+from gateway.crossing.crossing import Crossing
 from gateway.errors import Condition, ConfigError, StoreError
 from gateway.http.access.buckets import Rate
 from gateway.http.access.catalogue import PARAMETER
@@ -37,6 +38,7 @@ from gateway.http.doors import ConnectionInfo, Doors, HttpSettings
 from gateway.http.events.asking import PARAMETERS
 from gateway.http.publish.spool import spool_place
 from gateway.http.sealing import KEY_OCTETS, kept_secret
+from gateway.message import cross_with
 from gateway.net.alarms import Watch, memory_total
 from gateway.net.listener import Address, Limits, Listener
 from gateway.net.tls import server_context
@@ -47,7 +49,7 @@ from gateway.store.sqlite import SqliteStore
 
 log = logging.getLogger("gateway")
 
-SECRET_FILE = "cursor.key"
+SECRET_FILE, CROSSING_FILE = "cursor.key", "crossing.key"
 GOODBYE_SECONDS = 5.0
 STALL_MS = 30_000
 """How long sent octets may stay unacknowledged on an HTTP connection."""
@@ -69,20 +71,20 @@ class Gateway:
         self.store = open_store(settings)
         try:
             self.broker = self._broker()
+            key, crossing = secret(settings, CROSSING_FILE), settings.crossing
         except BaseException:
             self.store.close()
             raise
+        self.crossing = Crossing(key, crossing.mode, crossing.fidelity)
+        cross_with(self.crossing)
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def _broker(self) -> Broker:
         settings = self.settings
-        total = memory_total()
-        broker = Broker(
-            self.store,
-            BrokerLimits(page_after_octets=int(total * settings.limits.memory_page)),
-            now=int(time.time() * 1000),
-        )
+        octets = int(memory_total() * settings.limits.memory_page)
+        limits = BrokerLimits(page_after_octets=octets)
+        broker = Broker(self.store, limits, now=int(time.time() * 1000))
         for name in settings.vhosts:
             if name not in broker.vhosts:
                 broker.create_vhost(name)
@@ -183,8 +185,9 @@ class Gateway:
             connections=self._connections,
             close_connection=self._close_connection,
             settings=http_settings(self.settings),
-            secret=cursor_secret(self.settings),
+            secret=secret(self.settings, SECRET_FILE),
             ready=self._ready,
+            crossing=self.crossing,
             figures=self._figures,
         )
 
@@ -298,11 +301,11 @@ def open_store(settings: Settings) -> Store:
         raise ConfigError(f"data_dir {settings.data_dir}: {error}") from None
 
 
-def cursor_secret(settings: Settings) -> bytes:
-    """The key that seals cursors: kept, so that they survive a restart."""
+def secret(settings: Settings, name: str) -> bytes:
+    """The key that seals cursors or capsules: kept, so that they survive a restart."""
     if not settings.durable:
         return secrets.token_bytes(KEY_OCTETS)
-    return kept_secret(settings.data_dir / SECRET_FILE)
+    return kept_secret(settings.data_dir / name)
 
 
 def http_settings(settings: Settings) -> HttpSettings:

@@ -337,6 +337,17 @@ class Route(Section):
         return self
 
 
+class CrossingSection(Section):
+    """Messages that cross between 1.0 and the older versions: docs/crossing.md."""
+
+    mode: Literal["natural", "lossless", "strict", "lenient"] = Field(
+        default="lossless", description="what becomes of what the other version cannot say"
+    )
+    fidelity: Literal["values", "bytes"] = Field(
+        default="values", description="what comes back the same"
+    )
+
+
 class LimitsSection(Section):
     """Memory and disk."""
 
@@ -376,6 +387,7 @@ class Settings(BaseSettings):
     amqp: Amqp = Field(default_factory=Amqp)
     http: Http = Field(default_factory=Http)
     admin: Admin = Field(default_factory=Admin)
+    crossing: CrossingSection = Field(default_factory=CrossingSection)
     limits: LimitsSection = Field(default_factory=LimitsSection)
     routes: list[Route] = Field(default=[], description="declared routes, see below")
 
@@ -423,7 +435,7 @@ def read_settings(path: Path | None, **given: Any) -> Settings:
     try:
         settings = Settings(**given)
     except ValidationError as error:
-        where = str(path) if path else "settings"
+        where = str(path or "settings")
         lines = [
             f"{where}: {'.'.join(str(part) for part in mistake['loc']) or '(top)'}: "
             f"{mistake['msg'].removeprefix('Value error, ')}"

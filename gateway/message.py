@@ -6,6 +6,7 @@ headers exchange) and not before. ``Essentials`` is the little that the broker n
 message; it is shared between messages whose encoded properties are equal.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 Table = dict[str, Any]
@@ -113,11 +114,37 @@ class Dialect(Protocol):
         """Encode naturally, as a native peer would expect; the inverse of ``read``."""
         ...
 
+    def noted(self, header: bytes, notes: Table) -> bytes:
+        """The same header with what the broker adds, in the place where a reader expects it; all
+        other octets stay as they are. Raises ``ValueError`` if a note cannot be written."""
+        ...
+
+    def everlasting(self, header: bytes) -> bytes:
+        """The same header without a time to live; all other octets stay as they are."""
+        ...
+
 
 DIALECTS: dict[str, Dialect] = {}
 """Dialects by name. Adapters fill it when imported; the store needs it to read what it kept."""
 
 NO_ESSENTIALS = Essentials()
+
+Crosser = Callable[["Message", Dialect], tuple[bytes, bytes]]
+"""A message -> header and body for a reader of another dialect. Raises ``ValueError``."""
+
+
+def plainly(message: "Message", dialect: Dialect) -> tuple[bytes, bytes]:
+    """The crossing of those who have set up no other: properties only."""
+    return dialect.write(message.dialect.read(message.header)), message.body
+
+
+_crosser: Crosser = plainly
+
+
+def cross_with(crosser: Crosser) -> None:
+    """How messages cross from one dialect to another in this process, from now on."""
+    global _crosser
+    _crosser = crosser
 
 
 class Message:
@@ -164,11 +191,14 @@ class Message:
         """Drop the decoded view, so that a queued message costs its bytes only."""
         self._properties = None
 
-    def header_for(self, dialect: Dialect) -> bytes:
-        """The encoded properties for a reader of ``dialect``: untouched if it is ours."""
-        if dialect is self.dialect and not self.notes:
-            return self.header
-        return dialect.write(self.properties)
+    def form_for(self, dialect: Dialect) -> tuple[bytes, bytes]:
+        """Header and body for a reader of ``dialect``: untouched if it is ours. Raises
+        ``ValueError`` if that reader cannot be given this message."""
+        if dialect is self.dialect:
+            header, body = self.header, self.body
+        else:
+            header, body = _crosser(self, dialect)
+        return (dialect.noted(header, self.notes) if self.notes else header), body
 
     @property
     def size(self) -> int:

@@ -11,7 +11,7 @@ FLOOR = {
     "message": 1,
     "operations": 2, "selector": 2,
     "adapters": 3, "broker": 3, "store": 3,
-    "sessions": 4, "config": 4, "inspect": 4,
+    "sessions": 4, "config": 4, "inspect": 4, "crossing": 4,
     "net": 5,
     "http": 6,
     "app": 7, "admin": 7,
@@ -23,7 +23,17 @@ EXCEPTIONS = {
     ("store", "gateway.broker.store"),
 }
 
-PURE = ("errors", "values", "message", "operations", "selector", "adapters", "broker", "store")
+PURE = (
+    "errors",
+    "values",
+    "message",
+    "operations",
+    "selector",
+    "adapters",
+    "broker",
+    "store",
+    "crossing",
+)
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "threading", "time", "fastapi", "pydantic", "logging"}
 
 

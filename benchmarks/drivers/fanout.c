@@ -7,7 +7,8 @@
  * With RATE 0 it publishes as fast as WINDOW allows: so many messages may be under way, that is,
  * not yet with all readers. Nothing can be lost by being too fast then, whatever the server does
  * with slow readers. With a RATE (messages per second) it publishes at fixed times. Ends after
- * SECONDS and what was under way then. PREFIX goes before the mark in each body of content type
+ * SECONDS, or after 30000 messages (nchan has given no more than 32768 to one stream of a channel
+ * here), and what was under way then. PREFIX goes before the mark in each body of content type
  * TYPE; 256 octets follow from the mark on. HEADERs go with all requests. */
 #include "common.h"
 #include <arpa/inet.h>
@@ -16,7 +17,7 @@
 
 enum {
     ROOM = 1 << 18, KEEP = 20, MOST = 16384, SAMPLES = 1 << 23, BODY = 256, DOORS = 4,
-    AT_ONCE = 128, PATIENCE_NS = 3000000000u,
+    AT_ONCE = 128, MESSAGES = 30000, PATIENCE_NS = 3000000000u,
 };
 typedef struct {
     int fd, open;
@@ -190,6 +191,7 @@ int main(int argc, char **argv) {
     int64_t end = begin + (int64_t)(seconds * 1e9);
     for (;;) {
         now = now_ns();
+        if (published >= MESSAGES && now < end) end = now;
         if (now < end) {
             uint64_t due = rate > 0 ? (uint64_t)((double)(now - begin) / 1e9 * rate) + 1 : ~0ull;
             for (int i = 0; i < DOORS && published < due; i++) {

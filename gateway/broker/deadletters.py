@@ -76,13 +76,18 @@ def dead_message(queue: Queue, message: Message, reason: str, now: int) -> Messa
             notes,
         )
     # The sender's bytes have to change: it must not expire again, nor go to the old copies.
-    properties = message.dialect.read(message.header)
-    properties.ttl = None
-    if copies and properties.application is not None:
-        properties.application.pop("CC", None)
-    changed = written_anew(message, properties, exchange, message.key if key is None else key)
-    changed.notes = notes
-    return changed
+    to = message.key if key is None else key
+    if copies:
+        properties = message.dialect.read(message.header)
+        properties.ttl = None
+        if properties.application is not None:
+            properties.application.pop("CC", None)
+        changed = written_anew(message, properties, exchange, to)
+        changed.notes = notes
+        return changed
+    header = message.dialect.everlasting(message.header)
+    essentials = message.dialect.essentials(header)
+    return Message(message.dialect, header, message.body, exchange, to, essentials, notes)
 
 
 def death_notes(headers: Table, death: Table) -> dict[str, Any]:

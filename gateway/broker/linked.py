@@ -9,7 +9,7 @@ from gateway.broker.deliveries import Entry
 from gateway.broker.queues import Queue
 from gateway.broker.settling import Settling, unknown_tag
 from gateway.errors import Condition, Refusal
-from gateway.message import Message, Table
+from gateway.message import Message
 from gateway.operations import Modify, Outcome
 
 if TYPE_CHECKING:
@@ -60,12 +60,15 @@ class Linked(Settling):
 
     def note_failure(self, entry: Entry, op: Modify) -> None:
         """Write onto the message what its next reader shall know."""
-        notes: Table = dict(op.annotations or {})
+        if op.annotations:
+            self.note(entry, op.annotations)
         if op.failed:
-            known = (entry.message.notes or {}).get(FAILED, 0)
-            notes[FAILED] = int(known) + 1
-        if notes:
-            self.note(entry, notes)
+            self.count_failure(entry)
+
+    def count_failure(self, entry: Entry) -> None:
+        """One more delivery that came to nothing (delivery-count of §3.2.1)."""
+        known = (entry.message.notes or {}).get(FAILED, 0)
+        self.note(entry, {FAILED: int(known) + 1})
 
     # --- transactions ---------------------------------------------------------------------------
 

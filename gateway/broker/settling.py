@@ -101,6 +101,16 @@ class Settling(Requests):
             for consumer in woken:
                 consumer.wake()
 
+    def unsent(self, consumer: str, delivery: int, message: Message) -> None:
+        """A delivery that could not be written for its reader is a rejected one, also where it was
+        accepted beforehand."""
+        entry = self.unsettled.pop(delivery, None)
+        if entry is not None:
+            self.conclude([(entry, Outcome.REJECT)])
+        elif consumer in self.consumers:
+            queue = self.consumers[consumer].queue
+            queue.vhost.bury(queue, message, "rejected")
+
     def recover(self, requeue: bool) -> None:
         """Everything unsettled is delivered again: from its queue, or to the same consumers."""
         entries = list(self.unsettled.values())

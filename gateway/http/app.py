@@ -12,7 +12,6 @@ from starlette.routing import BaseRoute, Route
 from gateway import __version__
 from gateway.errors import Refusal
 from gateway.http import console, description, health, problems, topology
-from gateway.http.access.declared import Declared, Publishing
 from gateway.http.access.front import Front
 from gateway.http.access.gate import Gate
 from gateway.http.access.routes import routes as access_routes
@@ -70,14 +69,13 @@ def build(doors: Doors) -> Application:
     labels |= labels_of(app.router.routes)
     publish_queue = endpoint_of(app, QUEUE_ROUTE)
     publish_exchange = endpoint_of(app, EXCHANGE_ROUTE)
-    labels[Publishing] = DECLARED_ROUTE
     publish = {"queues": publish_queue, "exchanges": publish_exchange}
     front = Front(
         counters=context.counters,
         labels=labels,
         gate=context.gate,
         publish=publish,
-        declared=Declared(context.gate, endpoint_of(app, DECLARED_ROUTE)),
+        declared=endpoint_of(app, DECLARED_ROUTE),
     )
     observe = app.state.observe = Observe(
         labels=labels,

@@ -9,7 +9,7 @@ from typing import Annotated
 from urllib.parse import unquote
 
 from fastapi import Depends, Request
-from starlette.types import Scope
+from starlette.types import Receive, Scope
 
 from gateway.broker.broker import Broker
 from gateway.http import problems
@@ -34,6 +34,29 @@ def decode_segment(segment: str) -> str:
 async def authenticate(context: Context, scope: Scope) -> Principal:
     """Who asks. Raises ``Problem``: 401 without good credentials, never anonymous."""
     return await context.gate.authenticate(scope)
+
+
+async def read_limited(scope: Scope, receive: Receive, limit: int) -> bytes:
+    """The whole body of a request, at most so many octets. Raises ``Problem``: 413, before anything
+    is read if the length is told; 400 if the caller is gone."""
+    told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    body = bytearray()
+    more = told.isdigit() and int(told) <= limit
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Problem(problems.INVALID, "the body is incomplete")
+        body += message.get("body", b"")
+        if len(body) > limit:
+            break
+        if not message.get("more_body", False):
+            return bytes(body)
+    raise Problem(
+        problems.TOO_LARGE,
+        f"a body has at most {limit} octets here",
+        headers={"connection": "close"},
+        limit_octets=limit,
+    )
 
 
 def vhost_of(broker: Broker, segment: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.broker.broker import Broker
+from gateway.crossing.crossing import Crossing
 from gateway.http.access.settings import AccessSettings
 
 
@@ -134,6 +135,8 @@ class Doors:
     ready: Callable[[], dict[str, bool]] = dict
     figures: Callable[[], dict[str, float]] = dict
     """More numbers for ``/metrics``, such as ``store_commits_total``."""
+    crossing: Crossing | None = None
+    """Counts what becomes of messages that cross between versions."""
     settings: HttpSettings = field(default_factory=HttpSettings)
     clock: Callable[[], float] = time.time
     """Seconds since 1970: what expiry, quotas and tickets go by."""

@@ -55,6 +55,7 @@ class Counters(Collector):
     def collect(self) -> Iterable[Metric]:
         yield from self.collect_broker()
         yield from self.collect_connections()
+        yield from self.collect_crossing()
         yield from self.collect_http()
         for name, value in self.doors.figures().items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
@@ -95,6 +96,21 @@ class Counters(Collector):
         for version, number in Counter(one.version or "none" for one in connections).items():
             family.add_metric((version,), number)
         yield family
+
+    def collect_crossing(self) -> Iterable[Metric]:
+        crossing = self.doors.crossing
+        if crossing is None:
+            return
+        family = CounterMetricFamily(
+            f"{PREFIX}crossings",
+            "Messages given to a reader of another version, by what became of them.",
+            labels=("from", "to", "fidelity"),
+        )
+        for labels, number in crossing.counts.items():
+            family.add_metric(labels, number)
+        yield family
+        yield total("crossings_refused", "Messages without a form for a reader.", crossing.refused)
+        yield total("capsules_refused", "Capsules forged, or of other messages.", crossing.forged)
 
     def collect_http(self) -> Iterable[Metric]:
         family = CounterMetricFamily(

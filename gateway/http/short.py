@@ -16,7 +16,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from gateway.errors import Refusal
-from gateway.http.access.front import ALWAYS, PLANE, Front
+from gateway.http.access.front import ALWAYS, Front
+from gateway.http.access.gate import PLANE
+from gateway.http.access.protocol import answer_whole
 from gateway.http.access.quotas import LIMITS
 from gateway.http.access.recall import Recall
 from gateway.http.deps import decode_segment
@@ -123,8 +125,9 @@ class ShortWay:
             headers.append((b"x-request-id", request_id))
             if trace is not None:
                 headers += trace_headers(trace)
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": answer.body})
+            if not answer_whole(scope, status, headers, answer.body):
+                await send({"type": "http.response.start", "status": status, "headers": headers})
+                await send({"type": "http.response.body", "body": answer.body})
         except ClientDisconnect:
             pass  # nobody is left to answer; nothing was published
         except Exception:

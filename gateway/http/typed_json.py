@@ -13,6 +13,7 @@ import re
 import struct
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -106,8 +107,13 @@ def write_json(value: Any) -> Any:
     if isinstance(value, values.Described):
         descriptor = write_json(value.descriptor)
         return {MARK: "described", "descriptor": descriptor, "value": write_json(value.value)}
+    if isinstance(value, values.IeeeDecimal):
+        kind = type(value).__name__.lower()
+        return {MARK: kind, "value": str(value), "bits": value.octets.hex()}
     if isinstance(value, dict):
         return write_map(value)
+    if isinstance(value, values.Array):
+        return write_array(value)
     if isinstance(value, list | tuple):
         return [write_json(each) for each in value]
     raise TypeError(f"no AMQP value: {type(value).__name__}")
@@ -157,9 +163,22 @@ def encodable(text: str) -> bool:
     return True
 
 
+def write_array(value: values.Array) -> Any:
+    """An array of 1.0 is of one type, even an empty one: ``of`` names it, or the octets of its
+    constructor and ``descriptors`` do, where that says more."""
+    shown: dict[str, Any] = {MARK: "array", "value": [write_json(each) for each in value]}
+    if value.code is not None:
+        shown["constructor"] = f"{value.code:02x}"
+    if value.descriptors:
+        shown["descriptors"] = [write_json(each) for each in value.descriptors]
+    return shown
+
+
 def write_map(value: dict[Any, Any]) -> Any:
-    if MARK in value or not all(type(key) is str and encodable(key) for key in value):
-        return typed("map", [[write_json(key), write_json(each)] for key, each in value.items()])
+    pairs = value.pairs if isinstance(value, values.Map) else None
+    if pairs or MARK in value or not all(type(k) is str and encodable(k) for k in value):
+        found = value.items() if pairs is None else pairs
+        return typed("map", [[write_json(key), write_json(each)] for key, each in found])
     return {key: write_json(each) for key, each in value.items()}
 
 
@@ -240,7 +259,8 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("string", *TEXTS), ("value", "base64")),
     "timestamp": ("value", "unit"),
     "described": ("value", "descriptor"),
-    "array": ("value", "of"),
+    "array": ("value", "of", "constructor", "descriptors"),
+    **dict.fromkeys(("decimal32", "decimal64", "decimal128"), ("value", "bits")),
 }
 
 
@@ -335,23 +355,72 @@ def read_described(found: dict[str, Any], depth: int) -> values.Described:
 
 
 def read_map(found: dict[str, Any], depth: int) -> dict[Any, Any]:
-    pairs = found["value"]
-    if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
+    """Pairs; a ``Map`` if a ``dict`` cannot hold them."""
+    given = found["value"]
+    if not isinstance(given, list) or not all(isinstance(p, list) and len(p) == 2 for p in given):
         raise BadValue("must be a list of pairs")
-    table: dict[Any, Any] = {}
-    for index, (key, value) in enumerate(pairs):
-        read = each_read(index, key, depth)
-        if isinstance(read, dict | list) or read in table:
-            raise BadForm(f"/value/{index}", "is no key, or one that was there already")
-        table[read] = each_read(index, value, depth)
-    return table
+    pairs = [
+        (each_read(index, key, depth), each_read(index, value, depth))
+        for index, (key, value) in enumerate(given)
+    ]
+    try:
+        table = dict(pairs)
+    except TypeError:
+        return values.Map(pairs)
+    return table if len(table) == len(pairs) else values.Map(pairs)
 
 
-def read_array(found: dict[str, Any], depth: int) -> list[Any]:
-    kind, items = found["of"], found["value"]
+CONSTRUCTORS = {
+    "null": 0x40, "boolean": 0x56, "ubyte": 0x50, "byte": 0x51, "ushort": 0x60, "short": 0x61,
+    "uint": 0x70, "int": 0x71, "float": 0x72, "char": 0x73, "decimal32": 0x74, "ulong": 0x80,
+    "long": 0x81, "double": 0x82, "timestamp": 0x83, "decimal64": 0x84, "decimal128": 0x94,
+    "uuid": 0x98, "binary": 0xB0, "string": 0xB1, "symbol": 0xB3,
+}  # fmt: skip
+"""Of the elements of an array, by the name of their type (1.0 §1.6); the widest of each."""
+
+
+def read_array(found: dict[str, Any], depth: int) -> values.Array:
+    items = found["value"]
     if not isinstance(items, list):
         raise BadValue("must be a list")
-    return [each_read(index, typed(kind, each), depth) for index, each in enumerate(items)]
+    if "of" in found:
+        kind = found["of"]
+        if not isinstance(kind, str) or kind not in CONSTRUCTORS:
+            raise BadForm("/of", "is no type of a simple value")
+        read = [each_read(index, typed(kind, each), depth) for index, each in enumerate(items)]
+        return values.Array(read, CONSTRUCTORS[kind])
+    code = found.get("constructor")
+    if code is not None and not (isinstance(code, str) and re.fullmatch("[0-9a-f]{2}", code)):
+        raise BadForm("/constructor", "must be an octet in hexadecimal")
+    descriptors = found.get("descriptors", [])
+    if not isinstance(descriptors, list) or len(descriptors) > DEPTH:
+        raise BadForm("/descriptors", "must be a short list")
+    return values.Array(
+        [each_read(index, each, depth) for index, each in enumerate(items)],
+        None if code is None else int(code, 16),
+        [each_read("descriptors", each, depth) for each in descriptors],
+    )
+
+
+IEEE: dict[str, type[values.IeeeDecimal]] = {
+    kind.__name__.lower(): kind for kind in (values.Decimal32, values.Decimal64, values.Decimal128)
+}
+
+
+def read_ieee(found: dict[str, Any], depth: int) -> values.IeeeDecimal:
+    kind = IEEE[found[MARK]]
+    try:
+        if "bits" in found:
+            return kind(bytes.fromhex(found["bits"]))
+        text = found["value"]
+        if not isinstance(text, str) or len(text) > 64:
+            raise BadValue("must be decimal text")
+        number = Decimal(text)
+        if number.is_finite() and not -7000 < number.adjusted() < 7000:
+            raise BadValue("is out of range")
+        return kind.of(number)
+    except (ValueError, InvalidOperation) as error:
+        raise BadValue(f"is no {found[MARK]}") from error
 
 
 READERS: dict[str, Callable[[dict[str, Any], int], Any]] = {
@@ -364,4 +433,5 @@ READERS: dict[str, Callable[[dict[str, Any], int], Any]] = {
     "described": read_described,
     "map": read_map,
     "array": read_array,
+    **dict.fromkeys(IEEE, read_ieee),
 }

@@ -1,16 +1,19 @@
 """Prints a recording frame by frame, each connection in the version it opened with."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
 
 from gateway.adapters.sniff import detect
-from gateway.adapters.v0_8a.trace import commands
+from gateway.adapters.v0_8a import trace as v0_8a
 from gateway.adapters.v0_8a.wire.tables import VERSION as VERSION_0_8A
-from gateway.adapters.v0_9.trace import Line, frames, preview
+from gateway.adapters.v0_9 import trace as v0_9
+from gateway.adapters.v0_9.trace import Line, preview
 from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.adapters.v1_0 import trace as v1_0
 from gateway.inspect.sources import InspectError, Piece, pieces
 
 LARGE = 4 << 20
@@ -18,24 +21,19 @@ LARGE = 4 << 20
 MAX_UNFINISHED = 64 << 20
 """Octets of one unfinished frame that are kept."""
 
-KNOWN = (VERSION_0_8A, *VERSIONS)
-"""Versions that are decoded."""
-
 OTHERS = {
     b"\x80\x01": VERSION_0_8A,
     b"AMQP\x01\x01\x00\x0a": "0-10",
-    b"AMQP\x00\x01\x00\x00": "1.0",
-    b"AMQP\x03\x01\x00\x00": "1.0",
-    b"AMQP\x02\x01\x00\x00": "1.0",
+    b"AMQP\x02\x01\x00\x00": "1.0 over TLS",
 }
-"""Openings that are told by themselves; those that are not decoded yet are named at least."""
+"""Openings of versions that this gateway does not decode yet, or not so, so that they are named."""
 
-
-def lines_of(octets: bytes, version: str, continued: dict[int, bool]) -> Iterator[Line]:
-    """``continued`` belongs to the direction."""
-    if version == VERSION_0_8A:
-        return commands(octets, continued)
-    return frames(octets, version)
+READERS: dict[str, Callable[[bytes], Iterator[Line]]] = {
+    VERSION_0_8A: v0_8a.commands,
+    **{version: partial(v0_9.frames, version=version) for version in VERSIONS},
+    "1.0": v1_0.frames,
+}
+"""Who describes the octets of a version."""
 
 
 class Direction:
@@ -48,12 +46,16 @@ class Direction:
         self.left = b""
         self.passed = 0
         self.continued: dict[int, bool] = {}
+        """Of 0.8a2: handles over which a message is not complete."""
 
     def lines(self, data: bytes, version: str) -> Iterator[str]:
         """What is complete; an unfinished frame is kept."""
         octets = self.left + data
         self.left = b""
-        for line in lines_of(octets, version, self.continued):
+        reader = READERS[version]
+        if version == VERSION_0_8A:
+            reader = partial(v0_8a.commands, continued=self.continued)
+        for line in reader(octets):
             if line.kind == "cut":
                 self.left = octets[line.offset :]
                 if len(self.left) > MAX_UNFINISHED:
@@ -80,14 +82,14 @@ class Conversation:
             if named is None:
                 return
             self.version, data, self._opening = named, self._opening, b""
-            if self.version in KNOWN:
+            if self.version in READERS:
                 yield f"    version {self.version}"
             else:
                 yield f"    version {self.version}: not decoded yet, octets as recorded"
         else:
             data = piece.data
         way = self.ways[piece.from_client]
-        if self.version in KNOWN:
+        if self.version in READERS:
             yield from way.lines(data, self.version)
         else:
             yield f"{way.arrow} {way.passed:8d}  {len(data)} octets  {piece.note or preview(data)}"
@@ -120,8 +122,8 @@ class Conversation:
 
 def inspect_file(path: Path, as_version: str | None, out: Console, err: Console) -> None:
     """Print all frames of a recording. Raises ``InspectError``."""
-    if as_version is not None and as_version not in KNOWN:
-        raise InspectError(f"no such version: {as_version} (there are {', '.join(KNOWN)})")
+    if as_version is not None and as_version not in READERS:
+        raise InspectError(f"no such version: {as_version} (there are {', '.join(READERS)})")
     size = path.stat().st_size if path.exists() else 0
     conversations: dict[str, Conversation] = {}
     with Progress(console=err, transient=True, disable=size < LARGE) as progress:

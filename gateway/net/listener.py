@@ -10,7 +10,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gateway.adapters import Adapter, Product, Role, adapter_for
 from gateway.adapters import Limits as AdapterLimits
@@ -71,7 +71,7 @@ class Listener:
         self._mechanisms = mechanisms
         self._header_0_9 = header_0_9
         self._context = context
-        self._product = COMPAT[compat]
+        self._compat = compat
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._arriving = 0
@@ -160,6 +160,9 @@ class Listener:
 
     def adapter(self, version: str, connection: Connection) -> Adapter:
         """The server-role adapter for a detected version."""
+        more: dict[str, Any] = {}
+        if version == "1.0":
+            more = {"product": COMPAT[self._compat], "annotates": bool(self._compat)}
         return adapter_for(
             version,
             Role.SERVER,
@@ -167,8 +170,8 @@ class Listener:
             limits=self.limits.adapter,
             external_subject=connection.subject,
             mechanisms=self._mechanisms,
-            product=self._product if version == "1.0" else Product(),
             wake=connection.wake,
+            **more,
         )
 
     def enter(self, connection: Connection) -> None:
@@ -226,6 +229,7 @@ class Listener:
             async with asyncio.timeout(seconds):
                 await self._empty.wait()
         except TimeoutError:
+            log.warning("%d connections have not answered the goodbye", len(self._connections))
             for connection in self:
                 connection.abort()
             await asyncio.sleep(0)

@@ -33,6 +33,7 @@ from gateway.operations.links import (
     Retire,
     Stolen,
     Terminus,
+    Unsent,
 )
 from gateway.operations.words import (
     BeginSession,
@@ -134,6 +135,7 @@ __all__ = [
     "Token",
     "Unbind",
     "Unblocked",
+    "Unsent",
     "Unsubscribe",
     "UpdateSecret",
     "Acknowledge",

@@ -53,7 +53,8 @@ class Attached:
 
     For a target, ``exchange`` and ``key`` are where its messages go. ``exchange`` is ``None``
     where that depends on the message: then ``place`` tells from its ``to`` and ``subject``; it
-    raises ``Refusal`` for what is not there. ``node`` is "" or "management".
+    raises ``Refusal`` for what is not there. ``mandatory``: a message that no queue takes comes
+    back; on a topic that is nothing unusual. ``node`` is "" or "management".
     ``resumed`` is what is unsettled from before, in order of first sending.
     """
 
@@ -62,6 +63,7 @@ class Attached:
     key: str = ""
     place: Callable[[str | None, str | None], tuple[str, str]] | None = None
     node: str = ""
+    mandatory: bool = True
     resumed: list[Resumed] = field(default_factory=list)
 
 
@@ -125,6 +127,17 @@ class Modify(Operation):
     failed: bool
     elsewhere: bool
     annotations: Table | None = None
+
+
+@dataclass(slots=True)
+class Unsent(Operation):
+    """A delivery that has no form for the peer: it was not sent. ``consumer`` is empty if it was
+    fetched."""
+
+    channel: int
+    consumer: str
+    delivery: int
+    message: Message
 
 
 @dataclass(slots=True)

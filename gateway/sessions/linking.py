@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.broker.channel import Channel
 from gateway.broker.deliveries import Entry
 from gateway.broker.linked import Holding
+from gateway.broker.replies import REPLY_TO
 from gateway.errors import Refusal
 from gateway.operations import (
     Attached,
@@ -24,20 +25,26 @@ from gateway.operations import (
     Post,
     Resumed,
     Retire,
+    Settle,
     Stolen,
 )
 from gateway.sessions.links import Key, Link, Node
 from gateway.sessions.managing import Managing
 from gateway.sessions.nodes import (
     NEVER,
+    VOLATILE,
     Source,
     find_source,
     find_target,
     make_dynamic,
+    reply_source,
 )
 
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
+
+MOST_LATE = 10_000
+"""Outcomes that may be late before those are looked for whose time is over."""
 
 Perform = Callable[[Channel, Any], None]
 
@@ -52,6 +59,9 @@ class Linking:
         self._here: dict[tuple[int, str], Link] = {}
         self._waiting: dict[int, list[Link]] = {}
         """Suspended, while the session they were in goes on, or its connection."""
+        self._late: dict[tuple[int, int], tuple[Link, bytes]] = {}
+        """What suspended links left unsettled, by channel and delivery: the peer may still say its
+        outcome by that (§2.7.6)."""
         self._works: dict[tuple[int, str], list[bytes]] = {}
         self._managing = Managing(session)
         self.handlers: dict[type[Any], Perform] = {
@@ -95,6 +105,8 @@ class Linking:
     def _source(self, channel: Channel, op: AttachSource, old: Link | None) -> tuple[Source, bool]:
         """What to consume from, and whether it was made for this link."""
         asked = op.terminus
+        if asked.dynamic and op.settled and VOLATILE in asked.capabilities:
+            return reply_source(asked), False
         if asked.dynamic:
             made, queue = make_dynamic(channel, asked, self._links)
             if queue:
@@ -123,9 +135,11 @@ class Linking:
             no_ack=op.settled,
             no_local=filters.no_local,
             matches=filters.matches,
-            copy=source.terminus.copy,
+            copy=source.node.copies(source.terminus),
             credit=0,
         )
+        if channel.replies is not None and source.node.queue == REPLY_TO:
+            source.terminus.address = f"/queues/{channel.replies.name}"
         channel.start(op.link)
 
     def _adopt(
@@ -136,7 +150,8 @@ class Linking:
             return []
         parked, old.parked = old.parked, {}
         old.over = True
-        if op.unsettled is None or op.settled or link.terminus.copy:
+        copies = link.node is not None and link.node.copies(link.terminus)
+        if op.unsettled is None or op.settled or copies:
             release(channel, parked.values())
             return []
         entries = {tag: entry for tag, entry in parked.items() if not entry.lane.queue.gone}
@@ -237,6 +252,9 @@ class Linking:
             return
         tags = op.unsettled
         link.parked = {tags[number]: entry for number, entry in held if number in tags}
+        if len(self._late) > MOST_LATE:
+            self._late = {k: late for k, late in self._late.items() if late[1] in late[0].parked}
+        self._late |= {(op.channel, n): (link, tags[n]) for n, _ in held if n in tags}
         release(channel, (entry for number, entry in held if number not in tags))
         link.outcomes = op.outcomes
         if link.terminus.expiry == "link-detach" or (op.lost and link.terminus.expiry != NEVER):
@@ -249,6 +267,7 @@ class Linking:
         for number, tag in [place for place in self._here if place[0] == channel]:
             self._links.forget(self._here.pop((number, tag)))
         self._managing.ended(channel)
+        self._late = {place: late for place, late in self._late.items() if place[0] != channel}
         waiting = self._waiting.pop(channel, [])
         keep = [link for link in waiting if link.terminus.expiry in ("connection-close", NEVER)]
         if keep:
@@ -273,6 +292,24 @@ class Linking:
 
     def _modify(self, channel: Channel, op: Modify) -> None:
         channel.modify(op)
+
+    def late(self, op: Any) -> bool:
+        """Is this the outcome of a delivery whose link is suspended? Then it applies, unless the
+        link was resumed or has expired meanwhile."""
+        if not isinstance(op, Settle | Modify) or (op.channel, op.delivery) not in self._late:
+            return False
+        link, tag = self._late.pop((op.channel, op.delivery))
+        entry = link.parked.pop(tag, None)
+        if entry is None or entry.lane.queue.gone:
+            return True
+        channel = self._session.channels[op.channel]
+        if isinstance(op, Settle):
+            outcome = op.outcome
+        else:
+            channel.note_failure(entry, op)
+            outcome = Outcome.REJECT if op.elsewhere else Outcome.RELEASE
+        channel.conclude([(entry, outcome)])
+        return True
 
     # --- transactions ---------------------------------------------------------------------------
 

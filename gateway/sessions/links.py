@@ -34,10 +34,17 @@ class Key(NamedTuple):
 
 
 class Node(NamedTuple):
-    """What is behind a source. ``owned``: the queue was made for the link and goes with it."""
+    """What is behind a source. ``owned``: the queue was made for the link and goes with it.
+    ``subscription``: what stands in it are copies already, so that distribution mode "copy", which
+    JMS asks of topics, is no different from "move"."""
 
     queue: str
     owned: bool = False
+    subscription: bool = False
+
+    def copies(self, terminus: Terminus) -> bool:
+        """Are messages looked at and left?"""
+        return terminus.copy and not self.subscription
 
 
 class Link:

@@ -10,6 +10,7 @@ import secrets
 from typing import NamedTuple
 
 from gateway.broker.channel import Channel
+from gateway.broker.replies import REPLY_TO
 from gateway.errors import Condition, Refusal
 from gateway.operations import Attached, Bind, DeclareQueue, Terminus
 from gateway.sessions.addresses import (
@@ -34,6 +35,9 @@ POLICIES = {
 }  # fmt: skip
 
 NEVER = "never"
+
+VOLATILE = "rabbitmq:volatile-queue"
+"""The capability of a dynamic source that is for direct replies (RabbitMQ 4.2)."""
 
 
 class Source(NamedTuple):
@@ -72,16 +76,22 @@ def find_target(channel: Channel, terminus: Terminus, create: bool) -> Attached:
     if place.kind == "management":
         return Attached(there, node="management")
     exchange, key = writable(channel, place)
+    # Who publishes to a topic does not ask for listeners; RabbitMQ's own addresses do.
+    plain = not terminus.address.startswith("/exchanges/")
+    topic = bool(TOPIC_CAPABILITIES & frozenset(terminus.capabilities))
+    mandatory = not (exchange and (plain or topic))
     if key is None:
-        return Attached(there, place=lambda _, subject: (exchange, subject or ""))
-    return Attached(there, exchange, key)
+        by_subject = lambda _, subject: (exchange, subject or "")  # noqa: E731
+        return Attached(there, place=by_subject, mandatory=mandatory)
+    return Attached(there, exchange, key, mandatory=mandatory)
 
 
 def writable(channel: Channel, place: Place) -> tuple[str, str | None]:
     """Exchange and key of a place this user may write to."""
     if place.kind == "queue":
         channel.find_writable("")
-        channel.vhost.queue(place.name, channel.client)
+        if place.name not in channel.vhost.replies:
+            channel.vhost.queue(place.name, channel.client)
         return "", place.name
     channel.find_writable(place.name)
     return place.name, place.key
@@ -145,7 +155,7 @@ def known_subscription(
         if queue in channel.vhost.queues:
             terminus.address = queue
             terminus.durable, terminus.expiry = 1, NEVER
-            return Source(terminus, Node(queue, True), filters)
+            return Source(terminus, Node(queue, True, True), filters)
     raise Refusal(Condition.NOT_FOUND, f"no subscription '{name}'")
 
 
@@ -182,7 +192,7 @@ def subscription(
             channel.vhost.remove_queue(found)
         raise
     rebind(channel, queue, place.name, key)
-    return Node(queue, lasting)
+    return Node(queue, lasting, True)
 
 
 def binding_key(channel: Channel, place: Place, filters: Filters) -> str:
@@ -218,10 +228,18 @@ def make_dynamic(channel: Channel, terminus: Terminus, links: Links) -> tuple[Te
     policy = lifetime(terminus)
     if frozenset(terminus.capabilities) & TOPIC_CAPABILITIES:
         key = f"amq.dynamic-{secrets.token_urlsafe(16)}"
-        return granted(terminus, f"{TOPICS}/{key}"), ""
+        return granted(terminus, f"/exchanges/{TOPICS}/{key}"), ""
     name = channel.declare_queue(DeclareQueue(channel.number, None, "")).name
     links.made(channel.vhost, channel.vhost.queues[name], policy)
-    return granted(terminus, name), name
+    return granted(terminus, f"/queues/{name}"), name
+
+
+def reply_source(terminus: Terminus) -> Source:
+    """A place for direct replies, as RabbitMQ's clients ask for it: no queue that anybody could
+    list, gone with its link. Its address is known when it is consumed from."""
+    there = granted(terminus, None)
+    there.capabilities = (VOLATILE,)
+    return Source(there, Node(REPLY_TO), read_filters({}))
 
 
 def lifetime(terminus: Terminus) -> str:

@@ -46,6 +46,7 @@ from gateway.operations import (
     Subscribe,
     Unbind,
     Unblocked,
+    Unsent,
     Unsubscribe,
     UpdateSecret,
 )
@@ -118,6 +119,7 @@ class Session:
             Credit: self.credit,
             Fetch: self._fetch,
             Recover: self._recover,
+            Unsent: lambda channel, op: channel.unsent(op.consumer, op.delivery, op.message),
             Select: self._select,
             SelectConfirms: self._select_confirms,
             Commit: self._commit,
@@ -189,6 +191,8 @@ class Session:
             channel = self.channels[number]
             channel.recipient.returned(operation.message, refusal.condition, refusal.text)
             channel.publish_refused()
+            return
+        if self._linking is not None and self._linking.late(operation):
             return
         if refusal.lost is not Lost.NOTHING and operation.scope is Lost.LINK:
             refusal.lost = Lost.LINK

@@ -154,7 +154,9 @@ def test_large_bodies_wait_beside_the_data(tmp_path: Path) -> None:
             return any(name.startswith(str(spool)) for name in found)
 
         base = f"http://127.0.0.1:{gateway.http_port}/v1"
-        made = httpx.put(f"{base}/admin/vhosts/%2F/queues/q", json={}, auth=("guest", "guest"))
+        made = httpx.put(
+            f"{base}/admin/vhosts/%2F/queues/q", json={}, auth=("guest", "guest"), timeout=60
+        )
         assert made.status_code == 201
         with socket.create_connection(("127.0.0.1", gateway.http_port), 20) as peer:
             head = f"POST /v1/%2F/queues/q/messages HTTP/1.1\r\nHost: localhost\r\n{guest}\r\n"

@@ -12,7 +12,7 @@ from gateway.broker.limits import Limits
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.plain import read_plain, write_plain
 from gateway.errors import Condition, Lost, Refusal
-from gateway.message import Essentials, Message, Properties
+from gateway.message import Essentials, Message, Properties, Table
 from gateway.operations import (
     Bind,
     DeclareExchange,
@@ -46,6 +46,16 @@ class JsonDialect:
     def write(self, properties: Properties) -> bytes:
         given = {name: write_plain(value) for name, value in properties.given().items()}
         return json.dumps(given).encode() if given else b""
+
+    def noted(self, header: bytes, notes: Table) -> bytes:
+        properties = self.read(header)
+        properties.application = {**(properties.application or {}), **notes}
+        return self.write(properties)
+
+    def everlasting(self, header: bytes) -> bytes:
+        properties = self.read(header)
+        properties.ttl = None
+        return self.write(properties)
 
 
 DIALECT = JsonDialect()

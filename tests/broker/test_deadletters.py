@@ -71,7 +71,7 @@ def test_reasons(house: House, reason: str) -> None:
     assert type(given["x-death"][0]["time"]) is Seconds
     assert found.properties.ttl is None
     assert found.essentials.ttl is None
-    assert found.header_for(found.dialect) != b""
+    assert found.form_for(found.dialect)[0] != b""
 
 
 def test_keeps_its_key_without_another(house: House) -> None:

@@ -16,7 +16,7 @@ from gateway.adapters.v0_9.wire import layouts as w
 from tests.net.running import Running, until
 from tests.net.wire import PERSISTENT, Gone, Wire
 
-KILLS = 24
+KILLS = 14
 WINDOW = 200
 
 
@@ -38,6 +38,7 @@ class Story:
         """Before and after a commit that was not answered."""
         self.commits = 0
         self.acked = 0
+        self.long_lives = 0
 
 
 def publish(wire: Wire, story: Story, chance: random.Random) -> None:
@@ -155,12 +156,19 @@ def live(gateway: Running, story: Story, chance: random.Random) -> None:
 
     wires = {job: gateway.wire(1) for job in (publish, consume, transact)}
     threads = [threading.Thread(target=work, args=(job, chance.random())) for job in wires]
-    confirmed = story.confirmed
+    confirmed, acked, commits = story.confirmed, story.acked, story.commits
     moment = chance.uniform(0, 0.4)
     for thread in threads:
         thread.start()
-    if chance.random() < 0.8:
+    # Not by the clock alone: on a busy machine nothing would have happened.
+    patience = chance.random()
+    if patience < 0.8:
         until(lambda: errors or story.confirmed > confirmed, "first confirm")
+    if patience < 0.5:
+        until(lambda: errors or story.confirmed > confirmed + 200, "confirms")
+        until(lambda: errors or story.acked > acked + 20, "acknowledgements")
+        until(lambda: errors or story.commits > commits + 2, "commits")
+        story.long_lives += 1
     killer = threading.Timer(moment, gateway.kill)
     killer.start()
     for thread in [killer, *threads]:
@@ -171,7 +179,7 @@ def live(gateway: Running, story: Story, chance: random.Random) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_kill_at_any_moment(tmp_path: Path) -> None:
     chance = random.Random(20)
     story = Story()
@@ -189,9 +197,7 @@ def test_kill_at_any_moment(tmp_path: Path) -> None:
             gateway.start()
             check(gateway, story)
         # The test has seen something happen in its lives.
-        assert story.confirmed > 100 * KILLS
-        assert story.acked > 10 * KILLS
-        assert story.commits > KILLS
+        assert story.long_lives > KILLS / 4
 
 
 def test_killed_right_after_the_answer(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import httpx
 
 from tests.interop.servers import HOST, ROOT, Server
 
-SECONDS = 60
+SECONDS = 100
 AUTH = ("guest", "guest")
 
 
@@ -54,7 +54,7 @@ def publishing(server: Server, key: str) -> Iterator[None]:
     enough = threading.Event()
 
     def publish() -> None:
-        with httpx.Client(base_url=base(server), auth=AUTH, trust_env=False) as client:
+        with httpx.Client(base_url=base(server), auth=AUTH, trust_env=False, timeout=60) as client:
             number = 0
             while not enough.wait(0.05):
                 client.post(

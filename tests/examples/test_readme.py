@@ -59,12 +59,17 @@ def test_pika_then_curl(gateway: Server) -> None:
 
 @NEEDS_CURL
 def test_following_an_exchange(gateway: Server) -> None:
-    endless = ours(command("curl -N"), gateway).replace("curl -N", "curl -N -s --max-time 3", 1)
+    endless = ours(command("curl -N"), gateway)
+    events: list[dict[str, object]] = []
     with publishing(gateway, "any.key"):
-        done = run(["sh", "-c", endless])
-    assert done.returncode == 28, done.stderr  # curl's own time limit
-    data = [line[6:] for line in done.stdout.splitlines() if line.startswith("data: ")]
-    events = [json.loads(line) for line in data]
+        for seconds in (3, 10, 30):  # on a busy machine the first is short
+            limited = endless.replace("curl -N", f"curl -N -s --max-time {seconds}", 1)
+            done = run(["sh", "-c", limited])
+            assert done.returncode == 28, done.stderr  # curl's own time limit
+            whole = done.stdout.rpartition("\n")[0].splitlines()
+            events = [json.loads(line[6:]) for line in whole if line.startswith("data: ")]
+            if len(events) > 3:
+                break
     assert events[0]["resume"] == "fresh"
     assert events[1]["routing_key"] == "any.key" and len(events) > 3
 

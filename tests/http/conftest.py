@@ -138,7 +138,7 @@ class Rig:
     @staticmethod
     async def until(condition: Callable[[], object]) -> None:
         """Wait for what the loop is about to do."""
-        for _ in range(2000):
+        for _ in range(6000):
             if condition():
                 return
             await asyncio.sleep(0.005)
@@ -243,7 +243,7 @@ class Listener:
         if self.cursor:
             lines.append(f"Last-Event-ID: {self.cursor}")
         self.writer.write("\r\n".join([*lines, "", self.body or ""]).encode())
-        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 5)).decode()
+        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 30)).decode()
         self.status = int(head.split()[1])
         for line in head.split("\r\n")[1:]:
             name, _, value = line.partition(": ")
@@ -257,7 +257,7 @@ class Listener:
         self.writer.transport.abort()
 
     async def chunk(self) -> bool:
-        size = int(await asyncio.wait_for(self.reader.readuntil(b"\r\n"), 5), 16)
+        size = int(await asyncio.wait_for(self.reader.readuntil(b"\r\n"), 30), 16)
         data = await self.reader.readexactly(size + 2)
         self.text += data[:-2].decode()
         return size > 0

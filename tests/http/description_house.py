@@ -18,6 +18,8 @@ from gateway.net.dialer import dial
 from tests.interop import servers
 
 SETTINGS = """
+[http]
+failures = 100000
 [http.bearer]
 issuer = "https://issuer.example"
 audience = "gateway"
@@ -132,6 +134,7 @@ class House:
     # --- what only an answer can give ---------------------------------------------------------
 
     async def token(self) -> str:
+        await self.do("POST", f"{DATA}/queues/orders/messages", json={"order": 18})
         got = await self.do("POST", f"{DATA}/queues/orders/deliveries")
         found: str = got.json()["deliveries"][0]["token"]
         return found
@@ -261,7 +264,13 @@ def house_gateway(folder: Path) -> Iterator[servers.Server]:
 async def open_house(gateway: servers.Server) -> AsyncIterator[tuple[House, dict[str, Any]]]:
     base = f"http://127.0.0.1:{gateway.http_port}"
     async with (
-        httpx.AsyncClient(base_url=base, auth=("guest", "guest"), timeout=30) as http,
+        # A connection each: what is refused before it is read may close its own.
+        httpx.AsyncClient(
+            base_url=base,
+            auth=("guest", "guest"),
+            timeout=30,
+            limits=httpx.Limits(max_keepalive_connections=0),
+        ) as http,
         AsyncExitStack() as stack,
     ):
         document = (await http.get("/openapi.json")).json()

@@ -13,6 +13,7 @@ import pytest
 from gateway.app import Gateway, access_settings
 from gateway.config import read_settings
 from gateway.errors import ConfigError
+from gateway.http.access.buckets import Rate
 from gateway.http.access.front import admin_plane
 from gateway.http.access.rights import Action, Right
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
@@ -226,6 +227,10 @@ user_claim = "name"
 [http.session]
 plain_http = true
 
+[http.vhost_quota]
+octets = 1000
+streams = 7
+
 [admin]
 port = 0
 
@@ -233,6 +238,8 @@ port = 0
 name = "orders"
 queue = "orders"
 json_schema = "{schema}"
+idempotency = "required"
+quota = {{ requests = 5, requests_seconds = 2 }}
 """
 
 
@@ -252,6 +259,10 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
     assert settings.admin_apart and settings.origins == ("https://app.example",)
     assert settings.bearer is not None and settings.bearer.algorithms == ("HS256",)
     assert settings.routes[0].schema == SCHEMA
+    assert settings.routes[0].idempotency == "required"
+    assert settings.routes[0].request_rate == Rate(5, 2)
+    assert (settings.vhost_octet_rate, settings.vhost_request_rate) == (Rate(1000, 1), None)
+    assert settings.max_streams_per_vhost == 7
 
 
 @pytest.mark.parametrize(
@@ -274,6 +285,7 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
         {"replace": {'queue = "orders"': ""}},
         {"replace": {'queue = "orders"': 'queue = "orders"\nexchange = "x"'}},
         {"replace": {'name = "orders"': 'name = "a/b"'}},
+        {"replace": {'queue = "orders"': 'exchange = "x"\nstream = true\nkey = "{filter}"'}},
     ],
 )
 def test_a_configuration_that_would_be_unsafe_is_refused(tmp_path: Path, changed: Any) -> None:
@@ -303,7 +315,9 @@ async def test_no_secret_reaches_the_log_or_an_error(
         token = jwt.encode({"alg": "HS256"}, claims, key, algorithms=["HS256"])
         secrets += [token, token.rsplit(".", 1)[1]]
         base = f"http://127.0.0.1:{gateway.http_port}"
-        async with httpx.AsyncClient(base_url=base, auth=("alice", "pass-of-alice")) as http:
+        async with httpx.AsyncClient(
+            base_url=base, auth=("alice", "pass-of-alice"), timeout=60
+        ) as http:
             made = await http.post("/v1/session")
             assert made.status_code == 201
             cookie = made.headers["set-cookie"].partition(";")[0]
@@ -312,7 +326,7 @@ async def test_no_secret_reaches_the_log_or_an_error(
             ticket = (await http.post("/v1/stream-tickets", json=body)).json()
             secrets.append(ticket["ticket"])
             assert (await http.get("/v1/nothing?password=pass-of-alice")).status_code == 404
-        async with httpx.AsyncClient(base_url=base) as http:
+        async with httpx.AsyncClient(base_url=base, timeout=60) as http:
             async with http.stream("GET", ticket["url"]) as stream:
                 assert stream.status_code == 200
             assert (await http.get("/v1/session", headers={"cookie": cookie})).status_code == 200
@@ -332,7 +346,7 @@ async def test_no_secret_reaches_the_log_or_an_error(
             ]
             assert (await http.get("/livez")).status_code == 404
         admin = f"http://127.0.0.1:{gateway.admin_port}"
-        async with httpx.AsyncClient(base_url=admin) as http:
+        async with httpx.AsyncClient(base_url=admin, timeout=60) as http:
             assert (await http.get("/livez")).status_code == 200
         await asyncio.sleep(0)
     ours = [one for one in caplog.records if not one.name.startswith(("httpx", "httpcore"))]

@@ -40,7 +40,7 @@ RABBITMQ = {
             "auto_delete": False,
             "arguments": {"x-max-length": 5},
         },
-        {"name": "big", "vhost": "shop", "arguments": {"x-queue-type": "quorum"}},
+        {"name": "big", "vhost": "shop", "arguments": {"x-queue-type": "stream"}},
     ],
     "exchanges": [{"name": "x", "vhost": "shop", "type": "topic", "arguments": {}}],
     "bindings": [

@@ -131,7 +131,7 @@ async def test_tools_read_what_they_need(rig: Any) -> None:
         shown = (await http.get("/api/bindings/%2F")).json()
         assert [(one["source"], one["properties_key"]) for one in shown] == [
             ("", "q"),
-            ("shop", "a.*"),
+            ("shop", "a.%2A"),
         ]
         for path in (
             "nodes", "whoami", "connections", "consumers", "vhosts", "vhosts/%2F", "exchanges",
@@ -163,6 +163,12 @@ async def test_tools_change_what_they_may(rig: Any) -> None:
         odd = await http.put("/api/exchanges/%2F/y", json={"type": "odd"})
         assert odd.json()["reason"] == "unknown exchange type 'odd'"
         assert (await http.post(bind, json={"routing_key": "a.#"})).status_code == 201
+        (shown,) = (await http.get(bind)).json()
+        assert shown["properties_key"] == "a.%23"  # RabbitMQ quotes it within JSON, too
+        assert (await http.delete(bind + "/a.%2523")).status_code == 204
+        made = await http.post(bind, json={"routing_key": "b *"})
+        assert (await http.delete(made.headers["location"])).status_code == 204
+        assert (await http.post(bind, json={"routing_key": "a.#"})).status_code == 201
         assert (await http.delete(bind + "/a.%23")).status_code == 204
         assert (await http.delete(bind + "/a.%23")).status_code == 404
         assert (await http.delete(queue + "/contents")).status_code == 204
@@ -174,7 +180,13 @@ async def test_tools_change_what_they_may(rig: Any) -> None:
         assert (await http.put("/api/users/u2", json=user)).status_code == 201
         rights = {"configure": "", "write": "", "read": ""}
         assert (await http.put("/api/permissions/v2/u2", json=rights)).status_code == 201
+        for status in (204, 404):
+            assert (await http.delete("/api/permissions/v2/u2")).status_code == status
         assert (await http.delete("/api/users/u2")).status_code == 204
+        for status in (204, 404):
+            assert (await http.delete("/api/vhosts/v2")).status_code == status
+        for none in ("policies", "operator-policies", "parameters", "vhost-limits"):
+            assert (await http.get(f"/api/{none}")).json() == []
         given = {"queues": [{"name": "d", "vhost": "/", "durable": True, "arguments": {}}]}
         assert (await http.post("/api/definitions", json=given)).status_code == 204
         policy = {"policies": [{"name": "p", "vhost": "/"}]}

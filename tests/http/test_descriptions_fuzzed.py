@@ -25,6 +25,13 @@ HERE = Path(__file__).parent
 ADMIN = "^/(v1/admin|problems|asyncapi|livez|readyz|startupz|metrics)"
 RABBITMQ = "^/api/"
 REST = r"^/(v1/(\{|connections|session|stream-tickets)|\.well-known)"
+ROUTE = """
+[[routes]]
+name = "prices"
+exchange = "shop"
+key = "{market}"
+stream = true
+"""
 GROUPS = {"admin": ADMIN, "rabbitmq": RABBITMQ, "rest": REST}
 LONG = "FUZZ" in os.environ
 DRAWING = (
@@ -35,7 +42,7 @@ DRAWING = (
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900 if LONG else 300),
+    pytest.mark.timeout(900 if LONG else 700),
     pytest.mark.skipif(
         importlib.util.find_spec("schemathesis") is None, reason="schemathesis is not installed"
     ),
@@ -46,9 +53,11 @@ pytestmark = [
 def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.Server]:
     # Wrong credentials are among what is tried, far more often than a guesser may.
     monkeypatch.setenv("AMQP_GATEWAY_HTTP__FAILURES", "10000000")
-    server = servers.start_gateway(tmp_path)
+    file = tmp_path / "gateway.toml"
+    file.write_text(ROUTE)
+    server = servers.start_gateway(tmp_path, extra=["--config", str(file)])
     base = f"http://127.0.0.1:{server.http_port}/v1/admin"
-    with httpx.Client(auth=("guest", "guest")) as http:
+    with httpx.Client(auth=("guest", "guest"), timeout=60) as http:
         for path in ("queues/orders", "exchanges/shop"):
             assert http.put(f"{base}/vhosts/%2F/{path}").status_code == 201
         # Who fuzzes may change any user it hears of; it never hears of its own password.
@@ -80,7 +89,7 @@ def feed(port: int | None, stop: threading.Event) -> None:
 
 
 def test_every_route_is_in_a_group(gateway: servers.Server) -> None:
-    with httpx.Client(auth=("fuzzer", "fuzzer")) as http:
+    with httpx.Client(auth=("fuzzer", "fuzzer"), timeout=60) as http:
         document = http.get(f"http://127.0.0.1:{gateway.http_port}/openapi.json").json()
     for path in document["paths"]:
         assert sum(bool(re.search(routes, path)) for routes in GROUPS.values()) == 1, path
@@ -101,7 +110,7 @@ def test_every_route_keeps_its_word(gateway: servers.Server, group: str, tmp_pat
         env=environment | {"PYTHONPATH": str(servers.ROOT)},
         capture_output=True,
         text=True,
-        timeout=850 if LONG else 250,
+        timeout=850 if LONG else 650,
     )
     lines = [line[:400] for line in done.stdout.splitlines() if line]
     assert done.returncode == 0, "\n".join(lines[-400:]) + done.stderr[-2000:]

@@ -13,6 +13,7 @@ from stream_words import TEXT, publish, texts
 
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
 from gateway.http.app import close
+from gateway.http.events import presence
 from gateway.http.events.asking import Sources, Start, read_asked
 from gateway.http.events.changing import Change, apply
 
@@ -110,7 +111,7 @@ async def test_a_change_is_whole_or_not_at_all(make_rig: Any, listener: Any) -> 
             ({"add": [B], "last_event_id": "b1.AAAA"}, 400),
             ({"add": [B], "last_event_id": 7}, 400),
             ({"add": [B], "from": "yesterday"}, 400),
-            ({"unheard": []}, 400),
+            ({"unheard": []}, 422),
         ):
             async with rig.http() as http:
                 answer = await http.patch(
@@ -276,9 +277,10 @@ async def test_presence_as_a_stream(rig: Any, listener: Any) -> None:
     assert not hub.streams
 
 
-async def test_presence_is_bounded(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gateway.http.events import presence
-
+async def test_presence_is_bounded(
+    rig: Any, listener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "MOST_WATCHERS", 1)
     monkeypatch.setattr(presence, "MOST_SHOWN", 3)
     for number in range(5):
         rig.queue(f"q{number}")
@@ -290,5 +292,9 @@ async def test_presence_is_bounded(rig: Any, monkeypatch: pytest.MonkeyPatch) ->
         assert len(found["subscriptions"]) == 3 and found["truncated"] is True
         head = await http.head("/v1/%2F/subscriptions", headers={"accept": "text/event-stream"})
         assert head.status_code == 200
+        path, accept = "/v1/%2F/subscriptions", {"accept": "text/event-stream"}
+        async with rig.served() as port, listener(port, "", path=path, headers=accept) as first:
+            assert len((await first.until("bridge.open")).data["subscriptions"]) == 3
+            assert (await http.get(path, headers=accept)).status_code == 429
     async with rig.http(None) as http:
         assert (await http.get("/v1/%2F/subscriptions")).status_code == 401

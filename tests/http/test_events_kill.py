@@ -68,7 +68,6 @@ class Writer:
     def __init__(self) -> None:
         self.next = 1
         self.certain: set[int] = set()
-        self.told = threading.Event()
 
     def write(self, wire: Wire, chance: random.Random) -> None:
         with contextlib.suppress(Gone, ConnectionError):
@@ -89,28 +88,31 @@ class Writer:
                 assert type(ack) is w.BasicAck, ack
                 self.certain |= set(range(first + told, first + ack.delivery_tag))
                 told = ack.delivery_tag
-                self.told.set()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_kill_at_any_moment(tmp_path: Path) -> None:
     chance = random.Random(20)
     reader, writer = Reader(), Writer()
+    waited = 0
     with Running(tmp_path, http__journal_events=100_000) as gateway:
         for life in range(KILLS + 1):
             reading = threading.Thread(target=reader.read, args=(gateway.http_port,))
             reading.start()
-            until(lambda n=life: len(reader.resumes) == n + 1, "the stream opens")
+            # With the first cursor, or the next stream would be another fresh one.
+            until(lambda n=life: reader.cursor and len(reader.resumes) == n + 1, "the stream opens")
             if life == KILLS:
                 break
-            writer.told.clear()
+            before = len(writer.certain)
             writing = threading.Thread(
                 target=writer.write, args=(gateway.wire(1), random.Random(chance.random()))
             )
             writing.start()
             if chance.random() < 0.8:
-                assert writer.told.wait(30)
+                wanted = before + chance.choice([1, 100])
+                until(lambda n=wanted: len(writer.certain) >= n, "confirms")
+                waited += wanted - before
             killer = threading.Timer(chance.uniform(0, 0.4), gateway.kill)
             killer.start()
             for thread in (killer, writing, reading):
@@ -126,4 +128,4 @@ def test_kill_at_any_moment(tmp_path: Path) -> None:
     assert reader.got == sorted(set(reader.got)), "out of order, or more than once"
     lost = writer.certain - set(reader.got)
     assert not lost, sorted(lost)[:20]
-    assert len(writer.certain) > 50 * KILLS, "the test has seen something happen"
+    assert len(writer.certain) >= waited > 20 * KILLS, "the test has seen something happen"

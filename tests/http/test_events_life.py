@@ -213,7 +213,7 @@ async def test_a_browser_keeps_connections_for_its_page(rig: Any, listener: Any)
     async with rig.served() as port:
         open_ones = [listener(port, ALL, headers=browser) for _ in range(4)]
         for number, reader in enumerate(open_ones, 1):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await reader.__aenter__()
             if number < 3:
                 await reader.opened()

@@ -19,7 +19,7 @@ from stream_words import TEXT, publish, texts
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
 from gateway.http.app import close
 from gateway.message import DIALECTS, Essentials, Message, Properties
-from tests.net.running import Running, until
+from tests.net.running import PATIENCE, Running, until
 
 QUEUE = "source=queue:orders"
 ROUTES = (DeclaredRoute("feed", exchange="amq.topic", key="#", stream=True),
@@ -157,7 +157,7 @@ class Page:
         self.text = b""
         lines = [f"GET {path} HTTP/1.1", "Host: localhost", f"Authorization: Basic {BASIC}"]
         lines += [f"Last-Event-ID: {cursor}"] if cursor else []
-        self.peer = socket.create_connection(("127.0.0.1", port), 30)
+        self.peer = socket.create_connection(("127.0.0.1", port), 2 * PATIENCE)
         self.peer.sendall("\r\n".join([*lines, "", ""]).encode())
         self.thread = threading.Thread(target=self.read)
         self.thread.start()
@@ -168,15 +168,18 @@ class Page:
                 self.text += octets
 
     def blocks(self) -> list[dict[str, str]]:
+        """Those that are there to their end."""
+        whole = self.text.replace(b"\r", b"").split(b"\n\n")[:-1]
         return [
-            dict(line.partition(": ")[::2] for line in block.split("\n"))
-            for block in self.text.decode().replace("\r", "").split("\n\n")
+            dict(line.partition(": ")[::2] for line in block.decode().split("\n"))
+            for block in whole
         ]
 
     def told(self, kind: str) -> list[dict[str, Any]]:
         return [json.loads(one["data"]) for one in self.blocks() if one.get("event") == kind]
 
 
+@pytest.mark.timeout(300)
 def test_sigterm_says_goodbye_to_every_stream(tmp_path: Path) -> None:
     """Each with a time of its own to come back, and then the process ends by itself."""
     path = "/v1/%2F/exchanges/amq.topic/events?journal=durable"
@@ -186,9 +189,9 @@ def test_sigterm_says_goodbye_to_every_stream(tmp_path: Path) -> None:
             until(lambda page=page: page.told("bridge.open"), "the stream opens")
         gateway.process.send_signal(signal.SIGTERM)
         for page in pages:
-            page.thread.join(20)
+            page.thread.join(2 * PATIENCE)
             assert not page.thread.is_alive()
-        assert gateway.process.wait(20) == 0
+        assert gateway.process.wait(PATIENCE) == 0
         retries = []
         for page in pages:
             (drained,), (closed,) = page.told("bridge.drain"), page.told("bridge.close")
@@ -201,4 +204,5 @@ def test_sigterm_says_goodbye_to_every_stream(tmp_path: Path) -> None:
         until(lambda: again.told("bridge.open"), "the stream opens again")
         assert again.told("bridge.open")[0]["resume"] == "exact"
         again.peer.shutdown(socket.SHUT_RDWR)
-        again.thread.join(20)
+        again.thread.join(PATIENCE)
+        assert not again.thread.is_alive()

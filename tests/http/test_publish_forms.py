@@ -81,6 +81,9 @@ IDS = st.one_of(
     SHORT, st.uuids(), st.binary(max_size=20), st.integers(0, 2**64 - 1).map(values.ULong)
 )
 APPLICATION = st.dictionaries(st.text(min_size=1, max_size=10), VALUES, max_size=3)
+SECTION_KEYS = st.text(st.characters(max_codepoint=127), max_size=8).map(
+    values.Symbol
+) | st.integers(0, 2**64 - 1).map(values.ULong)
 UINTS = st.integers(0, 2**32 - 1)
 MOMENTS = st.integers(0, 10**15 - 1)
 ASCII = st.text(st.characters(max_codepoint=127), max_size=20)
@@ -99,9 +102,9 @@ FIELDS: dict[str, Any] = {
     **dict.fromkeys(("absolute_expiry_time", "creation_time"), MOMENTS),
     "group_sequence": UINTS,
     "application": APPLICATION,
-    "annotations": st.dictionaries(KEYS, VALUES, max_size=2),
-    "delivery_annotations": st.dictionaries(KEYS, VALUES, max_size=2),
-    "footer": st.dictionaries(KEYS, VALUES, max_size=2),
+    "annotations": st.dictionaries(SECTION_KEYS, VALUES, max_size=2),
+    "delivery_annotations": st.dictionaries(SECTION_KEYS, VALUES, max_size=2),
+    "footer": st.dictionaries(SECTION_KEYS, VALUES, max_size=2),
     "body_kind": st.sampled_from(["value", "sequence"]),
 }
 PROPERTIES = st.fixed_dictionaries({}, optional=FIELDS).map(lambda given: Properties(**given))
@@ -180,7 +183,9 @@ def test_bodies_as_people_write_them() -> None:
         ({"time": "2026-13-01T00:00:00Z"}, "/time"),
         ({"time": "2026-01-01T00:00:00"}, "/time"),
         ({"properties": {"a": {"$type": "ubyte", "value": 256}}}, "/properties/a/value"),
-        ({"properties": {"a/b": {"$type": "decimal128", "value": "1"}}}, "/properties/a~1b/$type"),
+        ({"properties": {"a/b": {"$type": "decimal256", "value": "1"}}}, "/properties/a~1b/$type"),
+        ({"properties": {"a": {"$type": "decimal32", "value": "x"}}}, "/properties/a/value"),
+        ({"properties": {"a": {"$type": "array", "of": "list", "value": []}}}, "/properties/a/of"),
         ({"properties": {"a": 2**63}}, "/properties/a"),
         ({"properties": {"a": {"$type": "uuid"}}}, "/properties/a"),
         ({"properties": {"": 1}}, "/properties"),
@@ -220,7 +225,7 @@ def test_numbers_as_people_write_them() -> None:
     assert same(read_json(loads("1.5")), 1.5)
     assert same(read_json({"$type": "float", "value": 0.1}), values.Float(0.1))
     assert math.isnan(read_json({"$type": "double", "value": "NaN"}))
-    assert read_json({"$type": "array", "of": "int", "value": [1, 2]}) == [1, 2]
+    assert read_json({"$type": "array", "of": "int", "value": [1, 2]}) == values.Array([1, 2], 0x71)
     with pytest.raises(BadForm):
         read_json(loads("1e400"))
 

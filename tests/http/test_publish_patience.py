@@ -101,7 +101,7 @@ async def test_a_finished_operation_has_the_answer(make_rig: Any) -> None:
                 if told["status"] == "done":
                     return told
 
-        told = await asyncio.wait_for(done(), 5)
+        told = await asyncio.wait_for(done(), 30)
         assert told["result"]["status"] == 201
         assert told["result"]["body"]["outcome"] == "accepted"
         assert 0 < told["expires_in_ms"] <= 60_000

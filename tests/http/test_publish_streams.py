@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from gateway.http.app import close
@@ -103,11 +104,11 @@ class Connection:
         self.writer.write(b"0\r\n\r\n")
 
     async def head(self) -> bytes:
-        return await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 5)
+        return await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 30)
 
     async def receipts(self) -> list[dict[str, Any]]:
         """Of the next chunk."""
-        size = int(await asyncio.wait_for(self.reader.readuntil(b"\r\n"), 5), 16)
+        size = int(await asyncio.wait_for(self.reader.readuntil(b"\r\n"), 30), 16)
         octets = (await self.reader.readexactly(size + 2))[:-2]
         return [json.loads(line) for line in octets.splitlines()]
 
@@ -197,7 +198,7 @@ async def test_a_client_that_first_writes_all_and_then_reads(rig: Any) -> None:
         await wire.open()
         for at in range(0, len(found), 50_000):
             wire.say(found[at : at + 50_000])
-            await asyncio.wait_for(wire.writer.drain(), 10)
+            await asyncio.wait_for(wire.writer.drain(), 30)
         wire.end()
         await rig.until(lambda: rig.depth("kept") == (5000, 0))
         await wire.head()
@@ -206,3 +207,23 @@ async def test_a_client_that_first_writes_all_and_then_reads(rig: Any) -> None:
             count += len(part)
         assert count == 5000
         wire.writer.close()
+
+
+async def test_a_spool_without_room(make_rig: Any, tmp_path: Path) -> None:
+    """The directory is gone, as the disk may be: nothing was sent, and that is said."""
+    rig = make_rig(spool_octets=1000, spool_dir=str(tmp_path / "gone"))
+    rig.queue("kept")
+
+    async def body() -> AsyncIterator[bytes]:
+        for _ in range(4):
+            yield b"x" * 600
+
+    async with rig.http() as http:
+        answer = await http.post("/v1/%2F/queues/kept/messages", content=body())
+        assert answer.status_code == 503
+        assert answer.json()["type"] == "/problems/backpressure"
+        assert answer.json()["outcome"] == "not-sent"
+        assert answer.headers["connection"] == "close"
+        small = await http.post("/v1/%2F/queues/kept/messages", content=b"x")
+        assert small.status_code == 201
+    assert rig.depth("kept") == (1, 0)

@@ -408,10 +408,10 @@ async def expecting(port: int, path: str, length: int, *fields: str) -> str:
         *(fields or (f"Authorization: Basic {token}",)),
     ]
     writer.write("\r\n".join([*head, "", ""]).encode())
-    first = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).decode()
+    first = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)).decode()
     if first.startswith("HTTP/1.1 100"):
         writer.write(b"x" * length)
-        first += (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).decode()
+        first += (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)).decode()
     writer.close()
     return first
 

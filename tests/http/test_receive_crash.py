@@ -19,11 +19,13 @@ from tests.net.wire import PERSISTENT
 
 KILLS = 4
 CONSUMERS = 3
+DEAD = 800
+"""At 50 a second far from all have moved when the gateway is killed, even on a busy machine."""
 
 
 def client(gateway: Running) -> httpx.Client:
     return httpx.Client(
-        base_url=f"http://127.0.0.1:{gateway.http_port}/v1/%2F", auth=("guest", "guest"), timeout=20
+        base_url=f"http://127.0.0.1:{gateway.http_port}/v1/%2F", auth=("guest", "guest"), timeout=60
     )
 
 
@@ -76,6 +78,8 @@ def consume(gateway: Running, story: Story, seed: float, errors: list[BaseExcept
         with client(gateway) as http:
             while True:
                 answer = http.post("/queues/q/deliveries", json=asked)
+                if answer.status_code == 204:
+                    continue  # the others have it all, or the disk is slow
                 assert answer.status_code == 200, answer.text
                 accept: list[tuple[int, str]] = []
                 for one in answer.json()["deliveries"]:
@@ -112,6 +116,12 @@ def enough(story: Story, goal: int, errors: list[BaseException]) -> bool:
     return bool(errors) or len(story.accepted) >= goal
 
 
+def more_than(http: httpx.Client, moved: int) -> int:
+    """How many have moved, 0 if it is not more."""
+    ready: int = http.get("/queues/work/messages", params={"limit": 1}).json()["ready"]
+    return ready if ready > moved else 0
+
+
 def body_of(message: Any) -> int:
     return int(base64.b64decode(message["body"]["base64"]))
 
@@ -131,7 +141,7 @@ def standing(http: httpx.Client, queue: str) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_killed_while_messages_are_leased(tmp_path: Path) -> None:
     chance = random.Random(7)
     story = Story()
@@ -170,26 +180,35 @@ def test_killed_while_messages_are_leased(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 def test_killed_while_dead_letters_go_back(tmp_path: Path) -> None:
-    chance = random.Random(3)
     with Running(tmp_path) as gateway:
         declare(gateway, "dead", "work")
         wire = gateway.wire(1)
-        for number in range(400):
+        for number in range(DEAD):
             wire.publish("dead", b"%d" % number, PERSISTENT)
         wire.declare("dead", durable=True)
         wire.close()
-        asked = {"to": {"exchange": "", "routing_key": "work"}, "rate": 2000}
+        asked = {"to": {"exchange": "", "routing_key": "work"}, "rate": 50}
+        moved = 0
+
+        def redrive() -> None:
+            with client(gateway) as http, contextlib.suppress(httpx.TransportError):
+                http.post("/dead-letters/dead/redrive", json=asked)
+
         for _ in range(3):
-            killer = threading.Timer(chance.uniform(0.02, 0.1), gateway.kill)
+            driver = threading.Thread(target=redrive)
+            driver.start()
             with client(gateway) as http:
-                killer.start()
-                with contextlib.suppress(httpx.TransportError):
-                    http.post("/dead-letters/dead/redrive", json=asked)
-            killer.join()
+                # Not by the clock: on a busy machine nothing or all would have moved. What was
+                # moved is safe when more is moved.
+                seen = until(partial(more_than, http, moved), "the redrive begins")
+                until(partial(more_than, http, seen), "the redrive goes on")
+            gateway.kill()
+            driver.join()
             gateway.start()
             with client(gateway) as http:
                 there, back = standing(http, "dead"), standing(http, "work")
-                assert sorted(there + back) == list(range(400))
-        assert there and back, "killed in the middle"
+            assert sorted(there + back) == list(range(DEAD))
+            assert there and len(back) > moved, "killed in the middle"
+            moved = len(back)

@@ -207,7 +207,7 @@ async def test_the_caller_hangs_up(rig: Any) -> None:
         asked = rig.fetch("rpc")
         writer.transport.abort()
         async with rig.http() as http:
-            for _ in range(100):
+            for _ in range(3000):
                 metrics = (await http.get("/metrics")).text
                 if "amqp_gateway_requests_waiting 0.0" in metrics:
                     break

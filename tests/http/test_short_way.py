@@ -1,13 +1,21 @@
 """The short way of a plain publish answers as the long way does, and forgets what has changed."""
 
+import asyncio
+import gc
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from gateway.http.access.protocol import bounded
 from gateway.http.access.recall import MOST_KEPT, Recall
 from gateway.http.access.settings import AccessSettings
+from gateway.http.app import close
 from gateway.http.short import LONGEST, read_node
 
 QUEUE = "/v1/%2F/queues/orders/messages"
@@ -215,3 +223,89 @@ def test_only_good_paths_are_remembered() -> None:
         assert read_node(path, b"") is None
     assert read_node(b"/v1/%2F/queues/a/messages", b"routing_key=k") is None
     assert LONGEST < 4096
+
+
+# --- on a socket of ours --------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def served(rig: Any) -> AsyncIterator[int]:
+    config = uvicorn.Config(
+        rig.app,
+        port=0,
+        http=bounded(8192, 30, 100),
+        server_header=False,
+        log_level="critical",
+        lifespan="off",
+        ws="none",
+    )
+    server = uvicorn.Server(config)
+    config.load()
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        await close(rig.app)
+        await server.shutdown()
+
+
+def request(number: int, *more: str, path: str = QUEUE) -> bytes:
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        f"Authorization: {CALLER['authorization']}",
+    ]
+    lines += [f"X-Request-Id: n-{number}", "Content-Length: 1", *more, "", "x"]
+    return "\r\n".join(lines).encode()
+
+
+async def talk(port: int, octets: bytes, answers: int) -> list[tuple[list[str], dict[str, Any]]]:
+    """Heads (sorted, without what is another each time) and documents, on one connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(octets)
+    found = []
+    async with asyncio.timeout(30):
+        for _ in range(answers):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            lines = head.lower().split("\r\n")
+            (length,) = (int(line[15:]) for line in lines if line.startswith("content-length:"))
+            document = json.loads(await reader.readexactly(length))
+            for name in ("message_id", "confirmed_at"):
+                document.pop(name, None)
+            lines = [one for one in lines if not one.startswith(("date:", "amqp-message-id:"))]
+            found.append((sorted(lines), document))
+    writer.close()
+    return found
+
+
+async def test_the_same_octets_on_a_socket(make_rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for short in (True, False):
+        rig = prepared(make_rig)
+        if not short:
+            monkeypatch.setattr(rig.app.short, "find", lambda scope: None)
+        async with served(rig) as port:
+            several = request(1) + request(2, path="/v1/%2F/queues/none/messages") + request(3)
+            found.append(await talk(port, several, 3))
+            found[-1] += await talk(port, request(4, "Connection: close"), 1)
+            found[-1] += await talk(port, request(5), 1)
+        assert rig.depth("orders") == (4, 0)
+    assert found[0] == found[1]
+    assert [head for head, _ in found[0] if "x-request-id: n-2" in head]
+    assert "connection: close" in found[0][3][0]
+
+
+async def test_answered_requests_leave_no_garbage(make_rig: Any) -> None:
+    """What would stay until it is collected: the collector is asked rarely here."""
+    rig = prepared(make_rig)
+    async with served(rig) as port:
+        await talk(port, request(0), 1)
+        gc.collect()
+        gc.disable()
+        try:
+            await talk(port, b"".join([request(number) for number in range(50)]), 50)
+            held = sum(type(one) is RequestResponseCycle for one in gc.get_objects())
+        finally:
+            gc.enable()
+    assert held < 5

@@ -101,6 +101,15 @@ def test_command_frames(tmp_path: Path) -> None:
     assert "body_size=2 priority=4 and 2 octets: 'm1'" in text
 
 
+def test_1_0(tmp_path: Path) -> None:
+    path = tmp_path / "talk.txt"
+    header, opened = "414d515000010000", "00000011" + "02000000" + "005310c00401a10163"
+    path.write_text(f"< {header}\n> {header}\n< {opened[:20]}\n< {opened[20:]}\n")
+    text = shown(path)
+    assert "version 1.0" in text
+    assert "C>S        8      0  frame            open container_id='c'" in text
+
+
 def segment(sequence: int, data: bytes, flags: int = dpkt.tcp.TH_ACK) -> bytes:
     tcp = dpkt.tcp.TCP(sport=40000, dport=5672, seq=sequence, flags=flags, data=data)
     ip = dpkt.ip.IP(src=b"\x7f\x00\x00\x01", dst=b"\x7f\x00\x00\x01", p=dpkt.ip.IP_PROTO_TCP)

@@ -1,4 +1,7 @@
-"""Fixtures: a server to talk to. INTEROP_TARGET=gateway (default) or rabbitmq chooses which."""
+"""Fixtures: a server to talk to. INTEROP_TARGET=gateway (default) or rabbitmq chooses which.
+
+Those of `amqp1/` can be pointed at artemis, broker_j and rabbitmq_1_0 as well.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,13 @@ import pytest
 from . import servers
 
 TARGET = os.environ.get("INTEROP_TARGET", "gateway")
+OLDER = ("gateway", "rabbitmq")
+"""Servers for clients of the older versions."""
 
 
 def _run(name: str, folder: Path, *, tls: bool) -> Iterator[servers.Server]:
+    if name not in OLDER:
+        pytest.skip(f"{name} is tried with AMQP 1.0 only")
     if name == "rabbitmq" and (reason := servers.rabbitmq_missing()):
         pytest.skip(reason)
     server = servers.start(name, folder, tls=tls)
@@ -37,6 +44,8 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Serve
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest) -> servers.Server:
     """The server the client tests are pointed at."""
+    if TARGET not in OLDER:
+        pytest.skip(f"{TARGET} is tried with AMQP 1.0 only")
     server = request.getfixturevalue(TARGET)
     assert isinstance(server, servers.Server)
     return server

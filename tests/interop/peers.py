@@ -95,7 +95,7 @@ class Peer:
     checks: Mapping[str, Seen]
     interpreter: str = sys.executable
     spec: str | None = None
-    seconds: float = 90.0
+    seconds: float = 240.0
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, scratch: Path) -> list[str]:
@@ -227,7 +227,7 @@ PEERS_OF_0_9_1 = (
             countdown={"result": 2},
             control={"pongs": ["pong"]},
         ),
-        seconds=110.0,
+        seconds=300.0,
     ),
     Peer(
         "node-amqplib",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import re
 import shutil
 import signal
 import socket
@@ -10,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / ".peers"
 INSTALL = "run tests/interop/install-peers"
 HOST = "127.0.0.1"
-START_SECONDS = 60.0
+START_SECONDS = 90.0
 STOP_SECONDS = 15.0
 
 _RABBITMQ_SCRIPTS = ("/usr/lib/rabbitmq/bin/rabbitmq-server",)
@@ -29,15 +31,23 @@ class ServerError(RuntimeError):
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct ports that nobody listens on now."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
+    """Distinct ports that nobody listens on now, for servers that cannot choose their own.
+
+    They lie below those that systems give to outgoing connections: nobody is handed one of them
+    before our server has it, or between its death and its return.
+    """
+    found: list[int] = []
+    chance = random.SystemRandom()
+    while len(found) < count:
+        port = chance.randrange(12_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
 
 
 def answers(port: int) -> bool:
@@ -108,6 +118,10 @@ class Server:
     log: Path
     http_port: int | None = None
     amqps_port: int | None = None
+    anonymous_port: int | None = None
+    """Where SASL ANONYMOUS of AMQP 1.0 is taken."""
+    websocket_port: int | None = None
+    """Where AMQP 1.0 is spoken over WebSocket; the path does not matter, but for the gateway."""
     certificates: Certificates | None = None
     host: str = HOST
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -163,9 +177,13 @@ def _spawn(
         )
 
 
-def _wait(server: Server, ports: Sequence[int]) -> None:
+def _wait_for_ports(server: Server, ports: Sequence[int]) -> None:
+    _wait(server, lambda: all(answers(port) for port in ports), f"answer on {list(ports)}")
+
+
+def _wait(server: Server, ready: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while not all(answers(port) for port in ports):
+    while not ready():
         if not server.alive:
             tail = server.tail()
             server.kill()
@@ -173,8 +191,7 @@ def _wait(server: Server, ports: Sequence[int]) -> None:
         if time.monotonic() > deadline:
             server.kill()
             raise ServerError(
-                f"{server.name} does not answer on {list(ports)} after {START_SECONDS:.0f} s:\n"
-                f"{server.tail()}"
+                f"{server.name} does not {what} after {START_SECONDS:.0f} s:\n{server.tail()}"
             )
         time.sleep(0.1)
 
@@ -190,27 +207,34 @@ def start_gateway(
     extra: Sequence[str] = (),
 ) -> Server:
     """`python -m gateway serve` with its data under `folder`; give `port` to restart in place."""
-    picked = free_ports(3)
-    amqp = port or picked[0]
-    http, amqps = picked[1], picked[2]
+    amqp = port or free_ports(1)[0]
     data = folder / "data"
     data.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "gateway", "serve"]
-    command += ["--amqp-port", str(amqp), "--http-port", str(http), "--data-dir", str(data)]
-    server = Server("gateway", amqp, folder, folder / "gateway.log", http_port=http)
-    waiting = [amqp, http]
+    command += ["--amqp-port", str(amqp), "--http-port", "0", "--data-dir", str(data)]
+    server = Server("gateway", amqp, folder, folder / "gateway.log")
     if tls:
         server.certificates = make_certificates(folder / "certs")
-        server.amqps_port = amqps
-        command += ["--amqps-port", str(amqps)]
+        command += ["--amqps-port", "0"]
         command += ["--tls-cert", str(server.certificates.server_cert)]
         command += ["--tls-key", str(server.certificates.server_key)]
-        waiting.append(amqps)
     command += extra
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+    before = server.log.stat().st_size if server.log.exists() else 0
     server.processes.append(_spawn(command, environment, folder, server.log))
-    _wait(server, waiting)
+
+    def said() -> str:
+        return server.log.read_bytes()[before:].decode(errors="replace")
+
+    _wait(server, lambda: "data in " in said(), "say that it is ready")
+    server.http_port = _port(said(), r"HTTP on http://\S+:(\d+)/")
+    server.amqps_port = _port(said(), r"AMQP over TLS on \S+:(\d+)")
     return server
+
+
+def _port(log: str, pattern: str) -> int | None:
+    found = re.search(pattern, log)
+    return int(found[1]) if found else None
 
 
 # --- RabbitMQ ------------------------------------------------------------------------------------
@@ -291,7 +315,7 @@ def start_rabbitmq(folder: Path, *, tls: bool = False, plugins: Sequence[str] = 
     server.processes.append(
         _spawn([epmd, "-address", HOST, "-port", str(mapper)], environment, folder, server.log)
     )
-    _wait(server, waiting)
+    _wait_for_ports(server, waiting)
     return server
 
 
@@ -302,11 +326,15 @@ def start(name: str, folder: Path | None = None, *, tls: bool = False) -> Server
         return start_rabbitmq(place, tls=tls)
     if name == "gateway":
         return start_gateway(place, tls=tls)
-    raise ValueError(f"INTEROP_TARGET must be gateway or rabbitmq, not {name!r}")
+    from . import brokers  # which is built on this module
+
+    if name in brokers.KINDS:
+        return brokers.KINDS[name].start(place)
+    raise ValueError(f"{name!r} is none of rabbitmq, {', '.join(brokers.KINDS)}")
 
 
 def main() -> None:
-    """`python -m tests.interop.servers rabbitmq|gateway`: run one until interrupted."""
+    """`python -m tests.interop.servers gateway|rabbitmq|artemis|...`: run one until interrupted."""
     server = start(sys.argv[1], tls="--tls" in sys.argv)
     print(f"{server.name} amqp={server.port} amqps={server.amqps_port} folder={server.folder}")
     sys.stdout.flush()

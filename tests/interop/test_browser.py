@@ -18,10 +18,10 @@ import pytest
 
 from .browser import chromium
 from .browser.wire import Wire
-from .browser.words import PATIENCE, Publisher, until
+from .browser.words import PATIENCE, Publisher, drawn, until
 from .servers import HOST, Server, start_gateway
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 PAGE = Path(__file__).parent / "browser" / "watch.html"
 TEXTS = "list => [...document.getElementById(list).children].map(item => item.textContent)"
@@ -101,7 +101,7 @@ def test_eventsource_misses_nothing(
     kind: str, chrome: Any, gateway: Server, wire: Wire, request: pytest.FixtureRequest
 ) -> None:
     pika = pytest.importorskip("pika")
-    seed = random.randrange(1 << 32)
+    seed = drawn(f"browser {kind}")
     print(f"seed {seed}")
     chance = random.Random(seed)
     name = f"browser-{seed}"
@@ -162,6 +162,7 @@ def test_eventsource_is_told_what_a_restart_lost(chrome: Any, tmp_path: Path) ->
             content=json.dumps({"n": number}),
             auth=("guest", "guest"),
             trust_env=False,
+            timeout=PATIENCE,
         )
         assert answer.status_code == 201
 

@@ -19,10 +19,10 @@ import pytest
 
 from .browser import chromium
 from .browser.wire import Wire
-from .browser.words import PATIENCE, Publisher, until
+from .browser.words import PATIENCE, Publisher, drawn, until
 from .servers import HOST, Server, start_gateway
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 PAGE = Path(__file__).parent / "browser" / "client.html"
 BODIES = (
@@ -104,6 +104,7 @@ def listeners(gateway: Server, name: str) -> int:
         f"http://{HOST}:{gateway.http_port}/v1/%2F/subscriptions",
         auth=("guest", "guest"),
         trust_env=False,
+        timeout=PATIENCE,
     ).json()
     return sum(one["name"] == name for one in found["subscriptions"])
 
@@ -115,6 +116,7 @@ def put(gateway: Server, exchange: str, body: bytes, kind: str = "text/plain") -
         content=body,
         auth=("guest", "guest"),
         trust_env=False,
+        timeout=PATIENCE,
     )
     assert answer.status_code == 201, answer.text
 
@@ -133,7 +135,7 @@ def shown(data: str) -> bytes:
 @pytest.mark.parametrize("transport", ["fetch", "eventsource"])
 def test_odd_bodies(chrome: Any, gateway: Server, wire: Wire, transport: str) -> None:
     """The client's parser and the browser's own agree with what was published, and on cursors."""
-    name = f"odd-{transport}-{random.randrange(1 << 32)}"
+    name = f"odd-{transport}-{drawn(transport)}"
     make_exchange(gateway, name)
     for form in ("json", "text"):
         url = f"/v1/%2F/exchanges/{name}/events?binding=%23&format={form}"
@@ -154,9 +156,15 @@ def test_odd_bodies(chrome: Any, gateway: Server, wire: Wire, transport: str) ->
         assert seen == native
         got = [shown(data) if form == "json" else data.encode() for data, _ in seen]
         assert got == wanted
-        warned = [told["type"] for kind, told in tab.notes if kind == "bridge.warn"]
-        assert warned.count("not-text") == len(BODIES) - len(wanted)
+        left = len(BODIES) - len(wanted)  # what is said of the last comes behind all that is shown
+        until(tab.page, lambda tab=tab, n=left: warned(tab) == n, "what is no text is told of")
         tab.close()
+
+
+def warned(tab: Tab) -> int:
+    """How often it was told of something that is no text."""
+    kinds = [told["type"] for kind, told in tab.notes if kind == "bridge.warn"]
+    return kinds.count("not-text")
 
 
 def how(transport: str, exchange: str) -> dict[str, Any]:
@@ -178,7 +186,7 @@ def representable(body: bytes) -> bool:
 def test_tabs_share_one_stream(
     chrome: Any, gateway: Server, wire: Wire, transport: str, request: pytest.FixtureRequest
 ) -> None:
-    seed = random.randrange(1 << 32)
+    seed = drawn(f"tabs {transport}")
     print(f"seed {seed}")
     chance = random.Random(seed)
     name = f"tabs-{seed}"
@@ -197,8 +205,7 @@ def test_tabs_share_one_stream(
     for act in ("close", "break", "close", "come", "close"):
         leaders = [tab for tab in tabs if tab.role == "leader"]
         assert len(leaders) == 1
-        assert listeners(gateway, name) == 1
-        until(tabs[-1].page, lambda: True, "")
+        until(tabs[-1].page, lambda: listeners(gateway, name) == 1, "the old stream is gone")
         tabs[-1].page.wait_for_timeout(chance.uniform(100, 600))
         if act == "break":
             publisher.burst.set()
@@ -229,7 +236,7 @@ def test_tabs_share_one_stream(
     for opens in [*(tab.opens for tab in tabs), *(opens for _, opens in closed)]:
         assert set(opens[1:]) <= {"exact"}
     assert not any(kind == "bridge.gap" for tab in tabs for kind, _ in tab.notes)
-    assert listeners(gateway, name) == 1
+    until(tabs[0].page, lambda: listeners(gateway, name) == 1, "one stream for all")
     for tab in tabs:
         tab.close()
 
@@ -377,3 +384,53 @@ def test_a_refused_eventsource_is_told_and_stops(
     finally:
         page.close()
         server.stop()
+
+
+RENEWING = """async ([source, bad]) => {
+  const { AmqpEvents } = await import("/client/amqp-events.js");
+  const headers = {
+    Authorization: "Basic " + btoa("guest:guest"),
+    "Content-Type": "application/json",
+  };
+  Object.assign(window, { tickets: 0, opens: [], errors: [], changed: [] });
+  const ticket = async () => {
+    window.tickets += 1;
+    if (window.tickets === 1) return bad;
+    const body = JSON.stringify({ sources: [source] });
+    const answer = await fetch("/v1/stream-tickets", { method: "POST", headers, body });
+    return (await answer.json()).url;
+  };
+  const url = "/v1/%2F/events?source=" + encodeURIComponent(source);
+  const events = new AmqpEvents(url, { transport: "eventsource", share: false, ticket });
+  events.addEventListener("bridge.open", ({ data }) => window.opens.push(JSON.parse(data)));
+  events.addEventListener("bridge.sources", ({ data }) => window.changed.push(JSON.parse(data)));
+  events.addEventListener("error", ({ detail }) => window.errors.push(detail));
+  window.more = async (add) => {
+    const answer = await fetch(`/v1/%2F/streams/${window.opens[0].stream}`, {
+      method: "PATCH", headers, body: JSON.stringify({ add }),
+    });
+    return answer.status;
+  };
+}"""
+
+
+def test_a_bad_ticket_is_replaced_and_sources_come_to_a_live_stream(
+    chrome: Any, gateway: Server, wire: Wire
+) -> None:
+    page = chrome.new_page()
+    try:
+        origin = f"http://{HOST}:{wire.port}"
+        page.route(f"{origin}/empty", lambda route: route.fulfill(body="<p>", status=200))
+        page.goto(f"{origin}/empty")
+        source = "exchange:amq.topic?binding=#"
+        bad = f"/v1/%2F/events?source={quote(source, safe='')}&{GONE}"
+        page.evaluate(RENEWING, [source, bad])
+        until(page, lambda: len(page.evaluate("opens")) == 1, "the stream opens")
+        assert page.evaluate("tickets") == 2 and page.evaluate("errors") == []
+        other = "exchange:amq.fanout?binding="
+        assert page.evaluate("sources => more(sources)", [other]) == 200
+        until(page, lambda: len(page.evaluate("changed")) == 1, "it is told")
+        (change,) = page.evaluate("changed")
+        assert [one["source"] for one in change["added"]] == [other]
+    finally:
+        page.close()

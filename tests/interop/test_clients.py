@@ -75,6 +75,7 @@ CASES = [
 
 
 @pytest.mark.interop
+@pytest.mark.timeout(400)  # the first of a program waits for all of it
 @pytest.mark.parametrize(("peer", "check"), CASES)
 def test_client(peer: peers.Peer, check: str, programs: Callable[[peers.Peer], Run]) -> None:
     if reason := peer.missing():

@@ -12,7 +12,7 @@ from .browser import chromium
 from .browser.console import VIEWS, Api, Console, until
 from .servers import HOST, Server
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def console(chrome: Any, gateway: Server) -> Iterator[Console]:
 
 def test_it_asks_who_you_are(gateway: Server) -> None:
     for path in ("/", "/console/main.js"):
-        answer = httpx.get(f"http://{HOST}:{gateway.http_port}{path}", trust_env=False)
+        answer = httpx.get(f"http://{HOST}:{gateway.http_port}{path}", trust_env=False, timeout=60)
         assert answer.status_code == 401
         assert "Basic " in answer.headers["www-authenticate"]
 

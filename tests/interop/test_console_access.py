@@ -13,7 +13,7 @@ from .browser import chromium
 from .browser.console import AXE, VIEWS, Api, Console, until
 from .servers import INSTALL, Server
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 SCHEMES = ("light", "dark")
 WIDTHS = (1280, 390)
@@ -107,7 +107,7 @@ def test_axe_finds_nothing_in_dialogs(console: Console, axe: None, view: str, op
     console.press(opens)
     assert console.violations() == ""
     console.page.keyboard.press("Escape")
-    assert console.focused == opens
+    until(console.page, lambda: console.focused == opens, "the focus is back")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -142,7 +142,7 @@ def test_by_keyboard_alone(console: Console, furnished: Api) -> None:
     keys.type('{"by": "keyboard"}')
     console.tab_to(".add-property")
     keys.press("Enter")
-    assert console.focused == "Property name"
+    until(console.page, lambda: console.focused == "Property name", "a property to fill in")
     keys.type("n")
     console.tab_to("[data-part=value]")
     keys.type("1")
@@ -153,11 +153,13 @@ def test_by_keyboard_alone(console: Console, furnished: Api) -> None:
     console.has("queues", "a.orders")
     console.tab_to("[aria-label='Purge a.orders']")
     keys.press("Enter")
-    assert console.focused == "Cancel"  # what cannot be undone is not one key away
+    # What cannot be undone is not one key away.
+    until(console.page, lambda: console.focused == "Cancel", "the dialog")
     keys.press("Tab")
     keys.press("Enter")
     console.shows("#notices", "1 message removed from a.orders")
-    assert console.focused == "Purge a.orders"  # rows are refreshed under the focus
+    # Rows are refreshed under the focus.
+    until(console.page, lambda: console.focused == "Purge a.orders", "the focus is back")
 
 
 def test_the_drawing_is_walked_with_arrow_keys(console: Console) -> None:

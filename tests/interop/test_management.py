@@ -46,7 +46,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 def client(server: servers.Server) -> httpx.Client:
     return httpx.Client(
-        base_url=f"http://127.0.0.1:{server.http_port}", auth=("guest", "guest"), timeout=20
+        base_url=f"http://127.0.0.1:{server.http_port}", auth=("guest", "guest"), timeout=60
     )
 
 
@@ -158,6 +158,10 @@ def test_topology(pair: Pair) -> None:
     same(pair, "POST", "/api/bindings/%2F/e/x/q/none", json={})
     same(pair, "DELETE", bindings + "/none")
     same(pair, "DELETE", bindings + "/a.b")
+    for key, shown in (("a.*.#", "a.%252A.%2523"), ("ä b/c~_-", "%25C3%25A4+b%252Fc%257E_-")):
+        same(pair, "POST", bindings, json={"routing_key": key})
+        same(pair, "GET", bindings)
+        same(pair, "DELETE", f"{bindings}/{shown}")
     for _ in range(2):
         same(pair, "DELETE", exchange)
     same(pair, "DELETE", queue + "/contents")

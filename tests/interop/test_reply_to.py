@@ -55,7 +55,7 @@ class Asking:
         return str(found.reply_to)
 
     def wait(self, count: int) -> list[tuple[str, bytes]]:
-        for _ in range(50):
+        for _ in range(300):
             if len(self.replies) >= count:
                 break
             self.connection.process_data_events(0.1)

@@ -12,7 +12,7 @@ from .suites import SUITES, Suite
 
 @pytest.mark.interop
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1600)
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
 def test_suite(suite: Suite, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     if reason := suite.missing():

@@ -9,5 +9,6 @@ from tests.net.running import Running
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("gateway"), amqp__handshake_seconds=2) as running:
+    # An end that comes while a ``Wire`` has patience is none for want of a greeting.
+    with Running(tmp_path_factory.mktemp("gateway"), amqp__handshake_seconds=120) as running:
         yield running

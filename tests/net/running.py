@@ -10,12 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 
 from tests.net.wire import Wire
+from tests.net.wire_1_0 import Wire10
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds that anything here may take on a busy machine."""
 
 
@@ -84,6 +86,30 @@ class Running:
         wire = Wire(self.port, **options)
         self._wires.append(wire)
         return wire.opened(*channels)
+
+    def wire_1_0(self, *channels: int, **options: Any) -> Wire10:
+        """A client of AMQP 1.0, logged in, with session 0 and these."""
+        wire = Wire10(self.port, **options)
+        self._wires.append(wire)
+        return wire.opened(*channels)
+
+    def bare(self) -> Wire10:
+        """A client of AMQP 1.0 that has said nothing yet."""
+        wire = Wire10(self.port)
+        self._wires.append(wire)
+        return wire
+
+    def asked(self, path: str) -> Any:
+        """What the administration answers."""
+        url = f"http://127.0.0.1:{self.http_port}{path}"
+        answer = httpx.get(url, auth=("guest", "guest"), timeout=PATIENCE)
+        return answer.raise_for_status().json()
+
+    def connections(self) -> list[Any]:
+        return list(self.asked("/api/connections"))
+
+    def queues(self) -> set[str]:
+        return {queue["name"] for queue in self.asked("/api/queues")}
 
     @property
     def memory(self) -> int:

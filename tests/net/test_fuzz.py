@@ -10,7 +10,7 @@ import pytest
 
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.adapters.v0_9.wire.tables import VERSIONS
-from tests.net.running import Running, until
+from tests.net.running import PATIENCE, Running, until
 from tests.net.wire import PERSISTENT, Wire
 from tests.talk import frame, method
 
@@ -107,7 +107,7 @@ def test_noise(target: Running, seed: int) -> None:
     chance = random.Random(seed)
     connections = []
     for _ in range(CONNECTIONS):
-        one = socket.create_connection(("127.0.0.1", target.port), 10)
+        one = socket.create_connection(("127.0.0.1", target.port), PATIENCE)
         connections.append(one)
         start = chance.choice([b"", b"AMQP", *HEADERS, b"\x16\x03\x01", b"GET / HTTP/1.1\r\n"])
         with contextlib.suppress(ConnectionError):
@@ -139,7 +139,7 @@ def test_mutated_logins(target: Running) -> None:
     ok += method("0-9-1", 0, w.ConnectionOpen("/")) + method("0-9-1", 1, w.ChannelOpen())
     connections = []
     for _ in range(CONNECTIONS):
-        one = socket.create_connection(("127.0.0.1", target.port), 10)
+        one = socket.create_connection(("127.0.0.1", target.port), PATIENCE)
         connections.append(one)
         with contextlib.suppress(ConnectionError):
             one.sendall(chance.choice(HEADERS) + mutated(ok, chance))
@@ -193,7 +193,7 @@ def test_a_polite_stop(tmp_path: Path) -> None:
             assert wire.rest() == b""
         assert silent.rest() == b""
         silent.close()
-        assert gateway.process.wait(10) == 0
+        assert gateway.process.wait(PATIENCE) == 0
         gateway.start()
         wire = gateway.wire(1)
         assert [int(octets) for octets in wire.everything("kept")] == list(range(500))

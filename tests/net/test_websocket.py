@@ -30,7 +30,7 @@ class WebSocketSocket:
 
     def recv(self, size: int) -> bytes:
         try:
-            data = self._web.recv(30)
+            data = self._web.recv(60)
         except ConnectionClosed:
             return b""
         assert isinstance(data, bytes)
@@ -63,7 +63,13 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def dial(gateway: Running, **options: Any) -> ClientConnection:
-    options = {"subprotocols": AMQP, "max_size": None, "compression": None, **options}
+    options = {
+        "subprotocols": AMQP,
+        "max_size": None,
+        "compression": None,
+        "open_timeout": 60,
+        **options,
+    }
     return connect(f"ws://127.0.0.1:{gateway.http_port}/amqp", **options)
 
 
@@ -89,7 +95,7 @@ def test_text_is_refused(gateway: Running) -> None:
     with dial(gateway) as web:
         web.send("AMQP")
         with pytest.raises(ConnectionClosed) as caught:
-            web.recv(10)
+            web.recv(60)
         assert caught.value.rcvd is not None
         assert caught.value.rcvd.code == 1003
 
@@ -97,9 +103,9 @@ def test_text_is_refused(gateway: Running) -> None:
 def test_what_is_no_amqp_is_answered_with_a_header_and_closed(gateway: Running) -> None:
     with dial(gateway) as web:
         web.send(b"GET / HTTP/1.1\r\n\r\n")
-        assert isinstance(web.recv(10), bytes)
+        assert isinstance(web.recv(60), bytes)
         with pytest.raises(ConnectionClosed):
-            web.recv(10)
+            web.recv(60)
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,8 @@ class Wire:
     def send(self, octets: bytes) -> None:
         self.socket.sendall(octets)
 
-    def take(self, size: int) -> bytes:
-        """So many octets. Raises ``Gone`` at the end of the stream."""
+    def look(self, size: int) -> bytes:
+        """The next octets, which stay. Raises ``Gone`` at the end of the stream."""
         while len(self._held) - self._at < size:
             if self._at:
                 del self._held[: self._at]
@@ -68,7 +68,11 @@ class Wire:
             if not more:
                 raise Gone
             self._held += more
-        taken = bytes(self._held[self._at : self._at + size])
+        return bytes(self._held[self._at : self._at + size])
+
+    def take(self, size: int) -> bytes:
+        """So many octets, or none if they do not come in time."""
+        taken = self.look(size)
         self._at += size
         return taken
 
@@ -99,11 +103,12 @@ class Wire:
         self.send(b"".join(method(self.version, channel, record) for record in records))
 
     def hear(self) -> tuple[int, Any]:
-        """The next frame that is no heartbeat."""
+        """The next frame that is no heartbeat. Of one that is half there at a timeout nothing is
+        lost."""
         while True:
-            head = self.take(7)
+            head = self.look(7)
             size = int.from_bytes(head[3:7])
-            payload = self.take(size + 1)
+            payload = self.take(7 + size + 1)[7:]
             assert payload[-1] == 0xCE
             if head[0] == 8:
                 self.heartbeats += 1

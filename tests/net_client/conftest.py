@@ -16,7 +16,7 @@ from tests.net_client.places import Place, Talk
 
 BROKERS = ("rabbitmq", "gateway")
 VERSIONS = ("0-8", "0-9", "0-9-1")
-SECONDS = 60.0
+SECONDS = 100.0
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -33,7 +33,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
                 await pyfuncitem.obj(**given)
             finally:
                 for talk in given.values():
-                    if isinstance(talk, Talk):
+                    if isinstance(talk, Talk) or hasattr(talk, "remotes"):
                         await talk.close()
 
     asyncio.run(run())

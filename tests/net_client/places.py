@@ -50,7 +50,6 @@ DIFFERENCES: dict[str, Difference] = {
     "stop the server's flow": Difference(
         (ABSENT, "CONNECTION"), None, "RabbitMQ leaves that to prefetch"
     ),
-    "quorum queue": Difference(None, FAILED, "we have classic queues"),
     "passive declare without a name": Difference(
         MISSING,
         None,
@@ -160,7 +159,7 @@ class Talk:
 
     async def settled(self, queue: str, count: int) -> None:
         """Wait until so many messages are ready: publishes have no answer."""
-        for _ in range(200):
+        for _ in range(1500):
             state = await self.ask(DeclareQueue(1, None, queue, passive=True))
             if state.messages == count:
                 return
@@ -170,7 +169,7 @@ class Talk:
     async def subscribe(self, queue: str, **options: Any) -> str:
         return str(await self.ask(Subscribe(1, None, queue, **options)))
 
-    async def next(self, kind: type[Any], seconds: float = 10.0) -> Any:
+    async def next(self, kind: type[Any], seconds: float = 30.0) -> Any:
         """The next operation, which is of this kind."""
         return await following(self.remote, kind, seconds)
 
@@ -213,7 +212,7 @@ async def refusal_of(remote: Remote, operation: Operation) -> Refusal:
     raise AssertionError(f"not refused, but answered with {result!r}")
 
 
-async def following(remote: Remote, kind: type[Any], seconds: float = 10.0) -> Any:
+async def following(remote: Remote, kind: type[Any], seconds: float = 30.0) -> Any:
     """The next operation, which is of this kind."""
     try:
         async with asyncio.timeout(seconds):
@@ -227,7 +226,7 @@ async def following(remote: Remote, kind: type[Any], seconds: float = 10.0) -> A
 async def ending(remote: Remote) -> Closed:
     """How the connection ended; whatever came before is passed over."""
     last = None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         async for operation in remote:
             last = operation
     assert isinstance(last, Closed)

@@ -91,6 +91,14 @@ async def talking(version: str = "0-9-1", **options: Any) -> AsyncIterator[tuple
         await asyncio.sleep(0.01)
 
 
+async def until(condition: Callable[[], Any]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to pass")
+
+
 async def test_loss_fails_whatever_is_asked() -> None:
     async with talking() as (remote, puppet):
         asked = [remote.ask(Fetch(1, None, "q")), remote.ask(Recover(1, None, True))]
@@ -124,7 +132,7 @@ async def test_full_window_stops_reading_until_somebody_takes() -> None:
     async with talking(window=100_000) as (remote, puppet):
         sent = [Deliver(1, "t", n + 1, False, message(bytes(5000), "", "k")) for n in range(4000)]
         puppet.say(*sent)
-        await asyncio.sleep(0.2)
+        await until(lambda: not remote._reading)
         held = len(remote._inbox)
         assert 20 <= held < 400, "one read may go beyond the window"
         await asyncio.sleep(0.1)
@@ -140,7 +148,7 @@ async def test_full_window_stops_reading_until_somebody_takes() -> None:
 async def test_close_gives_up_waiting() -> None:
     async with talking() as (remote, puppet):
         puppet.mute = True
-        await asyncio.wait_for(remote.close(0.1), 2)
+        await asyncio.wait_for(remote.close(0.1), 30)
         assert remote.closed == Closed(None, "", theirs=False)
         await remote.close()
 
@@ -148,7 +156,7 @@ async def test_close_gives_up_waiting() -> None:
 async def test_what_came_before_the_close_can_be_read() -> None:
     async with talking() as (remote, puppet):
         puppet.say(Deliver(1, "t", 1, False, message(b"x", "", "k")))
-        await asyncio.sleep(0.05)
+        await until(lambda: remote._inbox)
         await remote.close()
         kinds = [type(operation) async for operation in remote]
         assert kinds == [Deliver, Closed]
@@ -165,7 +173,7 @@ async def test_flow_and_blocking_hold_publishers() -> None:
             await asyncio.sleep(0.05)
             assert not waiting.done()
             puppet.say(go)
-            await asyncio.wait_for(waiting, 2)
+            await asyncio.wait_for(waiting, 30)
 
 
 async def test_socket_full() -> None:
@@ -212,7 +220,7 @@ async def test_an_answer_nobody_waits_for_any_more() -> None:
 
 async def test_0_8_does_not_answer_recover() -> None:
     async with talking("0-8") as (remote, _):
-        await asyncio.wait_for(remote.ask(Recover(1, None, True)), 0.5)
+        await asyncio.wait_for(remote.ask(Recover(1, None, True)), 30)
 
 
 @pytest.mark.slow
@@ -222,7 +230,7 @@ async def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
         puppet.mute = True
         asked = remote.ask(Fetch(1, None, "q"))
         with pytest.raises(Refusal, match="missed heartbeats from server"):
-            await asyncio.wait_for(asked, 4)
+            await asyncio.wait_for(asked, 30)
 
 
 # --- dialling -------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ class Line:
 
     async def confirmed(self, last: int) -> None:
         """All publishes up to this one."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             async for operation in self.remote:
                 assert isinstance(operation, Confirm) and operation.accepted, operation
                 if operation.sequence == last:
@@ -134,7 +134,7 @@ class Line:
 
     async def deliveries(self, count: int) -> list[Deliver]:
         found: list[Deliver] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             async for operation in self.remote:
                 if isinstance(operation, Deliver):
                     found.append(operation)
@@ -340,7 +340,7 @@ async def test_topology(line: Line) -> None:
         for key in ("a.b", "b"):
             message = Message(SECTIONS, b"", b"x", exchange, key, SECTIONS.essentials(b""))
             line.remote.say(Publish(1, message, True, False))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             operation = await anext(line.remote)
             while not isinstance(operation, Returned):
                 assert isinstance(operation, Confirm)

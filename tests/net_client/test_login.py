@@ -80,10 +80,11 @@ async def test_channel_number_above_the_limit(place: Place) -> None:
     await remote.close()
 
 
+@pytest.mark.parametrize("place", ["0-9-1"], indirect=True)
 async def test_heartbeats(place: Place) -> None:
-    """Neither side gives up a peer that says nothing else."""
-    remote = await place.dial(limits=Limits(heartbeat=1))
-    await asyncio.sleep(3.6)
+    """Neither side gives up a peer that says nothing else for more than two intervals."""
+    remote = await place.dial(limits=Limits(heartbeat=2))
+    await asyncio.sleep(5.5)
     assert remote.closed is None
     await remote.ask(BeginSession(1, None))
     await remote.close()

@@ -118,7 +118,7 @@ async def test_where_the_brokers_differ(talk: Talk) -> None:
     name = await talk.queue()
     durable = DeclareQueue(1, None, name, durable=True, exclusive=True)
     quorum = DeclareQueue(1, None, f"{name}.q", durable=True, arguments={"x-queue-type": "quorum"})
-    await talk.answered(quorum, "quorum queue")
+    await talk.ask(quorum)
     await talk.ask(DeleteQueue(1, None, f"{name}.q"))
     if talk.version != "0-8":
         await talk.answered(durable, "durable differs on an exclusive queue")

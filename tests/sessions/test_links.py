@@ -164,6 +164,24 @@ def test_a_topic_that_is_nothing_else(peer: LinkPeer) -> None:
     assert attached.terminus.capabilities == ("topic",)
 
 
+@pytest.mark.parametrize(
+    ("address", "capabilities", "mandatory"),
+    [
+        ("q", (), True),
+        ("/exchanges/amq.topic/k", (), True),
+        ("/exchanges/amq.topic/k", ("topic",), False),
+        ("amq.topic/k", (), False),
+        ("prices", ("topic",), False),
+        (None, (), True),
+    ],
+)
+def test_who_wants_to_know_of_messages_that_nobody_takes(
+    peer: LinkPeer, address: str | None, capabilities: tuple[str, ...], mandatory: bool
+) -> None:
+    _, attached = peer.target(address, capabilities=capabilities)
+    assert attached.mandatory is mandatory
+
+
 def test_the_anonymous_terminus(peer: LinkPeer) -> None:
     declare(peer, "q")
     _, attached = peer.target(None)
@@ -480,6 +498,21 @@ def test_unsubscribing_without_an_address(house: House, peer: LinkPeer) -> None:
     assert peer.refused(operation).condition is Condition.NOT_FOUND
 
 
+def test_a_copy_of_a_subscription_is_the_subscription(house: House, peer: LinkPeer) -> None:
+    """JMS asks of every topic to be copied: what stands in a subscription is that copy."""
+    asked: dict[str, Any] = {"durable": 1, "expiry": "never", "capabilities": ("topic",)}
+    link, attached = peer.source("news", name="sub", copy=True, **asked)
+    assert attached.terminus.copy
+    publish(peer, "news", "once", exchange="amq.topic")
+    (found,) = peer.receives(link)
+    peer.says(Settle(1, found.delivery, False, Outcome.ACCEPT))
+    (queue,) = house.broker.vhosts["/"].queues.values()
+    assert not queue.depth
+    suspended(peer, link, [])
+    again, _ = peer.source("news", name="sub", copy=True, **asked)
+    assert peer.receives(again) == []
+
+
 def test_another_topic_is_another_subscription(peer: LinkPeer) -> None:
     asked: dict[str, Any] = {"durable": 1, "expiry": "never", "capabilities": ("topic",)}
     link, _ = peer.source("old", name="sub", **asked)
@@ -512,7 +545,8 @@ def policy(code: int) -> dict[str, Any]:
 
 def test_delete_on_close(house: House, peer: LinkPeer) -> None:
     link, attached = peer.source(None, dynamic=True)
-    assert attached.terminus.address in house.broker.vhosts["/"].queues
+    name = str(attached.terminus.address).removeprefix("/queues/")
+    assert name in house.broker.vhosts["/"].queues
     peer.done(DetachLink(1, "t", link, closed=True))
     assert not house.broker.vhosts["/"].queues
 
@@ -528,7 +562,7 @@ def test_delete_on_no_links(house: House, peer: LinkPeer) -> None:
 
 def test_delete_on_no_messages(house: House, peer: LinkPeer) -> None:
     link, attached = peer.target(None, dynamic=True, properties=policy(0x2D))
-    name = str(attached.terminus.address)
+    name = str(attached.terminus.address).removeprefix("/queues/")
     publish(peer, name, "1")
     peer.done(DetachLink(1, "t", link, closed=True))
     other, _ = peer.source(name)

@@ -17,6 +17,12 @@ class SampleDialect:
     def write(self, properties: Properties) -> bytes:
         return b"" if properties.priority is None else b"%d" % properties.priority
 
+    def noted(self, header: bytes, notes: Table) -> bytes:
+        return header
+
+    def everlasting(self, header: bytes) -> bytes:
+        return header
+
 
 SAMPLE = SampleDialect()
 DIALECTS[SAMPLE.name] = SAMPLE

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import tests.store.samples  # noqa: F401  (registers its dialect)
 from gateway.store import SqliteStore
 
 KILLS = 24
@@ -16,16 +17,18 @@ ROOT = Path(__file__).parents[2]
 Places = set[tuple[int, int]]
 
 
-def run_and_kill(directory: Path, seed: int, after: float) -> list[str]:
-    """Complete lines of the process's report."""
+def run_and_kill(directory: Path, seed: int, batches: int, after: float) -> list[str]:
+    """Complete lines of the process's report: so many batches, and what it did in the time after
+    them."""
     command = [sys.executable, "-m", "tests.store.killed", str(directory), str(seed)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
         assert first.startswith("start"), first
+        begun = [process.stdout.readline() for _ in range(2 * batches)]
         time.sleep(after)
         process.send_signal(signal.SIGKILL)
-        report = process.stdout.read()
+        report = "".join(begun) + process.stdout.read()
     assert process.returncode == -signal.SIGKILL
     return report[: report.rfind("\n") + 1].splitlines()
 
@@ -46,7 +49,7 @@ def test_kill(tmp_path: Path) -> None:
     held: Places = set()
     batches = 0
     for kill in range(KILLS):
-        report = run_and_kill(tmp_path, kill, random.Random(kill).uniform(0, 0.06))
+        report = run_and_kill(tmp_path, kill, kill % 4, random.Random(kill).uniform(0, 0.06))
         batches += report.count("done")
         before, after = follow(held, report)
         store = SqliteStore(tmp_path)

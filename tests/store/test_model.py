@@ -213,9 +213,9 @@ class StoreMachine(RuleBasedStateMachine):
         shutil.rmtree(self.directory)
 
 
-TestStoreMachine = pytest.mark.timeout(100)(StoreMachine.TestCase)
+TestStoreMachine = pytest.mark.timeout(400)(StoreMachine.TestCase)
 TestStoreMachine.settings = settings(
-    max_examples=60,
+    max_examples=40,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -6,6 +6,7 @@ that are not whole seconds) goes into headers that begin with ``x-amqp10-``; rea
 """
 
 import struct
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from gateway.adapters.v0_9.essentials import (
     expiration,
     read_essentials,
 )
+from gateway.adapters.v0_9.splicing import with_headers, without_expiration
 from gateway.adapters.v0_9.wire.layouts import (
     BasicProperties,
     read_basic_properties,
@@ -34,6 +36,9 @@ ANNOTATIONS, DELIVERY_ANNOTATIONS = OURS + "annotations", OURS + "delivery-annot
 FOOTER, BODY = OURS + "footer", OURS + "body"
 MESSAGE_ID, CORRELATION_ID = OURS + "message-id", OURS + "correlation-id"
 USER_ID, REPLY_TO = OURS + "user-id", OURS + "reply-to"
+
+REFERENCE = "AMQP_REF:"
+"""Before the digest of an id that stands in a header, because its field is too short for it."""
 
 IN_HEADERS = (
     (SUBJECT, "subject"),
@@ -104,9 +109,9 @@ class BasicDialect:
         found.content_type = wire.content_type
         found.content_encoding = wire.content_encoding
         if wire.correlation_id is not None:
-            found.correlation_id = read_id(wire.correlation_id)
+            found.correlation_id = _id_of(wire.correlation_id, found.correlation_id)
         if wire.message_id is not None:
-            found.message_id = read_id(wire.message_id)
+            found.message_id = _id_of(wire.message_id, found.message_id)
         if wire.reply_to is not None:
             found.reply_to = wire.reply_to
         found.type = wire.type
@@ -149,6 +154,13 @@ class BasicDialect:
             headers = {**(properties.application or {}), **extra}
             wire.headers = fields.write_table(headers)
         return write_basic_properties(wire)
+
+    def noted(self, header: bytes, notes: Table) -> bytes:
+        """Notes are headers, behind those of the sender."""
+        return with_headers(header, notes)
+
+    def everlasting(self, header: bytes) -> bytes:
+        return without_expiration(header)
 
 
 def _take_ours(headers: Table, found: Properties) -> None:
@@ -260,13 +272,26 @@ def _text_or_header(text: str | None, header: str, extra: Table) -> str | None:
     return text
 
 
+def reference(value: Any) -> str:
+    """What stands for an id that is too long for its field."""
+    octets = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
+    return REFERENCE + sha256(octets).hexdigest()
+
+
+def _id_of(text: str, kept: Any) -> Any:
+    """The id of a field; ``kept`` is what a header said, which counts if the field refers to it."""
+    if kept is not None and text.startswith(REFERENCE) and text == reference(kept):
+        return kept
+    return read_id(text)
+
+
 def _id_or_header(value: Any, header: str, extra: Table) -> str | None:
     if value is None:
         return None
     text = write_id(value)
     if _size(text) > 255:
         extra[header] = value
-        return None
+        return reference(value)
     return text
 
 

@@ -27,6 +27,7 @@ from gateway.operations import (
     Outcome,
     Refused,
     Settle,
+    Unsent,
 )
 
 JOIN_BELOW = 64 * 1024
@@ -320,6 +321,11 @@ class Engine:
         """What was found outside ``receive`` and ``tick``."""
         found, self.later = self.later, []
         return found
+
+    def unsent(self, what: Unsent) -> None:
+        """A delivery has no form for the peer: the broker is told in this turn."""
+        self.later.append(what)
+        self.wakened()
 
     def wakened(self) -> None:
         """``pending`` gets its first octets: tell the owner of the socket."""

@@ -112,12 +112,12 @@ def check_table(buf: bytes, at: int, end: int, depth: int = 0) -> None:
         at += 1 + buf[at]
         if at >= end:
             raise FieldError("a field name runs past its table")
-        at = _check_value(buf, at, end, depth)
+        at = check_value(buf, at, end, depth)
     if at != end:
         raise FieldError("a field runs past its table")
 
 
-def _check_value(buf: bytes, at: int, end: int, depth: int) -> int:
+def check_value(buf: bytes, at: int, end: int, depth: int) -> int:
     """Where the value whose tag stands at ``at`` ends."""
     tag = buf[at]
     width = _WIDTHS.get(tag)
@@ -136,7 +136,7 @@ def _check_value(buf: bytes, at: int, end: int, depth: int) -> int:
     elif tag == _ARRAY:
         at = start
         while at < stop:
-            at = _check_value(buf, at, stop, depth + 1)
+            at = check_value(buf, at, stop, depth + 1)
         if at != stop:
             raise FieldError("an item runs past its array")
     else:

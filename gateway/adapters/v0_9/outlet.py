@@ -14,6 +14,7 @@ from gateway.adapters.v0_9.frames import Frames
 from gateway.adapters.v0_9.geometry import Version
 from gateway.errors import Condition, LocalError
 from gateway.message import Message
+from gateway.operations import Unsent
 
 ADDRESSES = 1024
 """Encoded consumer, exchange and key kept by a channel before it starts anew."""
@@ -49,6 +50,10 @@ class Owner(Protocol):
 
     def weigh(self, octets: int) -> None:
         """A body of this size was added to ``pending``."""
+        ...
+
+    def unsent(self, what: Unsent) -> None:
+        """A delivery has no form for the peer."""
         ...
 
     def crowd(self) -> None:
@@ -91,10 +96,13 @@ class Writer:
         address = self._addresses.get((consumer, message.exchange, message.key))
         if address is None:
             address = self._address(consumer, message.exchange, message.key)
-        header = message.header
+        header, body = message.header, message.body
         if message.notes or message.dialect is not BASIC:
-            header = message.header_for(BASIC)
-        body = message.body
+            try:
+                header, body = message.form_for(BASIC)
+            except ValueError:
+                self._owner.unsent(Unsent(self.number, consumer, delivery, message))
+                return
         size = len(body)
         pending = self._pending
         if not pending:
@@ -165,7 +173,10 @@ class Writer:
             address = self._publication(bits, message.exchange, message.key)
         header, body = message.header, message.body
         if message.notes or message.dialect is not BASIC:
-            header = message.header_for(BASIC)
+            try:
+                header, body = message.form_for(BASIC)
+            except ValueError as error:
+                raise LocalError(f"the message cannot be written here: {error}") from error
         size = len(body)
         pending = self._pending
         if not pending:

@@ -31,6 +31,7 @@ from gateway.operations import (
     SessionLost,
     Settle,
     Unblocked,
+    Unsent,
     UpdateSecret,
 )
 
@@ -49,6 +50,8 @@ class Speaker(Protocol):
     def write(self, channel: int, record: Any) -> None: ...
 
     def write_content(self, channel: int, record: Any, header: bytes, body: bytes) -> None: ...
+
+    def unsent(self, what: Unsent) -> None: ...
 
     def request(self, place: Channel, record: Any, token: Any) -> None: ...
 
@@ -147,7 +150,8 @@ def _returned(engine: Speaker, op: Returned) -> None:
     code, name, _ = engine.table.codes[op.condition.value]
     message = op.message
     record = w.BasicReturn(code, op.text or name, message.exchange, message.key)
-    engine.write_content(op.channel, record, message.header_for(BASIC), message.body)
+    header, body = message.form_for(BASIC)
+    engine.write_content(op.channel, record, header, body)
 
 
 def _cancelled(engine: Speaker, op: Cancelled) -> None:
@@ -211,10 +215,16 @@ def _fetched(engine: Speaker, op: Done) -> None:
         engine.write(op.channel, w.BasicGetEmpty())
         return
     message = fetched.message
+    try:
+        header, body = message.form_for(BASIC)
+    except ValueError:
+        engine.unsent(Unsent(op.channel, "", fetched.delivery, message))
+        engine.write(op.channel, w.BasicGetEmpty())
+        return
     record = w.BasicGetOk(
         fetched.delivery, fetched.redelivered, message.exchange, message.key, fetched.remaining
     )
-    engine.write_content(op.channel, record, message.header_for(BASIC), message.body)
+    engine.write_content(op.channel, record, header, body)
 
 
 def _refused(engine: Speaker, op: Refused) -> None:

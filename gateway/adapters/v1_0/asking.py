@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from gateway.adapters.v1_0 import places
-from gateway.adapters.v1_0.composites import condition_for
 from gateway.adapters.v1_0.consuming import Consuming
+from gateway.adapters.v1_0.links import Link
 from gateway.adapters.v1_0.publishing import Publishing
 from gateway.adapters.v1_0.requests import Requests
 from gateway.adapters.v1_0.session import Session
 from gateway.adapters.v1_0.transacting import Transacting
+from gateway.adapters.v1_0.violation import reason
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError
 from gateway.errors import Condition, LocalError, Lost
@@ -56,6 +57,8 @@ from gateway.operations import (
     UpdateSecret,
 )
 
+DETACHED = "the link was detached"
+
 
 class Asker:
     """What we do on one session."""
@@ -94,13 +97,19 @@ class Asker:
 
     def refused(self, token: Token, lost: bool) -> Refused:
         """The answer to what can no longer be answered."""
-        condition, error = Condition.CONNECTION_FORCED, self.session.reason
         scope = Lost.CONNECTION if lost else Lost.SESSION
-        text = f"the {'connection' if lost else 'session'} is gone"
-        if error is not None:
-            condition = condition_for(error.condition)
-            text = error.description or error.condition
+        otherwise = f"the {'connection' if lost else 'session'} is gone"
+        condition, text = reason(self.session.reason, otherwise)
         return Refused(self.session.number, token, condition, text, scope)
+
+    def gone(self, token: Token, link: Link, record: w.Detach | None, lost: bool) -> Refused:
+        """The answer to what was asked of a link that is over: why the peer has detached it, or we
+        have; else its session is over."""
+        error = link.fault if record is None else record.error
+        if record is None and error is None:
+            return self.refused(token, lost)
+        condition, text = reason(error, DETACHED)
+        return Refused(self.session.number, token, condition, text, Lost.LINK)
 
     def lose(self, text: str, found: list[Operation]) -> None:
         """The session cannot go on."""
@@ -136,11 +145,11 @@ class Asker:
                 done = answered and token is self.ending
                 found.append(Done(session.number, token) if done else self.refused(token, lost))
         self.beginning = self.ending = None
+        self.work.drop_waiting(found, lost)
         if lost or answered or self.foreign:
             return
         error = fault if record is None else record.error
-        condition = condition_for(error.condition) if error else Condition.CONNECTION_FORCED
-        text = (error.description or error.condition) if error else "the peer ended the session"
+        condition, text = reason(error, "the peer ended the session")
         found.append(SessionLost(session.number, condition, text))
         if record is not None:
             session.end(found)
@@ -171,9 +180,19 @@ def _begin(engine: Any, op: BeginSession) -> None:
     session.begin()
 
 
+def _asker(engine: Any, number: int) -> Asker:
+    """Of an open session. Raises ``LocalError`` if it has ended, or never begun."""
+    session = engine.channel(number)
+    if session.mute:
+        raise LocalError(f"channel {number} is lost")
+    asker: Asker = session.use
+    return asker
+
+
 def _end(engine: Any, op: EndSession) -> None:
-    session = engine.channel(op.channel)
-    session.use.ending = op.token
+    asker = _asker(engine, op.channel)
+    engine.say_now()
+    session, asker.ending = asker.session, op.token
     session.end()
 
 
@@ -182,13 +201,15 @@ def _nothing(engine: Any, op: Operation) -> None:
 
 
 def _unsaid(engine: Any, op: Flow) -> None:
-    asker: Asker = engine.channel(op.channel).use
+    asker = _asker(engine, op.channel)
     asker.refuse(op.token, Condition.NOT_IMPLEMENTED, "1.0 stops links, by their credit")
 
 
 def _update_secret(engine: Any, op: UpdateSecret) -> None:
     """Any session will do."""
-    session = next((each for each in engine.sessions.values() if each.begun), None)
+    session = next(
+        (each for each in engine.sessions.values() if each.begun and not each.mute), None
+    )
     if session is None:
         raise LocalError("a new secret is sent over a session, and there is none")
     session.use.requests.update_secret(op)
@@ -202,7 +223,9 @@ def _to(part: str, verb: Callable[[Any, Any], None], transactional: bool = False
     name = verb.__name__
 
     def speak(engine: Any, op: Any) -> None:
-        asker = engine.channel(op.channel).use
+        asker = _asker(engine, op.channel)
+        if engine.unsaid:
+            engine.say_now()
         if transactional and asker.work.defer(op):
             return
         getattr(asker if not part else getattr(asker, part), name)(op)
@@ -212,7 +235,7 @@ def _to(part: str, verb: Callable[[Any, Any], None], transactional: bool = False
 
 def _publish(engine: Any, op: Publish) -> None:
     """Hot."""
-    asker: Asker = engine.channel(op.channel).use
+    asker = _asker(engine, op.channel)
     if asker.work.selected and asker.work.defer(op):
         return
     asker.publishing.publish(op)
@@ -221,7 +244,7 @@ def _publish(engine: Any, op: Publish) -> None:
 def _settle(engine: Any, op: Settle) -> None:
     """Hot."""
     session = engine.sessions.get(op.channel)
-    if session is None:
+    if session is None or session.mute:
         return  # what was delivered there goes back anyway
     asker: Asker = session.use
     if asker.work.selected and asker.work.defer(op):

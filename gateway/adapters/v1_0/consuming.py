@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.adapters.v1_0 import places, termini
 from gateway.adapters.v1_0.carried import carried
-from gateway.adapters.v1_0.composites import condition_for
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
-from gateway.adapters.v1_0.outcomes import RELEASED, SYMBOLS, rejected, state_of
+from gateway.adapters.v1_0.outcomes import ACCEPTED, RELEASED, SYMBOLS, rejected, state_of
+from gateway.adapters.v1_0.resuming import BadMap, resumed, written
 from gateway.adapters.v1_0.wire import layouts as w
-from gateway.adapters.v1_0.wire.tables import SenderSettleMode
-from gateway.errors import Condition, LocalError, Lost
+from gateway.adapters.v1_0.wire.tables import AmqpError, SenderSettleMode
+from gateway.errors import Condition, LocalError
 from gateway.message import Message
 from gateway.operations import (
     Attached,
@@ -33,7 +33,6 @@ from gateway.operations import (
     Outcome,
     Prefetch,
     Recover,
-    Refused,
     Retire,
     Settle,
     Subscribe,
@@ -104,6 +103,8 @@ class Consuming:
         self._delivery = 0
         self._unsettled: dict[int, Arrival] = {}
         """By the number of the delivery, in order."""
+        self._accepted: list[Arrival] = []
+        """Not told to the peer yet."""
 
     # --- links ----------------------------------------------------------------------------------
 
@@ -143,8 +144,12 @@ class Consuming:
         self.links[tag] = link
 
     def attach(self, op: AttachSource) -> None:
+        """A link by name, new or to be resumed: then with what we know of its deliveries."""
         consumer = Consumer(op.link, "", op, op.token)
-        self.links[op.link] = self._offer(consumer, op.terminus, op.name, op.settled)
+        known = written(op.unsettled)
+        link = self._offer(consumer, op.terminus, op.name, op.settled, unsettled=known)
+        link.known = dict(known or {})
+        self.links[op.link] = link
 
     def credit(self, op: Credit) -> None:
         link = self.links.get(op.tag)
@@ -250,7 +255,11 @@ class Consuming:
         if consumer.token is not None:
             result: Any = consumer.tag
             if isinstance(consumer.asked, AttachSource):
-                result = Attached(termini.read(record.source))
+                try:
+                    result = Attached(termini.read(record.source), resumed=resumed(record))
+                except (termini.BadTerminus, BadMap) as bad:
+                    link.fail(AmqpError.INVALID_FIELD, str(bad), found)
+                    return
             found.append(Done(self.session.number, consumer.token, result))
             consumer.token = None
         if consumer.fetches is not None:
@@ -334,26 +343,28 @@ class Consuming:
             del self._fetchers[place]
         waiting = [consumer.token, *(consumer.drain or ()), *(consumer.fetches or ())]
         leaving = consumer.leaving
-        found += [self._why(token, record, lost) for token in waiting if token is not None]
+        asker = self.asker
+        found += [asker.gone(token, link, record, lost) for token in waiting if token is not None]
         if leaving is not None and leaving is not True and leaving.token is not None:
             found.append(Done(self.session.number, leaving.token, leaving.tag))
-        elif record is not None and leaving is None and consumer.tag and consumer.token is None:
+        elif (record or link.fault) and leaving is None and consumer.tag and not consumer.token:
             found.append(Cancelled(self.session.number, consumer.tag))
         if record is not None:
             link.detach(closed, found)
 
-    def _why(self, token: Token, record: w.Detach | None, lost: bool) -> Operation:
-        if record is None:
-            return self.asker.refused(token, lost)
-        error = record.error
-        condition = condition_for(error.condition) if error else Condition.CONNECTION_FORCED
-        text = (error.description or error.condition) if error else "the link was detached"
-        return Refused(self.session.number, token, condition, text, Lost.LINK)
-
     # --- outcomes -------------------------------------------------------------------------------
 
     def settle(self, op: Settle) -> None:
-        """Hot."""
+        """What is accepted is said when there is output to be taken, many at once. Hot."""
+        if op.outcome is Outcome.ACCEPT and not op.multiple and self.asker.work.current is None:
+            arrival = self._unsettled.pop(op.delivery, None)
+            if arrival is not None:
+                if not self._accepted:
+                    self.asker.engine.put_off(self._accept)
+                self._accepted.append(arrival)
+            return
+        if self._accepted:
+            self._accept()
         if op.multiple:
             arrivals = self._up_to(op.delivery)
         else:
@@ -362,6 +373,11 @@ class Consuming:
                 return  # its link is gone, and it goes back anyway
             arrivals = [arrival]
         self._say(arrivals, state_of(op.outcome))
+
+    def _accept(self) -> None:
+        accepted, self._accepted = self._accepted, []
+        if accepted:
+            self._say(accepted, ACCEPTED)
 
     def modify(self, op: Modify) -> None:
         """Where the source does not offer this outcome (§3.5.3), the nearest."""

@@ -27,8 +27,9 @@ from gateway.adapters.v1_0.sections import (
     Span,
     read_header,
 )
+from gateway.adapters.v1_0.splicing import with_notes, without_ttl
 from gateway.adapters.v1_0.wire import layouts as w
-from gateway.message import DIALECTS, Essentials, Properties
+from gateway.message import DIALECTS, Essentials, Properties, Table
 from gateway.values import Described, IeeeDecimal, Scaled, Symbol, ULong
 
 BASIC_TYPE, APP_ID, CLUSTER_ID = "x-basic-type", "x-opt-app-id", "x-opt-cluster-id"
@@ -124,6 +125,13 @@ class SectionsDialect:
             application,
         ]
         return b"".join(pieces)
+
+    def noted(self, header: bytes, notes: Table) -> bytes:
+        """Notes are annotations, or in the header section."""
+        return with_notes(header, notes)
+
+    def everlasting(self, header: bytes) -> bytes:
+        return without_ttl(header)
 
 
 # --- reading ------------------------------------------------------------------------------------

@@ -62,12 +62,15 @@ class Coordinator:
         self.session = session
         self.works: dict[bytes, Incoming] = {}
         """Open transactions, and the control link of each."""
+        self.retired: dict[bytes, list[Sent]] = {}
+        """Deliveries whose outcome is part of a transaction."""
         self.doomed: set[bytes] = set()
         """Those that must not be discharged with success (§4.4.4.1)."""
         self.ending: set[bytes] = set()
         """Those whose discharge is not answered."""
         self.gone: dict[bytes, list[Sent]] = {}
-        """Deliveries that the peer has settled after it had retired them, by transaction."""
+        """Retired deliveries that the peer has settled, by transaction: after a rollback they have
+        their default outcome, as far as the broker does not see to that."""
         self._asked = 0
         """Declares that are not answered."""
 
@@ -222,7 +225,13 @@ class Coordinator:
         self.works.pop(work, None)
         self.doomed.discard(work)
         self.ending.discard(work)
+        self.retired.pop(work, None)
         return self.gone.pop(work, [])
+
+    def _live(self, work: bytes) -> list[Sent]:
+        """Retired deliveries that the peer has not settled."""
+        live = self.session.sent
+        return [sent for sent in self.retired.get(work, ()) if live.get(sent.id) is sent]
 
     def is_open(self, work: bytes) -> bool:
         return work in self.works and work not in self.ending
@@ -230,7 +239,12 @@ class Coordinator:
     # --- work in a transaction ------------------------------------------------------------------
 
     def post(
-        self, link: Incoming, arrival: Arrival, message: Message, found: list[Operation]
+        self,
+        link: Incoming,
+        arrival: Arrival,
+        message: Message,
+        mandatory: bool,
+        found: list[Operation],
     ) -> None:
         """A message that becomes available when its transaction is discharged (§4.4.1). Its outcome
         then is told at once, in the transaction."""
@@ -240,7 +254,7 @@ class Coordinator:
             return
 
         def posted(routed: bool) -> None:
-            self._told(arrival, work, ACCEPTED if routed else RELEASED)
+            self._told(arrival, work, ACCEPTED if routed or not mandatory else RELEASED)
 
         def refused(condition: Condition, text: str) -> None:
             self._told(arrival, work, rejected(condition, text))
@@ -276,6 +290,8 @@ class Coordinator:
     ) -> None:
         """The outcome of a delivery as part of a transaction (§4.4.2); or anything else that is
         said of a delivery that has such an outcome already."""
+        if link.over:
+            return  # the terminus has it, and is in no transaction
         before = sent.work
         work: Any = state.txn_id if is_transactional(state) else before
         if before is not None and work == before:
@@ -292,8 +308,13 @@ class Coordinator:
         if outcome is None and not settled:
             return  # nothing is said of its outcome
         sent.work, sent.retired = work, state.outcome
-        if outcome is None:
-            outcome = default_outcome(link, sent.number)
+        self.retired.setdefault(work, []).append(sent)
+        default = default_outcome(link, sent.number)
+        if settled and default is not Outcome.RELEASE:
+            # After a rollback it would be released; so we say what happens then (§4.4.4.2).
+            self.gone.setdefault(work, []).append(sent)
+            settled = False
+        outcome = default if outcome is None else outcome
         found.append(Retire(self.session.number, work, sent.number, outcome, settled))
 
     def _again(
@@ -325,19 +346,16 @@ class Coordinator:
 
     def _committed(self, work: bytes) -> None:
         """Outcomes apply, and we settle what the peer has not (§4.4.2)."""
-        self._forget(work)
-        mine = [sent for sent in self.session.sent.values() if sent.work == work]
-        for sent in mine:
-            del self.session.sent[sent.id]
-        for sent in mine:
+        for sent in self._live(work):
+            del self.session.sent[sent.id], sent.link.unsettled[sent.id]
             self.session.settle_sent([sent], sent.retired)
+        self._forget(work)
 
     def _rolled_back(self, work: bytes, found: list[Operation]) -> None:
         """Deliveries are live again, as they were; those that the peer has settled meanwhile have
         the default outcome (§4.4.4.2)."""
-        for sent in self.session.sent.values():
-            if sent.work == work:
-                sent.work = sent.retired = None
+        for sent in self._live(work):
+            sent.work = sent.retired = None
         found += [self._settled(sent, None) for sent in self._forget(work) if not sent.link.over]
 
 

@@ -1,16 +1,16 @@
 """Unsettled deliveries of one session, both ways, and the dispositions about them (§2.6.12,
-§2.7.6). What came over a link lives longer than its handle: until it is settled, or the link is
-closed or failed, or the session ends. What was sent ends with the handle: then it is kept with the
-terminus, which knows it by its tag.
+§2.7.6). A delivery lives longer than its handle: until it is settled, or its link is closed, failed
+or attached again, or the session ends.
 """
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
 from gateway.adapters.v1_0.links import MASK, Link, ahead
-from gateway.adapters.v1_0.outcomes import TERMINAL, is_transactional
-from gateway.adapters.v1_0.outgoing import Sent
+from gateway.adapters.v1_0.outcomes import ACCEPTED, TERMINAL, bare, is_transactional
+from gateway.adapters.v1_0.outgoing import Outgoing, Sent
 from gateway.adapters.v1_0.violation import Violation
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError
@@ -23,8 +23,10 @@ T = TypeVar("T")
 class Deliveries:
     """The part of a session that knows what is unsettled."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, room: int) -> None:
         self.number = number
+        self.room = room
+        """Octets of the largest performative that the peer takes."""
         self.mute = False
         """Our end is written, or the connection is over."""
         self.sent: dict[int, Sent] = {}
@@ -73,7 +75,8 @@ class Deliveries:
             return
         if final:
             for sent in deliveries:
-                del self.sent[sent.id]
+                number = sent.id
+                del self.sent[number], sent.link.unsettled[number]
         for sent in deliveries:
             link = sent.link
             try:
@@ -86,12 +89,14 @@ class Deliveries:
     def settle_sent(self, deliveries: Iterable[Sent], state: Any) -> None:
         """Tell the receiver that we have settled with this state."""
         for first, last in runs(sent.id for sent in deliveries):
-            self.write(w.Disposition(False, first, None if last == first else last, True, state))
+            self._say_state(False, first, last, True, state)
 
     def settle(self, arrivals: Iterable[Arrival], state: Any) -> None:
         """Tell the sender the state of what it sent. Deliveries of mode "first" are settled by it,
         those of "second" when the sender has settled them (§2.8.3). One frame for each run of
         consecutive ids. Hot."""
+        if self.mute:
+            return
         begin = last = -2
         mode = False
         touched: Incoming | None = None
@@ -111,17 +116,18 @@ class Deliveries:
                 touched.unsettled.pop(arrival.tag, None)
             if number != last + 1 or second is not mode:
                 if last >= 0:
-                    self._say_state(begin, last, not mode, state)
+                    self._say_state(True, begin, last, not mode, state)
                 begin, mode = number, second
             last = number
         if touched is not None:
-            self._say_state(begin, last, not mode, state)
+            self._say_state(True, begin, last, not mode, state)
             touched.top_up()
 
-    def _say_state(self, first: int, last: int, settled: bool, state: Any) -> None:
-        self.write(
-            w.Disposition(True, first, None if last == first else last, settled or None, state)
-        )
+    def _say_state(self, role: bool, first: int, last: int, settled: bool, state: Any) -> None:
+        record = w.Disposition(role, first, None if last == first else last, settled or None, state)
+        if state is not ACCEPTED and len(write(record)) > self.room:
+            record.state = bare(state)
+        self.write(record)
 
     def forget_arrivals(self, arrivals: Iterable[Arrival]) -> None:
         """The sender has settled them: so do we, silently."""
@@ -131,17 +137,17 @@ class Deliveries:
             arrival.link.unsettled.pop(arrival.tag, None)
             arrival.link.top_up()
 
-    def drop_sent(self, link: Link) -> None:
-        """Deliveries that we sent over this link are the session layer's from now on: it gives them
-        back, or keeps them to be resumed."""
-        for sent in [each for each in self.sent.values() if each.link is link]:
-            del self.sent[sent.id]
-
-    def drop_arrivals(self, link: Link) -> None:
-        """Nothing more is said of what came over this link."""
-        for arrival in [each for each in self.arrivals.values() if each.link is link]:
-            arrival.settled = True
-            del self.arrivals[arrival.id]
+    def drop_deliveries(self, link: Link) -> None:
+        """Nothing more is said of deliveries of this link."""
+        if isinstance(link, Outgoing):
+            for number in link.unsettled:
+                self.sent.pop(number, None)
+            link.unsettled.clear()
+        elif isinstance(link, Incoming):
+            for arrival in link.unsettled.values():
+                arrival.settled = True
+                self.arrivals.pop(arrival.id, None)
+            link.unsettled.clear()
 
 
 def within(book: dict[int, T], first: int, reach: int) -> list[T]:

@@ -66,8 +66,10 @@ class Engine:
         mechanisms: tuple[str, ...] = MECHANISMS,
         wake: Callable[[], None] = _nothing,
         addresses: str = "",
+        annotates: bool = False,
     ) -> None:
-        """``addresses``: how a client writes them (``places.FORMS``), "" as it seems right."""
+        """``addresses``: how a client writes them (``places.FORMS``), "" as it seems right.
+        ``annotates``: deliveries say where their message was published, as RabbitMQ's do."""
         self.version = version
         self.role = role
         self.linked = True
@@ -99,6 +101,8 @@ class Engine:
         """What the peer opened with."""
         self.blocked = False
         """Publishers are held back: no more credit."""
+        self.unsaid: list[Callable[[], None]] = []
+        """What sessions put off, so as to say more at once: called before output is taken."""
         self.under_way = 0
         """Octets of the messages that are half received."""
         self.later: list[Operation] = []
@@ -108,6 +112,7 @@ class Engine:
             self, server, authority, credentials, external_subject, mechanisms
         )
         self.addresses = addresses
+        self.annotates = annotates
         self._speech = speech.SERVER if server else speech.CLIENT
         self._asked: Open | None = None
         self._waiting: Token = None
@@ -117,6 +122,7 @@ class Engine:
         self._reason: tuple[Condition | None, str] = (None, "")
         self._theirs = False
         self._receiving = False
+        self._parting: list[Session] = []
         self._weight = 0
         if not server:
             self.negotiation.begin()
@@ -131,6 +137,8 @@ class Engine:
         if not data:
             return found + self.lost()
         self.clock.heard = self._receiving = True
+        if self._parting:
+            self._part()
         try:
             while data:
                 if self.negotiation.header:
@@ -253,6 +261,7 @@ class Engine:
         """Begin to close; nothing may be written after it. Remembers why."""
         if self._said_close:
             return
+        self.say_now()
         self._reason, self._theirs = (condition, text), theirs
         if self.negotiation.amqp:
             self.say_open()
@@ -278,6 +287,7 @@ class Engine:
         """Nothing more will come, nor be said."""
         self.channels.end(found)
         self._said_close = self.closing = True
+        self.unsaid.clear()
         self.frames.stop()
         self.arriving.clear()
         if self._waiting is not None:
@@ -304,8 +314,17 @@ class Engine:
         self.channels.ended(session)
 
     def session_gone(self, session: Session) -> None:
-        """Both ends have ended: the channel numbers are free again."""
-        self.channels.gone(session)
+        """Both ends have ended: the channel numbers are free again; a server's as soon as what was
+        found of the session is performed, which may be before any of it was."""
+        if self.server:
+            self._parting.append(session)
+        else:
+            self.channels.gone(session)
+
+    def _part(self) -> None:
+        for session in self._parting:
+            self.channels.gone(session)
+        self._parting.clear()
 
     def use(self, session: Session) -> SessionUse:
         """What is done with a new session."""
@@ -395,8 +414,26 @@ class Engine:
         if self._weight > MOST_OCTETS:
             self.crowded()
 
+    def put_off(self, say: Callable[[], None]) -> None:
+        """Say this with the next output, or at ``say_now``."""
+        self.unsaid.append(say)
+        if not self.pending and not self._receiving:
+            self.wake()
+
+    def say_now(self) -> None:
+        """What was put off."""
+        unsaid, self.unsaid = self.unsaid, []
+        receiving, self._receiving = self._receiving, True  # nobody needs to be woken
+        for say in unsaid:
+            say()
+        self._receiving = receiving
+
     def output(self) -> list[bytes]:
         """Take what is to be written."""
+        if self.unsaid:
+            self.say_now()
+        if self._parting:
+            self._part()
         pending = self.pending
         if not pending:
             return []

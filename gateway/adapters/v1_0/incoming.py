@@ -26,6 +26,10 @@ UNDER_WAY = 4
 """How many of the largest messages one connection may have half sent, over all its links."""
 
 
+SMALL, LARGE = 1024, 64 * 1024
+"""Octets of a payload that is not kept by itself, and of as many together as are."""
+
+
 class Arrival:
     """A delivery of the peer's. ``settled``: nothing more is to be said of it. ``second``: we wait
     for the sender to settle (§2.8.3). ``state`` is the sender's, ``told`` what we have said."""
@@ -51,11 +55,24 @@ class Partial:
 
     def __init__(self, arrival: Arrival, format_: int, presettled: bool, ignored: bool) -> None:
         self.arrival = arrival
-        self.pieces: list[bytes] = []
+        self.pieces: list[bytes | bytearray] = []
         self.size = 0
         self.format = format_
         self.presettled = presettled
         self.ignored = ignored
+
+    def add(self, octets: bytes) -> None:
+        """Small pieces are put together, so that a message of many takes no more room than it is
+        long."""
+        pieces = self.pieces
+        if len(octets) >= SMALL:
+            pieces.append(octets)
+        elif octets:
+            last = pieces[-1] if pieces else None
+            if isinstance(last, bytearray) and len(last) < LARGE:
+                last += octets
+            else:
+                pieces.append(bytearray(octets))
 
 
 class Incoming(Link):
@@ -266,7 +283,7 @@ class Incoming(Link):
         engine = self.session.engine
         engine.under_way += size
         partial.size += size
-        partial.pieces.append(octets)
+        partial.add(octets)
         most = engine.limits.max_message_octets
         if most and engine.under_way > UNDER_WAY * most:
             raise self.violated(
@@ -310,9 +327,7 @@ class Incoming(Link):
         if partial.format != MESSAGE_FORMAT:
             self._unknown_format(arrival, partial.format)
             return
-        pieces = partial.pieces
-        octets = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        self.use.on_message(self, arrival, octets, found)
+        self.use.on_message(self, arrival, b"".join(partial.pieces), found)
         self.top_up()
 
     def _unknown_format(self, arrival: Arrival, number: int) -> None:

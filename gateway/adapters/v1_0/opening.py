@@ -17,6 +17,9 @@ LINK_PAIR = "LINK_PAIR_V1_0"
 """Two links that belong together, request and response (Link Pairing 1.0); RabbitMQ's management
 asks for it."""
 
+SHARED_SUBS = "SHARED-SUBS"
+"""Subscriptions that several links share (AMQP JMS Mapping 1.0)."""
+
 FAILED = "amqp:connection-establishment-failed"
 """A property of an open that a close with an error follows (AMQP JMS Mapping 1.0)."""
 
@@ -51,7 +54,7 @@ def introduction(owner: Owner) -> w.Open:
         properties[Symbol("connection_name")] = product.name
     if owner.refused:
         properties[Symbol(FAILED)] = True
-    capabilities = (ANONYMOUS_RELAY, LINK_PAIR)
+    capabilities = (ANONYMOUS_RELAY, LINK_PAIR, SHARED_SUBS)
     record = w.Open(
         container_id=owner.name,
         max_frame_size=owner.frame_max,
@@ -92,5 +95,6 @@ def _text(value: Any) -> str:
 
 
 __all__ = [
-    "ANONYMOUS_RELAY", "FAILED", "LINK_PAIR", "check_limits", "described", "introduction",
+    "ANONYMOUS_RELAY", "FAILED", "LINK_PAIR", "SHARED_SUBS", "check_limits", "described",
+    "introduction",
 ]  # fmt: skip

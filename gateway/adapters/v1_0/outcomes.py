@@ -80,6 +80,13 @@ def settle(outcome: Outcome | Modify, channel: int, delivery: int) -> Operation:
     return Settle(channel, delivery, False, outcome)
 
 
+def bare(state: Any) -> Any:
+    """The same outcome without what was added to it, for a frame that has no room for that."""
+    if type(state) is w.Modified:
+        return w.Modified(state.delivery_failed, state.undeliverable_here)
+    return w.Rejected() if type(state) is w.Rejected else state
+
+
 def rejected(condition: Condition, text: str) -> Any:
     """The state of a message that the broker refuses (§3.4.3)."""
     return w.Rejected(error(symbol_for(condition), text))

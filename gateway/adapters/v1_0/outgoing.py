@@ -9,11 +9,13 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from gateway.adapters.v1_0.annotating import annotated
 from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.frames import HEAD
 from gateway.adapters.v1_0.links import MASK, Link, LinkUse, ahead
+from gateway.adapters.v1_0.outcomes import bare
 from gateway.adapters.v1_0.sections import (
     DATA,
     HEADER,
@@ -110,8 +112,8 @@ class Outgoing(Link):
     """One link over which we send."""
 
     __slots__ = (
-        "initial", "held", "settles", "last_tag", "granted", "_live", "_put", "_engine", "_due",
-        "_heads", "_room",
+        "initial", "held", "unsettled", "settles", "last_tag", "granted", "_live", "_put",
+        "_engine", "_due", "_heads", "_room", "_annotates",
     )  # fmt: skip
 
     def __init__(self, session: "Session", name: str, handle: int, use: LinkUse) -> None:
@@ -119,6 +121,8 @@ class Outgoing(Link):
         self.initial = 0
         """The delivery-count that our attach says."""
         self.held: deque[Parcel] = deque()
+        self.unsettled: dict[int, Sent] = {}
+        """What was sent and is not settled, by delivery-id."""
         self.settles = False
         """What is sent is settled, as long as nobody says otherwise."""
         self.last_tag = 0
@@ -128,6 +132,7 @@ class Outgoing(Link):
         too, and is taken off."""
         self._live = False
         self._engine = session.engine
+        self._annotates = session.engine.annotates
         self._put = session.engine.put
         self._due = False
         """A flow has to follow what is held: the credit was drained."""
@@ -152,6 +157,7 @@ class Outgoing(Link):
             self._room = min(self._room, self.max_message)
         self._live = True
         self.flush()
+        self.session.go_on()
 
     def stop(self) -> None:
         self._live = False
@@ -171,11 +177,11 @@ class Outgoing(Link):
         if not self._live or self.credit <= 0 or self.held or session.window <= 0 or redelivered:
             self.send(Parcel(number, message, redelivered, settled))
             return
-        if message.dialect is SECTIONS and not message.notes:
+        if message.dialect is SECTIONS and not message.notes and not self._annotates:
             header, body = message.header, message.body
         else:
             try:
-                header, body = form(message)
+                header, body = form(message, self._annotates)
             except ValueError as error:
                 self.use.on_unsent(self, number, message, str(error))
                 return
@@ -194,7 +200,7 @@ class Outgoing(Link):
         self.last_tag = tag = self.last_tag + 1
         layout, start, tail = self._heads[settled]
         if not settled:
-            session.sent[id_] = Sent(self, id_, number, tag)
+            session.sent[id_] = self.unsettled[id_] = Sent(self, id_, number, tag)
         head = layout.pack(layout.size + total, start, id_, b"\xa0\x08", tag, tail)
         self._put(b"".join((head, header, prefix, body)))
         if size > HEAVY:
@@ -204,14 +210,18 @@ class Outgoing(Link):
 
     def send(self, parcel: Parcel) -> None:
         """The same for what is not simple."""
-        if not self.over:
-            self.held.append(parcel)
-            self.flush()
+        if self.over:
+            return
+        self.held.append(parcel)
+        self.flush()
 
     def flush(self) -> None:
         """Write what is held, as far as attach, credit and window allow."""
         held, session = self.held, self.session
-        while held and self._live:
+        while held:
+            if not self._live:
+                session.wait(self)
+                return
             parcel = held[0]
             if parcel.id is None and self.credit <= 0:
                 return
@@ -234,7 +244,7 @@ class Outgoing(Link):
         message = parcel.message
         if message is not None:
             try:
-                parcel.octets = encoded(message, parcel.redelivered)
+                parcel.octets = encoded(message, parcel.redelivered, self._annotates)
             except ValueError as error:
                 self.held.popleft()
                 self.use.on_unsent(self, parcel.number, message, str(error))
@@ -259,7 +269,8 @@ class Outgoing(Link):
         else:
             tag = parcel.tag
         if not parcel.settled and not parcel.aborted:
-            session.sent[parcel.id] = Sent(self, parcel.id, parcel.number, tag)
+            sent = Sent(self, parcel.id, parcel.number, tag)
+            session.sent[parcel.id] = self.unsettled[parcel.id] = sent
         return True
 
     def _write(self, parcel: Parcel) -> bool:
@@ -289,7 +300,7 @@ class Outgoing(Link):
         """The next transfer of a delivery: the first says it all, others the id."""
         if parcel.started:
             return w.Transfer(handle=self.handle, delivery_id=parcel.id, more=True)
-        return w.Transfer(
+        record = w.Transfer(
             handle=self.handle,
             delivery_id=parcel.id,
             delivery_tag=parcel.tag,
@@ -300,6 +311,9 @@ class Outgoing(Link):
             resume=parcel.resume or None,
             aborted=parcel.aborted or None,
         )
+        if len(write(record)) > self._engine.frame_out - 8:
+            record.state = bare(record.state)
+        return record
 
     # --- credit ---------------------------------------------------------------------------------
 
@@ -311,7 +325,7 @@ class Outgoing(Link):
         if record.link_credit is None:
             return
         seen = self.initial if record.delivery_count is None else record.delivery_count
-        self.credit = max(0, record.link_credit - ahead(self.count, seen))
+        self.credit = min(MASK, max(0, record.link_credit - ahead(self.count, seen)))
         self.drain = bool(record.drain)
         self.flush()
         self.use.on_credit(self, record, found)
@@ -324,7 +338,9 @@ class Outgoing(Link):
 
     def drained(self, dropped: int) -> None:
         """So much credit cannot be used: it is given up, and the receiver is told, behind whatever
-        waits for the window."""
+        waits for the window. Not if the receiver wants it back meanwhile."""
+        if not self.drain:
+            return
         dropped = min(dropped, max(self.credit, 0))
         self.count = self.count + dropped & MASK
         self.credit -= dropped
@@ -335,18 +351,15 @@ class Outgoing(Link):
 # --- messages as octets -------------------------------------------------------------------------
 
 
-def form(message: Message) -> tuple[bytes, bytes]:
-    """Header and body as a reader of this version gets them. Raises ``ValueError``. How often it
-    failed is not written here: that has its own place, in the header section."""
-    notes = message.notes
-    if message.dialect is SECTIONS and (not notes or notes.keys() == {COUNT}):
-        return message.header, message.body
-    return message.header_for(SECTIONS), message.body
+def form(message: Message, annotates: bool = False) -> tuple[bytes, bytes]:
+    """Header and body as a reader of this version gets them. Raises ``ValueError``."""
+    header, body = message.form_for(SECTIONS)
+    return (annotated(header, message) if annotates else header), body
 
 
-def encoded(message: Message, redelivered: bool) -> bytes:
+def encoded(message: Message, redelivered: bool, annotates: bool = False) -> bytes:
     """The whole message. Raises ``ValueError``."""
-    header, body = form(message)
+    header, body = form(message, annotates)
     if redelivered:
         failed = (message.notes or {}).get(COUNT)
         header = again(header, failed if isinstance(failed, int) else None)

@@ -69,14 +69,14 @@ class Posts:
         channel = self.session.number
         message = Message(SECTIONS, header, body, exchange or "", key, essentials)
         if arrival.state is not None and is_transactional(arrival.state):
-            self.coordinator.post(link, arrival, message, found)
+            self.coordinator.post(link, arrival, message, attached.mandatory, found)
         elif attached.node == MANAGEMENT:
             found.append(Manage(channel, self._answer(arrival), link.number, message))
         else:
             self._published = number = self._published + 1
             if not arrival.settled:
                 self._awaiting[number] = arrival
-            found.append(Publish(channel, message, True, False))
+            found.append(Publish(channel, message, attached.mandatory, False))
 
     def _answer(self, arrival: Arrival) -> Asked:
         """A request whose success is accepted."""

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 from gateway.adapters.v1_0 import places, termini
 from gateway.adapters.v1_0.composites import condition_for
 from gateway.adapters.v1_0.outgoing import Outgoing, Parcel, Sent
+from gateway.adapters.v1_0.resuming import BadMap, highest, resumed, written
+from gateway.adapters.v1_0.violation import reason
 from gateway.adapters.v1_0.wire import layouts as w
-from gateway.errors import Condition, Lost
+from gateway.adapters.v1_0.wire.tables import AmqpError
+from gateway.errors import Condition
 from gateway.message import Message
 from gateway.operations import (
     Attached,
@@ -21,7 +24,6 @@ from gateway.operations import (
     Flow,
     Operation,
     Publish,
-    Refused,
     Returned,
     Terminus,
     Token,
@@ -109,7 +111,12 @@ class Publishing:
         return self._attach((exchange, key), Terminus(address), None, None)
 
     def _attach(
-        self, place: tuple[str, str], terminus: Terminus, name: str | None, token: Token
+        self,
+        place: tuple[str, str],
+        terminus: Terminus,
+        name: str | None,
+        token: Token,
+        unsettled: dict[bytes, Any] | None = None,
     ) -> Outgoing:
         name = name or self.asker.link_name("to")
         link: Outgoing = self.session.offer(name, False, self)
@@ -117,13 +124,15 @@ class Publishing:
         link.source = w.Source()
         link.target = termini.target(terminus)
         self.links[place] = link
-        link.attach()
+        link.last_tag = highest(unsettled or ())
+        link.attach(unsettled=unsettled)
         return link
 
     def attach(self, op: AttachTarget) -> None:
         """A sender link by name. ``Publish`` with the address as its key goes over it."""
         address = op.terminus.address or ""
-        link = self._attach(("", address), op.terminus, op.name, op.token)
+        known = written(op.unsettled)
+        link = self._attach(("", address), op.terminus, op.name, op.token, known)
         self.named[op.link] = link
 
     def _close_idle(self) -> None:
@@ -155,12 +164,17 @@ class Publishing:
         sender: Sender = link.data
         if record.target is None or sender.token is None:
             return  # refused: its detach says why
-        granted = termini.read(record.target)
+        try:
+            granted = termini.read(record.target)
+            known = resumed(record)
+        except (termini.BadTerminus, BadMap) as bad:
+            link.fail(AmqpError.INVALID_FIELD, str(bad), found)
+            return
         if granted.address != sender.place[1]:
             self.links.pop(sender.place, None)
             sender.place = ("", granted.address or "")
             self.links[sender.place] = link
-        result = Attached(granted, "", granted.address or "")
+        result = Attached(granted, "", granted.address or "", resumed=known)
         found.append(Done(self.session.number, sender.token, result))
         sender.token = None
 
@@ -221,15 +235,12 @@ class Publishing:
             del self.named[name]
         if sender.stuffed:
             self._relieve(link, found)
-        if record is None:
-            if sender.token is not None:
-                found.append(self.asker.refused(sender.token, lost))
-            return  # what is unconfirmed stays so, as with every version
-        error = record.error
-        condition = condition_for(error.condition) if error else Condition.CONNECTION_FORCED
-        text = (error.description or error.condition) if error else "the link was detached"
         if sender.token is not None:
-            found.append(Refused(self.session.number, sender.token, condition, text, Lost.LINK))
+            found.append(self.asker.gone(sender.token, link, record, lost))
+        error = link.fault if record is None else record.error
+        if record is None and error is None:
+            return  # what is unconfirmed stays so, as with every version
+        condition, text = reason(error, "the link was detached")
         for sent in [sent for sent in self.session.sent.values() if sent.link is link]:
             if not self.asker.work.unsent(sent.number, text, found):
                 self._confirmed(sent.number, False, found)
@@ -239,7 +250,8 @@ class Publishing:
                 continue
             if not self.asker.work.unsent(parcel.number, text, found):
                 self._give_back(parcel.number, message, condition, text, found)
-        link.detach(True, found)
+        if record is not None:
+            link.detach(True, found)
 
     # --- confirms -------------------------------------------------------------------------------
 

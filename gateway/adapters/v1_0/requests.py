@@ -12,7 +12,6 @@ from uuid import uuid4
 
 from gateway.adapters.v1_0 import places, termini
 from gateway.adapters.v1_0.carried import carried, request
-from gateway.adapters.v1_0.composites import condition_for
 from gateway.adapters.v1_0.fields import FieldError, read_value
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
 from gateway.adapters.v1_0.opening import LINK_PAIR
@@ -219,8 +218,8 @@ class Requests:
         sender.source, sender.target = w.Source(ME), w.Target(MANAGEMENT)
         for link in (sender, receiver):
             link.snd_mode = SenderSettleMode.SETTLED
+        receiver.attach(properties=paired)  # first: RabbitMQ wants credit before it answers
         sender.attach(properties=paired)
-        receiver.attach(properties=paired)
         self._out, self._in = sender, receiver
 
     def _probe(self, token: Token, address: str, queue: bool, name: str | None) -> None:
@@ -293,25 +292,17 @@ class Requests:
         if link.data is not None:  # a probe
             token, _ = link.data
             if token is not None:
-                found.append(self._why(token, record, lost))
-        elif link is self._out or link is self._in:
+                found.append(self.asker.gone(token, link, record, lost))
+        elif link in (self._out, self._in):
             asked, self._asked = self._asked, {}
             tokens = [each.token for each in asked.values() if each.token is not None]
-            found += [self._why(token, record, lost) for token in tokens]
-            other = self._in if link is self._out else self._out
-            self._out = self._in = None
-            if record is not None and other is not None and not other.over:
-                other.detach(True, found)
+            found += [self.asker.gone(token, link, record, lost) for token in tokens]
+            pair, self._out, self._in = (self._out, self._in), None, None
+            for other in pair:
+                if other is not None and not other.over and (record or link.fault):
+                    other.detach(True, found)
         if record is not None:
             link.detach(True, found)
-
-    def _why(self, token: Token, record: w.Detach | None, lost: bool) -> Operation:
-        if record is None or record.error is None:
-            return self.asker.refused(token, lost)
-        error = record.error
-        text = error.description or error.condition
-        condition = condition_for(error.condition)
-        return Refused(self.session.number, token, condition, text, Lost.LINK)
 
 
 def _number(value: Any) -> int:

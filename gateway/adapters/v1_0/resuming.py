@@ -7,6 +7,7 @@ ends, or only ours, remember.
 | an outcome    | nothing to say | aborted               | said: settled if it is the same       |
 """
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -88,6 +89,17 @@ def _both(link: Outgoing, each: Resumed, theirs: Any, operations: list[Operation
     return parcel
 
 
-def highest(tags: list[bytes]) -> int:
+def written(known: dict[bytes, Any] | None) -> dict[bytes, Any] | None:
+    """Outcomes by tag as the unsettled map of an attach of ours."""
+    return None if known is None else {tag: state_of(each) for tag, each in known.items()}
+
+
+def resumed(record: w.Attach) -> list[Resumed]:
+    """What the peer knows of a link that we resume. Raises ``BadMap``."""
+    theirs = read_map(record.unsettled) or {}
+    return [Resumed(tag, 0, outcome_of(state, 0, 0), None) for tag, state in theirs.items()]
+
+
+def highest(tags: Iterable[bytes]) -> int:
     """The highest number among tags that may be ours."""
     return max((_Q.unpack(tag)[0] for tag in tags if len(tag) == 8), default=0)

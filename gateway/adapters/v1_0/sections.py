@@ -38,6 +38,10 @@ Span = tuple[int, int, int]
 """Where a section begins, where its value begins (behind the descriptor), where it ends."""
 
 
+class Misplaced(FieldError):
+    """A section stands where it should not."""
+
+
 class Sections(NamedTuple):
     """Sections by descriptor; body sections in order. ``body`` holds (code, span)."""
 
@@ -109,7 +113,7 @@ def split(buf: bytes, at: int = 0, end: int | None = None) -> Sections:
             single[code], at = (at, start, stop), stop
             continue
         if code < last or (code == last and code not in (DATA, SEQUENCE)):
-            raise FieldError(f"section {SECTIONS[code][0]} is repeated or out of order")
+            raise Misplaced(f"section {SECTIONS[code][0]} is repeated or out of order")
         if DATA <= code <= VALUE:
             if body and body[0][0] != code:
                 raise FieldError("a body is made of sections of one kind")
@@ -150,7 +154,10 @@ def part(octets: bytes, first: int = 0) -> tuple[bytes, bytes]:
     at = _plain_body(octets, first)
     if at:
         return octets[first:at], octets[at + (5 if octets[at + 3] == 0xA0 else 8) :]
-    sections = split(octets, first)
+    try:
+        sections = split(octets, first)
+    except Misplaced:
+        return part(_arranged(octets, first))
     found = sections.body
     late = sections.single.get(DELIVERY)
     if late and found and late[0] > found[0][1][0]:
@@ -190,6 +197,22 @@ def _plain_body(octets: bytes, at: int) -> int:
     except IndexError:
         pass
     return 0
+
+
+def _arranged(octets: bytes, at: int) -> bytes:
+    """Sections in the order of §3.2, for a message that has them in another (clients made of
+    Proton's encoder put an empty body first). Raises ``FieldError`` if one is repeated."""
+    found: list[tuple[int, bytes]] = []
+    end = len(octets)
+    while at < end:
+        code, _, stop = section(octets, at, end)
+        found.append((code, octets[at:stop]))
+        at = stop
+    codes = [code for code, _ in found]
+    for code in codes:
+        if code not in (DATA, SEQUENCE) and codes.count(code) > 1:
+            raise FieldError(f"section {SECTIONS[code][0]} is repeated")
+    return b"".join(piece for _, piece in sorted(found, key=lambda one: one[0]))
 
 
 def _in_order(octets: bytes, sections: Sections) -> bytes:

@@ -135,7 +135,7 @@ class Serving:
                 live.fail(LinkError.STOLEN, "the link was attached again", found, keep=True)
             old = session.suspended.pop(key, None)
             if old is not None:
-                session.drop_arrivals(old)
+                session.drop_deliveries(old)
 
     def _attach_source(
         self,
@@ -276,8 +276,8 @@ class Serving:
     def _unsettled(self, link: Outgoing) -> dict[int, bytes]:
         """Tags by delivery number: of what was sent, and of what was to be resumed."""
         unsettled: dict[int, bytes] = dict(link.data or {})
-        for sent in self.session.sent.values():
-            if sent.link is link and sent.number:
+        for sent in link.unsettled.values():
+            if sent.number:
                 unsettled[sent.number] = sent.tag
         for parcel in link.held:
             if parcel.tag is not None and parcel.number and not parcel.settled:

@@ -8,14 +8,15 @@ session is discarded until the peer's (§2.5.4); ``mute`` then lets nothing more
 
 import heapq
 from collections.abc import Callable
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any
 
-from gateway.adapters.options import Limits
 from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.deliveries import Deliveries
 from gateway.adapters.v1_0.incoming import Incoming
-from gateway.adapters.v1_0.links import MASK, Link, LinkUse, SessionUse, ahead
+from gateway.adapters.v1_0.links import MASK, Link, LinkUse, ahead
 from gateway.adapters.v1_0.outgoing import Outgoing
+from gateway.adapters.v1_0.owner import Owner
 from gateway.adapters.v1_0.violation import Violation, error, framing_error
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError, SessionError
@@ -29,45 +30,11 @@ WINDOW = 2048
 OUTGOING_WINDOW = 0x7FFF_FFFF
 """We never hold back transfers for a reason of our own."""
 
+LEAST = 3
+"""Octets of an entry of an unsettled map, at the least."""
+
 HANDLE_MAX = 1023
 """The highest handle that the peer may use."""
-
-
-class Owner(Protocol):
-    """What a session needs of its connection."""
-
-    server: bool
-    limits: Limits
-    frame_out: int
-    """Octets of the largest frame the peer takes."""
-    pending: list[bytes]
-    blocked: bool
-    """Publishers are held back: no more credit."""
-    later: list[Operation]
-    """What is found outside of ``receive``."""
-    under_way: int
-    """Octets of the messages that are half received, over the whole connection."""
-    crowded: Callable[[], None]
-    container: str
-    sessions: dict[int, "Session"]
-
-    def put(self, octets: bytes) -> None: ...
-
-    def write(self, channel: int, record: Any, payload: bytes = b"") -> None: ...
-
-    def weigh(self, octets: int) -> None: ...
-
-    def session_ended(self, session: Any) -> None:
-        """The peer's end has come."""
-        ...
-
-    def session_gone(self, session: Any) -> None:
-        """So has ours."""
-        ...
-
-    def use(self, session: Any) -> SessionUse:
-        """What is to be done with a new session."""
-        ...
 
 
 def _open_gate(open_: bool) -> None:
@@ -78,7 +45,7 @@ class Session(Deliveries):
     """One session. ``number`` is our channel, ``remote`` the peer's."""
 
     def __init__(self, engine: Owner, number: int) -> None:
-        super().__init__(number)
+        super().__init__(number, engine.frame_out - 8)
         self.engine = engine
         self.remote: int | None = None
         self.begun = False
@@ -229,6 +196,9 @@ class Session(Deliveries):
     def write_attach(self, record: w.Attach) -> None:
         """Attach, with as much of the unsettled map as fits a frame (§2.7.3)."""
         room = self.engine.frame_out - 8
+        if record.unsettled and len(record.unsettled) > room // LEAST:
+            record.unsettled = dict(islice(record.unsettled.items(), room // LEAST))
+            record.incomplete_unsettled = True
         while len(write(record)) > room:
             if not record.unsettled:
                 text = "our attach does not fit a frame"
@@ -274,6 +244,13 @@ class Session(Deliveries):
     def accept(self, record: w.Attach, use: LinkUse, found: list[Operation]) -> Any:
         """The link that the peer's attach asks for. ``link.attach`` or ``link.refuse`` answer."""
         link = self._made(record.name, not record.role, use)
+        if link.handle > self.handle_max:
+            self.release(link)
+            del self.links[link.number]
+            raise self.violated(
+                AmqpError.RESOURCE_LIMIT_EXCEEDED,
+                f"more links than the {self.handle_max + 1} handles that you take",
+            )
         self.handles[record.handle] = link
         link.on_attach(record, found)
         return link
@@ -287,18 +264,19 @@ class Session(Deliveries):
         return link
 
     def forget(self, link: Link, closed: bool) -> None:
-        """A link is over. What came over it is live until it is closed or failed (§2.7.6)."""
+        """A link is over. Its deliveries are live until it is closed or failed (§2.7.6)."""
         link.stop()
         self.links.pop(link.number, None)
         key = link.name, link.receiver
         if self.names.get(key) is link and (link.heard or not link.said):
             del self.names[key]
         self._waiting.pop(link, None)  # type: ignore[call-overload]
-        if not link.receiver:
-            self.drop_sent(link)
-        elif closed:
-            self.drop_arrivals(link)
-        elif any(arrival.link is link for arrival in self.arrivals.values()):
+        if closed:
+            self.drop_deliveries(link)
+        elif isinstance(link, Incoming | Outgoing) and link.unsettled:
+            if len(self.suspended) > HANDLE_MAX:
+                oldest = next(iter(self.suspended))
+                self.drop_deliveries(self.suspended.pop(oldest))
             self.suspended[key] = link
 
     def release(self, link: Link) -> None:
@@ -400,7 +378,7 @@ class Session(Deliveries):
                 self.failed(link, violated, found)
         if record.echo:
             self.write_flow(link if link is not None and link.said and not link.over else None)
-        self._go_on()
+        self.go_on()
 
     def wait(self, link: Outgoing) -> None:
         """A link has something to send and there is no window: stop deliveries."""
@@ -409,10 +387,11 @@ class Session(Deliveries):
             self._shut = True
             self.gate(False)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """There may be a window again: what waits goes first."""
-        while self._waiting and self.window > 0:
-            link = next(iter(self._waiting))
+        for link in list(self._waiting):
+            if self.window <= 0:
+                return
             del self._waiting[link]
             link.flush()
         if self._shut and not self._waiting and self.window > 0:

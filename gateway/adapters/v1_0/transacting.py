@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gateway.adapters.v1_0.carried import command
-from gateway.adapters.v1_0.composites import condition_for
 from gateway.adapters.v1_0.outcomes import SYMBOLS
 from gateway.adapters.v1_0.outgoing import Outgoing, Sent
+from gateway.adapters.v1_0.violation import reason
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import TxnCapability
 from gateway.errors import Condition, Lost
@@ -122,7 +122,7 @@ class Transacting:
         def failed(found: list[Operation]) -> None:
             self.selected = False
             if self.waiting:
-                self.waiting.clear()
+                self.drop_waiting(found, False)
                 self.asker.lose("there is no transaction for what was to be part of one", found)
 
         self._command(w.Declare(), token, declared, failed)
@@ -148,6 +148,12 @@ class Transacting:
             self.waiting.append(operation)
             return True
         return False
+
+    def drop_waiting(self, found: list[Operation], lost: bool) -> None:
+        """There will be no next transaction."""
+        waiting, self.waiting = self.waiting, []
+        tokens = [getattr(operation, "token", None) for operation in waiting]
+        found += [self.asker.refused(token, lost) for token in tokens if token is not None]
 
     def post(self, op: Post) -> None:
         """A message within a transaction; answered with whether it could be routed."""
@@ -221,8 +227,7 @@ class Transacting:
             failed(found)
 
     def _fail(self, token: Token, error: w.Error | None, found: list[Operation]) -> None:
-        condition = condition_for(error.condition) if error else Condition.PRECONDITION_FAILED
-        text = (error.description or error.condition) if error else "the coordinator says no"
+        condition, text = reason(error, "the coordinator says no")
         if token is not None:
             found.append(Refused(self.session.number, token, condition, text, Lost.LINK))
 
@@ -241,22 +246,20 @@ class Transacting:
         """With the link all its transactions are rolled back (§4.3)."""
         self._link = self.current = None
         self._under_way.clear()
+        tokens = [token for token, _, _ in self._asked.values()] + list(self._posts.values())
         if self._ending is not None:
-            (op, _), self._ending = self._ending, None
-            found.append(self.asker.refused(op.token, lost))
-        asked, self._asked = list(self._asked.values()), {}
-        for token, _, _ in asked:
-            if record is not None:
-                self._fail(token, record.error, found)
-            elif token is not None:
-                found.append(self.asker.refused(token, lost))
-        posts, self._posts = self._posts, {}
-        found += [self.asker.refused(token, lost) for token in posts.values() if token is not None]
-        if record is None:
+            tokens.append(self._ending[0].token)
+        asker, commands = self.asker, len(self._asked)
+        found += [asker.gone(token, link, record, lost) for token in tokens if token is not None]
+        self._asked.clear()
+        self._posts.clear()
+        self._ending = None
+        if record is not None:
+            link.detach(True, found)
+        elif link.fault is None:
             return
-        link.detach(True, found)
         if self.selected:
             self.selected = False
-            if self.waiting or not asked:
-                self.waiting.clear()
+            if self.waiting or not commands:
+                self.drop_waiting(found, False)
                 self.asker.lose("the transactions of this session are rolled back", found)

@@ -5,7 +5,7 @@ from typing import Any
 from gateway.adapters.v1_0.composites import condition_for
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError, ConnectionError
-from gateway.errors import Lost, PeerError
+from gateway.errors import Condition, Lost, PeerError
 
 LONGEST = 256
 """Octets of a description that always fit a frame of 512 beside the rest."""
@@ -36,6 +36,13 @@ def framing_error(text: str) -> Violation:
 def illegal_state(text: str) -> Violation:
     """A frame that must not come now."""
     return Violation(AmqpError.ILLEGAL_STATE, text)
+
+
+def reason(error: w.Error | None, otherwise: str) -> tuple[Condition, str]:
+    """What an error says, in our words and its own."""
+    if error is None:
+        return Condition.CONNECTION_FORCED, otherwise
+    return condition_for(error.condition), error.description or error.condition
 
 
 def error(symbol: str, text: str, info: dict[Any, Any] | None = None) -> w.Error:

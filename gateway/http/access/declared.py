@@ -22,7 +22,7 @@ Check = Callable[[Any], list[dict[str, str]]]
 
 
 class Declared:
-    """All routes. ``publish`` is the endpoint behind them."""
+    """The endpoint. ``publish`` is what is behind it."""
 
     def __init__(self, gate: Gate, publish: ASGIApp) -> None:
         self.gate = gate
@@ -32,36 +32,29 @@ class Declared:
             for route in gate.settings.routes
             if route.schema is not None
         }
-
-    def find(self, parts: list[str]) -> ASGIApp:
-        """The endpoint of a path. Raises ``Problem``."""
-        return Publishing(self, parts[2], parts[4])
-
-    async def admit(self, scope: Scope, vhost: str, name: str) -> DeclaredRoute:
-        """The route, if the caller may publish by it. Raises ``Problem``."""
-        caller = scope[PRINCIPAL] = await self.gate.authenticate(scope)
-        route = self.gate.catalogue.route(vhost, name)
-        if not route.publish:
-            raise Problem(problems.FORBIDDEN, "the route is not for publish")
-        caller.need(self.gate.doors.broker, Action.PUBLISH, vhost, "route", name)
-        self.gate.quotas.charge_routes(scope, [route])
-        return route
-
-
-class Publishing:
-    """``vhost`` and ``name`` as they stand in the path."""
-
-    def __init__(self, declared: Declared, vhost: str, name: str) -> None:
-        self.declared, self.vhost, self.name = declared, vhost, name
+        self.__name__ = "publish_by_route"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        declared = self.declared
-        scope["endpoint"] = Publishing
+        try:
+            receive, route = await self.admit(scope, receive)
+            send = dropping(send) if route.unroutable == "drop" else send
+            await self.publish(scope, receive, send)
+        except Problem as problem:
+            await problem.response(scope["path"])(scope, receive, send)
+
+    async def admit(self, scope: Scope, receive: Receive) -> tuple[Receive, DeclaredRoute]:
+        """The route, if the caller may publish by it, and a body within its limits. Raises
+        ``Problem``."""
         if scope["method"] != "POST":
             raise Problem(problems.BY_STATUS[405], "only POST", headers={"allow": "POST"})
-        vhost, name = decode_segment(self.vhost), decode_segment(self.name)
-        scope["path_params"] = {"vhost": self.vhost, "route": self.name}
-        route = await declared.admit(scope, vhost, name)
+        gate, path = self.gate, scope["path_params"]
+        caller = scope[PRINCIPAL] = await gate.authenticate(scope)
+        vhost, name = decode_segment(path["vhost"]), decode_segment(path["route"])
+        route = gate.catalogue.route(vhost, name)
+        if not route.publish:
+            raise Problem(problems.FORBIDDEN, "the route is not for publish")
+        caller.need(gate.doors.broker, Action.PUBLISH, vhost, "route", name)
+        gate.quotas.charge_routes(scope, [route])
         kind = header(scope, b"content-type").split(b";")[0].strip().lower().decode("latin-1")
         if kind not in route.content_types:
             raise Problem(
@@ -70,17 +63,15 @@ class Publishing:
             )
         if route.idempotency == "required" and not header(scope, b"idempotency-key"):
             raise Problem(problems.KEY_NEEDED, "the route takes no message without Idempotency-Key")
-        check = declared.checks.get((vhost, name))
-        if check is None:
-            receive = limited(scope, receive, route.max_body_octets)
-        else:
+        receive = limited(scope, receive, route.max_body_octets)
+        check = self.checks.get((vhost, name))
+        if check is not None:
             if header(scope, b"content-encoding"):
                 raise Problem(problems.UNSUPPORTED_MEDIA, "the route takes no encoded bodies")
-            body = await read_all(limited(scope, receive, route.max_body_octets))
+            body = await read_all(receive)
             check_body(check, body)
             receive = replay(body, receive)
-        drops = route.unroutable == "drop"
-        await declared.publish(scope, receive, dropping(send) if drops else send)
+        return receive, route
 
 
 def header(scope: Scope, wanted: bytes) -> bytes:

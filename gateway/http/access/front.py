@@ -9,7 +9,6 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.http.access.declared import Declared
 from gateway.http.access.gate import NO_NODES, Gate
 from gateway.http.access.gate import PLANE as PLANE
 from gateway.http.access.quotas import LIMITS, chunked
@@ -44,8 +43,9 @@ PAGE = [
 
 class Front:
     """Wraps the application. ``labels`` has the route templates by endpoint, for metrics;
-    ``publish`` the publish endpoints by the noun in their path, which are called from here: the
-    layers below would be a third of what a publish costs."""
+    ``publish`` the publish endpoints by the noun in their path, and ``declared`` that of declared
+    routes, which are called from here: the layers below would be a third of what a publish
+    costs."""
 
     app: ASGIApp
 
@@ -55,7 +55,7 @@ class Front:
         labels: dict[Any, str],
         gate: Gate,
         publish: Mapping[str, ASGIApp],
-        declared: Declared,
+        declared: ASGIApp,
     ) -> None:
         self.counters = counters
         self.labels = labels
@@ -131,7 +131,9 @@ class Front:
         if len(parts) < 4 or parts[1] != "v1" or scope.get("root_path"):
             return self.app
         if parts[3] == "routes" and len(parts) == 6 and parts[5] == "messages":
-            return self.declared.find(parts)
+            scope["endpoint"] = self.declared
+            scope["path_params"] = {"vhost": parts[2], "route": parts[4]}
+            return self.declared
         administers = parts[2] == "admin" and parts[3] not in RAW_NOUNS
         if not (self.raw_nodes or on_admin or administers or parts[3] in OPEN_NOUNS):
             raise Problem(BY_STATUS[404], NO_NODES)

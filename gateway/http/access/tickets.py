@@ -179,7 +179,9 @@ class Tickets:
         if record["used"] is None:
             self.records.save(digest, record | {"used": self.clock()})
             return cursor, False
-        return (cursor if start is None else self.later(cursor, start)), True
+        if start is None:  # it was refused, or broke off, before it had begun
+            return cursor, False
+        return self.later(cursor, start), True
 
     def later(self, cursor: str | None, start: str) -> str:
         """The cursor, unless some position of it lies before those of the session's first."""

@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -24,7 +25,7 @@ from gateway.errors import Condition, LocalError, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import MONITORS, Action, Principal
 from gateway.http.context import Context
-from gateway.http.deps import authenticate, decode_segment
+from gateway.http.deps import authenticate, decode_segment, read_limited
 from gateway.http.problems import Problem, Row
 from gateway.http.typed_json import once, refuse
 from gateway.message import Message
@@ -191,8 +192,6 @@ class Counter:
         endpoint = self.by_method[method]
         try:
             response = await self.answer(endpoint, request)
-        except ClientDisconnect:
-            return
         except (Problem, Refusal) as error:
             if endpoint.on_error is None:
                 raise
@@ -266,7 +265,9 @@ async def read_body(call: Call, endpoint: Endpoint) -> Any:
     """The body as its model. Raises ``Problem``."""
     if not endpoint.any_type:
         check_type(call.request)
-    octets = await read_octets(call.request, endpoint.limit(call.context))
+    octets = await read_limited(
+        call.request.scope, call.request.receive, endpoint.limit(call.context)
+    )
     if not octets and endpoint.optional:
         octets = b"{}"
     try:
@@ -276,7 +277,7 @@ async def read_body(call: Call, endpoint: Endpoint) -> Any:
     if deeper(value, MOST_DEPTH):
         raise Problem(problems.INVALID, f"the body is nested more than {MOST_DEPTH} deep")
     try:
-        return TypeAdapter(endpoint.takes).validate_json(octets)
+        return reader_of(endpoint.takes).validate_json(octets)
     except ValidationError as error:
         errors = [
             {"pointer": "".join(f"/{part}" for part in one["loc"]), "detail": one["msg"]}
@@ -284,6 +285,12 @@ async def read_body(call: Call, endpoint: Endpoint) -> Any:
         ]
         text = "; ".join(f"{one['pointer'] or '/'}: {one['detail']}" for one in errors[:3])
         raise Problem(endpoint.wrong_shape, text, errors=errors) from None
+
+
+@lru_cache(256)
+def reader_of(takes: Any) -> TypeAdapter[Any]:
+    """Making one costs more than a whole request."""
+    return TypeAdapter(takes)
 
 
 def deeper(value: Any, most: int) -> bool:
@@ -300,26 +307,6 @@ def deeper(value: Any, most: int) -> bool:
             for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
     return False
-
-
-async def read_octets(request: Request, limit: int) -> bytes:
-    length = request.headers.get("content-length", "0")
-    parts: list[bytes] = []
-    size = 0
-    if length.isdigit() and int(length) <= limit:
-        async for part in request.stream():
-            size += len(part)
-            if size > limit:
-                break
-            parts.append(part)
-        else:
-            return b"".join(parts)
-    raise Problem(
-        problems.TOO_LARGE,
-        f"this body has at most {limit} octets",
-        headers={"connection": "close"},
-        limit_octets=limit,
-    )
 
 
 def respond(made: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

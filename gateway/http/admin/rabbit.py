@@ -179,6 +179,26 @@ async def rabbit_healthcheck(call: Call) -> Json:
     return {"status": "ok"}
 
 
+# --- what there is none of -----------------------------------------------------------------------
+
+
+async def rabbit_policies(call: Call) -> Json:
+    """Queues have arguments here, and nothing overrides them."""
+    return []
+
+
+async def rabbit_operator_policies(call: Call) -> Json:
+    return []
+
+
+async def rabbit_parameters(call: Call) -> Json:
+    return []
+
+
+async def rabbit_vhost_limits(call: Call) -> Json:
+    return []
+
+
 # --- definitions ---------------------------------------------------------------------------------
 
 
@@ -219,6 +239,8 @@ READ = (
     ("/definitions", rabbit_definitions, ADMIN),
     ("/definitions/{vhost}", rabbit_definitions_in, ADMIN),
     ("/aliveness-test/{vhost}", rabbit_aliveness, GUEST),
+    ("/policies", rabbit_policies, USER), ("/operator-policies", rabbit_operator_policies, USER),
+    ("/parameters", rabbit_parameters, USER), ("/vhost-limits", rabbit_vhost_limits, USER),
 )  # fmt: skip
 CHECKS = ("/healthchecks/node", "/health/checks/alarms", "/health/checks/local-alarms",
           "/health/checks/virtual-hosts", "/health/checks/node-is-quorum-critical")  # fmt: skip
@@ -231,9 +253,11 @@ CHANGE = (
     ("POST", BINDINGS, changes.rabbit_bind, GUEST),
     ("DELETE", BINDINGS + "/{properties_key}", changes.rabbit_unbind, GUEST),
     ("PUT", "/vhosts/{vhost}", changes.rabbit_put_vhost, ADMIN),
+    ("DELETE", "/vhosts/{vhost}", changes.rabbit_delete_vhost, ADMIN),
     ("PUT", "/users/{user}", changes.rabbit_put_user, ADMIN),
     ("DELETE", "/users/{user}", changes.rabbit_delete_user, ADMIN),
     ("PUT", "/permissions/{vhost}/{user}", changes.rabbit_put_permission, ADMIN),
+    ("DELETE", "/permissions/{vhost}/{user}", changes.rabbit_delete_permission, ADMIN),
 )  # fmt: skip
 
 

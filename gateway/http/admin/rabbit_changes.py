@@ -1,6 +1,7 @@
 """What RabbitMQ's management paths change: queues, exchanges, bindings, users, permissions."""
 
 from typing import Any
+from urllib.parse import quote_plus
 
 from starlette.responses import Response
 
@@ -8,8 +9,9 @@ from gateway.broker.access import TAGS
 from gateway.errors import Condition, Refusal
 from gateway.http.admin.desk import CHANNEL, Call
 from gateway.http.admin.rabbit_shape import Bad, missing, need_keys
+from gateway.http.admin.rabbit_views import properties_key, quoted
 from gateway.http.admin.tables import read_table
-from gateway.http.admin.topology import binding_id
+from gateway.http.admin.topology import delete_vhost
 from gateway.operations import (
     Bind,
     DeclareExchange,
@@ -119,14 +121,19 @@ async def rabbit_bind(call: Call) -> Response:
     queue = call.names["queue"]
     op = Bind(CHANNEL, None, queue, source_of(call), key, table_of(call.body))
     await call.on_channel(lambda channel: channel.bind(op))
-    return Response(status_code=201, headers={"location": f"{call.request.url.path}/{key or '~'}"})
+    return Response(
+        status_code=201,
+        headers={"location": f"{call.request.url.path}/{quote_plus(quoted(key) or '~')}"},
+    )
 
 
 async def rabbit_unbind(call: Call) -> Response:
-    wanted = (source_of(call), call.names["queue"], call.names["properties_key"])
+    wanted = (source_of(call), call.names["queue"])
+    named = call.names["properties_key"]
     for one in call.context.broker.bindings_snapshot(call.vhost):
-        key = f"{one.key}~{binding_id(one)}" if one.arguments else one.key or "~"
-        if not one.to_exchange and (one.source, one.destination, key) == wanted:
+        if one.to_exchange or (one.source, one.destination) != wanted:
+            continue
+        if named == properties_key(one) or (named == one.key and not one.arguments):
             break
     else:
         raise missing()
@@ -146,6 +153,13 @@ async def rabbit_put_vhost(call: Call) -> Response:
 
     await call.act(make)
     return done(new)
+
+
+async def rabbit_delete_vhost(call: Call) -> Response:
+    if call.vhost not in call.context.broker.vhosts:
+        raise missing()
+    await delete_vhost(call)
+    return done(False)
 
 
 async def rabbit_put_user(call: Call) -> Response:
@@ -191,3 +205,11 @@ async def rabbit_put_permission(call: Call) -> Response:
     new = not access.may_enter(name, call.vhost)
     await call.act(lambda: access.set_permissions(name, call.vhost, *rights))
     return done(new)
+
+
+async def rabbit_delete_permission(call: Call) -> Response:
+    access, name = call.context.broker.access, call.names["user"]
+    if access.user(name) is None or not access.may_enter(name, call.vhost):
+        raise missing()
+    await call.act(lambda: access.clear_permissions(name, call.vhost))
+    return done(False)

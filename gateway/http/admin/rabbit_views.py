@@ -1,9 +1,10 @@
 """What RabbitMQ's management shows, from our numbers: the members that common tools read."""
 
 from typing import Any
+from urllib.parse import quote_plus
 
 from gateway import __version__
-from gateway.broker.counters import ExchangeSnapshot, QueueSnapshot
+from gateway.broker.counters import BindingSnapshot, ExchangeSnapshot, QueueSnapshot
 from gateway.broker.exchanges import EXCHANGE_TYPES
 from gateway.http.admin.definitions import RABBITMQ
 from gateway.http.admin.desk import Call
@@ -69,6 +70,17 @@ def exchange_view(one: ExchangeSnapshot) -> dict[str, Any]:
     }
 
 
+def quoted(key: str) -> str:
+    """Also a tilde: alone it stands for the empty key."""
+    return quote_plus(key.encode("utf-8", "surrogatepass")).replace("~", "%7E")
+
+
+def properties_key(one: BindingSnapshot) -> str:
+    """What a binding is called in paths: its key, quoted once more, as RabbitMQ has it."""
+    key = quoted(one.key) or "~"
+    return f"{key}~{binding_id(one)}" if one.arguments else key
+
+
 def binding_views(call: Call, vhost: str) -> list[dict[str, Any]]:
     """With the bindings of the default exchange, which RabbitMQ shows for every queue. The
     ``properties_key`` of a binding with arguments is ours: nobody but its maker reads it."""
@@ -81,23 +93,22 @@ def binding_views(call: Call, vhost: str) -> list[dict[str, Any]]:
             "destination_type": "queue",
             "routing_key": one.name,
             "arguments": {},
-            "properties_key": one.name,
+            "properties_key": quoted(one.name),
         }
         for one in broker.queues_snapshot(vhost)
     ]
-    for one in broker.bindings_snapshot(vhost):
-        key = one.key or "~"
-        shown.append(
-            {
-                "source": one.source,
-                "vhost": vhost,
-                "destination": one.destination,
-                "destination_type": "exchange" if one.to_exchange else "queue",
-                "routing_key": one.key,
-                "arguments": write_table(one.arguments),
-                "properties_key": f"{one.key}~{binding_id(one)}" if one.arguments else key,
-            }
-        )
+    shown += [
+        {
+            "source": one.source,
+            "vhost": vhost,
+            "destination": one.destination,
+            "destination_type": "exchange" if one.to_exchange else "queue",
+            "routing_key": one.key,
+            "arguments": write_table(one.arguments),
+            "properties_key": properties_key(one),
+        }
+        for one in broker.bindings_snapshot(vhost)
+    ]
     return shown
 
 

@@ -31,7 +31,9 @@ Argument = TypeAliasType(
 )
 Arguments = dict[str, Argument]
 Name = Annotated[str, StringConstraints(max_length=255)]
-Pattern = Annotated[str, StringConstraints(max_length=1024)]
+Pattern = Annotated[
+    str, StringConstraints(max_length=1024), Field(json_schema_extra={"format": "regex"})
+]
 Tag = Annotated[str, StringConstraints(pattern="^(administrator|monitoring|impersonator)$")]
 
 

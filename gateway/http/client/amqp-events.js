@@ -434,4 +434,4 @@ export class AmqpEvents extends EventTarget {
 }
 
 const CONTROLS = ["open", "gap", "lag", "reauth", "keepalive", "settled", "lock-lost", "drain", "warn",
-  "error", "close"].map((name) => `bridge.${name}`);
+  "sources", "error", "close"].map((name) => `bridge.${name}`);

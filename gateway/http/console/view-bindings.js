@@ -88,7 +88,6 @@ class Drawing {
     const width = Math.max(280, this.node.clientWidth || 800);
     const drawn = JSON.stringify([graph, width]);
     if (drawn === this.drawn) return;
-    const first = !this.drawn;
     this.drawn = drawn;
     const focused = this.boxes?.get(document.activeElement)?.id;
     const found = layout(graph, width);
@@ -105,8 +104,6 @@ class Drawing {
     const current = all.find((one) => this.boxes.get(one).id === focused) ?? all[0];
     if (current) this.enter(current, focused !== undefined);
     this.light(null);
-    // Where it does not fit, queues and their keys are what is looked for.
-    if (first) this.canvas.scrollLeft = this.canvas.scrollWidth;
   }
 
   arrow({ path, head, label }) {

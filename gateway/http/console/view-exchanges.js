@@ -123,7 +123,8 @@ export function openOne({ vhost, name, link, go }) {
   ];
   if (!ours({ name })) {
     tools.push(button("Delete", async () => {
-      if (exchange && (await removeExchange(vhost, exchange))) go("exchanges");
+      // It may be pressed before the first answer is there.
+      if (await removeExchange(vhost, exchange ?? (await api.exchange(vhost, name)))) go("exchanges");
     }, { class: "danger" }));
   }
   return {

@@ -68,6 +68,9 @@ export function open({ vhost, name, link, go }) {
     }
   }
 
+  // A button may be pressed before the first answer is there.
+  const known = async () => queue ?? api.queue(vhost, name);
+
   async function refresh() {
     try {
       queue = await api.queue(vhost, name);
@@ -88,8 +91,8 @@ export function open({ vhost, name, link, go }) {
     tools: [
       h("a", { class: "button", href: `${link("publish")}?queue=${encodeURIComponent(name)}` }, "Publish"),
       h("a", { class: "button", href: `${link("live")}?source=${encodeURIComponent(`queue:${name}`)}` }, "Listen"),
-      button("Purge", async () => { if (queue) await purge(vhost, queue); await refresh(); }),
-      button("Delete", async () => { if (queue && (await removeQueue(vhost, queue))) go("queues"); }, { class: "danger" }),
+      button("Purge", async () => { await purge(vhost, await known()); await refresh(); }),
+      button("Delete", async () => { if (await removeQueue(vhost, await known())) go("queues"); }, { class: "danger" }),
     ],
     body: [
       note,

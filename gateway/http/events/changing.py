@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 
 from gateway.http import problems
+from gateway.http.deps import read_limited
 from gateway.http.events.asking import (
     Find,
     Sources,
@@ -37,15 +38,7 @@ class Change(NamedTuple):
 
 async def read_change(request: Request, find: Find) -> Change | None:
     """``None``: there is no body, nothing is to change. Raises ``Problem``."""
-    body = bytearray()
-    async for octets in request.stream():
-        body += octets
-        if len(body) > BODY_OCTETS:
-            raise Problem(
-                problems.TOO_LARGE,
-                f"a change of a stream takes at most {BODY_OCTETS} octets",
-                headers={"connection": "close"},
-            )
+    body = await read_limited(request.scope, request.receive, BODY_OCTETS)
     if not body:
         return None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()

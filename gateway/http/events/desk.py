@@ -94,7 +94,8 @@ class Desk:
             await stream(scope, receive, send)
             return
         found, more = self.presence.shown(caller, vhost, everything, nodes)
-        answer = JSONResponse({"subscriptions": found, "truncated": more}, headers=NO_STORE)
+        shown = {"subscriptions": list(found.values()), "truncated": more}
+        answer = JSONResponse(shown, headers=NO_STORE)
         await answer(scope, receive, send)
 
 

@@ -62,9 +62,6 @@ class DurableSource(Source):
             self.used = record["used"] or hub.broker.now
         self.key = self.digest + self.epoch
         self.renderer = self.make_renderer()
-        self.journal.render = lambda at, event: (
-            self.id_line(at) + data_line(self.head, event.message, event.redelivered)
-        )
         self.next = self.journal.born
         if record is not None:
             self.restore()

@@ -11,7 +11,7 @@ from gateway.http.access.gate import NO_NODES, PRINCIPAL
 from gateway.http.access.principal import Principal
 from gateway.http.access.tickets import Claim, Terms, bad_ticket
 from gateway.http.context import Context
-from gateway.http.deps import authenticate, decode_segment, vhost_of
+from gateway.http.deps import authenticate, decode_segment, read_limited, vhost_of
 from gateway.http.events.asking import (
     REPEATED,
     SINGLE,
@@ -222,20 +222,8 @@ class EventsEndpoint:
         kind = dict(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":
             raise Problem(problems.UNSUPPORTED_MEDIA, "the parameters of a stream come as JSON")
-        body = b""
-        while True:
-            message = await receive()
-            if message["type"] != "http.request":
-                raise invalid("the body is incomplete")
-            body += message.get("body", b"")
-            if len(body) > BODY_OCTETS:
-                raise Problem(
-                    problems.TOO_LARGE,
-                    f"the parameters of a stream take at most {BODY_OCTETS} octets",
-                    headers={"connection": "close"},
-                )
-            if not message.get("more_body", False):
-                return read_document(body, self.members(scope, vhost))
+        body = await read_limited(scope, receive, BODY_OCTETS)
+        return read_document(body, self.members(scope, vhost))
 
 
 def last_event_id(scope: Scope) -> str | None:

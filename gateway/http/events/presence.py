@@ -5,24 +5,39 @@ its name. What is there is looked at once per period for all who watch.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
+from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
 from gateway.http.events.opening import headers_of, jittered
 from gateway.http.events.rendering import compact, control
 from gateway.http.events.stream import EventStream, Options, Resume
+from gateway.http.problems import Problem
 from gateway.http.typed import moment
 
 MOST_SHOWN = 5000
 """Listeners in one answer: the rest is said to be there, and no more."""
 PERIOD_SECONDS = 2.0
 
+MOST_WATCHERS = 64
+"""Streams of presence at once: each looks through all listeners every period."""
+
 Listener = dict[str, Any]
-Sees = Callable[[str, str, str], bool]
-"""Whether a caller may see the kind, name, and the name of the node behind it."""
+
+
+class Entry(NamedTuple):
+    """A listener, its kind, name and the name of the node behind that, and what tells it from all
+    others. Shared by all who watch."""
+
+    place: tuple[str, str, str]
+    listener: Listener
+    key: bytes
+
+
+def entry(place: tuple[str, str, str], listener: Listener) -> Entry:
+    return Entry(place, listener, compact(listener))
 
 
 class Presence:
@@ -31,17 +46,17 @@ class Presence:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.hub = context.hub
-        self.seen: dict[str, tuple[float, list[tuple[tuple[str, str, str], Listener]]]] = {}
+        self.seen: dict[str, tuple[float, list[Entry]]] = {}
 
     def shown(
         self, caller: Principal, vhost: str, everything: bool, nodes: bool
-    ) -> tuple[list[Listener], bool]:
-        """Of what the caller may see, all listeners, and whether there are more of them than are
-        shown. ``nodes``: queues and exchanges may be named."""
+    ) -> tuple[dict[bytes, Listener], bool]:
+        """Of what the caller may see, all listeners by key, and whether there are more of them than
+        are shown. ``nodes``: queues and exchanges may be named."""
         broker = self.context.broker
         known: dict[tuple[str, str, str], bool] = {}
-        found: list[Listener] = []
-        for place, listener in self.look(vhost):
+        found: dict[bytes, Listener] = {}
+        for place, listener, key in self.look(vhost):
             if place not in known:
                 kind, name, behind = place
                 known[place] = (nodes or kind == "route") and (
@@ -54,10 +69,10 @@ class Presence:
             if known[place]:
                 if len(found) == MOST_SHOWN:
                     return found, True
-                found.append(listener)
+                found[key] = listener
         return found, False
 
-    def look(self, vhost: str) -> list[tuple[tuple[str, str, str], Listener]]:
+    def look(self, vhost: str) -> list[Entry]:
         now = asyncio.get_running_loop().time()
         at, found = self.seen.get(vhost, (-PERIOD_SECONDS, []))
         if now - at >= PERIOD_SECONDS / 2:
@@ -66,7 +81,7 @@ class Presence:
             self.seen[vhost] = now, found
         return found
 
-    def streams(self, vhost: str) -> list[tuple[tuple[str, str, str], Listener]]:
+    def streams(self, vhost: str) -> list[Entry]:
         found = []
         for stream in self.hub.streams:
             if not isinstance(stream, EventStream) or stream.vhost != vhost:
@@ -84,14 +99,14 @@ class Presence:
                     "stream": stream.identity,
                     "since": moment(int(stream.opened * 1000)),
                 }
-                found.append(((kind, called, name.name), listener))
+                found.append(entry((kind, called, name.name), listener))
         return found
 
-    def consumers(self, vhost: str) -> list[tuple[tuple[str, str, str], Listener]]:
+    def consumers(self, vhost: str) -> list[Entry]:
         """Those of programs. Those of the gateway stand for its streams and receivers."""
         here = self.context.broker.vhosts.get(vhost)
         return [
-            (
+            entry(
                 ("queue", queue.name, queue.name),
                 {
                     "kind": "queue",
@@ -125,14 +140,15 @@ class PresenceStream(EventStream):
     def open(self) -> None:
         """Raises ``Problem``."""
         self.hub.admit(self.user, self.vhost, ())
-        listeners, more = self.look()
-        self.there = keyed(listeners)
+        if sum(isinstance(one, PresenceStream) for one in self.hub.streams) >= MOST_WATCHERS:
+            raise Problem(problems.QUOTA, f"{MOST_WATCHERS} streams of presence are open already")
+        self.there, more = self.look()
         self.headers = headers_of(self.identity, Resume.fresh.name)
         opened: dict[str, Any] = {
             "stream": self.identity,
             "resume": Resume.fresh.name,
             "heartbeat": self.options.heartbeat,
-            "subscriptions": listeners,
+            "subscriptions": list(self.there.values()),
             "truncated": more,
         }
         if self.caller.expires is not None:
@@ -142,7 +158,7 @@ class PresenceStream(EventStream):
         self.hub.enter(self, self.vhost, [], returning=False)
         self.looked = asyncio.get_running_loop().time()
 
-    def look(self) -> tuple[list[Listener], bool]:
+    def look(self) -> tuple[dict[bytes, Listener], bool]:
         return self.presence.shown(self.caller, self.vhost, self.everything, self.nodes)
 
     def tick(self, now: float, wall: float) -> None:
@@ -154,8 +170,8 @@ class PresenceStream(EventStream):
         if self.vhost not in broker.vhosts or not broker.access.may_enter(self.user, self.vhost):
             self.end({"reason": "no permission in the virtual host"}, False)
             return
-        listeners, _ = self.look()
-        before, self.there = self.there, keyed(listeners)
+        before = self.there
+        self.there, _ = self.look()
         for change, some, others in (
             ("left", before, self.there),
             ("joined", self.there, before),
@@ -175,7 +191,3 @@ class PresenceStream(EventStream):
 
     def more(self) -> bool:
         return bool(self.pending)
-
-
-def keyed(listeners: list[Listener]) -> dict[bytes, Listener]:
-    return {compact(one): one for one in listeners}

@@ -81,6 +81,7 @@ class Source:
         self.exchange: Exchange | None = None
         self.idle_since: float | None = None
         self.head = data_head(str(name))
+        self.journal.render = self.rendered
         self.id_octets = len(self.id_line(0))
         self.renderer = self.make_renderer()
         self.tag: str | None = None
@@ -275,12 +276,18 @@ class Source:
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         journal = self.journal
-        data = data_line(self.head, message, redelivered)
         event = Event(message, redelivered, self.hub.broker.now, message.size)
-        position = journal.append(self.id_line(journal.head + 1) + data, event)
+        # Rendered now, its octets are counted; where all read by a view, it may never be asked for.
+        viewed = sum([view.readers for view in self.views.values()])
+        plain = viewed < len(self.readers) or not viewed
+        frame = self.rendered(journal.head + 1, event) if plain else None
+        position = journal.append(frame, event)
         if self.name.key is None:
             self.unsettled.append((position, delivery))
         self.hub.appended(self)
+
+    def rendered(self, position: int, event: Event) -> bytes:
+        return self.id_line(position) + data_line(self.head, event.message, event.redelivered)
 
     def cancelled(self, tag: str) -> None:
         self.hub.lost(self, "it was deleted")

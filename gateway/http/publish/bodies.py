@@ -154,6 +154,12 @@ async def gather(
         if file is None:
             return b"".join(parts)
         return await asyncio.to_thread(read_back, file, b"".join(parts))
+    except OSError as error:
+        raise Problem(
+            problems.BACKPRESSURE,
+            f"no room for a body of this size beside the memory: {error.strerror}",
+            headers={"connection": "close"},
+        ) from None
     finally:
         if file is not None:
             file.close()

@@ -24,7 +24,7 @@ from gateway.http.typed_json import (
     write_json,
 )
 from gateway.message import Properties, Table
-from gateway.values import ULong
+from gateway.values import Symbol, ULong
 
 FORM = "application/vnd.amqp-gateway.message+json"
 TEXTUAL = frozenset({"application/xml", "application/javascript", "application/yaml"})
@@ -114,6 +114,17 @@ def table(value: Any) -> Table:
     return found
 
 
+def section(value: Any) -> Table:
+    """Annotations or a footer, whose keys are symbols or numbers (1.0 §3.2.10)."""
+    found: dict[Any, Any] = table(value)
+    keyed: dict[Any, Any] = {}
+    for key, each in found.items():
+        if type(key) is not ULong and not (isinstance(key, str) and key.isascii()):
+            raise BadForm("", "a key is ASCII, or a typed ulong")
+        keyed[key if type(key) is ULong else Symbol(key)] = each
+    return keyed
+
+
 def application(value: Any) -> Table:
     found = table(value)
     for key in found:
@@ -178,7 +189,7 @@ SIMPLE: dict[str, tuple[str, Reader]] = {
     "expires_at": ("absolute_expiry_time", time),
     "time": ("creation_time", time),
     "properties": ("application", application),
-    "annotations": ("annotations", table),
+    "annotations": ("annotations", section),
     "type": ("type", short),
     "app_id": ("app_id", short),
     "cluster_id": ("cluster_id", short),
@@ -250,7 +261,7 @@ def read_full(found: dict[str, Any]) -> Form:
         elif name == "application_properties":
             given["application"] = read_member(application, value, name)
         elif name in SECTIONS:
-            given[SECTIONS[name]] = read_member(table, value, name)
+            given[SECTIONS[name]] = read_member(section, value, name)
         else:
             body, kind = read_body(value)
     exchange, key = legacy.pop("exchange", None), legacy.pop("routing_key", None)
@@ -364,7 +375,7 @@ def write_full(
     for name, attribute in SECTIONS.items():
         value = getattr(properties, attribute)
         if value is not None:
-            shown[name] = write_json(value)
+            shown[name] = write_json(plainly_keyed(value))
     kind = properties.body_kind or "data"
     shown["body"] = {"kind": kind}
     if kind != "none" or body:
@@ -387,6 +398,8 @@ def write_simple(
             value = moment(value)
         elif reader is user:
             value = octets_text(value)
+        elif name == "annotations":
+            value = plainly_keyed(value)
         shown[name] = write_json(value)
     group = {
         member: write_json(getattr(properties, attribute))
@@ -401,6 +414,13 @@ def write_simple(
         shown["routing_key"] = write_json(key)
     shown["body"] = body_by_type(properties, body)
     return shown
+
+
+def plainly_keyed(section: Table) -> Table:
+    """Keys of annotations are symbols: text says as much, unless some are numbers."""
+    if type(section) is dict and all(isinstance(key, str) for key in section):
+        return {str(key): value for key, value in section.items()}
+    return section
 
 
 def octets_text(value: bytes) -> str | bytes:

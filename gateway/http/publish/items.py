@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser
 
+from gateway.crossing.bodies import holds
 from gateway.http import problems
 from gateway.http.fields import READERS, BadField, identifier, read_properties, string
 from gateway.http.problems import Problem
@@ -119,6 +120,9 @@ class Maker(NamedTuple):
             mark = fingerprint(target, json.dumps(found, sort_keys=True).encode(), b"")
         given = form.properties.message_id
         name = None if given is None else shown_id(given)
+        kind = form.properties.body_kind
+        if kind in ("value", "sequence") and not holds(form.body, kind):
+            raise BadForm("/body/base64", f"must be encoded amqp-{kind} sections (1.0 3.2)")
         prepared = prepare_properties(form.properties, self.now)
         return Item(target, prepared, form.body, mark, name, ordering)
 

@@ -23,9 +23,9 @@ from gateway.http.publish.bodies import Budget, check_length, read_body
 from gateway.http.publish.careful import CarefulPublish, Finder
 from gateway.http.publish.publisher import Ticket
 from gateway.http.publish.results import RECEIPT, Answer, instant, judge, shown_id
-from gateway.http.publish.templates import DIALECT, prepare
+from gateway.http.publish.templates import prepare
 from gateway.http.publish.wishes import Pairs, wants_care
-from gateway.message import DIALECTS, Message
+from gateway.message import Message
 
 RECEIPT_TYPE = (b"content-type", RECEIPT.encode())
 ACCEPTED = (b"amqp-outcome", b"accepted")
@@ -105,7 +105,7 @@ class PublishEndpoint:
             raise Problem(problems.BACKPRESSURE, f"publishers are held back: {self.broker.blocked}")
         body = await read_body(receive, length, self.limit, self.budget, self.doors.settings)
         message = Message(
-            DIALECTS[DIALECT],
+            prepared.dialect,
             prepared.header,
             body,
             target.exchange,

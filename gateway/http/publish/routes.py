@@ -1,7 +1,10 @@
 """All ways in: the routes of publishing."""
 
+from typing import Any
+
 from starlette.routing import BaseRoute
 
+from gateway.http.access.declared import Declared
 from gateway.http.context import Context
 from gateway.http.description import Described
 from gateway.http.publish import described
@@ -32,7 +35,9 @@ def routes(context: Context) -> list[BaseRoute]:
     careful = CarefulPublish(context, Sender(context), operations, budget)
 
     def publish(path: str, name: str, summary: str, find: Finder) -> BaseRoute:
-        plain = find is not nowhere
+        endpoint: Any = PublishEndpoint(context, careful, name, find, find is not nowhere)
+        if path == DECLARED_ROUTE:
+            endpoint = Declared(context.gate, endpoint)
         parameters = {
             QUEUE_ROUTE: described.QUEUE,
             EXCHANGE_ROUTE: described.EXCHANGE,
@@ -41,7 +46,7 @@ def routes(context: Context) -> list[BaseRoute]:
         }.get(path, [])
         return Described(
             path,
-            PublishEndpoint(context, careful, name, find, plain),
+            endpoint,
             methods=["POST"],
             operations={"post": described.publish(name, summary, parameters)},
             models=described.MODELS,

@@ -21,8 +21,7 @@ from gateway.http.publish.items import Batch, Item
 from gateway.http.publish.ordering import Ordering, Place
 from gateway.http.publish.publisher import Line, Ticket
 from gateway.http.publish.results import Result, judge, receipt_of
-from gateway.http.publish.templates import DIALECT
-from gateway.message import DIALECTS, Message
+from gateway.message import Message
 
 Named = list[tuple[str | None, Result]]
 
@@ -370,7 +369,7 @@ def not_attempted() -> Result:
 def message_of(item: Item) -> Message:
     target, prepared = item.target, item.prepared
     return Message(
-        DIALECTS[DIALECT],
+        prepared.dialect,
         prepared.header,
         item.body,
         target.exchange,

@@ -6,14 +6,23 @@ encoding of the rest is kept, split where the id goes.
 
 from functools import lru_cache
 from typing import Any, NamedTuple
+from uuid import UUID
 
+from gateway import values
 from gateway.http import problems
 from gateway.http.fields import READERS, read_properties
 from gateway.http.identifiers import uuid7
 from gateway.http.problems import Problem
-from gateway.message import DIALECTS, Essentials, Properties
+from gateway.message import DIALECTS, Dialect, Essentials, Properties
 
-DIALECT = "0-9-1"
+DIALECT, RICH = "0-9-1", "1.0"
+MODERN = frozenset(
+    {
+        values.ULong, values.Timestamp, values.Symbol, values.Char, values.Described, values.Array,
+        values.Map, values.Decimal32, values.Decimal64, values.Decimal128, UUID,
+    }
+)  # fmt: skip
+"""Types of values that field tables have not."""
 STAND_IN = "5a1d3c7e-0b42-7e96-8f4d-c2b7a9e61f03"
 """As long as any id of ours. One that somebody else's bytes contain makes no template."""
 MESSAGE_ID = b"amqp-message-id"
@@ -27,9 +36,10 @@ class Prepared(NamedTuple):
     message_id: Any
     header: bytes
     essentials: Essentials
+    dialect: Dialect
 
     def properties(self) -> Properties:
-        return DIALECTS[DIALECT].read(self.header)
+        return self.dialect.read(self.header)
 
 
 class Template(NamedTuple):
@@ -38,6 +48,7 @@ class Template(NamedTuple):
     before: bytes
     after: bytes
     essentials: Essentials
+    dialect: Dialect
 
 
 def prepare(headers: list[tuple[bytes, bytes]], now: int) -> Prepared:
@@ -45,31 +56,31 @@ def prepare(headers: list[tuple[bytes, bytes]], now: int) -> Prepared:
     given = tuple([pair for pair in headers if pair[0] in READERS or pair[0].startswith(b"amqp-")])
     if any([name == MESSAGE_ID for name, _ in given]):
         properties = read_properties(given)
-        return Prepared(properties.message_id, *encode(properties))
+        return Prepared(properties.message_id, *encode_exactly(properties))
     message_id = uuid7(now)
     template = make_template(given)
     if template is None:
         properties = read_properties(given)
         properties.message_id = message_id
-        return Prepared(message_id, *encode(properties))
+        return Prepared(message_id, *encode_exactly(properties))
     header = template.before + message_id.encode() + template.after
-    return Prepared(message_id, header, template.essentials)
+    return Prepared(message_id, header, template.essentials, template.dialect)
 
 
 def prepare_properties(properties: Properties, now: int) -> Prepared:
     """With an id of ours if it has none. Raises ``Problem``."""
     if properties.message_id is None:
         properties.message_id = uuid7(now)
-    return Prepared(properties.message_id, *encode(properties))
+    return Prepared(properties.message_id, *encode_exactly(properties))
 
 
 @lru_cache(256)
 def make_template(given: Pairs) -> Template | None:
     properties = read_properties(given)
     properties.message_id = STAND_IN
-    header, essentials = encode(properties)
+    header, essentials, dialect = encode_exactly(properties)
     parts = header.split(STAND_IN.encode())
-    return Template(parts[0], parts[1], essentials) if len(parts) == 2 else None
+    return Template(parts[0], parts[1], essentials, dialect) if len(parts) == 2 else None
 
 
 @lru_cache(1024)
@@ -78,9 +89,33 @@ def shared_essentials(*values: Any) -> Essentials:
     return Essentials(*values)
 
 
-def encode(properties: Properties) -> tuple[bytes, Essentials]:
-    """The property bytes as a legacy peer would write them. Raises ``Problem``."""
-    dialect = DIALECTS[DIALECT]
+def encode_exactly(properties: Properties) -> tuple[bytes, Essentials, Dialect]:
+    """As a legacy peer would write them if that says it all, else as sections of 1.0. Raises
+    ``Problem``."""
+    dialect = DIALECTS[DIALECT if legacy_can_say(properties) else RICH]
+    return *encode(properties, dialect), dialect
+
+
+def legacy_can_say(properties: Properties) -> bool:
+    """Whether the older versions have a type for every value."""
+    if properties.annotations or properties.footer or properties.delivery_annotations:
+        return False
+    if properties.body_kind not in (None, "data"):
+        return False
+    return properties.application is None or all(map(is_legacy, properties.application.values()))
+
+
+def is_legacy(value: Any) -> bool:
+    kind = type(value)
+    if kind is dict:
+        return all(type(key) is str and is_legacy(each) for key, each in value.items())
+    return all(map(is_legacy, value)) if kind is list else kind not in MODERN
+
+
+def encode(properties: Properties, dialect: Dialect | None = None) -> tuple[bytes, Essentials]:
+    """The property bytes, as a legacy peer would write them if nothing is said. Raises
+    ``Problem``."""
+    dialect = dialect or DIALECTS[DIALECT]
     try:
         header = dialect.write(properties)
         return header, shared_essentials(*dialect.essentials(header))

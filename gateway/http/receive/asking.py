@@ -1,6 +1,7 @@
 """What callers ask of this room, as pydantic models, and how it is read from a request."""
 
 import json
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
@@ -8,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from starlette.requests import Request
 
 from gateway.http import problems
+from gateway.http.deps import read_limited
 from gateway.http.filters import MOST_OCTETS as FILTER_OCTETS
 from gateway.http.filters import MOST_TERMS, BadFilter, Term, read_filter
 from gateway.http.problems import Problem
@@ -162,10 +164,16 @@ class Redrive(Asked):
     )
 
 
+@lru_cache(256)
+def reader_of(kind: Any) -> TypeAdapter[Any]:
+    """Making one costs more than a whole request."""
+    return TypeAdapter(kind)
+
+
 def check(kind: Any, given: Any) -> Any:
     """Raises ``Problem`` 422 with a pointer to each error."""
     try:
-        return TypeAdapter(kind).validate_python(given)
+        return reader_of(kind).validate_python(given)
     except ValidationError as error:
         errors = [
             {
@@ -179,15 +187,7 @@ def check(kind: Any, given: Any) -> Any:
 
 async def read_json(request: Request) -> Any:
     """The JSON of a request, ``None`` if it has no body. Raises ``Problem``."""
-    octets = b""
-    async for chunk in request.stream():
-        octets += chunk
-        if len(octets) > MOST_OCTETS:
-            raise Problem(
-                problems.TOO_LARGE,
-                f"a request has at most {MOST_OCTETS} octets here",
-                headers={"connection": "close"},
-            )
+    octets = await read_limited(request.scope, request.receive, MOST_OCTETS)
     if not octets:
         return None
     try:

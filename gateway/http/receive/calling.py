@@ -12,7 +12,6 @@ from collections import Counter
 from functools import partial
 from typing import Any, NamedTuple
 
-from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from gateway.broker.channel import Channel
@@ -21,7 +20,7 @@ from gateway.broker.replies import REPLY_TO
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Principal
-from gateway.http.deps import authenticate, vhost_of
+from gateway.http.deps import authenticate, read_limited, vhost_of
 from gateway.http.fields import READERS, BadField, read_properties, write_identifier
 from gateway.http.identifiers import uuid7
 from gateway.http.observe.trace import stamp
@@ -199,7 +198,7 @@ class RequestsEndpoint:
             shown, header = self.prepare(scope)
         except BadField as error:
             raise Problem(problems.INVALID_FIELD, str(error), field=error.name) from None
-        body = await read_body(Request(scope, receive), self.doors.settings.max_body_octets)
+        body = await read_limited(scope, receive, self.doors.settings.max_body_octets)
         dialect = DIALECTS[DIALECT]
         message = Message(
             dialect, header, body, target.exchange, target.key, dialect.essentials(header)
@@ -374,23 +373,3 @@ class RequestsEndpoint:
         text = f"no reply came within {seconds:g} s, and whether the request is stored is unknown"
         row = problems.REPLY_TIMEOUT._replace(outcome="unknown")
         return Problem(row, text, headers=headers)
-
-
-async def read_body(request: Request, limit: int) -> bytes:
-    """Raises ``Problem`` 413, before anything is read if the length says so."""
-    length = request.headers.get("content-length", "0")
-    too_large = Problem(
-        problems.TOO_LARGE,
-        f"a message body has at most {limit} octets",
-        headers={"connection": "close"},
-        limit_octets=limit,
-    )
-    if not length.isdigit() or int(length) > limit:
-        raise too_large
-    parts, size = [], 0
-    async for chunk in request.stream():
-        parts.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            raise too_large
-    return b"".join(parts)

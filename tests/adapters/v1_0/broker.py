@@ -159,7 +159,8 @@ class Broker:
         if address is None:
             self.answer(op, Attached(op.terminus, None, place=_place))
             return
-        self.answer(op, Attached(op.terminus, "", address))
+        mandatory = "topic" not in op.terminus.capabilities
+        self.answer(op, Attached(op.terminus, "", address, mandatory=mandatory))
 
     def _settle(self, key: tuple[int, int], outcome: Outcome) -> None:
         if key not in self.unsettled:

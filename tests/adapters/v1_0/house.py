@@ -30,6 +30,7 @@ from gateway.operations import (
     Post,
     Publish,
     Refused,
+    Resumed,
     Returned,
 )
 from tests.pair import Cut, Pair, whole
@@ -55,6 +56,7 @@ class House:
         self.refuse: dict[bytes, Condition] = {}
         self.responses: deque[tuple[int, Any]] = deque()
         self.confirming = True
+        self.resumed: list[Resumed] = []
         self._sources: dict[str, str] = {}
         self._credit: dict[str, int] = {}
         self._published = 0
@@ -156,7 +158,7 @@ class House:
             )
             self.server.send(refused)
             return
-        result = Attached(operation.terminus)
+        result = Attached(operation.terminus, resumed=list(self.resumed))
         if address == "/management":
             result.node = "management"
         elif isinstance(operation, AttachSource):

@@ -222,6 +222,14 @@ def test_posting_without_a_route() -> None:
     assert peer.asks(w.Discharge(work))[0].state == w.ACCEPTED
 
 
+def test_posting_to_a_topic_without_subscribers() -> None:
+    peer = Controller()
+    peer.sends(target=w.Target("nowhere", capabilities=("topic",)))
+    work = peer.declares()
+    (told,) = peer.posts(0, work)
+    assert told.state == w.TransactionalState(work, w.ACCEPTED)
+
+
 def test_nobody_waits_for_the_outcome_of_what_is_settled() -> None:
     """So the discharge must fail (§4.4.4.1), but not a rollback."""
     peer = Controller()
@@ -361,6 +369,21 @@ def test_settling_what_was_retired(state: Any, fail: bool) -> None:
     assert peer.engine.found() == ([Settle(0, 1, False, Outcome.RELEASE)] if fail else [])
 
 
+@pytest.mark.parametrize("fail", [False, True])
+def test_settled_retirements_have_the_default_outcome_after_a_rollback(fail: bool) -> None:
+    """As JMS asks for: what is rolled back has failed once more."""
+    peer = Controller()
+    peer.sends()
+    peer.transfers(0, settled=True)
+    peer.receives(credit=1, source=w.Source("q", default_outcome=w.Modified(True)))
+    peer.hears()
+    work = peer.declares()
+    assert retires(peer, 0, work, True) == [Retire(0, work, 1, Outcome.ACCEPT, False)]
+    peer.asks(w.Discharge(work, fail))
+    failed: list[Any] = [Modify(0, 1, True, False, None)]
+    assert peer.engine.found() == (failed if fail else [])
+
+
 def test_settling_while_the_discharge_is_under_way() -> None:
     peer = holding(1)
     work = peer.declares()
@@ -398,6 +421,13 @@ def test_retiring_in_no_transaction() -> None:
     (said,) = retires(peer, 0, b"nothing", True)
     assert isinstance(said, DetachLink)
     peer.detached("amqp:transaction:unknown-id")
+
+
+def test_retiring_after_the_link_was_detached() -> None:
+    peer = holding(1)
+    work = peer.declares()
+    peer.says(w.Detach(1))
+    assert retires(peer, 0, work, True) == []
 
 
 @pytest.mark.parametrize("settled", [True, False])

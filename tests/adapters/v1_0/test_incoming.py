@@ -237,6 +237,23 @@ def test_a_message_of_several_transfers() -> None:
     assert peer.hears() == [disposition(0)] and peer.engine.under_way == 0
 
 
+def test_many_small_pieces_take_no_room_of_their_own() -> None:
+    peer = Peer()
+    peer.sends()
+    size = 5000
+    head = b"\x00\x53\x75\xb0" + size.to_bytes(4, "big")
+    peer.says(w.Transfer(0, **FIRST), head)
+    for number in range(size):
+        peer.says(w.Transfer(0, more=True), bytes((number % 256,)))
+        peer.says(w.Transfer(0, more=True))
+    (link,) = peer.session.links.values()
+    assert len(link.partial.pieces) == 1 and peer.engine.under_way == size + 8
+    (said,) = peer.says(w.Transfer(0))
+    assert isinstance(said, Publish)
+    assert said.message.body == bytes(number % 256 for number in range(size))
+    assert isinstance(said.message.body, bytes)
+
+
 def test_what_is_repeated_may_be() -> None:
     peer = Peer()
     peer.sends()
@@ -416,6 +433,13 @@ def test_the_anonymous_terminus() -> None:
     assert peer.hears()[0].state.error.condition == "amqp:not-found"
     assert peer.transfers(4, to("missing"), settled=True) == []
     assert peer.hears() == []
+
+
+def test_a_topic_need_not_have_subscribers() -> None:
+    peer = Peer()
+    peer.sends(target=w.Target("q", capabilities=("topic",)))
+    (said,) = peer.transfers()
+    assert isinstance(said, Publish) and not said.mandatory
 
 
 def test_the_management_node() -> None:

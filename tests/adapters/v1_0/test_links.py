@@ -123,9 +123,14 @@ def test_deliveries_wait_for_our_attach() -> None:
     assert peer.hears() == []
     (link,) = [each for each in peer.session.links.values() if not each.receiver]
     peer.broker.hold.clear()
+    gates: list[bool] = []
+    peer.session.gate = gates.append
     peer.session.deliver(link.number, 1, False, peer.broker.queue("q")[0][0])
-    assert peer.hears() == [] and len(link.held) == 1
+    assert peer.hears() == [] and len(link.held) == 1 and gates == [False]
+    peer.says(w.Flow(0, 100, 2, 10))
+    assert peer.hears() == [] and gates == [False]
     peer.broker.release()
+    assert gates == [False, True]
     attach, transfer = peer.hears()[:2]
     assert isinstance(attach, w.Attach) and isinstance(transfer, w.Transfer)
 
@@ -263,16 +268,32 @@ def test_a_detach_with_an_error_is_for_good() -> None:
     assert isinstance(said, DetachLink) and said.closed
 
 
-def test_what_was_sent_is_the_terminuss_after_detach() -> None:
-    """It is known by its tag from now on, and may be resumed."""
+def test_live_deliveries_of_a_detached_link_can_be_settled() -> None:
+    """§2.7.6: as long as it was not closed."""
     peer = Peer()
     peer.sends()
     peer.transfers(settled=True)
     peer.receives()
     (said,) = peer.says(w.Detach(1))
     assert isinstance(said, DetachLink) and said.unsettled == {1: bytes(7) + b"\1"}
-    assert peer.says(w.Disposition(True, 0, None, True, w.ACCEPTED)) == []
-    assert not peer.session.sent
+    assert len(peer.says(w.Disposition(True, 0, None, True, w.ACCEPTED))) == 1
+    peer.transfers(1, settled=True)
+    peer.hears()
+    peer.receives()
+    peer.says(w.Detach(1, True))
+    assert peer.says(w.Disposition(True, 1, None, True, w.ACCEPTED)) == []
+
+
+def test_attaching_again_ends_the_live_deliveries() -> None:
+    peer = Peer()
+    peer.sends()
+    peer.transfers(settled=True)
+    peer.receives()
+    peer.says(w.Detach(1))
+    assert peer.session.sent and peer.session.suspended
+    peer.hears()
+    peer.receives(credit=0)
+    assert not peer.session.sent and not peer.session.suspended
 
 
 def test_attaching_again_ends_what_was_to_be_said() -> None:
@@ -287,6 +308,17 @@ def test_attaching_again_ends_what_was_to_be_said() -> None:
     assert not peer.session.arrivals and not peer.session.suspended
     peer.session.confirm(1, True, True)
     assert peer.hears() == []
+
+
+def test_only_so_many_detached_links_are_remembered() -> None:
+    peer = Peer()
+    peer.broker.confirming = False
+    for number in range(1100):
+        peer.sends(str(number))
+        peer.transfers(number)
+        peer.says(w.Detach(0))
+        peer.hears()
+    assert len(peer.session.suspended) == len(peer.session.arrivals) == 1024
 
 
 def test_a_deleted_source() -> None:

@@ -8,6 +8,7 @@ import pytest
 from gateway.adapters import Limits
 from gateway.adapters.v1_0 import places
 from gateway.adapters.v1_0.sections import pieces
+from gateway.adapters.v1_0.wire import layouts as w
 from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import (
     Attached,
@@ -46,6 +47,7 @@ from gateway.operations import (
     QueueState,
     Recover,
     Refused,
+    Resumed,
     Retire,
     Returned,
     Rollback,
@@ -61,6 +63,7 @@ from gateway.operations import (
 )
 from gateway.values import ULong
 from tests.adapters.v1_0.house import CHANNEL, House, message
+from tests.adapters.v1_0.wire import unpacked
 from tests.pair import Cut, single, sized, whole
 
 cuts = pytest.mark.parametrize("cut", [whole, single, sized(7), sized(4000)])
@@ -284,6 +287,43 @@ def test_outcomes(cut: Cut, word: Operation, expected: list[Any]) -> None:
     assert house.asked(Settle, Modify) == []
 
 
+def test_a_run_of_acceptances_is_one_frame() -> None:
+    house = House()
+    subscribed(house)
+    house.put("q", *[message(b"x")] * 400)
+    house.run()
+    calls: list[int] = []
+    house.client.wake = lambda: calls.append(1)
+    for number in range(1, 401):
+        house.client.send(Settle(CHANNEL, number, False, Outcome.ACCEPT))
+    assert calls == [1]
+    octets = b"".join(house.client.output())
+    (frame,) = [f for f in unpacked(octets) if isinstance(f.record, w.Disposition)]
+    assert (frame.record.first, frame.record.last) == (0, 399)
+    house.server.receive(octets)
+    assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        Close(), EndSession(CHANNEL, None), Settle(CHANNEL, 2, False, Outcome.REJECT),
+        Unsubscribe(CHANNEL, None, "tag"), Recover(CHANNEL, None), Select(CHANNEL, None),
+    ],
+    ids=lambda word: type(word).__name__,
+)  # fmt: skip
+def test_what_was_accepted_is_said_before_anything_else(word: Operation) -> None:
+    house = House()
+    subscribed(house)
+    house.put("q", *[message(b"x")] * 2)
+    house.run()
+    house.said.clear()
+    house.client.send(Settle(CHANNEL, 1, False, Outcome.ACCEPT))
+    house.client.send(word)
+    house.run()
+    assert house.said[0] == Settle(CHANNEL, 1, False, Outcome.ACCEPT)
+
+
 def test_prefetch_is_a_window() -> None:
     house = House()
     subscribed(house, prefetch=3)
@@ -443,6 +483,21 @@ def test_a_target_by_name(cut: Cut) -> None:
     done(house, DetachLink(CHANNEL, 7, "mine", True))
     (detach,) = house.asked(DetachLink)
     assert detach.closed
+
+
+@cuts
+def test_resuming_says_what_is_known(cut: Cut) -> None:
+    house = House(cut)
+    known = {b"one": Outcome.ACCEPT, b"two": None, b"three": Modify(CHANNEL, 0, True, False)}
+    house.resumed = [Resumed(b"one", 0, Outcome.REJECT, None)]
+    for kind in (AttachSource, AttachTarget):
+        word = kind(CHANNEL, 7, f"{kind.__name__}", "name", "", Terminus("/queues/q"))
+        word.unsettled = known
+        answer = house.ask(word)
+        assert isinstance(answer, Done), answer
+        assert answer.result.resumed == house.resumed
+        (asked,) = house.asked(kind)
+        assert asked.unsettled == known
 
 
 # --- transactions ------------------------------------------------------------------------------

@@ -10,7 +10,18 @@ from gateway.adapters.v1_0.engine import Engine
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER, TLS_HEADER
 from gateway.errors import Condition, LocalError, Lost
-from gateway.operations import Close, Closed, Done, Open, Operation, Refused
+from gateway.operations import (
+    BeginSession,
+    Close,
+    Closed,
+    Done,
+    Open,
+    Operation,
+    Refused,
+    SelectConfirms,
+    SessionLost,
+)
+from tests.adapters.v1_0.house import message
 from tests.adapters.v1_0.wire import PLAIN, SASL, Heard, Wire, packed, unpacked
 from tests.pair import Pair, Users, pieces, single, sized, whole
 
@@ -298,6 +309,19 @@ def test_no_more_sessions_than_the_peer_can_hear() -> None:
     found = wire.feed(packed(begin, 0) + packed(begin, 1) + packed(begin, 2))
     assert isinstance(found[-1], Closed)
     closed_with(wire, "amqp:resource-limit-exceeded")
+
+
+def test_a_session_that_is_over_before_it_is_performed() -> None:
+    """Who performs what was found still asks for its outlet."""
+    wire = Wire().opened()
+    wrong = packed(w.Flow(0, 1, 0, 1, 9), 4)
+    found = wire.feed(packed(w.Begin(None, 0, 1, 1), 4) + wrong + packed(w.End(), 4))
+    assert [type(op) for op in found] == [BeginSession, SelectConfirms, SessionLost]
+    wire.engine.outlet(0).deliver("1", 1, False, message(b"x"))
+    wire.engine.send(Done(0, found[0].token))  # type: ignore[attr-defined]
+    assert [type(record) for record in wire.hears()] == [w.Begin, w.End]
+    again = wire.says(w.Begin(None, 0, 1, 1), 4)
+    assert isinstance(again[0], BeginSession) and again[0].channel == 0
 
 
 # --- §2.4.3 to §2.4.5: close, silence ----------------------------------------------------------

@@ -69,6 +69,9 @@ def test_credit_may_be_as_large_as_a_number_can_be() -> None:
     peer = filled(0, 0)
     (said,) = peer.grants(MASK)
     assert isinstance(said, Credit) and said.count == MASK
+    (said,) = peer.grants(MASK, delivery_count=5, echo=True)  # it has seen what was never sent
+    assert isinstance(said, Credit) and said.count == MASK
+    assert peer.hears()[0].link_credit == MASK
 
 
 def test_counts_wrap_around() -> None:
@@ -110,6 +113,18 @@ def test_drain_uses_the_credit_up() -> None:
     assert isinstance(one, w.Transfer) and isinstance(two, w.Transfer)
     assert (flow.delivery_count, flow.link_credit, flow.drain) == (10, 0, True)
     assert (flow.handle, flow.available) == (0, 0)
+
+
+def test_the_receiver_thinks_better_of_it() -> None:
+    """It takes drain back before the broker has answered: the credit stands."""
+    peer = filled(0, 0)
+    peer.broker.hold.add(Credit)
+    peer.grants(10, drain=True)
+    peer.broker.hold.clear()
+    peer.grants(20)
+    peer.broker.release()
+    (link,) = peer.session.links.values()
+    assert peer.hears() == [] and (link.credit, link.count) == (20, 0)
 
 
 def test_drain_of_no_credit_is_answered() -> None:
@@ -169,6 +184,26 @@ def test_who_waits_for_us_is_told_that_we_settled() -> None:
         w.Disposition(False, 2, 3, True, state),
     ]
     assert peer.broker.heard[-3:] == [Modify(0, n, True, True, None) for n in (1, 3, 4)]
+
+
+HUGE = {Symbol("x-opt-a"): "x" * 600}
+
+
+@pytest.mark.parametrize(
+    ("state", "bare"),
+    [
+        (w.Modified(True, True, HUGE), w.Modified(True, True)),
+        (w.Rejected(w.Error("amqp:internal-error", "x" * 600)), w.Rejected()),
+    ],
+)
+def test_a_state_that_does_not_fit_the_peers_frames(state: Any, bare: Any) -> None:
+    peer = filled(1, options={"opens": {"max_frame_size": 512}})
+    transfers(peer)
+    peer.says(w.Disposition(True, 0, None, None, state))
+    assert peer.hears() == [w.Disposition(False, 0, None, True, bare)]
+    peer = Peer(opens={"max_frame_size": 512})
+    _, (frame,) = resume(peer, {1: None}, {tag(1): state})
+    assert frame.record.settled and frame.record.state == bare
 
 
 def test_received_is_no_outcome() -> None:
@@ -346,7 +381,7 @@ def test_messages_of_older_versions(again_: bool) -> None:
 class Unwritable(Message):
     """A message that has no form in this version."""
 
-    def header_for(self, dialect: Any) -> bytes:
+    def form_for(self, dialect: Any) -> tuple[bytes, bytes]:
         raise ValueError("no")
 
 
@@ -523,3 +558,12 @@ def test_our_map_is_incomplete() -> None:
 def test_places_in_a_message() -> None:
     assert place(b"", w.Received(0, 0)) == 0
     assert place(b"junk", w.Received(1, 1)) == 0
+
+
+def test_a_count_ahead_of_ours_makes_no_more_credit_than_there_can_be() -> None:
+    peer = Peer()
+    peer.receives(handle=0)
+    flow = w.Flow(0, 100, 0, 100, 0, 0x7000_0000, 0xFFFF_FFFF, echo=True)
+    peer.says(flow)
+    (said,) = peer.hears()
+    assert said.link_credit == 0xFFFF_FFFF

@@ -93,6 +93,7 @@ def test_a_session_that_dies_before_it_is_begun() -> None:
     begin, end = peer.hears()
     assert isinstance(begin, w.Begin)
     assert end.error.condition == "amqp:session:unattached-handle"
+    peer.says(None)  # its number means it until what was found is acted upon
     assert not peer.engine.sessions
 
 
@@ -303,6 +304,16 @@ def test_an_attach_that_fits_no_frame() -> None:
     source = w.Source("q", capabilities=("x" * 400,))
     peer.says(w.Attach("n" * 200, 0, True, source=source))
     peer.ended("amqp:frame-size-too-small")
+
+
+def test_more_links_than_the_peer_has_handles_for() -> None:
+    peer = Peer(begin=False)
+    peer.says(w.Begin(None, 0, 10, 10, 1))
+    peer.hears()
+    peer.receives("a", 0, credit=0)
+    peer.receives("b", 1, credit=0)
+    peer.says(w.Attach("c", 2, True, source=w.Source("q")))
+    peer.ended("amqp:resource-limit-exceeded")
 
 
 # --- small parts -------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PATIENCE_MS = 60_000
+"""For one step in a page on a busy machine."""
 
 
 def missing() -> str | None:
@@ -44,9 +46,10 @@ def browser(profile: Path, **options: Any) -> Iterator[Any]:
             executable_path=shutil.which(PROGRAM),
             headless=True,
             args=FLAGS,
-            http_credentials=USER,
-            **options,
+            timeout=2 * PATIENCE_MS,
+            **{"http_credentials": USER, **options},
         )
+        context.set_default_timeout(PATIENCE_MS)
         try:
             yield context
         finally:

@@ -14,11 +14,13 @@ import pytest
 from ..servers import HOST, PEERS, Server
 
 AXE = PEERS / "npm" / "node_modules" / "axe-core" / "axe.min.js"
-PATIENCE = 20.0
+PATIENCE = 60.0
 VIEWS = ("queues", "exchanges", "bindings", "live", "publish", "dead-letters", "connections",
          "users", "vhosts")  # fmt: skip
 ROWS = """label => [...document.querySelectorAll(`table[aria-label="${label}"] tbody tr`)]
     .map(row => [...row.cells].map(cell => cell.textContent))"""
+
+MARK = "document.querySelector('#main')?.firstElementChild?.setAttribute('data-past', '')"
 
 
 def until(page: Any, true: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
@@ -34,7 +36,8 @@ class Api:
 
     def __init__(self, gateway: Server) -> None:
         base = f"http://{HOST}:{gateway.http_port}"
-        self.http = httpx.Client(base_url=base, auth=("guest", "guest"), trust_env=False)
+        guest = ("guest", "guest")
+        self.http = httpx.Client(base_url=base, auth=guest, trust_env=False, timeout=PATIENCE)
 
     def __enter__(self) -> Api:
         return self
@@ -95,7 +98,12 @@ class Console:
     def open(self, view: str, name: str | None = None, vhost: str = "/", query: str = "") -> None:
         parts = [vhost, view, *([] if name is None else [name])]
         address = "/".join(quote(part, "") for part in parts)
-        self.page.goto(f"{self.origin}/#/{address}{query}")
+        target = f"{self.origin}/#/{address}{query}"
+        if target != self.page.url:
+            self.page.evaluate(MARK)
+        self.page.goto(target)
+        # The view of this address, and not what still stands there.
+        self.page.locator("#main > :first-child:not([data-past])").wait_for(state="attached")
         self.shows("#health", "ready")
 
     def text(self, selector: str) -> str:

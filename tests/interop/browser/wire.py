@@ -14,9 +14,11 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-HOST = "127.0.0.1"
+from ..servers import HOST, free_ports
+
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 PIECE = 4096
+PATIENCE = 30.0
 
 
 class Wire:
@@ -24,7 +26,7 @@ class Wire:
 
     def __init__(self, behind: int) -> None:
         self.behind = behind
-        self.port = 0
+        self.port = free_ports(1)[0]
         self.cuts = 0
         self.forwarded = 0
         """Octets that reached the browser's side."""
@@ -49,7 +51,7 @@ class Wire:
         self._do(self._cut)
         self._do(self._wait_for_pumps)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
         self._loop.close()
 
     # --- what a test does -----------------------------------------------------------------------
@@ -81,14 +83,13 @@ class Wire:
     # --- within the loop ------------------------------------------------------------------------
 
     def _do(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        asyncio.run_coroutine_threadsafe(work(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(work(), self._loop).result(PATIENCE)
 
     async def _mend(self) -> None:
         self._losing, self._remaining = False, None
         self._flowing.set()
         if self._listener is None:
             self._listener = await asyncio.start_server(self._accept, HOST, self.port)
-            self.port = self._listener.sockets[0].getsockname()[1]
 
     async def _cut(self) -> None:
         self._break()
@@ -109,7 +110,7 @@ class Wire:
     async def _wait_for_pumps(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
-            await asyncio.wait(others, timeout=5)
+            await asyncio.wait(others, timeout=PATIENCE)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 from ..servers import HOST
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def until(page: Any, true: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
@@ -20,6 +22,11 @@ def until(page: Any, true: Callable[[], bool], what: str, seconds: float = PATIE
     while not true():
         assert time.monotonic() < deadline, f"not in {seconds:.0f} s: {what}"
         page.wait_for_timeout(50)
+
+
+def drawn(name: str) -> int:
+    """The seed of a test: the same each time, another each time with ``FUZZ=1``."""
+    return random.randrange(1 << 32) if "FUZZ" in os.environ else zlib.crc32(name.encode())
 
 
 class Publisher(threading.Thread):

@@ -61,7 +61,7 @@ async def order():
                 aio_pika.Message(str(number).encode()), queue.name
             )
         bodies = []
-        async with queue.iterator(timeout=10) as messages:
+        async with queue.iterator(timeout=30) as messages:
             async for message in messages:
                 async with message.process():
                     bodies.append(message.body.decode())
@@ -113,7 +113,7 @@ async def reconnect():
         async with await aio_pika.connect(url()) as other:
             there = await other.channel()
             await there.default_exchange.publish(aio_pika.Message(body.encode()), queue.name)
-        bodies.append(await asyncio.wait_for(seen.get(), 15))
+        bodies.append(await asyncio.wait_for(seen.get(), 30))
         if body == "before":
             relay.cut()
             await asyncio.sleep(0.1)
@@ -135,7 +135,7 @@ async def rpc():
         name = harness.unique("double")
         await serving.register(name, double, auto_delete=True)
         calling = await RPC.create(await connection.channel())
-        answer = await asyncio.wait_for(calling.call(name, {"value": 21}), 10)
+        answer = await asyncio.wait_for(calling.call(name, {"value": 21}), 30)
         await calling.close()
         await serving.close()
         return {"answer": answer}
@@ -173,7 +173,7 @@ async def exclusive():
 async def missing_exchange():
     async def act(channel):
         exchange = await channel.get_exchange(harness.unique("none"), ensure=False)
-        await exchange.publish(aio_pika.Message(b""), "k", timeout=5)
+        await exchange.publish(aio_pika.Message(b""), "k", timeout=30)
 
     return await code(act)
 
@@ -208,7 +208,7 @@ async def unknown_vhost():
 
 
 def blocking(check):
-    return lambda: asyncio.run(asyncio.wait_for(check(), 40))
+    return lambda: asyncio.run(asyncio.wait_for(check(), 90))
 
 
 CHECKS = (

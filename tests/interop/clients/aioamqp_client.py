@@ -55,7 +55,7 @@ async def order():
     await channel.basic_consume(received, name)
     for number in range(harness.MANY):
         await channel.basic_publish(str(number).encode(), "", name)
-    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.wait_for(done.wait(), 30)
     await client.close()
     transport.close()
     return harness.in_order(bodies)
@@ -131,7 +131,7 @@ async def unknown_vhost():
 
 
 def blocking(check):
-    return lambda: asyncio.run(asyncio.wait_for(check(), 20))
+    return lambda: asyncio.run(asyncio.wait_for(check(), 90))
 
 
 CHECKS = (

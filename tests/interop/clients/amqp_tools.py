@@ -11,7 +11,7 @@ def run(tool, *arguments, body=b"", user="guest", vhost="/"):
     place = ["--server", HOST, "--port", str(PORT), "--vhost", vhost]
     place += ["--username", user, "--password", "guest"]
     return subprocess.run(
-        ["amqp-" + tool, *place, *arguments], input=body, capture_output=True, timeout=15
+        ["amqp-" + tool, *place, *arguments], input=body, capture_output=True, timeout=45
     )
 
 
@@ -57,7 +57,7 @@ def bound():
     command = ["amqp-consume", *place, "-e", "amq.topic", "-r", "a.#", "-c", "1", "cat"]
     waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        for _ in range(50):
+        for _ in range(150):
             checked("publish", "-e", "amq.topic", "-r", "a.b.c", "-b", "found")
             try:
                 out, _ = waiting.communicate(timeout=0.2)
@@ -67,6 +67,7 @@ def bound():
         return {"body": None}
     finally:
         waiting.kill()
+        waiting.communicate()
 
 
 def complaint(done, code):

@@ -151,7 +151,7 @@ const timeout = (seconds) =>
   for (const name of wanted.length ? wanted : Object.keys(checks)) {
     let line;
     try {
-      line = { check: name, got: await Promise.race([checks[name](), timeout(15)]) };
+      line = { check: name, got: await Promise.race([checks[name](), timeout(45)]) };
     } catch (error) {
       line = { check: name, error: String(error && error.stack) };
     }

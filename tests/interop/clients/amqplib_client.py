@@ -146,7 +146,7 @@ def returned():
     nobody = harness.unique("nobody")
     channel.basic_publish(amqp.Message("come back"), routing_key=nobody, mandatory=True)
     queue(channel, exclusive=True)
-    code, text, _, _, message = channel.returned_messages.get(timeout=5)
+    code, text, _, _, message = channel.returned_messages.get(timeout=30)
     connection.close()
     return {"code": code, "text": text, "body": message.body}
 

@@ -16,7 +16,7 @@ os.environ["INTEROP_QUEUE"] = harness.unique("celery")
 from celery import chain, group  # noqa: E402
 from celery_app import add, app, fail, twice  # noqa: E402
 
-WAIT = 20
+WAIT = 45
 
 
 @contextlib.contextmanager
@@ -33,6 +33,7 @@ def worker():
             process.wait(10)
         except subprocess.TimeoutExpired:
             process.kill()
+            process.wait()
 
 
 def task():
@@ -66,7 +67,11 @@ def countdown():
 
 def control():
     """Remote control goes through a fanout exchange and a reply queue."""
-    replies = app.control.inspect(timeout=3).ping() or {}
+    replies = {}
+    for seconds in (1, 5, 15):
+        replies = app.control.inspect(timeout=seconds).ping() or {}
+        if replies:
+            break
     return {"pongs": [reply["ok"] for reply in replies.values() if "ok" in reply]}
 
 

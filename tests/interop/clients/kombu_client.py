@@ -11,7 +11,7 @@ HOST, PORT = harness.address()
 
 def connect(user="guest", password="guest", vhost="/", **options):
     place = f"pyamqp://{user}:{password}@{HOST}:{PORT}/{quote(vhost, safe='')}"
-    return kombu.Connection(place, connect_timeout=10, **options)
+    return kombu.Connection(place, connect_timeout=30, **options)
 
 
 def order():
@@ -24,7 +24,7 @@ def order():
             for number in range(harness.MANY):
                 producer.publish({"n": str(number)}, exchange=exchange, routing_key="numbers.next")
             while len(bodies) < harness.MANY:
-                connection.drain_events(timeout=5)
+                connection.drain_events(timeout=30)
         return harness.in_order(bodies)
 
 
@@ -32,7 +32,7 @@ def simple():
     with connect() as connection:
         queue = connection.SimpleQueue(harness.unique("simple"))
         queue.put({"hello": "world"}, compression="zlib")
-        message = queue.get(timeout=5)
+        message = queue.get(timeout=30)
         message.ack()
         payload = message.payload
         queue.close()
@@ -44,9 +44,9 @@ def requeue():
     with connect() as connection:
         queue = connection.SimpleQueue(harness.unique("simple"))
         queue.put("again")
-        first = queue.get(timeout=5)
+        first = queue.get(timeout=30)
         first.requeue()
-        second = queue.get(timeout=5)
+        second = queue.get(timeout=30)
         second.reject()
         try:
             queue.get(timeout=0.3)

@@ -88,7 +88,7 @@ def order():
     for number in range(harness.MANY):
         channel.basic_publish("", name, str(number).encode())
     bodies = []
-    for method, _, body in channel.consume(name, inactivity_timeout=10):
+    for method, _, body in channel.consume(name, inactivity_timeout=30):
         if method is None:
             break
         bodies.append(body.decode())
@@ -246,13 +246,15 @@ def extensions():
         priorities.append(body.decode())
         channel.basic_nack(method.delivery_tag, requeue=False)
     channel.basic_publish("", name, b"short", pika.BasicProperties(expiration="50"))
-    connection.sleep(0.5)
     reasons = []
-    while True:
+    for _ in range(300):
         method, properties, _ = channel.basic_get(dead, auto_ack=True)
-        if method is None:
+        if method is not None:
+            reasons.append(properties.headers["x-death"][0]["reason"])
+        elif len(reasons) < 4:
+            connection.sleep(0.1)
+        else:
             break
-        reasons.append(properties.headers["x-death"][0]["reason"])
     source = harness.unique("source")
     channel.exchange_declare(exchange, "fanout")
     channel.exchange_declare(source, "direct", arguments={"alternate-exchange": exchange})
@@ -266,7 +268,9 @@ def extensions():
     channel.basic_consume(name, lambda *_: None)
     channel.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.NAME))
     connection.channel().queue_delete(name)
-    connection.process_data_events(1)
+    for _ in range(30):
+        if not cancelled:
+            connection.process_data_events(1)
     for each in (exchange, source):
         channel.exchange_delete(each)
     channel.queue_delete(dead)

@@ -10,7 +10,7 @@ HOST, PORT = harness.address()
 
 def connect(**options):
     settings = {"userid": "guest", "password": "guest", "virtual_host": "/", **options}
-    connection = amqp.Connection(f"{HOST}:{PORT}", **settings, connect_timeout=10)
+    connection = amqp.Connection(f"{HOST}:{PORT}", **settings, connect_timeout=30)
     connection.connect()
     return connection
 
@@ -32,7 +32,7 @@ def refused(act):
     with connect() as connection:
         try:
             act(connection.channel())
-            drained(connection)
+            drained(connection, 30)  # up to the refusal
         except amqp.exceptions.ChannelError as error:
             queue(connection.channel(), exclusive=True)
             return {"code": error.reply_code, "alive": True}
@@ -77,9 +77,8 @@ def order():
         channel.basic_consume(name, callback=received)
         for number in range(harness.MANY):
             channel.basic_publish(amqp.Message(str(number)), routing_key=name)
-        end = time.monotonic() + 10
-        while len(bodies) < harness.MANY and time.monotonic() < end:
-            connection.drain_events(timeout=5)
+        while len(bodies) < harness.MANY:
+            connection.drain_events(timeout=30)
         return harness.in_order(bodies)
 
 
@@ -142,7 +141,8 @@ def returned():
         channel, back = connection.channel(), []
         channel.events["basic_return"].add(lambda *args: back.append(args[:2]))
         channel.basic_publish(amqp.Message(""), "", harness.unique("nobody"), mandatory=True)
-        drained(connection)
+        while not back:
+            connection.drain_events(timeout=30)
         error = back[0][0]
         return {"code": error.reply_code if hasattr(error, "reply_code") else error}
 

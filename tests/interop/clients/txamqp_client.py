@@ -70,7 +70,7 @@ async def order():
         channel.basic_publish(routing_key=name, content=Content(str(number)))
     incoming = await client.queue(tag)
     for _ in range(harness.MANY):
-        message = await incoming.get(timeout=5)
+        message = await incoming.get(timeout=30)
         bodies.append(text(message.content))
     channel.basic_ack(delivery_tag=message.delivery_tag, multiple=True)
     await channel.basic_cancel(consumer_tag=tag)
@@ -153,7 +153,7 @@ async def returned():
     nobody = harness.unique("nobody")
     channel.basic_publish(routing_key=nobody, mandatory=True, content=Content("come back"))
     try:
-        message = await client.basic_return_queue.get(timeout=5)
+        message = await client.basic_return_queue.get(timeout=30)
     except Empty:
         return {"code": None}
     await client.close(within=5)

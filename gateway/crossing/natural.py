@@ -1,0 +1,215 @@
+"""The natural mapping: what a reader of the other version expects, without a capsule.
+
+``rise`` leads from basic properties to sections, ``sink`` from sections to basic properties. Each
+is the inverse of the other for nearly all messages; ``crossing`` finds out for each whether it is.
+"""
+
+from typing import Any
+
+from gateway.adapters.v0_9.content import (
+    ANNOTATIONS,
+    BASIC,
+    BODY,
+    FOOTER,
+    OURS,
+)
+from gateway.adapters.v1_0.content import SECTIONS
+from gateway.adapters.v1_0.encoding import write_value
+from gateway.adapters.v1_0.splicing import COUNT, DEATHS, OUR_DEATHS, deaths_in, deaths_out
+from gateway.crossing import bodies
+from gateway.crossing.addresses import from_address, to_address
+from gateway.crossing.types import TYPES, apply_notes, decoded_map, fits, to_field, write_notes
+from gateway.message import Properties, Table
+from gateway.values import Seconds, Symbol, ULong
+
+ORIGIN, OUR_ORIGIN = "x-opt-bridge-origin", "x-bridge-origin"
+"""Where a capsule stands: message annotation, and header."""
+
+EXCHANGE, KEY = "x-exchange", "x-routing-key"
+COPIES, OUR_COPIES = "x-cc", "CC"
+JMS_GROUP, JMS_SEQUENCE = "JMSXGroupID", "JMSXGroupSeq"
+APPLICATION = OURS + "properties"
+"""Application properties that cannot be headers by their names."""
+
+FIRST_DEATHS = tuple(
+    f"x-{which}-death-{what}"
+    for which in ("first", "last")
+    for what in ("reason", "queue", "exchange")
+)
+UINT = 1 << 32
+
+
+# --- basic properties -> sections ---------------------------------------------------------------
+
+
+def rise(
+    header: bytes, body: bytes, exchange: str, key: str, flat: bool = False
+) -> tuple[bytes, bytes]:
+    """The 1.0 form; ``flat``: without tables and arrays among the headers, and with
+    times as plain numbers. Raises ``ValueError``."""
+    found, body = risen(header, body)
+    if flat:
+        for table in (found.application, found.annotations):
+            flatten(table or {})
+    annotations = found.annotations or {}
+    annotations[Symbol(EXCHANGE)] = exchange
+    annotations[Symbol(KEY)] = key
+    found.annotations = annotations
+    return SECTIONS.write(found), body
+
+
+def flatten(table: dict[Any, Any]) -> None:
+    """Without tables and arrays, but for those we know; times as plain numbers."""
+    for name, value in list(table.items()):
+        if isinstance(value, dict | list | tuple) and name not in (COPIES, DEATHS):
+            del table[name]
+        elif isinstance(value, Seconds):
+            table[name] = ULong(value)
+
+
+def risen(header: bytes, body: bytes) -> tuple[Properties, bytes]:
+    """The canonical properties of a legacy message, as 1.0 has them. Raises ``ValueError``."""
+    found = BASIC.read(header)
+    headers: Table = found.application or {}
+    annotations: dict[Any, Any] = dict(found.annotations or {})
+    if headers:
+        apply_notes(headers)
+        headers.pop(OUR_ORIGIN, None)
+        raise_encoded(headers, annotations, found)
+        raise_known(headers, annotations, found)
+        for name in [name for name in headers if name.startswith("x-opt-") and name.isascii()]:
+            annotations.setdefault(Symbol(name), headers.pop(name))
+    found.application = headers or (None if found.application is None or annotations else {})
+    found.annotations = annotations or None
+    found.reply_to = to_address(found.reply_to)
+    word = found.body_kind
+    found.body_kind, body = bodies.unflatten(word, body)
+    if found.body_kind and word and found.content_type == bodies.TYPES.get(word):
+        found.content_type = None
+    return found, body
+
+
+def raise_encoded(headers: Table, annotations: dict[Any, Any], found: Properties) -> None:
+    """Sections that were put into headers as encoded maps."""
+    for name in (ANNOTATIONS, FOOTER, APPLICATION):
+        section = decoded_map(headers.get(name))
+        if section is None:
+            continue
+        if name == APPLICATION:
+            del headers[name]
+            headers.update(section)
+        elif all(isinstance(key, Symbol | ULong) for key in section):
+            del headers[name]
+            if name == FOOTER:
+                found.footer = section
+            else:
+                annotations.update(section)
+
+
+def raise_known(headers: Table, annotations: dict[Any, Any], found: Properties) -> None:
+    """Headers that have a place of their own in 1.0."""
+    copies = headers.get(OUR_COPIES)
+    if isinstance(copies, list) and all(type(each) is str for each in copies):
+        annotations[Symbol(COPIES)] = headers.pop(OUR_COPIES)
+    deaths = deaths_out(headers.get(OUR_DEATHS))
+    if deaths is not None:
+        annotations[Symbol(DEATHS)] = deaths
+        del headers[OUR_DEATHS]
+    for name in FIRST_DEATHS:
+        if type(headers.get(name)) is str:
+            annotations[Symbol(name)] = headers.pop(name)
+    failed = headers.get(COUNT)
+    if type(failed) is int and 0 <= failed < UINT:
+        found.delivery_count = headers.pop(COUNT)
+    if type(headers.get(JMS_GROUP)) is str and found.group_id is None:
+        found.group_id = headers.pop(JMS_GROUP)
+    sequence = headers.get(JMS_SEQUENCE)
+    if type(sequence) is int and 0 <= sequence < UINT and found.group_sequence is None:
+        found.group_sequence = headers.pop(JMS_SEQUENCE)
+
+
+# --- sections -> basic properties ---------------------------------------------------------------
+
+
+def sink(header: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """The legacy form. Raises ``ValueError``."""
+    found = SECTIONS.read(header)
+    flat = bodies.flatten(found.body_kind, body)
+    return BASIC.write(sunk(found, flat.word)), flat.octets
+
+
+def sunk(found: Properties, word: str | None) -> Properties:
+    """The properties as a legacy message has them; ``word`` says what its body is."""
+    notes: dict[str, int] = {}
+    headers: Table = {}
+    rest: dict[Any, Any] = {}
+    sink_application(found.application or {}, headers, notes)
+    sink_annotations(found.annotations or {}, headers, notes, rest)
+    if found.delivery_count is not None:
+        headers.setdefault(COUNT, int(found.delivery_count))
+    sink_group(found, headers)
+    if rest:
+        headers[ANNOTATIONS] = write_value(rest)
+    if found.footer is not None:
+        headers[FOOTER] = write_value(found.footer)
+    if word is not None:
+        headers[BODY] = word
+        if found.content_type is None:
+            found.content_type = bodies.TYPES.get(word)
+    if notes:
+        headers[TYPES] = write_notes(notes)
+    found.application = headers or (None if found.application is None else {})
+    found.annotations = found.delivery_annotations = found.footer = found.body_kind = None
+    found.reply_to = from_address(found.reply_to)
+    return found
+
+
+def sink_application(given: dict[Any, Any], headers: Table, notes: dict[str, int]) -> None:
+    odd: dict[Any, Any] = {}
+    pairs = getattr(given, "pairs", None)
+    for name, value in given.items() if pairs is None else pairs:
+        if not isinstance(name, str) or not fits(name) or name in headers:
+            odd[name] = value
+            continue
+        if name in (OUR_ORIGIN, TYPES):
+            continue  # ours to write; the capsule keeps theirs
+        headers[str(name)], code = to_field(value)
+        if code is not None:
+            notes[str(name)] = code
+    if odd:
+        headers[APPLICATION] = write_value(odd)
+
+
+def sink_annotations(
+    given: dict[Any, Any], headers: Table, notes: dict[str, int], rest: dict[Any, Any]
+) -> None:
+    """Those whose names begin with ``x-`` are headers; the others go on together, encoded."""
+    for name, value in given.items():
+        if name in (ORIGIN, EXCHANGE, KEY):
+            continue
+        deaths = deaths_in(value) if name == DEATHS else None
+        copies = name == COPIES and isinstance(value, list)
+        if deaths is not None and OUR_DEATHS not in headers:
+            headers[OUR_DEATHS] = deaths
+        elif copies and OUR_COPIES not in headers and all(type(each) is str for each in value):
+            headers[OUR_COPIES] = value
+        elif (
+            isinstance(name, str)
+            and name.startswith("x-")
+            and not name.startswith((OURS, "x-bridge-"))
+            and name not in headers
+            and fits(name)
+        ):
+            headers[str(name)], code = to_field(value)
+            if code is not None:
+                notes[str(name)] = code
+        else:
+            rest[name] = value
+
+
+def sink_group(found: Properties, headers: Table) -> None:
+    """JMS names, unless somebody else has them."""
+    if found.group_id is not None and JMS_GROUP not in headers:
+        headers[JMS_GROUP], found.group_id = found.group_id, None
+    if found.group_sequence is not None and JMS_SEQUENCE not in headers:
+        headers[JMS_SEQUENCE], found.group_sequence = int(found.group_sequence), None

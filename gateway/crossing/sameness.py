@@ -1,0 +1,170 @@
+"""Whether two encodings say the same: names, types and values. The order of headers and the width
+of an encoding do not count."""
+
+import struct
+from typing import Any
+
+from gateway.adapters.v0_9 import fields
+from gateway.adapters.v0_9.content import read_header as read_basic
+from gateway.adapters.v0_9.wire.layouts import BasicProperties
+from gateway.adapters.v1_0.fields import read_value
+from gateway.adapters.v1_0.sections import DATA, DELIVERY, Span, read_header, split, split_header
+from gateway.adapters.v1_0.wire.tables import SECTIONS
+from gateway.values import Array
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal in value and in type, all the way down."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, float):
+        return struct.pack(">d", one) == struct.pack(">d", other)
+    if isinstance(one, dict):
+        return same_map(one, other)
+    if isinstance(one, Array) and (
+        one.code != other.code or not same(list(one.descriptors), list(other.descriptors))
+    ):
+        return False
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def same_map(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    mine, yours = getattr(one, "pairs", None), getattr(other, "pairs", None)
+    if mine is not None and yours is not None:
+        return same(list(mine), list(yours))
+    if len(one) != len(other):
+        return False
+    kinds = {key: type(key) for key in other}
+    return all(
+        key in other and kinds[key] is type(key) and same(value, other[key])
+        for key, value in one.items()
+    ) and set(map(type, one)) == set(kinds.values())
+
+
+def same_basic(one: bytes, other: bytes) -> bool:
+    """Two encoded basic properties. Tables that differ in size have lost an entry."""
+    if one == other:
+        return True
+    mine, yours = read_basic(one), read_basic(other)
+    tables = mine.headers, yours.headers
+    mine.headers = yours.headers = None
+    if mine != yours or (tables[0] is None) != (tables[1] is None):
+        return False
+    if tables[0] is None or tables[1] is None or tables[0] == tables[1]:
+        return True
+    return len(tables[0]) == len(tables[1]) and same(
+        fields.read_table(tables[0]), fields.read_table(tables[1])
+    )
+
+
+def same_sections(one: bytes, other: bytes) -> bool:
+    """Two stored headers of 1.0, without delivery annotations and without sections that say
+    nothing. Those that are the same octets are not decoded."""
+    if one == other:
+        return True
+    mine, yours = split_header(one), split_header(other)
+    for code in mine.single.keys() | yours.single.keys():
+        if code == DELIVERY:
+            continue
+        octets = [
+            each[span[0] : span[2]] if (span := parts.single.get(code)) else b""
+            for each, parts in ((one, mine), (other, yours))
+        ]
+        if octets[0] != octets[1] and not same_section(*(read_section(each) for each in octets)):
+            return False
+    forms = [parts.body[0] if parts.body else None for parts in (mine, yours)]
+    spans = [None if each is None else (each[0], *each[1][1:]) for each in forms]
+    return same_form(one, spans[0], other, spans[1])
+
+
+def read_section(octets: bytes) -> Any:
+    """One section, decoded; ``None`` if it is not there or says nothing."""
+    found = list(read_header(octets)[0].values())
+    return found[0] if found and says_something(found[0]) else None
+
+
+def told(header: bytes) -> tuple[dict[int, Any], Span | None]:
+    """The sections of a stored header that say something, but for delivery annotations."""
+    found, form = read_header(header)
+    return {c: v for c, v in found.items() if c != DELIVERY and says_something(v)}, form
+
+
+def says_something(section: Any) -> bool:
+    if isinstance(section, dict):
+        return bool(section)
+    return any(getattr(section, name) is not None for name in section.__slots__)
+
+
+def same_section(one: Any, other: Any) -> bool:
+    if one is None or other is None or isinstance(one, dict):
+        return same(one, other)
+    return all(same(getattr(one, name), getattr(other, name)) for name in one.__slots__)
+
+
+def same_form(one: bytes, mine: Span | None, other: bytes, yours: Span | None) -> bool:
+    """Two forms of a body: of the same kind, and data in pieces of the same sizes."""
+    return bool(shape(one, mine) == shape(other, yours))
+
+
+def shape(header: bytes, form: Span | None) -> Any:
+    """Kind of a body and sizes of its pieces; ``None`` for one data section, however written."""
+    if form is None:
+        return None
+    listed, _ = read_value(header, form[1], form[2])
+    if form[0] != DATA or listed is None:
+        return form[0], None
+    sizes = [int(size) for size in listed[1::2]]
+    return None if len(sizes) == 1 else (DATA, sizes)
+
+
+def unequal_basic(one: bytes, other: bytes) -> list[str]:
+    """Names of the fields and headers that are not the same in two encoded basic properties."""
+    mine, yours = read_basic(one), read_basic(other)
+    found = [
+        name.replace("_", "-")
+        for name in BasicProperties.__slots__
+        if name != "headers" and getattr(mine, name) != getattr(yours, name)
+    ]
+    tables = [fields.read_table(each.headers or b"") for each in (mine, yours)]
+    found += unequal_keys("headers", *tables)
+    return found or ["headers"]
+
+
+def unequal_sections(one: bytes, other: bytes) -> list[str]:
+    """The same for two stored headers of 1.0."""
+    (mine, my_form), (yours, your_form) = told(one), told(other)
+    found: list[str] = []
+    for code in sorted(mine.keys() | yours.keys()):
+        a, b = mine.get(code), yours.get(code)
+        name = SECTIONS[code][0]
+        if isinstance(a or {}, dict) and isinstance(b or {}, dict):
+            found += unequal_keys(name, a or {}, b or {})
+        elif a is None or b is None:
+            found.append(name)
+        else:
+            slots = [slot for slot in a.__slots__ if not same(getattr(a, slot), getattr(b, slot))]
+            found += [slot.replace("_", "-") for slot in slots]
+    return found if same_form(one, my_form, other, your_form) else [*found, "body"]
+
+
+def unequal_keys(section: str, one: dict[Any, Any], other: dict[Any, Any]) -> list[str]:
+    keys = list(one) + [key for key in other if key not in one]
+    absent = object()
+    return [
+        f"{section}.{str(key)[:64]}"
+        for key in keys
+        if not same(one.get(key, absent), other.get(key, absent))
+    ]
+
+
+def same_body(one: bytes, other: bytes, sections: bool) -> bool:
+    """Two bodies; ``sections``: they are encoded ones."""
+    if one == other or not sections:
+        return one == other
+    mine, yours = split(one).body, split(other).body
+    return len(mine) == len(yours) and all(
+        a[0] == b[0] and same(read_value(one, *a[1][1:])[0], read_value(other, *b[1][1:])[0])
+        for a, b in zip(mine, yours, strict=True)
+    )

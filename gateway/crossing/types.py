@@ -1,0 +1,181 @@
+"""Values of 1.0 in field tables, and back.
+
+What a table has a type for crosses by itself. Everything else becomes what a legacy reader can use,
+and a *note* (a 1.0 constructor octet) tells which type it had. The notes of a message stand in the
+header ``x-bridge-types``: an encoded map from names to octets.
+"""
+
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from uuid import UUID
+
+from gateway.adapters.v1_0.encoding import write_value
+from gateway.adapters.v1_0.fields import FieldError, decode
+from gateway.message import Table
+from gateway.values import (
+    Array,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    IeeeDecimal,
+    Map,
+    Scaled,
+    Seconds,
+    Symbol,
+    Timestamp,
+    UByte,
+    ULong,
+)
+
+TYPES = "x-bridge-types"
+NESTED = 24
+"""How deep a value may nest and still be given as tables and arrays; deeper ones are encoded."""
+
+ENCODED, ULONG, TIMESTAMP, UUID_, CHAR, SYMBOL = 0x00, 0x80, 0x83, 0x98, 0x73, 0xA3
+DECIMALS: dict[int, type[IeeeDecimal]] = {0x74: Decimal32, 0x84: Decimal64, 0x94: Decimal128}
+DECIMAL_CODES = {kind: code for code, kind in DECIMALS.items()}
+
+
+# --- 1.0 -> tables ------------------------------------------------------------------------------
+
+
+def to_field(value: Any, depth: int = 0) -> tuple[Any, int | None]:
+    """What a field table holds for this value, and the note that takes it back."""
+    kind = type(value)
+    if kind is ULong:
+        return value, ULONG
+    if kind is Timestamp:
+        if value >= 0 and value % 1000 == 0:
+            return Seconds(value // 1000), None
+        return int(value), TIMESTAMP
+    if kind is Symbol:
+        return str(value), SYMBOL
+    if kind is Char:
+        return str(value), CHAR
+    if kind is UUID:
+        return str(value), UUID_
+    if isinstance(value, IeeeDecimal):
+        return str(value), DECIMAL_CODES[kind]
+    if isinstance(value, Scaled):
+        return value, None
+    if isinstance(value, Described | dict | list | tuple):
+        return compound(value, depth)
+    return value, None
+
+
+def compound(value: Any, depth: int) -> tuple[Any, int | None]:
+    """Lists and maps as arrays and tables; what those cannot hold, encoded."""
+    if isinstance(value, Described | Map) or depth >= NESTED:
+        return write_value(value), ENCODED
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) and fits(key) for key in value):
+            return write_value(value), ENCODED
+        return {str(key): to_field(each, depth + 1)[0] for key, each in value.items()}, None
+    if isinstance(value, Array) and value.descriptors:
+        return write_value(value), ENCODED
+    return [to_field(each, depth + 1)[0] for each in value], None
+
+
+def fits(name: str) -> bool:
+    """Can this be the name of a field?"""
+    return len(name.encode("utf-8", "surrogateescape")) < 256
+
+
+def write_notes(notes: dict[str, int]) -> bytes:
+    return write_value({name: UByte(code) for name, code in notes.items()})
+
+
+# --- tables -> 1.0 ------------------------------------------------------------------------------
+
+
+def apply_notes(headers: Table) -> None:
+    """Give values the types their notes say; a note that does not fit its value is ignored."""
+    notes = decoded_map(headers.pop(TYPES, None))
+    for name, code in (notes or {}).items():
+        if name in headers and type(code) is UByte:
+            headers[name] = from_field(headers[name], int(code))
+
+
+def from_field(value: Any, code: int) -> Any:
+    read = READ.get(code)
+    if read is None:
+        return value
+    try:
+        return read(value)
+    except (ValueError, TypeError, InvalidOperation):
+        return value
+
+
+def _ulong(value: Any) -> ULong:
+    number = int(value) if isinstance(value, str) and value.isdigit() else value
+    if type(number) is not int or not 0 <= number < 1 << 64:
+        raise ValueError("no ulong")
+    return ULong(number)
+
+
+def _timestamp(value: Any) -> Timestamp:
+    if type(value) is not int:
+        raise ValueError("no timestamp")
+    return Timestamp(value)
+
+
+def _symbol(value: Any) -> Symbol:
+    if type(value) is not str or not value.isascii():
+        raise ValueError("no symbol")
+    return Symbol(value)
+
+
+def _char(value: Any) -> Char:
+    if type(value) is not str or len(value) != 1 or 0xD800 <= ord(value) < 0xE000:
+        raise ValueError("no char")
+    return Char(value)
+
+
+def _uuid(value: Any) -> UUID:
+    found = UUID(value)
+    if str(found) != value:
+        raise ValueError("no canonical UUID")
+    return found
+
+
+def _decimal(kind: type[IeeeDecimal]) -> Callable[[Any], Any]:
+    def read(value: Any) -> IeeeDecimal:
+        if type(value) is not str or len(value) > 60:
+            raise ValueError("no decimal")
+        number = Decimal(value)
+        if number.is_finite() and not -7000 < number.adjusted() < 7000:
+            raise ValueError("no decimal of this size")
+        return kind.of(number)
+
+    return read
+
+
+def _encoded(value: Any) -> Any:
+    if type(value) is not bytes:
+        raise ValueError("no encoded value")
+    return decode(value)
+
+
+READ: dict[int, Callable[[Any], Any]] = {
+    ENCODED: _encoded,
+    ULONG: _ulong,
+    TIMESTAMP: _timestamp,
+    UUID_: _uuid,
+    CHAR: _char,
+    SYMBOL: _symbol,
+    **{code: _decimal(kind) for code, kind in DECIMALS.items()},
+}
+
+
+def decoded_map(octets: Any) -> dict[Any, Any] | None:
+    """A map from a binary header; ``None`` if it holds none."""
+    if type(octets) is not bytes:
+        return None
+    try:
+        found = decode(octets)
+    except FieldError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,44 @@
+"""The JSON form carries what 1.0 carries, and what is published so is stored without loss."""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+
+from gateway.adapters.v0_9.content import BASIC
+from gateway.adapters.v1_0.content import SECTIONS
+from gateway.crossing.crossing import Crossing, Fidelity
+from gateway.http.publish.templates import prepare, prepare_properties
+from gateway.http.typed_json import loads, read_json, write_json
+from gateway.message import Message, Properties
+from gateway.values import Decimal64, Symbol, Timestamp, ULong
+from tests.adapters.amqp_values import same, values
+
+
+@given(values)
+@settings(max_examples=200, deadline=None)
+def test_values_of_1_0_come_back_identical(value: Any) -> None:
+    written = json.dumps(write_json(value), allow_nan=False)
+    assert same(read_json(loads(written), -64), value), written
+
+
+def test_what_legacy_types_can_say_is_stored_as_ever() -> None:
+    plain = prepare([(b"amqp-property", b'"n";v=5, "s";v="x", "b";v=?1')], 1)
+    assert plain.dialect is BASIC
+    typed = prepare([(b"amqp-property", b'"n";v=5;t=ulong')], 1)
+    assert typed.dialect is SECTIONS
+    assert typed.properties().application == {"n": ULong(5)}
+    assert typed.properties().message_id == typed.message_id
+
+
+def test_rich_messages_keep_every_type_and_read_naturally_elsewhere() -> None:
+    given = {
+        "u": ULong(2**63), "y": Symbol("s"), "t": Timestamp(1), "d": Decimal64(b"\x31" + bytes(7)),
+    }  # fmt: skip
+    made = prepare_properties(Properties(message_id="m", application=given), 1)
+    message = Message(made.dialect, made.header, b"body", "", "q", made.essentials)
+    assert same(message.properties.application, given)
+    header, body, fidelity, _ = Crossing(b"k" * 32).cross(message, BASIC)
+    headers = BASIC.read(header).application or {}
+    assert fidelity in (Fidelity.EXACT, Fidelity.EQUIVALENT, Fidelity.CAPSULE)
+    assert (headers["u"], headers["y"], headers["t"], body) == (str(2**63), "s", 1, b"body")

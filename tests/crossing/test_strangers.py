@@ -1,0 +1,67 @@
+"""Proton and pamqp, which nobody here wrote, read what crossed."""
+
+import warnings
+from typing import Any
+
+import pamqp.commands
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    proton = pytest.importorskip(
+        "proton", reason="python-qpid-proton is not installed: tests/interop/install-peers"
+    )
+
+from gateway.adapters.v0_9 import fields
+from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
+from gateway.adapters.v1_0.sections import part, pieces
+from gateway.crossing.natural import rise, sink
+from gateway.values import Short
+
+
+def test_nested_headers_are_an_annotation_with_full_types() -> None:
+    header = fields.write_table({"t": {"a": [Short(1), {"b": None}]}, "n": 1})
+    octets, _ = rise(write_basic_properties(BasicProperties(headers=header)), b"", "x", "k")
+    found = proton.Message()
+    found.decode(octets + b"\x00\x53\x75\xa0\x00")
+    assert found.annotations["x-opt-bridge-headers"] == {"t": {"a": [1, {"b": None}]}}
+    assert found.properties == {"n": 1}
+
+
+def test_proton_reads_what_pamqp_wrote() -> None:
+    written = pamqp.commands.Basic.Properties(
+        content_type="text/plain", headers={"n": 5, "s": "x"}, delivery_mode=2, priority=3,
+        correlation_id="c", reply_to="q", expiration="60000", message_id="m", message_type="t",
+        user_id="u", app_id="a",
+    )  # fmt: skip
+    octets, body = rise(written.marshal(), b"hello", "x", "k")
+    found = proton.Message()
+    found.decode(b"".join(pieces(octets, body)))
+    assert (found.id, found.correlation_id, found.reply_to, found.ttl) == ("m", "c", "q", 60.0)
+    assert (found.durable, found.priority, found.content_type) == (True, 3, "text/plain")
+    assert found.properties == {"n": 5, "s": "x"} and bytes(found.body) == b"hello"
+    assert found.annotations["x-basic-type"] == "t" and found.annotations["x-opt-app-id"] == "a"
+    assert (found.annotations["x-exchange"], found.annotations["x-routing-key"]) == ("x", "k")
+
+
+@pytest.mark.parametrize(
+    ("body", "octets", "word", "kind"),
+    [
+        ("text", b"text", "string", "text/plain; charset=utf-8"),
+        ({"a": 1}, None, "value", "application/vnd.amqp-gateway.amqp"),
+        (7, None, "value", "application/vnd.amqp-gateway.amqp"),
+    ],
+)
+def test_pamqp_reads_what_proton_wrote(body: Any, octets: Any, word: str, kind: str) -> None:
+    sent = proton.Message(body=body, id="m", properties={"n": proton.ulong(5)}, durable=True)
+    header, payload = sink(*part(sent.encode()))
+    found = pamqp.commands.Basic.Properties()
+    found.unmarshal(int.from_bytes(header[:2], "big"), header[2:])
+    assert found.message_id == "m" and found.delivery_mode == 2 and found.content_type == kind
+    assert found.headers["n"] == 5 and found.headers["x-amqp10-body"] == word
+    if octets is not None:
+        assert payload == octets
+    else:
+        again = proton.Message()
+        again.decode(payload)
+        assert again.body == body
