@@ -98,11 +98,11 @@ class Session:
         self._rest: list[Operation] = []
         """Received, and not yet performed."""
         self._linking: Linking | None = None
-        self._handling: Handling | None = None
         self.meter: Callable[[], tuple[int, int]] = lambda: (0, 0)
         """Octets in and out; set by the owner of the socket."""
         self.registry = registry
         self.number = registry.enter(self)
+        self._handling = Handling(self)
         self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
             Open: self._open,
             Closed: self._on_closed,
@@ -135,7 +135,6 @@ class Session:
         if adapter.linked:
             self._linking = Linking(self)
             self._on_channel.update(self._linking.handlers)
-            self._handling = Handling(self)
             self._on_channel.update(self._handling.handlers)
 
     # --- the loop -------------------------------------------------------------------------------
@@ -196,8 +195,7 @@ class Session:
             return
         if refusal.lost is not Lost.NOTHING and operation.scope is Lost.LINK:
             refusal.lost = Lost.LINK
-            if self._handling is not None:
-                self._handling.drop(self.channels[number], operation.link)
+            self._handling.drop(self.channels[number], operation.link)
         if refusal.lost is Lost.SESSION:
             self._drop(number)
         self.adapter.send(
@@ -282,8 +280,7 @@ class Session:
         self.registry.leave(self.number)
         if self._linking is not None:
             self._linking.closed()
-        if self._handling is not None:
-            self._handling.closed()
+        self._handling.closed()
         self.channels.clear()
         if self._client is not None:
             self._client.close()
@@ -343,8 +340,7 @@ class Session:
     def _drop(self, number: int) -> None:
         channel = self.channels.get(number)
         if channel is not None:
-            if self._handling is not None:
-                self._handling.ended(number)
+            self._handling.ended(number)
             del self.channels[number]
             if self._linking is not None:
                 self._linking.ended(number)
