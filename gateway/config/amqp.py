@@ -3,16 +3,12 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from gateway.config.section import Section
 
 Meaning = Literal["0-9", "0-9a0", "0-9a0-7", "0-9a6"]
 """Versions that open with AMQP 1 1 0 9; 0-9a0-7 is 0-9a0 with method headers of 7 octets."""
-
-
-class Section(BaseModel):
-    """A table of the file. Unknown keys are errors: a misspelt limit must not be ignored."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Tls(Section):
@@ -76,7 +72,7 @@ class Amqp(Section):
     channel_max: int = Field(default=2047, ge=1, le=65535, description="channels per connection")
     max_connections: int = Field(default=10000, ge=1, description="connections in all")
     max_message_octets: int = Field(
-        default=128 << 20, ge=1, description="largest message body, octets"
+        default=128 << 20, ge=1, le=0xFFFF_FFFF, description="largest message body, octets"
     )
     tls: Tls = Field(default_factory=Tls)
     listeners: list[AmqpListener] = Field(default=[], description="further listeners, see below")

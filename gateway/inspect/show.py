@@ -54,6 +54,7 @@ class Direction:
         self.left = b""
         self.passed = 0
         self.continued: dict[int, bool] = {}
+        """Of 0.8a2: handles over which a message is not complete."""
 
     def lines(self, data: bytes, version: str) -> Iterator[str]:
         """What is complete; an unfinished frame is kept."""

@@ -89,11 +89,11 @@ class Session:
         self._rest: list[Operation] = []
         """Received, and not yet performed."""
         self._linking: Linking | None = None
-        self._handling: Handling | None = None
         self.meter: Callable[[], tuple[int, int]] = lambda: (0, 0)
         """Octets in and out; set by the owner of the socket."""
         self.registry = registry
         self.number = registry.enter(self)
+        self._handling = Handling(self)
         self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
             Open: self._open,
             Closed: self._on_closed,
@@ -117,7 +117,6 @@ class Session:
         if adapter.linked:
             self._linking = Linking(self)
             self._on_channel.update(self._linking.handlers)
-            self._handling = Handling(self)
             self._on_channel.update(self._handling.handlers)
 
     # --- the loop -------------------------------------------------------------------------------
@@ -178,8 +177,7 @@ class Session:
             return
         if refusal.lost is not Lost.NOTHING and operation.scope is Lost.LINK:
             refusal.lost = Lost.LINK
-            if self._handling is not None:
-                self._handling.drop(self.channels[number], operation.link)
+            self._handling.drop(self.channels[number], operation.link)
         if refusal.lost is Lost.SESSION:
             self._drop(number)
         self.adapter.send(
@@ -264,8 +262,7 @@ class Session:
         self.registry.leave(self.number)
         if self._linking is not None:
             self._linking.closed()
-        if self._handling is not None:
-            self._handling.closed()
+        self._handling.closed()
         self.channels.clear()
         if self._client is not None:
             self._client.close()
@@ -314,7 +311,7 @@ class Session:
             return
         recipient = ChannelRecipient(self, number)
         channel = self._client.channel(number, recipient)
-        recipient.outlet.gate = channel.flow
+        recipient.outlet.gate = channel.gate
         if self._paused:
             channel.pause()
         self.channels[number] = channel
@@ -325,8 +322,7 @@ class Session:
     def _drop(self, number: int) -> None:
         channel = self.channels.get(number)
         if channel is not None:
-            if self._handling is not None:
-                self._handling.ended(number)
+            self._handling.ended(number)
             del self.channels[number]
             if self._linking is not None:
                 self._linking.ended(number)

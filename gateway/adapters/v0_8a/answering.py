@@ -128,15 +128,20 @@ def listed(numbers: list[int], room: int) -> tuple[str, int | None]:
 
 def looked(serving: "Serving", handle: Handle, token: Asked, result: Looked | None) -> None:
     """The one failure that closes nothing; it is told without a tag too (§2.2.8.7)."""
-    if result is None:
+    engine = serving.engine
+    try:
+        form = None
+        if result is not None:
+            form = engine.headers.leaving(result.message, engine.frame_out)
+    except ValueError:
+        form = None  # it has no form that this version can read
+    if result is None or form is None:
         code = REPLIES["message-not-found"]
         record = w.HandleReply(handle.number, token.tag, code, "message not found")
         serving.engine.write(record)
         return
-    message, engine = result.message, serving.engine
-    head = engine.headers.leaving(message, len(message.body), engine.frame_out)
-    due = Waiting(handle, result.name, result.number, False, message)
-    handle.channel.notify(due, head + message.body, False, delivered=False)
+    due = Waiting(handle, result.name, result.number, False, result.message)
+    handle.channel.notify(due, b"".join(form), False, delivered=False)
 
 
 def ready(serving: "Serving", handle: Handle, token: Asked, result: int) -> None:

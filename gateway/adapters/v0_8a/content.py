@@ -133,6 +133,19 @@ class CommandDialect:
         record.headers = write_fields(properties.application, named, rest)
         return write_message_properties(record)[SIZE_OCTETS:]
 
+    def noted(self, header: bytes, notes: Table) -> bytes:
+        """Notes are fields, or in ``AMQP_MORE``."""
+        properties = self.read(header)
+        properties.application = {**(properties.application or {}), **notes}
+        return self.write(properties)
+
+    def everlasting(self, header: bytes) -> bytes:
+        if MORE.encode() not in header:
+            return header[:2] + bytes(4) + header[6:]
+        properties = self.read(header)
+        properties.ttl = properties.absolute_expiry_time = None
+        return self.write(properties)
+
 
 def write_expiry(properties: Properties, record: MessageProperties, rest: Properties) -> None:
     """A date, where there is one: given, or created plus time to live."""

@@ -54,17 +54,17 @@ class Headers:
             self._known[header] = found
         return found
 
-    def leaving(self, message: Message, size: int, limit: int) -> bytes:
-        """The header for the peer, in front of a body of ``size`` octets: with short names, and
-        without fields if it does not fit a fragment."""
-        header = message.header_for(COMMAND)
+    def leaving(self, message: Message, limit: int) -> tuple[bytes, bytes]:
+        """Header with the size of the body, and body, for the peer: with short names, and without
+        fields if it does not fit a fragment. Raises ``ValueError`` if it has no such form."""
+        header, body = message.form_for(COMMAND)
         if self.alias:
             head = read_head(bytes(SIZE_OCTETS) + header)[0]
             head.headers = fields.renamed(head.headers, self.alias)
             header = write_message_properties(head)[SIZE_OCTETS:]
         if len(header) + SIZE_OCTETS > limit:
             header = least(header)
-        return size.to_bytes(SIZE_OCTETS, "big") + header
+        return len(body).to_bytes(SIZE_OCTETS, "big") + header, body
 
 
 def cut(octets: bytes, limit: int) -> Iterator[tuple[bytes, bool]]:

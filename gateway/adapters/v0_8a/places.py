@@ -16,7 +16,7 @@ from gateway.adapters.v0_8a.streams import Part, Stream, without_marks
 from gateway.adapters.v0_8a.wire import layouts as w
 from gateway.adapters.v0_8a.wire.tables import REPLIES, SUCCESS
 from gateway.message import Message
-from gateway.operations import Service
+from gateway.operations import Service, Unsent
 
 if TYPE_CHECKING:
     from gateway.adapters.v0_8a.engine import Engine
@@ -32,6 +32,7 @@ class Waiting(NamedTuple):
     delivery: int
     redelivered: bool
     message: Message
+    consumer: str = ""
 
 
 class Handle:
@@ -89,6 +90,7 @@ class Channel:
         self.out: tuple[Handle, str] | None = None
         """The handle, and the stream, over which we stream to the client."""
         self._preparing: tuple[Waiting, bytes] | None = None
+        """A delivery, and its body as the client gets it."""
         self._held: deque[Waiting] = deque()
         self.gate = lambda _: None
 
@@ -102,7 +104,7 @@ class Channel:
         name = handle.names.get(consumer, "")
         if handle.service is not Service.QUEUE:
             name = message.key if handle.service is Service.TOPIC else handle.name
-        due = Waiting(handle, name, delivery, redelivered, message)
+        due = Waiting(handle, name, delivery, redelivered, message, consumer)
         if self._preparing is not None:
             self._held.append(due)
             self.gate(False)
@@ -126,11 +128,16 @@ class Channel:
             self._end_stream(REPLIES["not-allowed"], "a message came in between")
             if due.handle.state is not OPEN:
                 return
-        head = engine.headers.leaving(message, len(message.body), limit)
-        if self.restartable and len(head) + len(message.body) > limit:
-            self._prepare(due, head)
+        try:
+            head, body = engine.headers.leaving(message, limit)
+        except ValueError:
+            found = engine.found_now()
+            found.append(Unsent(self.number, due.consumer, due.delivery, message))
             return
-        self.notify(due, head + message.body, False)
+        if self.restartable and len(head) + len(body) > limit:
+            self._prepare(due, head, body)
+            return
+        self.notify(due, head + body, False)
 
     def notify(self, due: Waiting, octets: bytes, recovery: bool, delivered: bool = True) -> None:
         """All fragments of a message, or of what the client lacks of it. The name is on the last
@@ -182,11 +189,10 @@ class Channel:
 
     # --- restartable ----------------------------------------------------------------------------
 
-    def _prepare(self, due: Waiting, head: bytes) -> None:
-        body = due.message.body
+    def _prepare(self, due: Waiting, head: bytes, body: bytes) -> None:
         first = head + body[: self.engine.frame_out - len(head)]
         digest = hashlib.sha1(body).hexdigest()
-        self._preparing = (due, head)
+        self._preparing = (due, body)
         record = w.HandlePrepare(due.handle.number, len(first), digest)
         self.engine.write_fragment(record, first)
 
@@ -194,11 +200,11 @@ class Channel:
         """The client has so much of the body; false if nobody asked."""
         if self._preparing is None or self._preparing[0].handle is not handle:
             return False
-        due, _ = self._preparing
-        if have > len(due.message.body):
+        due, body = self._preparing
+        if have > len(body):
             return False
         self._preparing = None
-        self.notify(due, due.message.body[have:], True)
+        self.notify(due, body[have:], True)
         self._go_on()
         return True
 

@@ -253,8 +253,8 @@ def send_to(asking: "Asking", op: SendTo) -> None:
 def post(asking: "Asking", line: Line, tag: int, name: str, message: Message) -> None:
     """A message in as many fragments as it needs; the name is on the last (§3.5.3)."""
     engine = asking.engine
-    head = engine.headers.leaving(message, len(message.body), engine.frame_out)
-    send(asking, line, tag, name, head + message.body)
+    head, body = engine.headers.leaving(message, engine.frame_out)
+    send(asking, line, tag, name, head + body)
 
 
 def send(
@@ -273,7 +273,7 @@ def prepare(asking: "Asking", op: Prepare) -> None:
     if not line.channel.restartable:
         raise LocalError(f"channel {op.channel} is not restartable")
     size = op.size.to_bytes(4, "big")
-    first = size + op.message.header_for(COMMAND) + op.message.body
+    first = size + b"".join(op.message.form_for(COMMAND))
     if len(first) > asking.engine.frame_out:
         raise LocalError("what is prepared does not fit a fragment")
     line.prepares.append(op.token)

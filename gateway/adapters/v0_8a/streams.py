@@ -49,7 +49,7 @@ class Part:
 
     def __init__(self, message: Message) -> None:
         self.number, self.part, self.end = "", 0, False
-        if message.dialect is not COMMAND or MARK not in message.header:
+        if message.dialect.name != COMMAND.name or MARK not in message.header:
             return
         table = fields.read_table(read_header(message.header).headers)
         number, part = table.get(STREAM), table.get(PART)

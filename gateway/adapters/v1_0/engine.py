@@ -10,18 +10,19 @@ from uuid import uuid4
 
 from gateway.adapters.base import Authority, Outlet, Role
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
-from gateway.adapters.v1_0 import asking, serving, speech
+from gateway.adapters.v1_0 import asking, opening, serving, speech
 from gateway.adapters.v1_0.channels import Channels
 from gateway.adapters.v1_0.clock import Clock, Due
 from gateway.adapters.v1_0.composites import condition_for, symbol_for, write
 from gateway.adapters.v1_0.frames import EMPTY, MIN_MAX_FRAME_SIZE, Frames, frame
+from gateway.adapters.v1_0.large import Portions
 from gateway.adapters.v1_0.links import SessionUse
 from gateway.adapters.v1_0.negotiation import Ended, Negotiation
-from gateway.adapters.v1_0.opening import check_limits, described, introduction
 from gateway.adapters.v1_0.session import Session
 from gateway.adapters.v1_0.violation import Violation, error, illegal_state
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError
+from gateway.bodies import Spool
 from gateway.errors import Condition, LocalError, Lost, PeerError
 from gateway.operations import (
     Closed,
@@ -41,9 +42,6 @@ MOST_OCTETS = 8 << 20
 
 LARGEST_FRAME = 1 << 20
 """Octets of a frame of ours, however much the peer would take: others want their turn."""
-
-OVERHEAD = 1 << 16
-"""What a frame may have besides a message's body, where only the message is limited."""
 
 
 def _nothing() -> None:
@@ -65,10 +63,12 @@ class Engine:
         external_subject: str | None = None,
         mechanisms: tuple[str, ...] = MECHANISMS,
         wake: Callable[[], None] = _nothing,
+        spool: Spool | None = None,
         addresses: str = "",
         annotates: bool = False,
     ) -> None:
-        """``addresses``: how a client writes them (``places.FORMS``), "" as it seems right.
+        """``spool``: where messages go that are too large for memory; ``None``: they stay there.
+        ``addresses``: how a client writes them (``places.FORMS``), "" as it seems right.
         ``annotates``: deliveries say where their message was published, as RabbitMQ's do."""
         self.version = version
         self.role = role
@@ -80,9 +80,7 @@ class Engine:
         self.limits = limits
         self.product = product
         self.pending: list[bytes] = []
-        self.frame_max = max(
-            MIN_MAX_FRAME_SIZE, limits.frame_max or limits.max_message_octets + OVERHEAD
-        )
+        self.frame_max = opening.largest_frame(limits)
         """Our max-frame-size."""
         self.frame_out = MIN_MAX_FRAME_SIZE
         """The peer's, as far as we use it."""
@@ -103,8 +101,11 @@ class Engine:
         """Publishers are held back: no more credit."""
         self.unsaid: list[Callable[[], None]] = []
         """What sessions put off, so as to say more at once: called before output is taken."""
+        self.spool = spool
+        self.portions = Portions()
+        self.refill = self.portions.refill
         self.under_way = 0
-        """Octets of the messages that are half received."""
+        """Octets in memory of the messages that are half received."""
         self.later: list[Operation] = []
         """Found outside ``receive``; the next one, or the next tick, returns them."""
         self.frames = Frames(self, self.arriving, self.frame_max)
@@ -204,22 +205,16 @@ class Engine:
         if channel:
             raise Violation(AmqpError.NOT_ALLOWED, "an open comes on channel 0")
         self.opened = record
-        check_limits(record)
+        opening.check_limits(record)
         self.clock.idle_out = (record.idle_time_out or 0) / 1000
         self.frame_out = min(record.max_frame_size or LARGEST_FRAME, LARGEST_FRAME)
         self.channels.limit_out = 0xFFFF if record.channel_max is None else record.channel_max
         self.container = record.container_id
-        described(record, self.peer)
+        opening.described(record, self.peer)
         if self.server:
-            name = record.hostname or ""
-            vhost = name[6:] if name.startswith("vhost:") and len(name) > 6 else "/"
-            found.append(Open(speech.OPENING, vhost, self.negotiation.user, self.peer))
-        elif not (record.properties or {}).get("amqp:connection-establishment-failed"):
-            self._answer_open(found)
-
-    def _answer_open(self, found: list[Operation]) -> None:
-        """Client: the server has opened too."""
-        if self._waiting is not None:
+            user = self.negotiation.user
+            found.append(Open(speech.OPENING, opening.vhost_of(record), user, self.peer))
+        elif self._waiting is not None and not (record.properties or {}).get(opening.FAILED):
             found.append(Done(0, self._waiting, self.peer))
             self._waiting = None
 
@@ -236,7 +231,7 @@ class Engine:
         """Our open; once, and before anything else."""
         if not self._said_open:
             self._said_open = True
-            record = introduction(self)
+            record = opening.introduction(self)
             if self._asked is not None and self._asked.vhost != "/":
                 record.hostname = f"vhost:{self._asked.vhost}"
             self.write(0, record)
@@ -288,6 +283,7 @@ class Engine:
         self.channels.end(found)
         self._said_close = self.closing = True
         self.unsaid.clear()
+        self.portions.stalled.clear()
         self.frames.stop()
         self.arriving.clear()
         if self._waiting is not None:
@@ -413,6 +409,11 @@ class Engine:
         self._weight += octets
         if self._weight > MOST_OCTETS:
             self.crowded()
+
+    @property
+    def more(self) -> int:
+        """Whether large messages wait for the socket to take what is before them."""
+        return 1 if self.portions.stalled else 0
 
     def put_off(self, say: Callable[[], None]) -> None:
         """Say this with the next output, or at ``say_now``."""

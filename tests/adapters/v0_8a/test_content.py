@@ -10,7 +10,8 @@ from gateway.adapters.v0_8a.content import COMMAND, MORE, least, read_header
 from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
 from gateway.adapters.v1_0.content import SECTIONS
-from gateway.message import DIALECTS, Essentials, Properties
+from gateway.crossing.crossing import Crossing
+from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.values import Int, Scaled, Seconds
 from tests.adapters.test_content import FOREIGN, WIRE
 
@@ -103,3 +104,28 @@ def test_broken_headers(octets: Any) -> None:
     with pytest.raises(ValueError):
         COMMAND.essentials(octets)
         COMMAND.read(octets)
+
+
+def test_notes_and_lasting() -> None:
+    """What the broker adds, and what a dead letter has no more."""
+    header = COMMAND.write(Properties(message_id="m", absolute_expiry_time=5000))
+    noted = COMMAND.read(COMMAND.noted(header, {"x-death": [{"count": 1}], "n": 7}))
+    assert noted.application == {"x-death": [{"count": 1}], "n": 7}
+    assert noted.message_id == "m"
+    assert COMMAND.read(COMMAND.everlasting(header)).absolute_expiry_time is None
+    foreign = COMMAND.write(Properties(ttl=1000, subject="s"))
+    lasting = COMMAND.read(COMMAND.everlasting(foreign))
+    assert lasting.ttl is None and lasting.subject == "s"
+
+
+def test_text_of_1_0_is_read_as_text() -> None:
+    """By way of 0-9-1: a string as the one value is its octets, and comes back as one."""
+    crossing = Crossing(b"k" * 32)
+    body = b"\x00\x53\x77\xa1\x05hello"
+    header = SECTIONS.write(Properties(subject="s", body_kind="value"))
+    message = Message(SECTIONS, header, body, "", "q", SECTIONS.essentials(header))
+    crossed = crossing.cross(message, COMMAND)
+    assert crossed.body == b"hello"
+    ours = Message(COMMAND, crossed.header, crossed.body, "", "q", Essentials())
+    back = crossing.cross(ours, SECTIONS)
+    assert back.body == body and SECTIONS.read(back.header).subject == "s"

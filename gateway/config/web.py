@@ -1,0 +1,261 @@
+"""Settings of the HTTP side: access, limits, the admin listener, declared routes."""
+
+import re
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from gateway.config.section import Section
+
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512",
+    "Ed25519", "EdDSA",
+]  # fmt: skip
+ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?")
+
+
+def trustworthy(where: str) -> bool:
+    """A file, or a URL that nobody on the way can answer."""
+    if "://" not in where:
+        return True
+    parts = urlsplit(where)
+    local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    return parts.scheme == "https" or (parts.scheme == "http" and local)
+
+
+class Bearer(Section):
+    """Whose access tokens (JWTs) are taken. Off without an issuer."""
+
+    issuer: str = Field(default="", description="`iss` of the tokens; empty takes no tokens")
+    audience: str = Field(default="", description="what `aud` must hold")
+    jwks: str = Field(
+        default="", description="keys of the issuer: a file, or a URL (https, or http on loopback)"
+    )
+    secret_file: Path | None = Field(
+        default=None, description="instead: a file with a shared secret of 32 octets or more, HS256"
+    )
+    algorithms: list[Algorithm] = Field(
+        default=["RS256", "PS256", "ES256", "Ed25519", "EdDSA"],
+        description="signature algorithms taken with jwks",
+    )
+    leeway_seconds: int = Field(default=30, ge=0, le=300, description="by which clocks may differ")
+    refresh_seconds: float = Field(default=600, ge=15, description="age at which keys are had anew")
+    user_claim: str = Field(default="", description="claim that names the broker's user")
+    user: str = Field(default="", description="broker's user for tokens without that claim")
+    scope_prefix: str = Field(default="", description="what stands before our words in `scope`")
+    resource: str = Field(
+        default="", description="URL of this gateway, for protected-resource metadata (RFC 9728)"
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Bearer":
+        if not self.issuer:
+            if self.jwks or self.secret_file or self.audience:
+                raise ValueError("bearer tokens need an issuer")
+            return self
+        if not self.audience:
+            raise ValueError("bearer tokens need an audience")
+        if bool(self.jwks) == bool(self.secret_file):
+            raise ValueError("bearer tokens need jwks or secret_file, and not both")
+        if not (self.user_claim or self.user):
+            raise ValueError("bearer tokens need user_claim or user")
+        if self.jwks and not trustworthy(self.jwks):
+            raise ValueError("jwks must be a file, an https URL or an http URL on loopback")
+        return self
+
+
+class Session(Section):
+    """Sessions of browsers."""
+
+    seconds: float = Field(default=28800, ge=60, description="longest life of a session")
+    plain_http: bool = Field(
+        default=False, description="true: a cookie without __Host- for plain http on loopback"
+    )
+    max_sessions: int = Field(default=10000, ge=1, description="sessions, and tickets, at once")
+
+
+class Tickets(Section):
+    """Stream tickets."""
+
+    seconds: float = Field(default=60, ge=1, le=300, description="time to the first use")
+    idle_seconds: float = Field(
+        default=900, ge=1, description="time without a connection that ends a ticket's session"
+    )
+
+
+class Quota(Section):
+    """What one caller may ask for; off by default."""
+
+    requests: int | None = Field(default=None, ge=1, description="requests in requests_seconds")
+    requests_seconds: float = Field(default=1, gt=0, description="time that requests are for")
+    octets: int | None = Field(default=None, ge=1, description="body octets in octets_seconds")
+    octets_seconds: float = Field(default=1, gt=0, description="time that octets are for")
+
+
+class SharedQuota(Quota):
+    """Of all callers together."""
+
+    streams: int | None = Field(default=None, ge=0, description="event streams at once")
+
+
+class Http(Section):
+    """The HTTP listener."""
+
+    host: str = Field(default="127.0.0.1", description="address to listen on")
+    port: int = Field(default=8080, ge=0, le=65535, description="TCP port; 0 takes a free one")
+    trusted_proxies: list[str] = Field(
+        default=[], description="addresses whose X-Forwarded-For and -Proto are believed"
+    )
+    canary_seconds: float = Field(
+        default=2, gt=0, description="how long the publish behind /readyz may take"
+    )
+    log_requests: bool = Field(default=False, description="a line in the log for each request")
+    raw_nodes: bool = Field(
+        default=True, description="false: only declared routes, no queue or exchange by its name"
+    )
+    origins: list[str] = Field(
+        default=[], description="origins whose pages may use the gateway (CORS)"
+    )
+    origin_credentials: bool = Field(
+        default=False, description="true: those pages may send cookies and passwords"
+    )
+    failures: int = Field(default=20, ge=1, description="wrong passwords of a peer in a while")
+    failure_seconds: float = Field(default=60, gt=0, description="that while")
+    max_head_octets: int = Field(default=65536, ge=4096, description="largest request head")
+    max_connections: int = Field(default=20000, ge=1, description="HTTP connections at once")
+    idle_seconds: float = Field(
+        default=30, gt=0, description="a request that makes no progress is dropped"
+    )
+    max_body_octets: int = Field(default=16 << 20, ge=1, description="largest request body")
+    max_inflight_octets: int = Field(
+        default=256 << 20, ge=1, description="request bodies still coming in, all together"
+    )
+    spool_octets: int = Field(default=1 << 20, ge=1, description="a larger body waits in a file")
+    max_batch_items: int = Field(default=1000, ge=1, description="messages of a batch document")
+    max_batch_octets: int = Field(
+        default=4 << 20, ge=1, description="a batch document, or a line of a streamed batch"
+    )
+    spool_dir: Path | None = Field(default=None, description="of large bodies; unset: by the data")
+    stream_window: int = Field(
+        default=1000, ge=1, description="unconfirmed messages of a streamed batch"
+    )
+    confirm_seconds: float = Field(default=10, gt=0, le=60, description="wait for the broker")
+    confirm_most_seconds: float = Field(
+        default=60, gt=0, description="the longest that Prefer: wait can ask for"
+    )
+    idempotency_seconds: int = Field(
+        default=3600, ge=1, le=86400, description="how long the outcome of a key is kept"
+    )
+    max_idempotency_keys: int = Field(default=100_000, ge=1, description="keys kept per caller")
+    max_operations: int = Field(
+        default=1000, ge=1, description="answers kept per caller for respond-async"
+    )
+    operation_seconds: int = Field(default=600, ge=1, description="how long they are kept")
+    max_operation_octets: int = Field(
+        default=64 << 20, ge=1, description="all kept answers together; the oldest make room"
+    )
+    receive_octets: int = Field(default=16 << 20, ge=1, description="bodies in one receive")
+    max_leases_per_user: int = Field(default=10000, ge=1, description="leases of one user")
+    max_receives_per_user: int = Field(
+        default=1000, ge=1, description="receives of one user that wait for a message"
+    )
+    redrive_seconds: float = Field(
+        default=30, gt=0, description="time after which a redrive says how to go on"
+    )
+    reply_seconds: float = Field(default=30, gt=0, description="wait for the reply to a request")
+    async_reply_seconds: float = Field(
+        default=600, gt=0, description="wait for the reply with Prefer: respond-async"
+    )
+    late_reply_seconds: float = Field(default=60, ge=0, description="late replies are counted")
+    max_requests_per_user: int = Field(
+        default=1000, ge=1, description="requests of one user that wait for a reply"
+    )
+    max_streams: int = Field(default=5000, ge=1, description="event streams at once")
+    max_streams_per_user: int = Field(default=5000, ge=1, description="event streams of one user")
+    journal_events: int = Field(default=10000, ge=1, description="events kept per source")
+    journal_octets: int = Field(default=32 << 20, ge=1, description="octets kept per source")
+    linger_seconds: float = Field(
+        default=120, ge=0, description="a source without readers is kept this long"
+    )
+    durable_sources: list[str] = Field(
+        default=[], description="globs over exchange:NAME?binding=KEY: journals kept on disk"
+    )
+    max_durable_sources: int = Field(default=64, ge=0, description="journals on disk at once")
+    durable_linger_seconds: float = Field(
+        default=7 * 86400, ge=0, description="such a journal without readers is kept this long"
+    )
+    stream_seconds: float = Field(
+        default=86400, ge=0, description="longest life of an event stream; 0 is for ever"
+    )
+    drain_spread_ms: int = Field(
+        default=10000, ge=0, description="at shutdown readers are spread over this time"
+    )
+    browser_streams_warn: int = Field(
+        default=3, ge=1, description="from this stream on a browser over HTTP/1.1 is warned"
+    )
+    browser_streams_max: int = Field(
+        default=4, ge=0, description="streams of one browser over HTTP/1.1; 0 is no limit"
+    )
+    bearer: Bearer = Field(default_factory=Bearer)
+    session: Session = Field(default_factory=Session)
+    tickets: Tickets = Field(default_factory=Tickets)
+    quota: Quota = Field(default_factory=Quota)
+    vhost_quota: SharedQuota = Field(default_factory=SharedQuota)
+
+    @field_validator("origins")
+    @classmethod
+    def _origins(cls, given: list[str]) -> list[str]:
+        for origin in given:
+            if not ORIGIN.fullmatch(origin):
+                raise ValueError(f"{origin!r} is no origin, such as https://app.example")
+        return given
+
+
+class Admin(Section):
+    """A listener of its own for the console, health, metrics and administration."""
+
+    host: str = Field(default="127.0.0.1", description="address to listen on")
+    port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="TCP port; unset: all of it is served on the HTTP port",
+    )
+
+
+class Route(Section):
+    """A declared route: a stable name for a target, for callers that must not name nodes."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9._~-]{1,128}$", description="its name in the path")
+    vhost: str = Field(default="/", description="virtual host of the target")
+    queue: str = Field(default="", max_length=255, description="target queue")
+    exchange: str = Field(default="", max_length=255, description="or target exchange")
+    key: str = Field(
+        default="", max_length=255, description="routing key; `{word}` is a query parameter"
+    )
+    publish: bool = Field(default=True, description="whether messages may be published")
+    stream: bool = Field(default=False, description="whether events may be read")
+    json_schema: Path | None = Field(
+        default=None, description="JSON Schema of bodies (needs the extra `schema`)"
+    )
+    max_body_octets: int = Field(default=1 << 20, ge=1, description="largest body")
+    content_types: list[str] = Field(
+        default=["application/json"], min_length=1, description="content types taken"
+    )
+    unroutable: Literal["refuse", "drop"] = Field(
+        default="refuse", description="a message that no queue takes: 409, or 200 without a queue"
+    )
+    idempotency: Literal["optional", "required"] = Field(
+        default="optional", description="whether a publish needs an Idempotency-Key"
+    )
+    quota: SharedQuota = Field(default_factory=SharedQuota)
+
+    @model_validator(mode="after")
+    def _target(self) -> "Route":
+        if bool(self.queue) == bool(self.exchange):
+            raise ValueError("a route has a queue or an exchange, and not both")
+        if self.queue and self.key:
+            raise ValueError("only a route to an exchange has a key")
+        return self
