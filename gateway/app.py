@@ -23,7 +23,8 @@ from gateway.broker.broker import Broker
 from gateway.broker.broker import Limits as BrokerLimits
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Store
-from gateway.config import Bearer, Http, Quota, Route, Settings
+from gateway.config import Settings
+from gateway.config.web import Bearer, Http, Quota, Route
 from gateway.crossing.crossing import Crossing
 from gateway.errors import Condition, ConfigError, StoreError
 from gateway.http.access.buckets import Rate
@@ -36,7 +37,7 @@ from gateway.http.app import build
 from gateway.http.app import close as close_http
 from gateway.http.doors import ConnectionInfo, Doors, HttpSettings
 from gateway.http.events.asking import PARAMETERS
-from gateway.http.publish.spool import spool_place
+from gateway.http.publish.spool import open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.message import cross_with
 from gateway.net.alarms import Watch, memory_total
@@ -68,6 +69,7 @@ class Gateway:
         self.http_port = 0
         self.admin_port: int | None = None
         self.registry = Registry()
+        self.spool = open_spool(settings)
         self.store = open_store(settings)
         try:
             self.broker = self._broker()
@@ -129,6 +131,7 @@ class Gateway:
             mechanisms=tuple(amqp.mechanisms),
             header_0_9=amqp.header_0_9,
             compat=amqp.compat,
+            spool=self.spool,
             context=context,
         )
         self.broker.access.anonymous_user = amqp.anonymous_user
@@ -185,6 +188,7 @@ class Gateway:
             connections=self._connections,
             close_connection=self._close_connection,
             settings=http_settings(self.settings),
+            spool=self.spool,
             secret=secret(self.settings, SECRET_FILE),
             ready=self._ready,
             crossing=self.crossing,
@@ -193,6 +197,7 @@ class Gateway:
 
     def _figures(self) -> dict[str, float]:
         return {
+            "spool_octets": self.spool.octets,
             "store_commits_total": self.turn.commits,
             "store_commit_seconds_total": self.turn.commit_seconds,
             "memory_octets": self.watch.memory_used,
@@ -313,11 +318,6 @@ def http_settings(settings: Settings) -> HttpSettings:
     http = settings.http
     names = {field.name for field in fields(HttpSettings)} & Http.model_fields.keys()
     same = {name: getattr(http, name) for name in names}
-    try:
-        data_dir = settings.data_dir if settings.durable else None
-        same["spool_dir"] = spool_place(http.spool_dir, data_dir)
-    except OSError as error:
-        raise ConfigError(f"http.spool_dir {error.filename}: {error.strerror}") from None
     return HttpSettings(**same, access=access_settings(settings))
 
 

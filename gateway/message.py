@@ -9,6 +9,8 @@ message; it is shared between messages whose encoded properties are equal.
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from gateway.bodies import Body
+
 Table = dict[str, Any]
 
 
@@ -129,11 +131,11 @@ DIALECTS: dict[str, Dialect] = {}
 
 NO_ESSENTIALS = Essentials()
 
-Crosser = Callable[["Message", Dialect], tuple[bytes, bytes]]
+Crosser = Callable[["Message", Dialect], tuple[bytes, Body]]
 """A message -> header and body for a reader of another dialect. Raises ``ValueError``."""
 
 
-def plainly(message: "Message", dialect: Dialect) -> tuple[bytes, bytes]:
+def plainly(message: "Message", dialect: Dialect) -> tuple[bytes, Body]:
     """The crossing of those who have set up no other: properties only."""
     return dialect.write(message.dialect.read(message.header)), message.body
 
@@ -150,8 +152,9 @@ def cross_with(crosser: Crosser) -> None:
 class Message:
     """One message. Queues hold these in great numbers: only strings, bytes and shared objects.
 
-    ``body`` is complete. ``notes`` are headers the broker adds (``x-death`` and the like); they
-    never overwrite the sender's bytes and are merged when the message is written or read.
+    ``body`` is complete: octets, or a ``LargeBody`` in a file, which has a length and slices alike.
+    ``notes`` are headers the broker adds (``x-death`` and the like); they never overwrite the
+    sender's bytes and are merged when the message is written or read.
     """
 
     __slots__ = (
@@ -162,7 +165,7 @@ class Message:
         self,
         dialect: Dialect,
         header: bytes,
-        body: bytes,
+        body: Body,
         exchange: str,
         key: str,
         essentials: Essentials,
@@ -191,7 +194,7 @@ class Message:
         """Drop the decoded view, so that a queued message costs its bytes only."""
         self._properties = None
 
-    def form_for(self, dialect: Dialect) -> tuple[bytes, bytes]:
+    def form_for(self, dialect: Dialect) -> tuple[bytes, Body]:
         """Header and body for a reader of ``dialect``: untouched if it is ours. Raises
         ``ValueError`` if that reader cannot be given this message."""
         if dialect is self.dialect:
@@ -204,6 +207,12 @@ class Message:
     def size(self) -> int:
         """Octets of body and properties: what limits and alarms count."""
         return len(self.body) + len(self.header)
+
+    @property
+    def weight(self) -> int:
+        """Octets of it that memory holds."""
+        body = self.body
+        return len(self.header) + (len(body) if body.__class__ is bytes else 0)
 
     def __repr__(self) -> str:
         return (

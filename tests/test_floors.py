@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent / "gateway"
 
 FLOOR = {
-    "__init__": 0, "errors": 0, "values": 0,
+    "__init__": 0, "errors": 0, "values": 0, "bodies": 0,
     "message": 1,
     "operations": 2, "selector": 2,
     "adapters": 3, "broker": 3, "store": 3,
@@ -24,16 +24,9 @@ EXCEPTIONS = {
 }
 
 PURE = (
-    "errors",
-    "values",
-    "message",
-    "operations",
-    "selector",
-    "adapters",
-    "broker",
-    "store",
-    "crossing",
-)
+    "errors", "values", "bodies", "message", "operations", "selector", "adapters", "broker",
+    "store", "crossing",
+)  # fmt: skip
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "threading", "time", "fastapi", "pydantic", "logging"}
 
 

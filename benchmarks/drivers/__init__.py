@@ -20,7 +20,7 @@ def build(name: str) -> Path:
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
         raise Missing("no C compiler (apt install gcc libc6-dev)")
-    text = (HERE / f"{name}.c").read_bytes() + (HERE / "common.h").read_bytes()
+    text = b"".join((HERE / file).read_bytes() for file in (f"{name}.c", "common.h", "links.h"))
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gateway-benchmarks"
     try:
         cache.mkdir(parents=True, exist_ok=True)

@@ -51,7 +51,8 @@ class Outlet(Protocol):
 
     gate: Callable[[bool], None]
     """Set by the owner. Called with ``False`` when no more should be delivered on this channel,
-    with ``True`` when deliveries may go on. A version without windows never calls it."""
+    with ``True`` when deliveries may go on: for want of a window, or while a large body is
+    said."""
 
     def deliver(
         self, consumer: str, delivery: int, redelivered: bool, message: Message
@@ -92,7 +93,19 @@ class Adapter(Protocol):
         ...
 
     def output(self) -> list[bytes]:
-        """Take what is to be written; ``[]`` when idle."""
+        """Take what is to be written; ``[]`` when idle. Of large bodies it gives a portion and sets
+        ``more``. Raises ``OSError`` if such a body cannot be read; then the connection is lost."""
+        ...
+
+    @property
+    def more(self) -> int:
+        """Octets, one at least, that wait until the socket has taken what ``output`` gave: large
+        bodies are said in portions. 0: ``output`` gave all there is."""
+        ...
+
+    def refill(self) -> None:
+        """The socket has taken what was written, and there was ``more``: make the next portion
+        ready. It may ask the broker for deliveries."""
         ...
 
     def tick(self, now: float) -> list[Operation]:

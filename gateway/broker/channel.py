@@ -50,7 +50,7 @@ class Channel(Linked):
     such replies come in."""
 
     __slots__ = (
-        "number", "recipient", "plain", "confirms", "paused",
+        "number", "recipient", "plain", "confirms", "paused", "gated",
         "flowing", "new_limit", "new_size", "closed", "harmless", "replies",
     )  # fmt: skip
 
@@ -60,7 +60,7 @@ class Channel(Linked):
         self.recipient = recipient
         self.confirms: Confirms | None = None
         self.plain = self.broker.limits.max_message is None
-        self.paused = False
+        self.paused = self.gated = False
         self.flowing = True
         self.new_limit = 0
         self.new_size = 0
@@ -121,7 +121,7 @@ class Channel(Linked):
             if message.essentials.has_headers and b"CC" in message.header:
                 read_copies(message)  # a refusal now is better than one in the middle of commit
             self.transaction.publish(message, mandatory, immediate)
-            self.broker.octets += len(message.body) + len(message.header)
+            self.broker.octets += message.weight
             return
         fate = self.post(exchange, message, mandatory, immediate)
         if self.confirms is not None:
@@ -244,8 +244,10 @@ class Channel(Linked):
             self.need("read", "queue", name)
             found = self.vhost.queue(name, self.client)
         priority = read_consumer_priority(arguments, self.vhost.title("queue", name))
-        if (exclusive and (found.consumers or found.limits.single_active)) or any(
-            consumer.exclusive for consumer in found.consumers
+        others = found.consumers
+        # One that is exclusive is alone.
+        if (exclusive and (others or found.limits.single_active)) or (
+            others and others[0].exclusive
         ):
             what = self.vhost.title("queue", name)
             raise Refusal(Condition.ACCESS_REFUSED, f"{what} in exclusive use")
@@ -298,7 +300,7 @@ class Channel(Linked):
         changed = (consumer.credit is None) is not (count is None)
         consumer.credit = count
         if changed:
-            consumer.queue.reconsider()
+            consumer.queue.reconsider(consumer)
         if count == 0:
             consumer.rest()
         else:
@@ -401,8 +403,13 @@ class Channel(Linked):
         self.paused = False
         self.reopen()
 
+    def gate(self, open_: bool) -> None:
+        """The way out has no room for more deliveries, or has it again."""
+        self.gated = not open_
+        self.reopen()
+
     def reopen(self) -> None:
-        now_open = self.flowing and not self.paused and not self.closed
+        now_open = self.flowing and not (self.paused or self.gated or self.closed)
         if now_open == self.open:
             return
         self.open = now_open

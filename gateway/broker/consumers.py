@@ -290,12 +290,16 @@ class Turns:
         takers = [consumer for consumer in self.consumers if not consumer.copies]
         return bool(takers) and all(consumer.refuses(origin) for consumer in takers)
 
-    def find_simple(self, simple: bool) -> None:
-        """Find out anew who is simple: nobody, if the queue itself is not."""
-        self.ranked = any(consumer.priority for consumer in self.consumers)
-        self.seeking = [consumer for consumer in self.consumers if consumer.cursor is not None]
+    def find_simple(self, simple: bool, changed: Consumer) -> None:
+        """Find out anew who is simple: nobody, if the queue itself is not. Who came, went or got
+        credit touches the others only by a priority or a cursor."""
+        touched = [changed]
+        if changed.priority or changed.cursor is not None:
+            touched = self.consumers
+            self.ranked = any(consumer.priority for consumer in touched)
+            self.seeking = [consumer for consumer in touched if consumer.cursor is not None]
         simple = simple and not self.ranked and not self.seeking
-        for consumer in self.consumers:
+        for consumer in touched:
             consumer.simple = (
                 simple and consumer.no_ack and not consumer.no_local and consumer.credit is None
             )

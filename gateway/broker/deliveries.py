@@ -129,7 +129,7 @@ class Lane:
         self.counts.pop(position, None)
         if position <= self.restored:
             self.queue.octets -= len(message.header)
-        self.queue.ledger.octets += len(message.body) + len(message.header)
+        self.queue.ledger.octets += message.weight
         self.paged -= 1
         return entry
 
@@ -226,7 +226,7 @@ class Lane:
         self.counts[position] = entry.deliveries
         if position <= self.restored:
             self.queue.octets += len(message.header)
-        ledger.octets -= len(message.body) + len(message.header)
+        ledger.octets -= message.weight
         self.forget_ahead()
         return True
 

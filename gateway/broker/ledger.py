@@ -20,7 +20,8 @@ class Timed(Protocol):
 
 class Ledger:
     """``now`` is wall clock ms, set from outside. ``octets`` counts bodies and headers in
-    memory, once per queue that holds them; ``looks`` what filters were asked about in this turn."""
+    memory, once per queue that holds them (a large body is not in memory); ``looks``
+    what filters were asked about in this turn."""
 
     def __init__(self, store: Store, limits: Limits, now: int) -> None:
         self.store = store

@@ -94,7 +94,7 @@ class Linked(Settling):
         work = self.work(transaction)
         exchange = self.checked(message)
         work.posts.append(message)
-        size = len(message.body) + len(message.header)
+        size = message.weight
         work.octets += size
         self.broker.octets += size
         return bool(self.vhost.route(exchange, message))

@@ -139,7 +139,7 @@ class Queue(Turns):
                     ledger.store.append(lane.number, position, message, expires, True)
                     if lane.paged:
                         lane.out.add(position)
-                ledger.octets += len(message.body) + len(message.header)
+                ledger.octets += message.weight
                 chosen.give(Entry(lane, position, message, expires, keep, origin))
                 if seekers:
                     show(self, lane, position, message, origin, False)
@@ -151,7 +151,8 @@ class Queue(Turns):
             self.acked += 1
             self.vhost.bury(self, message, "expired")
             return TAKEN
-        size = len(message.body)
+        body = message.body
+        size = len(body)
         position = lane.next
         lane.next = position + 1
         if keep:
@@ -169,7 +170,7 @@ class Queue(Turns):
             lane.paged += 1
         else:
             lane.ready.append(Entry(lane, position, message, expires, keep, origin))
-            ledger.octets += size + len(message.header)
+            ledger.octets += len(message.header) + (size if body.__class__ is bytes else 0)
         self.depth += 1
         self.octets += size
         if expires is not None:
@@ -298,7 +299,7 @@ class Queue(Turns):
         """It is over for this message: settled, or gone for good."""
         self.acked += 1
         message = entry.message
-        self.ledger.octets -= len(message.body) + len(message.header)
+        self.ledger.octets -= message.weight
         if entry.stored and not self.gone:
             lane = entry.lane
             self.ledger.store.remove(lane.number, entry.position)
@@ -337,7 +338,7 @@ class Queue(Turns):
         self.consumers.append(consumer)
         if self.limits.single_active and self.active is None and not consumer.copies:
             self.active = consumer
-        self.reconsider()
+        self.reconsider(consumer)
 
     def remove_consumer(self, consumer: Consumer, spare: bool = False) -> None:
         """It has been stopped; what it holds stays held. May delete the queue unless ``spare``."""
@@ -346,7 +347,7 @@ class Queue(Turns):
         if self.active is consumer:
             takers = (c for c in self.consumers if not c.copies)
             self.active = max(takers, key=lambda c: c.priority, default=None)
-        self.reconsider()
+        self.reconsider(consumer)
         if not self.consumers:
             self.touch()
             if self.auto_delete and not self.gone and not spare:
@@ -358,9 +359,9 @@ class Queue(Turns):
             # A message that only the one who left would have taken may be refused by all now.
             self.drain()
 
-    def reconsider(self) -> None:
-        """The set of consumers has changed, or what one of them may get."""
-        self.find_simple(not self.refuses_when_full)
+    def reconsider(self, consumer: Consumer) -> None:
+        """It has come or gone, or what it may get has changed."""
+        self.find_simple(not self.refuses_when_full, consumer)
 
     # --- too much, too old ----------------------------------------------------------------------
 
@@ -428,7 +429,7 @@ class Queue(Turns):
         for lane in self.lanes:
             entries = lane.ready
             for entry in entries:
-                self.ledger.octets -= len(entry.message.body) + len(entry.message.header)
+                self.ledger.octets -= entry.message.weight
             if self.unsettled or not (lane.paged or self.keeps):
                 lane.purge()
             else:

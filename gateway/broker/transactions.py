@@ -21,7 +21,7 @@ class Transaction:
 
     def publish(self, message: Message, mandatory: bool, immediate: bool) -> None:
         self.publishes.append((message, mandatory, immediate))
-        self.octets += len(message.body) + len(message.header)
+        self.octets += message.weight
 
     def settle(self, tag: int, entry: Entry, outcome: Outcome) -> None:
         self.settlements.append((tag, entry, outcome))

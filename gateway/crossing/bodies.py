@@ -1,7 +1,8 @@
 """Bodies: kinds that 1.0 has and the older versions have not.
 
 Data is the payload. A string or binary as the one value is its octets, other values and sequences
-are their encoded sections. The header ``x-amqp10-body`` says which.
+are their encoded sections. The header ``x-amqp10-body`` says which. A large body is data, whatever
+a header says of it: it is not read for that.
 """
 
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from gateway.adapters.v1_0.encoding import write_value
 from gateway.adapters.v1_0.fields import FieldError, read_value
 from gateway.adapters.v1_0.sections import SEQUENCE, VALUE, split
+from gateway.bodies import Body, LargeBody
 
 TEXT = "text/plain; charset=utf-8"
 ENCODED = "application/vnd.amqp-gateway.amqp"
@@ -22,13 +24,13 @@ class Flat(NamedTuple):
     """A body for a legacy reader. ``lead``: the octets that were before the text of a value."""
 
     word: str | None
-    octets: bytes
+    octets: Body
     lead: bytes = b""
 
 
-def flatten(kind: str | None, body: bytes) -> Flat:
+def flatten(kind: str | None, body: Body) -> Flat:
     """``kind`` as ``Properties.body_kind`` has it."""
-    if kind in (None, "data"):
+    if kind in (None, "data") or isinstance(body, LargeBody):
         return Flat(None, body)
     if kind != "value":
         return Flat(kind, body)
@@ -44,8 +46,10 @@ def flatten(kind: str | None, body: bytes) -> Flat:
     return Flat(word, body[at:stop], body[:at])
 
 
-def unflatten(word: Any, body: bytes) -> tuple[str | None, bytes]:
+def unflatten(word: Any, body: Body) -> tuple[str | None, Body]:
     """Kind and body again; what is no such thing is data."""
+    if isinstance(body, LargeBody):
+        return None, body
     if word == "none" and not body:
         return "none", b""
     if word == "string":

@@ -34,6 +34,7 @@ from gateway.adapters.v1_0.sections import (
     section_value,
     split_header,
 )
+from gateway.bodies import Body
 from gateway.crossing.natural import EXCHANGE, KEY, ORIGIN, OUR_ORIGIN
 from gateway.values import Symbol, UByte
 
@@ -139,10 +140,10 @@ def parts_of_basic(header: bytes) -> Parts:
     return (flags.to_bytes(2, "big") + fields if flags else b""), b"".join(entries)
 
 
-def part_of_body(body: bytes) -> bytes:
+def part_of_body(body: Body) -> bytes:
     """What tells a body from others, at a bounded cost."""
     if len(body) <= 2 * EDGE:
-        return body
+        return body[:]
     return b"%d:" % len(body) + body[:EDGE] + body[-EDGE:]
 
 

@@ -10,13 +10,14 @@ from collections import Counter
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
-from gateway.adapters.v0_9.content import BASIC, BODY, OURS
+from gateway.adapters.v0_9.content import BASIC, BODY, OURS, REFERENCE, reference
 from gateway.adapters.v0_9.splicing import cut, joined, with_headers, without_header
 from gateway.adapters.v1_0.content import FORMS, NESTED, SECTIONS, UNFIT
 from gateway.adapters.v1_0.encoding import pairs_of
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.sections import DELIVERY, is_plain, split_header
 from gateway.adapters.v1_0.splicing import annotations_of, with_annotations, with_section
+from gateway.bodies import Body, LargeBody
 from gateway.crossing import bodies
 from gateway.crossing.capsule import (
     LARGEST,
@@ -49,12 +50,19 @@ Mode = Literal["natural", "lossless", "strict", "lenient"]
 CACHED, LONGEST = 4096, 512
 """Entries of the cache before it is emptied, and octets of a header that is kept in it."""
 
+REFERENCES, REFERRED = 1024, 60
+"""Long ids that are remembered for replies, the oldest forgotten first; and the length above which
+an id may be one (its text may be several times as long)."""
+
 NAMED = 8
 """Names of what is inexact that a capsule tells, for those who look into it."""
 
 ORIGIN_OCTETS, OUR_ORIGIN_OCTETS, BODY_OCTETS = (
     name.encode() for name in (ORIGIN, OUR_ORIGIN, BODY)
 )
+
+NOT_KEPT = (BODY_OCTETS, REFERENCE.encode())
+"""What makes a conversion depend on more than the header."""
 
 PASSING_OCTETS = tuple(name.encode() for name in PASSING)
 
@@ -75,7 +83,7 @@ class Crossed(NamedTuple):
     """Header and body for the reader. ``inexact``: names of what the natural form does not say."""
 
     header: bytes
-    body: bytes
+    body: Body
     fidelity: Fidelity
     inexact: tuple[str, ...] = ()
 
@@ -85,7 +93,7 @@ class Draft(NamedTuple):
     data."""
 
     header: bytes
-    body: bytes
+    body: Body
     fidelity: Fidelity
     inexact: tuple[str, ...] = ()
     capsule: Capsule | None = None
@@ -110,9 +118,10 @@ class Crossing:
         self.refused = 0
         """Messages that could not be given to a reader."""
         self._risen: dict[tuple[bytes, str, str], Draft] = {}
+        self._references: dict[str, Any] = {}
         self._sunk: dict[bytes, Draft] = {}
 
-    def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, bytes]:
+    def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
         """The crosser of ``message.cross_with``. Raises ``ValueError``."""
         try:
             crossed = self.cross(message, dialect)
@@ -134,7 +143,7 @@ class Crossing:
 
     # --- 0-9-1 -> 1.0 ---------------------------------------------------------------------------
 
-    def _rise(self, header: bytes, body: bytes, exchange: str, key: str) -> Crossed:
+    def _rise(self, header: bytes, body: Body, exchange: str, key: str) -> Crossed:
         draft = self._risen.get((header, exchange, key))
         if draft is not None:
             return self._finished(draft, body, body)
@@ -145,18 +154,18 @@ class Crossing:
                 return restored
             header = without_header(header, OUR_ORIGIN_OCTETS)
         draft = self._draft_of_sections(header, body, exchange, key)
-        if len(header) <= LONGEST and not capsuled and BODY_OCTETS not in header:
+        if len(header) <= LONGEST and not (capsuled or any(o in header for o in NOT_KEPT)):
             if len(self._risen) >= CACHED:
                 self._risen.clear()
             self._risen[header, exchange, key] = draft._replace(body=b"")
         return self._finished(draft, body, draft.body)
 
-    def _draft_of_sections(self, header: bytes, body: bytes, exchange: str, key: str) -> Draft:
+    def _draft_of_sections(self, header: bytes, body: Body, exchange: str, key: str) -> Draft:
         flat = self.mode == "lenient"
         try:
-            natural, inner = rise(header, body, exchange, key, flat)
+            natural, inner = rise(header, body, exchange, key, flat, self._references)
         except FieldError:
-            natural, inner = rise(header, body, exchange, key, True)
+            natural, inner = rise(header, body, exchange, key, True, self._references)
         if self.mode == "natural":
             return Draft(natural, inner, Fidelity.NATURAL)
         if flat:
@@ -174,13 +183,18 @@ class Crossing:
         )
         return Draft(natural, inner, Fidelity.CAPSULE, inexact, capsule)
 
-    def _restore_sections(self, header: bytes, body: bytes) -> Crossed | None:
+    def _restore_sections(self, header: bytes, body: Body) -> Crossed | None:
         """A message of 1.0 that has come back, or ``None``."""
         parts = (*parts_of_basic(header), part_of_body(body))
         capsule = self._open(carried_by(header), SECTIONS.name, parts)
         if capsule is None:
             return None
-        inner = capsule.lead + body
+        if not isinstance(body, LargeBody):
+            inner: Body = capsule.lead + body
+        elif capsule.lead or capsule.word is not None:
+            return None
+        else:
+            inner = body
         if digests_of(parts) == capsule.digests:
             return Crossed(capsule.header, inner, Fidelity.EXACT)
         found = SECTIONS.read(capsule.header)
@@ -200,7 +214,7 @@ class Crossing:
 
     # --- 1.0 -> 0-9-1 ---------------------------------------------------------------------------
 
-    def _sink(self, header: bytes, body: bytes) -> Crossed:
+    def _sink(self, header: bytes, body: Body) -> Crossed:
         draft = self._sunk.get(header)
         if draft is not None:
             return self._finished(draft, body, body)
@@ -210,15 +224,17 @@ class Crossing:
             if restored is not None:
                 return restored
         draft = self._draft_of_basic(header, body)
-        if len(header) <= LONGEST and not capsuled and is_plain(header):
+        referred = NOT_KEPT[1] in draft.header
+        if len(header) <= LONGEST and is_plain(header) and not (capsuled or referred):
             if len(self._sunk) >= CACHED:
                 self._sunk.clear()
             self._sunk[header] = draft._replace(body=b"")
         return self._finished(draft, draft.body, draft.body)
 
-    def _draft_of_basic(self, header: bytes, body: bytes) -> Draft:
+    def _draft_of_basic(self, header: bytes, body: Body) -> Draft:
         found = SECTIONS.read(header)
         kind = found.body_kind
+        self._remember(found.message_id)
         flat = bodies.flatten(kind, body)
         natural = BASIC.write(sunk(found, flat.word))
         if self.mode == "natural":
@@ -240,7 +256,14 @@ class Crossing:
         capsule = Capsule(SECTIONS.name, original, digests, flat.word, flat.lead, inexact[:NAMED])
         return Draft(natural, flat.octets, Fidelity.CAPSULE, inexact, capsule)
 
-    def _restore_basic(self, header: bytes, body: bytes) -> Crossed | None:
+    def _remember(self, id_: Any) -> None:
+        """A legacy reader is given a reference for an id of this length, and may answer with it."""
+        if isinstance(id_, str | bytes) and REFERRED < len(id_) < LARGEST:
+            if len(self._references) >= REFERENCES:
+                self._references.pop(next(iter(self._references)))
+            self._references[reference(id_)] = id_
+
+    def _restore_basic(self, header: bytes, body: Body) -> Crossed | None:
         """A legacy message that has come back, or ``None``."""
         flat = bodies.flatten(SECTIONS.read(header).body_kind, body)
         parts = (*parts_of_sections(header), part_of_body(flat.octets))
@@ -272,7 +295,7 @@ class Crossing:
             return None
         return capsule
 
-    def _finished(self, draft: Draft, told: bytes, body: bytes) -> Crossed:
+    def _finished(self, draft: Draft, told: Body, body: Body) -> Crossed:
         """For a body: ``told`` is what a capsule speaks of, ``body`` what is sent."""
         header, _, fidelity, inexact, capsule = draft
         if capsule is None:
@@ -287,7 +310,7 @@ class Crossing:
             header = with_headers(header, {OUR_ORIGIN: octets})
         return Crossed(header, body, fidelity, inexact)
 
-    def _lossy(self, header: bytes, body: bytes, inexact: tuple[str, ...]) -> Crossed:
+    def _lossy(self, header: bytes, body: Body, inexact: tuple[str, ...]) -> Crossed:
         """What would need a capsule that is too large."""
         if self.mode == "strict":
             raise ValueError(f"cannot be carried exactly: {', '.join(inexact)[:200]}")

@@ -4,6 +4,7 @@
 is the inverse of the other for nearly all messages; ``crossing`` finds out for each whether it is.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from gateway.adapters.v0_9.content import (
@@ -16,6 +17,7 @@ from gateway.adapters.v0_9.content import (
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.encoding import write_value
 from gateway.adapters.v1_0.splicing import COUNT, DEATHS, OUR_DEATHS, deaths_in, deaths_out
+from gateway.bodies import Body
 from gateway.crossing import bodies
 from gateway.crossing.addresses import from_address, to_address
 from gateway.crossing.types import TYPES, apply_notes, decoded_map, fits, to_field, write_notes
@@ -43,11 +45,19 @@ UINT = 1 << 32
 
 
 def rise(
-    header: bytes, body: bytes, exchange: str, key: str, flat: bool = False
-) -> tuple[bytes, bytes]:
+    header: bytes,
+    body: Body,
+    exchange: str,
+    key: str,
+    flat: bool = False,
+    references: Mapping[str, Any] = {},
+) -> tuple[bytes, Body]:
     """The 1.0 form; ``flat``: without tables and arrays among the headers, and with
-    times as plain numbers. Raises ``ValueError``."""
+    times as plain numbers; ``references``: long ids that a correlation-id may stand for. Raises
+    ``ValueError``."""
     found, body = risen(header, body)
+    if type(found.correlation_id) is str:
+        found.correlation_id = references.get(found.correlation_id, found.correlation_id)
     if flat:
         for table in (found.application, found.annotations):
             flatten(table or {})
@@ -67,7 +77,7 @@ def flatten(table: dict[Any, Any]) -> None:
             table[name] = ULong(value)
 
 
-def risen(header: bytes, body: bytes) -> tuple[Properties, bytes]:
+def risen(header: bytes, body: Body) -> tuple[Properties, Body]:
     """The canonical properties of a legacy message, as 1.0 has them. Raises ``ValueError``."""
     found = BASIC.read(header)
     headers: Table = found.application or {}
@@ -131,7 +141,7 @@ def raise_known(headers: Table, annotations: dict[Any, Any], found: Properties) 
 # --- sections -> basic properties ---------------------------------------------------------------
 
 
-def sink(header: bytes, body: bytes) -> tuple[bytes, bytes]:
+def sink(header: bytes, body: Body) -> tuple[bytes, Body]:
     """The legacy form. Raises ``ValueError``."""
     found = SECTIONS.read(header)
     flat = bodies.flatten(found.body_kind, body)

@@ -135,6 +135,8 @@ def _char(value: Any) -> Char:
 
 
 def _uuid(value: Any) -> UUID:
+    if type(value) is not str:
+        raise ValueError("no UUID")
     found = UUID(value)
     if str(found) != value:
         raise ValueError("no canonical UUID")

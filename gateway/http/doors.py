@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gateway.bodies import Spool
 from gateway.broker.broker import Broker
 from gateway.crossing.crossing import Crossing
 from gateway.http.access.settings import AccessSettings
@@ -44,8 +45,6 @@ class HttpSettings:
     """Of request bodies that are still coming in, all together."""
     spool_octets: int = 1024 * 1024
     """A body that is larger waits in a temporary file until it is complete."""
-    spool_dir: str | None = None
-    """Where those files are; ``None`` is the system's place."""
     max_batch_items: int = 1000
     max_batch_octets: int = 4 * 1024 * 1024
     """Of a batch in one document, and of one line of a streamed batch."""
@@ -138,5 +137,7 @@ class Doors:
     crossing: Crossing | None = None
     """Counts what becomes of messages that cross between versions."""
     settings: HttpSettings = field(default_factory=HttpSettings)
+    spool: Spool = field(default_factory=Spool)
+    """Where large bodies stand."""
     clock: Callable[[], float] = time.time
     """Seconds since 1970: what expiry, quotas and tickets go by."""

@@ -143,16 +143,24 @@ class Connection(asyncio.Protocol):
             self.session.pause()
 
     def _go_on(self) -> None:
-        """The peer takes what we write: deliveries, and reading, may go on."""
+        """The peer takes what we write: large bodies, deliveries, and reading, may go on."""
         if self._full or self._gone:
             return
         if self.session is not None:
             self.listener.turn.begin()
+            adapter = self.session.adapter
+            if adapter.more:
+                adapter.refill()
+                self.wake()
             self.session.resume()
             self.listener.turn.end()
-        if self._stuffed and not (self._full or self._behind()):
+        if self._stuffed and not (self._full or self._behind() or self._waiting() > TOO_MUCH):
             self._stuffed = False
             self._read_again()
+
+    def _waiting(self) -> int:
+        """Octets that wait behind large bodies."""
+        return 0 if self.adapter is None else self.adapter.more
 
     def _behind(self) -> bool:
         return self.session is not None and self.session.behind
@@ -214,15 +222,22 @@ class Connection(asyncio.Protocol):
                 self.session.perform(found)
 
     def flush(self) -> None:
-        """Write everything there is in one go."""
+        """Write everything there is in one go, but of large bodies a portion: the next one when the
+        peer has taken this."""
         self._awake = False
         adapter = self.adapter
         if adapter is None or self._gone:
             return
-        pieces = adapter.output()
+        try:
+            pieces = adapter.output()
+        except OSError as error:
+            log.error("connection %s: a large body cannot be read: %s", self.address, error)
+            self._abort()
+            return
         if pieces:
             self._write(pieces)
-        if self._crowded:
+        more = adapter.more
+        if self._crowded or more:
             self._crowded = False
             asyncio.get_running_loop().call_soon(self._go_on)
         if adapter.closing:
@@ -232,7 +247,7 @@ class Connection(asyncio.Protocol):
             if (
                 not self._stuffed
                 and transport is not None
-                and transport.get_write_buffer_size() > TOO_MUCH
+                and transport.get_write_buffer_size() + more > TOO_MUCH
             ):
                 self._stuff()
 

@@ -170,6 +170,13 @@ class Remote(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._hold(self, False)
+        self._refill()
+
+    def _refill(self) -> None:
+        """The next portion of large bodies, when the peer has taken the one before."""
+        if self.adapter.more and self not in self._holding:
+            self.adapter.refill()
+            self._flush()
 
     def _check(self, operation: Any) -> None:
         if self.closed is not None:
@@ -233,10 +240,18 @@ class Remote(asyncio.Protocol):
         self._gathered = 0
         transport = self._transport
         if transport is not None and not transport.is_closing():
-            if pieces := self.adapter.output():
+            try:
+                pieces = self.adapter.output()
+            except OSError as error:
+                log.error("a large body cannot be read: %s", error)
+                transport.abort()
+                return
+            if pieces:
                 transport.writelines(pieces)
             if self.adapter.closing:
                 transport.close()
+            elif self.adapter.more:
+                asyncio.get_running_loop().call_soon(self._refill)
 
     def _regulate(self) -> None:
         """Read, unless the window is full and nobody waits for an answer."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from gateway.adapters import Adapter, Product, Role, adapter_for
 from gateway.adapters import Limits as AdapterLimits
 from gateway.adapters.sniff import TLS_1_0, Detected, detect
+from gateway.bodies import Spool
 from gateway.broker.broker import Broker
 from gateway.errors import ConfigError
 from gateway.net.connection import Connection
@@ -59,8 +60,10 @@ class Listener:
         header_0_9: str,
         context: ssl.SSLContext | None,
         compat: str = "",
+        spool: Spool | None = None,
     ) -> None:
-        """``compat`` names a broker that 1.0 clients are told they talk to, if they insist."""
+        """``compat`` names a broker that 1.0 clients are told they talk to, if they insist.
+        ``spool``: where bodies go that are too large for memory."""
         self.turn = turn
         self.broker = broker
         self.registry = registry
@@ -72,6 +75,7 @@ class Listener:
         self._header_0_9 = header_0_9
         self._context = context
         self._compat = compat
+        self._spool = spool
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._arriving = 0
@@ -171,6 +175,7 @@ class Listener:
             external_subject=connection.subject,
             mechanisms=self._mechanisms,
             wake=connection.wake,
+            spool=self._spool,
             **more,
         )
 

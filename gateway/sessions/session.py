@@ -320,7 +320,7 @@ class Session:
             return
         recipient = ChannelRecipient(self, number)
         channel = self._client.channel(number, recipient)
-        recipient.outlet.gate = channel.flow
+        recipient.outlet.gate = channel.gate
         if self._paused:
             channel.pause()
         self.channels[number] = channel

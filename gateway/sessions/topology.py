@@ -69,7 +69,8 @@ def read_body(request: Message) -> Any:
     """The value that the body holds; ``None`` for an empty one."""
     if request.properties.body_kind != "value":
         return None
-    return read_value(request.body, 3, len(request.body))[0]
+    body = request.body
+    return read_value(body[:], 3, len(body))[0]
 
 
 def members(body: Any, **kinds: type[Any]) -> dict[str, Any]:

@@ -25,6 +25,12 @@ Put = tuple[Message, int | None, bool, bytes | None]
 because the broker may change them. A plain tuple: it is made for every message."""
 
 
+def waiting(message: Message) -> int:
+    """Octets of a body that wait in memory to be written: a large one is in a file already."""
+    body = message.body
+    return len(body) if isinstance(body, bytes) else 0
+
+
 SHORT_RUN = 64
 """Positions in a row from which a range is deleted by a statement of its own."""
 
@@ -60,7 +66,7 @@ class Gathered:
         puts = self.puts.pop(queue, {})
         self.cuts.pop(queue, None)
         self.delivered.pop(queue, None)
-        return sum(len(put[0].body) for put in puts.values())
+        return sum(waiting(put[0]) for put in puts.values())
 
     def shared(self) -> set[int]:
         """``id`` of each kept message that stands in several places and is large enough."""

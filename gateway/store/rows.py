@@ -14,6 +14,7 @@ import struct
 from struct import Struct
 from typing import Any
 
+from gateway.bodies import Body
 from gateway.errors import LocalError, StoreError
 from gateway.message import DIALECTS, Dialect, Essentials, Message
 from gateway.store.plain import read_plain
@@ -71,7 +72,7 @@ class Unpacker:
         self.routes: dict[bytes, tuple[Dialect, str, str]] = {}
         self.essentials: dict[tuple[str, bytes], Essentials] = {}
 
-    def message(self, head: bytes, body: bytes) -> tuple[Message, int | None]:
+    def message(self, head: bytes, body: Body) -> tuple[Message, int | None]:
         """The message and when it expires. Raises ``StoreError`` if the head is damaged."""
         try:
             return self._message(head, body)
@@ -82,7 +83,7 @@ class Unpacker:
         except Exception as error:  # struct.error is not a ValueError
             raise StoreError(f"a stored message cannot be read: {error}") from error
 
-    def _message(self, head: bytes, body: bytes) -> tuple[Message, int | None]:
+    def _message(self, head: bytes, body: Body) -> tuple[Message, int | None]:
         flags, named, exchanged, keyed = _FIRST.unpack_from(head)
         at = _FIRST.size + named + exchanged + keyed
         dialect, exchange, key = self._route(head[1:at], named, exchanged)

@@ -2,6 +2,7 @@
 
 gateway.lock    held by the one gateway that uses the directory
 gateway.db      topology and kept messages (WAL mode, synced at every commit)
+large/          large bodies of kept messages, a file each
 paged.db        messages that memory had no room for; thrown away at every start, never synced
 """
 
@@ -18,7 +19,8 @@ if sys.platform != "win32":
     import fcntl
 
 APPLICATION = 0x414D5147
-FORMAT = 1
+FORMAT = 2
+"""2: a body may be the number of a file in ``large``."""
 PAGE = 8192
 """Octets. 4096, 8192 and 16384 write equally fast; 8192 deletes faster than 4096 and keeps
 bodies of up to 8 KB on one page."""
@@ -44,7 +46,12 @@ CREATE TABLE edits (id INTEGER PRIMARY KEY, count INTEGER NOT NULL);
 INSERT INTO edits VALUES (1, 0);
 """
 
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {}
+
+def _numbers_of_files(connection: sqlite3.Connection) -> None:
+    """1 to 2: there are none yet."""
+
+
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _numbers_of_files}
 """Step from format n to n + 1, by n; each runs inside the transaction that raises the number."""
 
 

@@ -17,10 +17,12 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal
 
+from gateway.bodies import Body
 from gateway.broker.store import Batch, Depth, Kept, Record
 from gateway.errors import LocalError, StoreError
 from gateway.message import Message
-from gateway.store.batch import POSITIONS, QUEUES, SHIFT, Gathered, Put
+from gateway.store.batch import POSITIONS, QUEUES, SHIFT, Gathered, Put, waiting
+from gateway.store.large import Shelf
 from gateway.store.plain import write_plain
 from gateway.store.records import count_edits, decode_records, read_records
 from gateway.store.rows import Unpacker
@@ -47,6 +49,8 @@ class SqliteStore:
         """Mark of the last batch written."""
         self.gathering = Gathered(self.mark)
         self.taken: list[Gathered] = []
+        self.unnamed: dict[int, Body] = {}
+        """Large bodies that are paged out: they stay in their files, and here, by key."""
         self.unpacker = Unpacker()
         self.closed = False
         self.directory = directory = Path(path)
@@ -64,7 +68,8 @@ class SqliteStore:
             self._connections.append(connection)
             attach_paged(connection, directory / "paged.db", fresh)
         with disk_errors(f"cannot open {directory}"):
-            self.writer = Writer(self._connections[0], synchronous)
+            self.shelf = Shelf(directory, self._connections[0])
+            self.writer = Writer(self._connections[0], synchronous, self.shelf)
             self.reader = self._connections[1]
             self.reader.execute("PRAGMA query_only=ON")
             self.edits = count_edits(self.reader)
@@ -138,7 +143,11 @@ class SqliteStore:
             raise StoreError(f"queue number {queue} has no more positions")
         notes = write_plain(message.notes).encode() if message.notes else None
         puts[position] = (message, expires, keep, notes)
-        self.pending_octets += len(message.body)
+        body = message.body
+        if body.__class__ is bytes:
+            self.pending_octets += len(body)
+        elif not keep:
+            self.unnamed[queue << SHIFT | position] = body
         self.dirty = True
 
     def remove(self, queue: int, position: int) -> None:
@@ -146,11 +155,13 @@ class SqliteStore:
         batch = self.gathering
         puts = batch.puts.get(queue)
         put = puts.pop(position, None) if puts else None
+        if self.unnamed:
+            self.unnamed.pop(queue << SHIFT | position, None)
         if put is None:
             batch.cuts[queue].add(position)
             self.dirty = True
             return
-        self.pending_octets -= len(put[0].body)
+        self.pending_octets -= waiting(put[0])
         if not puts:
             del batch.puts[queue]
             self.dirty = bool(batch)
@@ -158,6 +169,8 @@ class SqliteStore:
     def purge(self, queue: int) -> None:
         """Delete everything of a queue, its delivered mark included."""
         self.pending_octets -= self.gathering.drop_queue(queue)
+        for key in [key for key in self.unnamed if key >> SHIFT == queue]:
+            del self.unnamed[key]
         self.gathering.purged.add(queue)
         self.dirty = True
 
@@ -199,7 +212,7 @@ class SqliteStore:
             batch = self.taken.pop(0)
             for puts in batch.puts.values():
                 for put in puts.values():
-                    self.pending_octets -= len(put[0].body)
+                    self.pending_octets -= waiting(put[0])
 
     # --- reading, on the loop thread ------------------------------------------------------------
 
@@ -276,6 +289,9 @@ class SqliteStore:
                     continue
                 if left <= 0:
                     break
+                if content.__class__ is int:
+                    # A file's number, or that of nothing: then it has no name.
+                    content = self.unnamed[key] if not content else self.shelf.open(content)
                 message, expires = self.unpacker.message(head, content)
                 found[position] = Kept(position, message, expires)
                 left -= 1

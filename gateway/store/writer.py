@@ -10,7 +10,9 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
+from gateway.bodies import Body, LargeBody
 from gateway.store.batch import SHIFT, Gathered
+from gateway.store.large import Shelf
 from gateway.store.rows import Packer
 from gateway.store.schema import CHECKPOINT_PAGES, FREED_PAGES
 
@@ -18,6 +20,9 @@ MOST_ROWS = 2048
 """Rows in one statement, a power of two; four values each stay far below SQLite's 32 766."""
 
 Statement = tuple[str, list[Any]]
+
+UNNAMED = 0
+"""In place of a body that stands in a file without a name."""
 
 
 def chunks(start: str, unit: str, end: str, values: list[Any]) -> Iterator[Statement]:
@@ -52,9 +57,10 @@ def inserts(table: str, columns: int, values: list[Any], end: str = "") -> Itera
 class Writer:
     """Owner of the connection that writes; used by one thread at a time."""
 
-    def __init__(self, connection: sqlite3.Connection, synchronous: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, synchronous: str, shelf: Shelf) -> None:
         self.connection = connection
         self.synchronous = synchronous
+        self.shelf = shelf
         self.current = ""
         self.packer = Packer()
         # queues with rows outside ``messages``; grows only, and before the rows can be seen
@@ -67,8 +73,15 @@ class Writer:
         self.next_body: int = highest + 1
 
     def write(self, batch: Gathered) -> None:
-        """One commit. Raises ``sqlite3.Error``; then nothing is written and it may be repeated."""
+        """One commit. Raises ``sqlite3.Error`` and ``OSError``; then nothing is written and it may
+        be repeated."""
+        self.shelf.begin()
         statements = list(self._statements(batch))
+        self.shelf.sync()
+        self._commit(batch, statements)
+        self.shelf.committed(batch)
+
+    def _commit(self, batch: Gathered, statements: list[Statement]) -> None:
         # without a sync a commit survives the end of the process, but not that of the machine
         synchronous = "NORMAL" if batch.marks_only else self.synchronous
         execute = self.connection.execute
@@ -127,10 +140,11 @@ class Writer:
                 body = message.body
                 octets = len(message.header) + len(body)
                 packed = head(message, expires, notes)
+                large = isinstance(body, LargeBody)
                 if not keep:
                     self.paged.add(queue)
-                    paged += (base + position, octets, packed, body)
-                elif shared and id(message) in shared:
+                    paged += (base + position, octets, packed, UNNAMED if large else body)
+                elif large or (shared and id(message) in shared):
                     self.sharing.add(queue)
                     number = batch.bodies.get(id(message))
                     if number is None:
@@ -138,7 +152,9 @@ class Writer:
                         self.next_body += 1
                     if number not in placed:
                         placed.add(number)
-                        bodies += (number, body)
+                        bodies += (number, self._content(number, body))
+                    if large:
+                        self.shelf.put(queue, position, number)
                     sharing += (base + position, octets, packed, number)
                 else:
                     kept += (base + position, octets, packed, body)
@@ -146,6 +162,13 @@ class Writer:
         yield from inserts("bodies", 2, bodies)
         yield from inserts("shares", 4, sharing)
         yield from inserts("paged.paged", 4, paged)
+
+    def _content(self, number: int, body: Body) -> bytes | int:
+        """What stands in the row of a body: itself, or the number of the file it has now."""
+        if isinstance(body, LargeBody):
+            self.shelf.place(number, body, self.synchronous == "full")
+            return number
+        return body
 
     def tables(self, queues: Any) -> list[str]:
         """Where rows of these queues may be."""

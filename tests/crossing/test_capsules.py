@@ -184,7 +184,9 @@ def test_octets_only_if_asked() -> None:
     assert Crossing(KEY, fidelity="bytes").cross(odd, SECTIONS).fidelity is Fidelity.CAPSULE
 
 
-@pytest.mark.parametrize("id_", ["text", UUID(int=7), ULong(7), b"\0\xff", "AMQP_ULONG:7"])
+@pytest.mark.parametrize(
+    "id_", ["text", UUID(int=7), ULong(7), b"\0\xff", "AMQP_ULONG:7", "m" * 300, b"b" * 200]
+)
 def test_an_id_copied_into_a_reply_comes_home_with_its_type(id_: Any) -> None:
     """A 1.0 requester, a legacy responder that copies text, and the requester again."""
     request = SECTIONS.write(Properties(message_id=id_, reply_to="q"))

@@ -3,16 +3,19 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 
 from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.crossing.crossing import Crossing, Fidelity
+from gateway.http.publish.forms import read_form
+from gateway.http.publish.shown import write_full, write_simple
 from gateway.http.publish.templates import prepare, prepare_properties
 from gateway.http.typed_json import loads, read_json, write_json
 from gateway.message import Message, Properties
 from gateway.values import Decimal64, Symbol, Timestamp, ULong
 from tests.adapters.amqp_values import same, values
+from tests.crossing.messages import modern, sections
 
 
 @given(values)
@@ -42,3 +45,20 @@ def test_rich_messages_keep_every_type_and_read_naturally_elsewhere() -> None:
     headers = BASIC.read(header).application or {}
     assert fidelity in (Fidelity.EXACT, Fidelity.EQUIVALENT, Fidelity.CAPSULE)
     assert (headers["u"], headers["y"], headers["t"], body) == (str(2**63), "s", 1, b"body")
+
+
+@given(sections())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_every_message_of_1_0_can_be_shown(octets: bytes) -> None:
+    message = modern(octets)
+    properties = message.properties
+    full = json.dumps(write_full(properties, message.body, "x", "k"), allow_nan=False)
+    shown = loads(full)
+    json.dumps(write_simple(properties, message.body), allow_nan=False)
+    shown.pop("application_properties", None)  # HTTP takes names of 1 to 255 octets only
+    found = read_form(shown).properties
+    for name, value in properties.given().items():
+        if name in ("annotations", "footer"):
+            assert same(getattr(found, name), value)
+        elif name not in ("application", "body_kind"):
+            assert getattr(found, name) == value

@@ -10,7 +10,9 @@ from gateway.adapters.v0_9 import fields
 from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
 from gateway.adapters.v1_0.content import SECTIONS
+from gateway.adapters.v1_0.encoding import write_value
 from gateway.crossing.natural import rise, risen, sink
+from gateway.crossing.types import READ, TYPES, apply_notes, from_field
 from gateway.message import Properties
 from gateway.values import (
     Array,
@@ -107,7 +109,7 @@ def test_sections_sink(modern: dict[str, Any], name: str, legacy: Any) -> None:
     assert getattr(down(**modern), name) == legacy
 
 
-TYPES: list[tuple[Any, Any]] = [
+VALUES: list[tuple[Any, Any]] = [
     (True, True), (Byte(-1), Byte(-1)), (UByte(1), UByte(1)), (Short(-1), Short(-1)),
     (UShort(1), UShort(1)), (Int(-1), Int(-1)), (UInt(1), UInt(1)), (5, 5), (ULong(5), 5),
     (ULong(2**63), str(2**63)), (Float(1.5), Float(1.5)), (2.5, 2.5), ("t", "t"), (b"x", b"x"),
@@ -120,7 +122,7 @@ TYPES: list[tuple[Any, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("modern", "legacy"), TYPES)
+@pytest.mark.parametrize(("modern", "legacy"), VALUES)
 def test_values_sink_and_rise(modern: Any, legacy: Any) -> None:
     header, _ = sink(SECTIONS.write(Properties(application={"k": modern})), b"")
     found = dict(BASIC.read(header).application or {})
@@ -157,3 +159,23 @@ def test_dead_letters_map_one_for_one() -> None:
     assert same(deaths[0]["ttl"], UInt(50)) and same(deaths[0]["first-time"], Timestamp(5000))
     back = down(annotations=found.annotations).application or {}
     assert back == {"x-death": [death], "x-first-death-queue": "q"}
+
+
+HOSTILE: list[Any] = [
+    5, -1, 2**63, "x", "\u00b2", "9" * 5000, "NaN", "1E+9999999", b"", b"\x00", b"\xc1\x01\x00",
+    None, 1.5, [1], {"a": 1}, True, "\ud800",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", [*READ, 1, 255])
+def test_notes_that_do_not_fit_change_nothing(code: int) -> None:
+    for value in HOSTILE:
+        found = from_field(value, code)
+        assert same(found, value) or type(found) is not type(value)
+    headers: dict[str, Any] = {"a": 5, TYPES: write_value({"a": UByte(code), "b": UByte(0)})}
+    apply_notes(headers)
+    assert headers.keys() == {"a"}
+    for octets in HOSTILE:
+        headers = {"a": 5, TYPES: octets}
+        apply_notes(headers)
+        assert headers == {"a": 5}

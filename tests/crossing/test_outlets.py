@@ -22,7 +22,13 @@ DEATH = {
     "count": 1, "reason": "rejected", "queue": "q", "time": Seconds(5), "exchange": "x",
     "routing-keys": ["k"],
 }  # fmt: skip
-NOTES = {"x-death": [DEATH], "x-first-death-queue": "q", "x-delivery-count": 2, "why": "because"}
+NOTES = {
+    "x-death": [DEATH],
+    "x-first-death-queue": "q",
+    "x-delivery-count": 2,
+    "why": "because",
+    "\u00e9": 1,
+}
 BARE = b"\x00\x53\x73\xc0\x04\x01\xa1\x01m" + section(0x74, {"n": ULong(1)})
 
 

@@ -381,9 +381,9 @@ def test_a_foreign_database_is_left_alone(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     SqliteStore(tmp_path, synchronous="off").close()
     connection = sqlite3.connect(tmp_path / "gateway.db")
-    connection.execute("PRAGMA user_version=2")
+    connection.execute("PRAGMA user_version=3")
     connection.close()
-    with pytest.raises(StoreError, match="format 2; this gateway knows formats up to 1"):
+    with pytest.raises(StoreError, match="format 3; this gateway knows formats up to 2"):
         SqliteStore(tmp_path)
 
 

@@ -9,6 +9,7 @@ from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.essentials import BadExpiration
 from gateway.adapters.v0_9.geometry import Method
 from gateway.adapters.v0_9.outlet import Owner, Writer
+from gateway.bodies import Body, Filling
 from gateway.errors import Condition, Lost, PeerError
 from gateway.message import Essentials, Message
 from gateway.operations import (
@@ -48,9 +49,12 @@ class Awaited(NamedTuple):
 
 
 class Content:
-    """A message of which some frames are still to come."""
+    """A message of which some frames are still to come. ``filling``: they go there."""
 
-    __slots__ = ("method", "record", "header", "essentials", "size", "missing", "pieces")
+    __slots__ = (
+        "method", "record", "header", "essentials", "size", "missing", "announced", "pieces",
+        "filling",
+    )  # fmt: skip
 
     def __init__(self, method: Method, record: Any) -> None:
         self.method = method
@@ -58,7 +62,40 @@ class Content:
         self.header: bytes | None = None
         self.essentials = Essentials()
         self.size = self.missing = 0
+        self.announced = 0
+        """Octets that will be in memory."""
         self.pieces: list[bytes] = []
+        self.filling: Filling | None = None
+
+    def add(self, octets: bytes) -> None:
+        """Raises ``PeerError``: the peer loses its channel, for the message cannot be kept."""
+        self.missing -= len(octets)
+        if self.filling is None:
+            self.pieces.append(octets)
+            return
+        try:
+            self.filling.add(octets)
+        except OSError as error:
+            raise self.not_kept(error) from error
+
+    def body(self) -> Body:
+        """All of it. Raises ``PeerError``."""
+        if self.filling is None:
+            return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+        try:
+            return self.filling.finish()
+        except OSError as error:
+            raise self.not_kept(error) from error
+
+    def not_kept(self, error: OSError) -> PeerError:
+        """The disk is short: larger than we can take at the present time (§1.2, 311)."""
+        self.filling = None
+        return PeerError(
+            Condition.CONTENT_TOO_LARGE,
+            f"there is no room for a message of {self.size} octets: {error.strerror}",
+            Lost.SESSION,
+            self.method.number,
+        )
 
 
 class Channel(Writer):
@@ -92,8 +129,8 @@ class Channel(Writer):
     def die(self) -> None:
         """Discard everything but the answer to our close."""
         if self.content is not None:
-            self._owner.announced -= self.content.size
-            self.content = None
+            self._owner.announced -= self.content.announced
+            self._forget_content()
         self.move("lose")
         self._addresses.clear()
 
@@ -101,6 +138,13 @@ class Channel(Writer):
         """The channel is no more; whoever still holds it as an outlet says nothing."""
         self.state = states.CLOSED
         self.ready = False
+        self._forget_content()
+
+    def _forget_content(self) -> None:
+        """What is under way is not wanted any more."""
+        if self.content is not None and self.content.filling is not None:
+            self.content.filling.abandon()
+        self.content = None
 
     # --- names of queues -------------------------------------------------------------------------
 
@@ -169,6 +213,24 @@ class Channel(Writer):
                 Lost.SESSION,
                 content.method.number,
             )
+        spool = self._owner.spool
+        if spool is not None and octets >= spool.threshold:
+            content.size = octets
+            try:
+                content.filling = spool.start(octets)
+            except OSError as error:
+                raise content.not_kept(error) from error
+        self._announce(content, octets)
+        content.header, content.essentials = known
+        content.size = content.missing = octets
+        if not octets:
+            self._complete(content, found)
+
+    def _announce(self, content: Content, octets: int) -> None:
+        """So many octets of the content will be in memory."""
+        if content.filling is not None:
+            return
+        content.announced = octets
         self._owner.announced += octets
         if self._owner.announced > UNDER_WAY * self._owner.max_message_octets:
             raise PeerError(
@@ -176,10 +238,6 @@ class Channel(Writer):
                 "too many large messages are under way on this connection",
                 method=content.method.number,
             )
-        content.header, content.essentials = known
-        content.size = content.missing = octets
-        if not octets:
-            self._complete(content, found)
 
     def _bad_header(self, raw: bytes, method: Method) -> None:
         try:
@@ -203,17 +261,16 @@ class Channel(Writer):
                 method=content.method.number,
             )
         if size:
-            content.pieces.append(buf[at:end])
-            content.missing -= size
+            content.add(buf[at:end])
         if not content.missing:
             self._complete(content, found)
 
     def _complete(self, content: Content, found: list[Operation]) -> None:
-        self._owner.announced -= content.size
+        body = content.body()
+        self._owner.announced -= content.announced
         self.content = None
         self.ready = self.state is states.OPEN
         m, name = content.record, content.method.name
-        body = content.pieces[0] if len(content.pieces) == 1 else b"".join(content.pieces)
         message = Message(
             BASIC, content.header or b"", body, m.exchange, m.routing_key, content.essentials
         )

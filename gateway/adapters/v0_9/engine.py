@@ -12,13 +12,16 @@ from gateway.adapters.options import Credentials, Limits, Product
 from gateway.adapters.sasl import MECHANISMS
 from gateway.adapters.v0_9 import fields, states
 from gateway.adapters.v0_9.channel import Awaited, Channel
+from gateway.adapters.v0_9.codes import LATEST, conditions_by_code
 from gateway.adapters.v0_9.connection import Connection, Ended
 from gateway.adapters.v0_9.frames import Frames
 from gateway.adapters.v0_9.geometry import Method
 from gateway.adapters.v0_9.incoming import Incoming
+from gateway.adapters.v0_9.loads import Loads
 from gateway.adapters.v0_9.speech import SPEECH
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.bodies import Body, LargeBody, Spool
 from gateway.errors import Condition, LocalError, Lost, PeerError
 from gateway.operations import (
     Closed,
@@ -42,22 +45,6 @@ WEIGHT = 512
 
 HEADERS = {"0-8": (b"AMQP\x01\x01\x08\x00", b"AMQP\x01\x01\x09\x01")}
 """What else a client may open with (python amqplib writes the second)."""
-
-CONDITIONS = {condition.value: condition for condition in Condition}
-
-
-def conditions_by_code(codes: dict[str, tuple[int, str, Any]]) -> dict[int, Condition]:
-    """Reply codes as conditions; where several share one, the one that is named alike."""
-    found: dict[int, Condition] = {}
-    for name, (code, text, _) in codes.items():
-        exact = name.replace("-", "_").upper() == text
-        if exact or code not in found:
-            found[code] = CONDITIONS[name]
-    return found
-
-
-LATEST = conditions_by_code(VERSIONS["0-9-1"].codes)
-"""For codes that are not in a version's own list: RabbitMQ says 312 and 406 on 0-8 too."""
 
 
 def _nothing() -> None:
@@ -84,7 +71,9 @@ class Engine:
         external_subject: str | None = None,
         mechanisms: tuple[str, ...] = MECHANISMS,
         wake: Callable[[], None] = _nothing,
+        spool: Spool | None = None,
     ) -> None:
+        """``spool``: where bodies go that are too large for memory; ``None``: they stay there."""
         self.version = version
         self.role = role
         self.closing = False
@@ -97,6 +86,7 @@ class Engine:
         self.tags = fields.RABBITMQ
         self.max_message_octets = limits.max_message_octets
         self.announced = 0
+        self.spool = spool
         self.channel_max = limits.channel_max or 0xFFFF
         self.later: list[Operation] = []
         """Found outside ``receive``; the next one returns them."""
@@ -128,6 +118,7 @@ class Engine:
             Incoming(self, server),
             limits.max_message_octets,
         )
+        self.loads = Loads(self.frames, self.pending)
         overhead = self.frames.overhead
         self.frames.limit = (limits.frame_max or limits.max_message_octets + overhead) - overhead
         self.body_max = self.table.constants["frame-min-size"] - overhead
@@ -236,6 +227,7 @@ class Engine:
         self.connection.state = states.CLOSING
         self.connection.said = condition, text
         self.connection.caused_by_them = theirs
+        self.loads.end(self.channels)
         for place in self.channels.values():
             place.die()
 
@@ -249,6 +241,7 @@ class Engine:
     def give_up(self) -> list[Operation]:
         """Nothing more will come. Requests that are still open are refused."""
         self.closing = True
+        self.loads.end(self.channels)
         self.frames.stop()
         found: list[Operation] = []
         for place in self.channels.values():
@@ -376,7 +369,11 @@ class Engine:
 
     def write(self, channel: int, record: Any) -> None:
         """One method of ours. Raises ``LocalError`` if it is not ours to send."""
-        self.put(self.encoded(channel, record))
+        octets = self.encoded(channel, record)
+        if channel in self.loads.tracks:
+            self.loads.tracks[channel].append(octets)
+        else:
+            self.put(octets)
 
     def encoded(self, channel: int, record: Any) -> bytes:
         method = self.table.by_record.get(type(record))
@@ -394,11 +391,21 @@ class Engine:
         """What stands before a method's arguments."""
         return method.prefix
 
-    def write_content(self, channel: int, record: Any, header: bytes, body: bytes) -> None:
+    def write_content(self, channel: int, record: Any, header: bytes, body: Body) -> None:
         """A method with its content."""
-        self.put(self.encoded(channel, record))
-        self.pending += self.frames.content(channel, header, body, self.body_max)
+        self.write(channel, record)
+        self.channel(channel).write_content(header, body)
         self.weigh(len(body) + WEIGHT)
+
+    def load(self, channel: int, body: LargeBody) -> None:
+        self.loads.add(self.channel(channel), body, self.body_max)
+
+    @property
+    def more(self) -> int:
+        return self.loads.more
+
+    def refill(self) -> None:
+        self.loads.refill()
 
     def request(self, place: Channel, record: Any, token: Any) -> None:
         """A request of ours; its answer brings the token back."""
@@ -422,8 +429,10 @@ class Engine:
         return bool(method.replies)
 
     def output(self) -> list[bytes]:
-        """Take what is to be written."""
+        """Take what is to be written; of large bodies a portion. Raises ``OSError``."""
         pending = self.pending
+        if self.loads.tracks:
+            self.loads.move(self.channels)
         if not pending:
             return []
         self._spoke = True

@@ -12,6 +12,7 @@ from gateway.adapters.v0_9 import fields, states
 from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.frames import Frames
 from gateway.adapters.v0_9.geometry import Version
+from gateway.bodies import Body, LargeBody, Spool
 from gateway.errors import Condition, LocalError
 from gateway.message import Message
 from gateway.operations import Unsent
@@ -42,7 +43,9 @@ class Owner(Protocol):
     """Room for body octets in one frame of the peer."""
     max_message_octets: int
     announced: int
-    """Octets of the bodies that are under way on all channels."""
+    """Octets of the bodies that are under way on all channels, and in memory."""
+    spool: Spool | None
+    """Where larger ones go; ``None``: they stay in memory."""
 
     def wakened(self) -> None:
         """``pending`` is about to get its first octets."""
@@ -60,7 +63,15 @@ class Owner(Protocol):
         """``pending`` has enough for now."""
         ...
 
+    def load(self, channel: int, body: LargeBody) -> None:
+        """The frames of a large body come next on this channel."""
+        ...
+
     def condition(self, code: int) -> Condition: ...
+
+
+def _open_gate(open_: bool) -> None:
+    """Nobody is to be stopped."""
 
 
 class Writer:
@@ -75,6 +86,7 @@ class Writer:
     def __init__(self, number: int, owner: Owner) -> None:
         self.number = number
         self.state = states.OPENING
+        self.gate = _open_gate
         self._owner = owner
         self._addresses: dict[tuple[str, str, str], tuple[bytes, bytes]] = {}
         self._pending = owner.pending
@@ -112,6 +124,7 @@ class Writer:
         if size > HEAVY:
             self._owner.weigh(size)
         if size <= self._owner.body_max and size <= JOINED:
+            assert isinstance(body, bytes)
             if size:
                 pending.append(
                     b"".join(
@@ -152,7 +165,20 @@ class Writer:
                 )
             )
         )
-        pending += self._owner.frames.content(self.number, header, body, self._owner.body_max)
+        self.write_content(header, body)
+
+    def write_content(self, header: bytes, body: Body) -> None:
+        """Content header and body, behind their method."""
+        owner = self._owner
+        if isinstance(body, LargeBody):
+            self._pending.append(owner.frames.content_header(self.number, header, len(body)))
+            owner.load(self.number, body)
+        else:
+            self._pending += owner.frames.content(self.number, header, body, owner.body_max)
+
+    def divert(self, pending: list[bytes]) -> None:
+        """Write there from now on."""
+        self._pending = pending
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         """Hot."""
@@ -182,6 +208,7 @@ class Writer:
         if not pending:
             self._owner.wakened()
         if 0 < size <= self._owner.body_max and size <= JOINED:
+            assert isinstance(body, bytes)
             pending.append(
                 b"".join(
                     (
@@ -198,7 +225,7 @@ class Writer:
             )
             return
         pending.append(address[1])
-        pending += self._owner.frames.content(self.number, header, body, self._owner.body_max)
+        self.write_content(header, body)
 
     def _publication(self, bits: str, exchange: str, key: str) -> tuple[bytes, bytes]:
         """The frame of a publish with the beginning of the content header, and without."""

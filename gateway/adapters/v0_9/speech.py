@@ -13,6 +13,7 @@ from gateway.adapters.v0_9.connection import Connection
 from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.geometry import Method, Version
 from gateway.adapters.v0_9.wire import layouts as w
+from gateway.bodies import Body
 from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import (
     Blocked,
@@ -49,7 +50,7 @@ class Speaker(Protocol):
 
     def write(self, channel: int, record: Any) -> None: ...
 
-    def write_content(self, channel: int, record: Any, header: bytes, body: bytes) -> None: ...
+    def write_content(self, channel: int, record: Any, header: bytes, body: Body) -> None: ...
 
     def unsent(self, what: Unsent) -> None: ...
 

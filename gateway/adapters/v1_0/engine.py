@@ -16,6 +16,7 @@ from gateway.adapters.v1_0.channels import Channels
 from gateway.adapters.v1_0.clock import Clock, Due
 from gateway.adapters.v1_0.composites import condition_for, symbol_for, write
 from gateway.adapters.v1_0.frames import EMPTY, MIN_MAX_FRAME_SIZE, Frames, frame
+from gateway.adapters.v1_0.large import Portions
 from gateway.adapters.v1_0.links import SessionUse
 from gateway.adapters.v1_0.negotiation import Ended, Negotiation
 from gateway.adapters.v1_0.opening import check_limits, described, introduction
@@ -23,6 +24,7 @@ from gateway.adapters.v1_0.session import Session
 from gateway.adapters.v1_0.violation import Violation, error, illegal_state
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError
+from gateway.bodies import Spool
 from gateway.errors import Condition, LocalError, Lost, PeerError
 from gateway.operations import (
     Closed,
@@ -66,10 +68,12 @@ class Engine:
         external_subject: str | None = None,
         mechanisms: tuple[str, ...] = MECHANISMS,
         wake: Callable[[], None] = _nothing,
+        spool: Spool | None = None,
         addresses: str = "",
         annotates: bool = False,
     ) -> None:
-        """``addresses``: how a client writes them (``places.FORMS``), "" as it seems right.
+        """``spool``: where messages go that are too large for memory; ``None``: they stay there.
+        ``addresses``: how a client writes them (``places.FORMS``), "" as it seems right.
         ``annotates``: deliveries say where their message was published, as RabbitMQ's do."""
         self.version = version
         self.role = role
@@ -104,8 +108,10 @@ class Engine:
         """Publishers are held back: no more credit."""
         self.unsaid: list[Callable[[], None]] = []
         """What sessions put off, so as to say more at once: called before output is taken."""
+        self.spool = spool
+        self.portions = Portions()
         self.under_way = 0
-        """Octets of the messages that are half received."""
+        """Octets in memory of the messages that are half received."""
         self.later: list[Operation] = []
         """Found outside ``receive``; the next one, or the next tick, returns them."""
         self.frames = Frames(self, self.arriving, self.frame_max)
@@ -289,6 +295,7 @@ class Engine:
         self.channels.end(found)
         self._said_close = self.closing = True
         self.unsaid.clear()
+        self.portions.stalled.clear()
         self.frames.stop()
         self.arriving.clear()
         if self._waiting is not None:
@@ -414,6 +421,14 @@ class Engine:
         self._weight += octets
         if self._weight > MOST_OCTETS:
             self.crowded()
+
+    @property
+    def more(self) -> int:
+        """Whether large messages wait for the socket to take what is before them."""
+        return 1 if self.portions.stalled else 0
+
+    def refill(self) -> None:
+        self.portions.refill()
 
     def put_off(self, say: Callable[[], None]) -> None:
         """Say this with the next output, or at ``say_now``."""

@@ -1,11 +1,14 @@
 """Links over which we receive: credit that we grant, transfers put together, what is unsettled.
 
 A message of one transfer goes through without being gathered. One of several is limited by
-``max_message`` and, with all others of the connection, by ``UNDER_WAY`` times that.
+``max_message`` and, with all others of the connection, by ``UNDER_WAY`` times that. A large one
+goes to the spool as it comes, if the link's use can do with that (``spools``).
 """
 
 from typing import TYPE_CHECKING, Any
 
+from gateway.adapters.v1_0.fields import FieldError
+from gateway.adapters.v1_0.large import IN_MEMORY, Parted, Unkept, Unpacking, unpack
 from gateway.adapters.v1_0.links import MASK, Link, LinkUse, ahead
 from gateway.adapters.v1_0.outcomes import TERMINAL, is_transactional
 from gateway.adapters.v1_0.wire import layouts as w
@@ -49,14 +52,22 @@ class Arrival:
 
 
 class Partial:
-    """A delivery of which transfers are still to come. ``ignored``: nobody wants its octets."""
+    """A delivery of which transfers are still to come. ``ignored``: nobody wants its octets.
+    ``held``: octets of it in memory; the others are with ``unpacking``, unless it has an
+    ``error``."""
 
-    __slots__ = ("arrival", "pieces", "size", "format", "presettled", "ignored")
+    __slots__ = (
+        "arrival", "pieces", "size", "held", "format", "presettled", "ignored", "unpacking",
+        "error", "tried",
+    )  # fmt: skip
 
     def __init__(self, arrival: Arrival, format_: int, presettled: bool, ignored: bool) -> None:
         self.arrival = arrival
         self.pieces: list[bytes | bytearray] = []
-        self.size = 0
+        self.size = self.held = 0
+        self.unpacking: Unpacking | None = None
+        self.error: Exception | None = None
+        self.tried = False
         self.format = format_
         self.presettled = presettled
         self.ignored = ignored
@@ -78,7 +89,7 @@ class Partial:
 class Incoming(Link):
     """One link over which we receive."""
 
-    __slots__ = ("window", "loose", "slack", "unsettled", "known", "partial")
+    __slots__ = ("window", "loose", "slack", "spools", "unsettled", "known", "partial")
 
     receiver = True
 
@@ -91,6 +102,8 @@ class Incoming(Link):
         """What is unsettled does not count against ``window``."""
         self.slack = 0
         """Deliveries beyond its credit that are borne."""
+        self.spools = False
+        """Large messages may come as ``Parted``."""
         self.unsettled: dict[bytes, Arrival] = {}
         self.known: dict[bytes, Any] = {}
         """What we know of deliveries from before the link was resumed: states by tag."""
@@ -185,6 +198,8 @@ class Incoming(Link):
         self._gather(partial, buf[at:end])
         if not record.more:
             self._complete(partial, found)
+        elif self.spools and not partial.tried:
+            self._spool(partial)
 
     def _arrival(self, record: w.Transfer) -> Arrival:
         """What the first transfer says of a delivery (§2.7.5)."""
@@ -280,22 +295,64 @@ class Incoming(Link):
             raise self.violated(LinkError.MESSAGE_SIZE_EXCEEDED, text)
         if partial.ignored:
             return
+        partial.size += size
+        if partial.error is not None:
+            return
+        if partial.unpacking is not None:
+            try:
+                partial.unpacking.add(octets)
+            except (FieldError, OSError) as error:
+                self._unkept(partial, error)
+            return
         engine = self.session.engine
         engine.under_way += size
-        partial.size += size
+        partial.held += size
         partial.add(octets)
         most = engine.limits.max_message_octets
+        if engine.spool is not None:
+            most = min(most or IN_MEMORY, IN_MEMORY)
+            if partial.held > most:
+                text = f"a message of this shape with more than {most} octets"
+                raise self.violated(LinkError.MESSAGE_SIZE_EXCEEDED, text)
         if most and engine.under_way > UNDER_WAY * most:
             raise self.violated(
                 AmqpError.RESOURCE_LIMIT_EXCEEDED,
                 "too many large messages are under way on this connection",
             )
 
+    def _spool(self, partial: Partial) -> None:
+        """As soon as it is known to be large it goes to a file, if that can be."""
+        spool = self.session.engine.spool
+        if spool is None or partial.size < spool.threshold or partial.ignored:
+            return
+        partial.tried = True
+        octets = b"".join(partial.pieces)
+        try:
+            partial.unpacking = unpack(octets, spool)
+        except (FieldError, OSError) as error:
+            self._unkept(partial, error)
+        if partial.unpacking is not None or partial.error is not None:
+            self._release(partial)
+
+    def _unkept(self, partial: Partial, error: Exception) -> None:
+        """It will be refused when it is complete; what comes until then is not kept."""
+        if isinstance(error, OSError):
+            error = Unkept(f"there is no room for the message: {error.strerror}")
+        partial.error = error
+        partial.unpacking = None
+
+    def _release(self, partial: Partial) -> None:
+        """Nothing of it is in memory any more."""
+        self.session.engine.under_way -= partial.held
+        partial.held = 0
+        partial.pieces.clear()
+
     def _drop_partial(self) -> Partial | None:
         """Nothing of it is under way any more."""
         partial, self.partial = self.partial, None
-        if partial is not None and partial.pieces:
-            self.session.engine.under_way -= partial.size
+        if partial is not None:
+            self.session.engine.under_way -= partial.held
+            partial.held = 0
         return partial
 
     def _abort(self, partial: Partial) -> None:
@@ -327,8 +384,19 @@ class Incoming(Link):
         if partial.format != MESSAGE_FORMAT:
             self._unknown_format(arrival, partial.format)
             return
-        self.use.on_message(self, arrival, b"".join(partial.pieces), found)
+        self.use.on_message(self, arrival, self._whole(partial), found)
         self.top_up()
+
+    def _whole(self, partial: Partial) -> bytes | Parted:
+        """The message, whatever it is by now."""
+        if partial.unpacking is not None:
+            try:
+                return partial.unpacking.finish()
+            except (FieldError, OSError) as error:
+                self._unkept(partial, error)
+        if partial.error is not None:
+            return Parted(b"", None, partial.error)
+        return b"".join(partial.pieces)
 
     def _unknown_format(self, arrival: Arrival, number: int) -> None:
         text = f"message-format {number:#x} is not known"

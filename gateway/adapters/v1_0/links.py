@@ -45,10 +45,10 @@ class LinkUse(Protocol):
         ...
 
     def on_message(
-        self, link: "Incoming", arrival: "Arrival", octets: bytes, found: list[Operation]
+        self, link: "Incoming", arrival: "Arrival", octets: Any, found: list[Operation]
     ) -> None:
-        """A message is complete. Unless ``arrival.settled``, its outcome is told with
-        ``session.settle``, now or later. Hot."""
+        """A message is complete: ``bytes``, or ``Parted`` if the link ``spools``. Unless
+        ``arrival.settled``, its outcome is told with ``session.settle``, now or later. Hot."""
         ...
 
     def on_outcome(

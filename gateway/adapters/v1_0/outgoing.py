@@ -14,6 +14,7 @@ from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.frames import HEAD
+from gateway.adapters.v1_0.large import Rope
 from gateway.adapters.v1_0.links import MASK, Link, LinkUse, ahead
 from gateway.adapters.v1_0.outcomes import bare
 from gateway.adapters.v1_0.sections import (
@@ -32,6 +33,7 @@ from gateway.adapters.v1_0.wire.tables import (
     AmqpError,
     SenderSettleMode,
 )
+from gateway.bodies import Body
 from gateway.message import Message
 from gateway.operations import Credit, Operation
 
@@ -101,7 +103,7 @@ class Parcel:
         self.resume = resume
         self.aborted = aborted
         self.begin: w.Received | None = None
-        self.octets = b""
+        self.octets: bytes | Rope = b""
         self.at = 0
         self.id: int | None = None
         """Its delivery-id, as soon as it has used credit."""
@@ -188,7 +190,11 @@ class Outgoing(Link):
         size = len(body)
         prefix = data_prefix(size)
         total = len(header) + len(prefix) + size
-        if total > self._room or (header and (header[1] != 0x53 or header[2] >= DATA)):
+        if (
+            total > self._room
+            or (header and (header[1] != 0x53 or header[2] >= DATA))
+            or body.__class__ is not bytes
+        ):
             self.send(Parcel(number, message, redelivered, settled))
             return
         id_ = session.next_delivery_id
@@ -231,7 +237,8 @@ class Outgoing(Link):
             if parcel.id is None and not self._begin(parcel):
                 continue
             if not self._write(parcel):
-                session.wait(self)
+                if not self.over:
+                    session.wait(self)
                 return
             held.popleft()
         if self._due and self._live:
@@ -274,20 +281,32 @@ class Outgoing(Link):
         return True
 
     def _write(self, parcel: Parcel) -> bool:
-        """Write its frames while there is a window. False if some are left."""
+        """Write its frames while there is a window, and of a large message as many as the next
+        output takes. False if some are left."""
         session, engine, octets = self.session, self._engine, parcel.octets
-        view = memoryview(octets)
+        large = isinstance(octets, Rope)
+        view = octets if isinstance(octets, Rope) else memoryview(octets)
         while session.window > 0:
+            if large and engine.portions.full:
+                engine.portions.stall(session)
+                return False
             record = self._transfer(parcel)
             room = engine.frame_out - 8 - len(write(record))
-            chunk = view[parcel.at : parcel.at + room]
+            try:
+                chunk = view[parcel.at : parcel.at + room]
+            except OSError as error:
+                text = f"the message cannot be read: {error.strerror}"
+                self.fail(AmqpError.INTERNAL_ERROR, text, engine.later)
+                return False
             parcel.at += len(chunk)
             over = parcel.at == len(octets)
             record.more = None if over else True
             body = write(record)
             head = HEAD.pack(8 + len(body) + len(chunk), 2, FRAME_AMQP, session.number)
             engine.put(b"".join((head, body, chunk)))
-            if len(chunk) > HEAVY:
+            if large:
+                engine.portions.loaded += len(chunk)
+            elif len(chunk) > HEAVY:
                 engine.weigh(len(chunk))
             session.next_outgoing_id = session.next_outgoing_id + 1 & MASK
             session.window -= 1
@@ -351,19 +370,22 @@ class Outgoing(Link):
 # --- messages as octets -------------------------------------------------------------------------
 
 
-def form(message: Message, annotates: bool = False) -> tuple[bytes, bytes]:
+def form(message: Message, annotates: bool = False) -> tuple[bytes, Body]:
     """Header and body as a reader of this version gets them. Raises ``ValueError``."""
     header, body = message.form_for(SECTIONS)
     return (annotated(header, message) if annotates else header), body
 
 
-def encoded(message: Message, redelivered: bool, annotates: bool = False) -> bytes:
-    """The whole message. Raises ``ValueError``."""
+def encoded(message: Message, redelivered: bool, annotates: bool = False) -> bytes | Rope:
+    """The whole message; a large one is read as it is written. Raises ``ValueError``."""
     header, body = form(message, annotates)
     if redelivered:
         failed = (message.notes or {}).get(COUNT)
         header = again(header, failed if isinstance(failed, int) else None)
-    return b"".join(pieces(header, body))
+    found = pieces(header, body)
+    if isinstance(body, bytes):
+        return b"".join(found)  # type: ignore[arg-type]
+    return Rope(found)
 
 
 def again(header: bytes, failed: int | None) -> bytes:
@@ -385,9 +407,11 @@ def again(header: bytes, failed: int | None) -> bytes:
     return header[:begin] + write(record) + header[end:]
 
 
-def place(octets: bytes, received: w.Received) -> int:
+def place(octets: bytes | Rope, received: w.Received) -> int:
     """The offset of a position in a message (§3.4.1); 0 if it is none of it, so that all of it is
-    sent again."""
+    sent again. That is done with large messages too."""
+    if isinstance(octets, Rope):
+        return 0
     at, end, number = 0, len(octets), 0
     try:
         while at < end:

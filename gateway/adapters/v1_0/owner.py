@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.adapters.options import Limits
+from gateway.adapters.v1_0.large import Portions
+from gateway.bodies import Spool
 from gateway.operations import Operation
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ class Owner(Protocol):
     under_way: int
     """Octets of the messages that are half received, over the whole connection."""
     crowded: Callable[[], None]
+    portions: Portions
+    spool: Spool | None
+    """Where messages go that are too large for memory; ``None``: they stay there."""
     container: str
     sessions: dict[int, "Session"]
 

@@ -11,12 +11,14 @@ from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.coordinator import Coordinator
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
+from gateway.adapters.v1_0.large import Parted, Unkept
 from gateway.adapters.v1_0.outcomes import ACCEPTED, is_transactional, rejected
 from gateway.adapters.v1_0.sections import PROPERTIES, part, read_header
 from gateway.adapters.v1_0.session import Session
 from gateway.adapters.v1_0.violation import error
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError
+from gateway.bodies import Body
 from gateway.errors import Condition, Refusal
 from gateway.message import Essentials, Message
 from gateway.operations import Attached, Manage, Operation, Publish
@@ -49,17 +51,21 @@ class Posts:
         self._awaiting: dict[int, Arrival] = {}
 
     def on_message(
-        self, link: Incoming, arrival: Arrival, octets: bytes, found: list[Operation]
+        self, link: Incoming, arrival: Arrival, octets: bytes | Parted, found: list[Operation]
     ) -> None:
         """Hot."""
         attached: Attached = link.data
+        body: Body
         try:
-            header, body = part(octets)
+            header, body = part(octets) if isinstance(octets, bytes) else octets.parts()
             header, essentials = _HEADERS.get(header) or known(header)
             exchange = attached.exchange
             key = attached.key
             if exchange is None and attached.place is not None:
                 exchange, key = attached.place(*(_ADDRESSES.get(header) or address(header)))
+        except Unkept as bad:
+            self._refuse(arrival, AmqpError.RESOURCE_LIMIT_EXCEEDED, str(bad))
+            return
         except FieldError as bad:
             self._refuse(arrival, AmqpError.DECODE_ERROR, str(bad))
             return

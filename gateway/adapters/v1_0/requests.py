@@ -253,7 +253,7 @@ class Requests:
             properties = message.properties
             body = None
             if properties.body_kind == "value":
-                body = read_value(message.body, 3, len(message.body))[0]
+                body = read_value(message.body[:], 3, len(message.body))[0]
         except FieldError:
             return
         asked = self._asked.pop(str(properties.correlation_id), None)

@@ -21,6 +21,7 @@ from gateway.adapters.v1_0.fields import READERS, FieldError, read_value, skip
 from gateway.adapters.v1_0.wire.layouts import read_header as read_transport
 from gateway.adapters.v1_0.wire.layouts import read_properties
 from gateway.adapters.v1_0.wire.tables import SECTIONS
+from gateway.bodies import Body, cut
 from gateway.values import Symbol, ULong
 
 HEADER, DELIVERY, ANNOTATIONS, PROPERTIES, APPLICATION = range(0x70, 0x75)
@@ -251,7 +252,7 @@ def data_prefix(size: int) -> bytes:
     return DATA_8 + bytes((size,)) if size < 256 else DATA_32 + _I.pack(size)
 
 
-def pieces(header: bytes, body: bytes) -> list[bytes]:
+def pieces(header: bytes, body: Body) -> list[Body]:
     """The whole message as pieces to be joined or cut into frames. Raises ``FieldError``."""
     if is_plain(header):
         return [header, data_prefix(len(body)), body]
@@ -264,7 +265,7 @@ def pieces(header: bytes, body: bytes) -> list[bytes]:
     return [header[at:], *body_pieces(header, sections, body), tail]
 
 
-def body_pieces(header: bytes, sections: Sections, body: bytes) -> list[bytes]:
+def body_pieces(header: bytes, sections: Sections, body: Body) -> list[Body]:
     """The sections of the body as pieces."""
     if not sections.body:
         return [data_prefix(len(body)), body]
@@ -274,13 +275,13 @@ def body_pieces(header: bytes, sections: Sections, body: bytes) -> list[bytes]:
     listed, _ = read_value(header, start, stop)
     if listed is None and not body:
         return []
-    found: list[bytes] = []
+    found: list[Body] = []
     at = 0
     if isinstance(listed, list) and len(listed) % 2 == 0:
         for prefix, size in zip(listed[::2], listed[1::2], strict=True):
             if not isinstance(prefix, bytes) or not isinstance(size, int):
                 raise FieldError("the form of a body is not one")
-            found += [prefix, body[at : at + size]]
+            found += [prefix, cut(body, at, at + size)]
             at += size
     # A body that somebody replaced has another length: then it is one data section again.
     return found if at == len(body) and found else [data_prefix(len(body)), body]
@@ -328,6 +329,7 @@ def read_header(header: bytes) -> tuple[dict[int, Any], Span | None]:
 
 __all__ = [
     "ANNOTATIONS", "APPLICATION", "DATA", "DELIVERY", "FOOTER", "HEADER", "PROPERTIES",
-    "SEQUENCE", "VALUE", "Sections", "Span", "body_pieces", "data_prefix", "is_plain", "part",
-    "pieces", "read_header", "section_value", "split", "split_header",
+    "NO_BODY", "RAW_SEQUENCE", "RAW_VALUE", "SEQUENCE", "VALUE", "Sections", "Span", "body_pieces",
+    "data_prefix", "is_plain", "part", "pieces", "read_header", "section", "section_at",
+    "section_value", "split", "split_header",
 ]  # fmt: skip

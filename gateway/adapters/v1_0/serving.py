@@ -12,6 +12,7 @@ from gateway.adapters.v1_0.asked import Asked
 from gateway.adapters.v1_0.composites import condition_for, symbol_for
 from gateway.adapters.v1_0.coordinator import Coordinator
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
+from gateway.adapters.v1_0.large import Parted
 from gateway.adapters.v1_0.links import Link
 from gateway.adapters.v1_0.outcomes import (
     OUTCOMES,
@@ -22,7 +23,7 @@ from gateway.adapters.v1_0.outcomes import (
     settle,
 )
 from gateway.adapters.v1_0.outgoing import Outgoing, Sent
-from gateway.adapters.v1_0.posts import Posts
+from gateway.adapters.v1_0.posts import MANAGEMENT, Posts
 from gateway.adapters.v1_0.resuming import BadMap, highest, plan, read_map, written_map
 from gateway.adapters.v1_0.session import Session
 from gateway.adapters.v1_0.wire import layouts as w
@@ -218,6 +219,7 @@ class Serving:
         link.target = termini.target(result.terminus)
         link.data = result
         link.max_message = self.session.engine.limits.max_message_octets
+        link.spools = result.node != MANAGEMENT
         link.known = written_map(result.resumed)
         link.window = CREDIT
         link.attach(
@@ -287,7 +289,7 @@ class Serving:
     # --- messages in ----------------------------------------------------------------------------
 
     def on_message(
-        self, link: Incoming, arrival: Arrival, octets: bytes, found: list[Operation]
+        self, link: Incoming, arrival: Arrival, octets: bytes | Parted, found: list[Operation]
     ) -> None:
         self.posts.on_message(link, arrival, octets, found)
 

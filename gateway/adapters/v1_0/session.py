@@ -1,6 +1,5 @@
 """The session endpoint (§2.5), the same for both roles: begin and end, windows, handles, delivery
-ids, and and with
-``Deliveries`` dispositions. It is also the ``Outlet`` of its channel.
+ids, and with ``Deliveries`` dispositions. It is also the ``Outlet`` of its channel.
 
 Both ends must have ended before the channel numbers are free. After our end, whatever comes on the
 session is discarded until the peer's (§2.5.4); ``mute`` then lets nothing more out.
@@ -391,6 +390,9 @@ class Session(Deliveries):
         """There may be a window again: what waits goes first."""
         for link in list(self._waiting):
             if self.window <= 0:
+                return
+            if self.engine.portions.full:
+                self.engine.portions.stall(self)
                 return
             del self._waiting[link]
             link.flush()

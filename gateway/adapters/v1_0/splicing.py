@@ -89,7 +89,7 @@ def with_notes(header: bytes, notes: Table) -> bytes:
         deaths = deaths_out(value) if name == OUR_DEATHS else None
         if deaths is not None:
             annotations[Symbol(DEATHS)] = deaths
-        else:
+        elif name.isascii():  # or no key of annotations could be its name
             annotations[Symbol(name if name.startswith("x-") else f"x-opt-{name}")] = value
     return with_annotations(header, annotations)
 

@@ -17,6 +17,7 @@ from gateway.http.access.principal import Action
 from gateway.http.admin.desk import Call
 from gateway.http.admin.rabbit_shape import Bad, Missing, need_keys
 from gateway.http.admin.tables import write_table
+from gateway.http.large import SHOWN
 from gateway.http.problems import Problem
 from gateway.message import DIALECTS, Message, Properties, Table
 from gateway.operations import Fetched, Outcome
@@ -194,7 +195,7 @@ async def rabbit_get(call: Call) -> list[dict[str, Any]]:
 
 def show(one: Fetched, encoding: str, truncate: int | None) -> dict[str, Any]:
     message = one.message
-    body = message.body if truncate is None else message.body[: max(0, truncate)]
+    body = message.body[: SHOWN if truncate is None else min(max(0, truncate), SHOWN)]
     payload, shown = base64.b64encode(body).decode(), "base64"
     if encoding == "auto":
         with contextlib.suppress(UnicodeDecodeError):

@@ -19,8 +19,10 @@ from gateway.http.events.rendering import (
     data_line,
     is_json,
 )
+from gateway.http.large import omitted
+from gateway.http.large import shown as shown_octets
 from gateway.http.observe.trace import trace_of
-from gateway.http.publish.forms import write_full
+from gateway.http.publish.shown import write_full
 from gateway.http.typed import json_value, moment
 from gateway.message import Message, Properties
 
@@ -52,7 +54,12 @@ def full_line(
     shown: dict[str, Any] = {"source": source, "position": position}
     if properties is None:
         shown |= {"properties_unreadable": True, "redelivered": redelivered}
-        body: dict[str, Any] = {"kind": "data", "base64": base64.b64encode(message.body).decode()}
+        octets = shown_octets(message.body)
+        body: dict[str, Any] = {"kind": "data"}
+        if octets is None:
+            body |= omitted(message.body)
+        else:
+            body["base64"] = base64.b64encode(octets).decode()
         known = {"exchange": exchange, "routing_key": key}
         legacy = {name: value for name, value in known.items() if value is not None}
         shown |= {"view": "full", "legacy": legacy, "body": body}
@@ -63,18 +70,26 @@ def full_line(
 
 
 def text_line(source: str, position: int, message: Message) -> bytes:
-    body = message.body
+    body = shown_octets(message.body)
     try:
-        body.decode()
+        if body is not None:
+            body.decode()
     except UnicodeDecodeError:
         reason = "the body is not UTF-8"
     else:
+        if body is None:
+            return too_large(source, position, message)
         # A leading U+FEFF is safe: only one at the very beginning of the stream is dropped.
         if b"\r" not in body:
             return b"data: " + body.replace(b"\n", b"\ndata: ") + b"\n\n"
         reason = "the body has a carriage return"
     told = {"type": "not-text", "source": source, "position": position, "reason": reason}
     return control("bridge.warn", told)
+
+
+def too_large(source: str, position: int, message: Message) -> bytes:
+    told = {"type": "too-large", "source": source, "position": position}
+    return control("bridge.warn", {**told, "octets": len(message.body)})
 
 
 # --- CloudEvents --------------------------------------------------------------------------------
@@ -88,7 +103,9 @@ def cloudevents_line(
     properties = look(message) or Properties()
     content_type = properties.content_type
     media = (content_type or "").partition(";")[0].strip().lower()
-    body = message.body
+    body = shown_octets(message.body)
+    if body is None:
+        return too_large(base, position, message)
     if media == "application/cloudevents+json" and body.lstrip()[:1] == b"{" and is_json(body):
         return b"data: " + body.translate(LINE_ENDS) + b"\n\n"
     shown = attributes_of(properties)

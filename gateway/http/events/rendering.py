@@ -9,6 +9,9 @@ import base64
 import json
 from typing import Any, NoReturn
 
+from gateway.bodies import Body
+from gateway.http.large import omitted
+from gateway.http.large import shown as shown_octets
 from gateway.http.observe.trace import trace_of
 from gateway.http.typed import json_value, moment
 from gateway.message import Message, Properties
@@ -23,8 +26,11 @@ def compact(value: Any) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def body_json(content_type: str | None, coding: str | None, body: bytes) -> bytes:
+def body_json(content_type: str | None, coding: str | None, large: Body) -> bytes:
     """The ``body`` member by the binary rule."""
+    body = shown_octets(large)
+    if body is None:
+        return compact(omitted(large))
     media = (content_type or "").partition(";")[0].strip().lower()
     if not coding:
         if (media == "application/json" or media.endswith("+json")) and is_json(body):

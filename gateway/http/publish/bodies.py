@@ -4,15 +4,13 @@ What is large waits in a temporary file until it is complete, so that many slow 
 and not memory.
 """
 
-import asyncio
-import tempfile
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import IO
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
+from gateway.bodies import Body, Filling, Spool
 from gateway.http import problems
 from gateway.http.doors import HttpSettings
 from gateway.http.problems import Problem
@@ -102,8 +100,8 @@ async def chunks(receive: Receive) -> AsyncIterator[bytes]:
 
 
 async def read_body(
-    receive: Receive, length: int, limit: int, budget: Budget, settings: HttpSettings
-) -> bytes:
+    receive: Receive, length: int, limit: int, budget: Budget, settings: HttpSettings, spool: Spool
+) -> Body:
     """All of it, unless it is too large: ``length`` is what ``check_length`` found before a byte
     was read, and the rest is told while reading. Raises ``Problem``."""
     if length <= settings.spool_octets:
@@ -116,7 +114,7 @@ async def read_body(
     else:
         body = b""
     with budget.hold() as held:
-        return await gather(receive, limit, held, settings, body, length)
+        return await gather(receive, limit, held, settings, spool, body, length)
 
 
 async def gather(
@@ -124,18 +122,21 @@ async def gather(
     limit: int,
     held: Held,
     settings: HttpSettings,
+    spool: Spool,
     first: bytes = b"",
     length: int = 0,
     verifier: Verifier | None = None,
-) -> bytes:
-    """The rest of a body after ``first``, in memory or beside it. Raises ``Problem``."""
+) -> Body:
+    """The rest of a body after ``first``, in memory or beside it, where it stays if it is large.
+    Raises ``Problem``."""
     if len(first) > limit:
         raise too_large(limit)
     held.reach(max(length, len(first)))
     if verifier is not None:
         verifier.add(first)
     parts, size, waiting = [first], len(first), len(first)
-    file: IO[bytes] | None = None
+    filling: Filling | None = None
+    tried = False
     try:
         async for octets in chunks(receive):
             size += len(octets)
@@ -147,25 +148,17 @@ async def gather(
             parts.append(octets)
             waiting += len(octets)
             if waiting > settings.spool_octets:
-                if file is None:
-                    file = tempfile.TemporaryFile(dir=settings.spool_dir)  # noqa: SIM115
-                await asyncio.to_thread(file.write, b"".join(parts))
-                parts, waiting = [], 0
-        if file is None:
+                if not tried:
+                    tried = True
+                    filling = spool.start(max(length, size))
+                if filling is not None:
+                    filling.add(b"".join(parts))
+                    parts, waiting = [], 0
+        if filling is None:
             return b"".join(parts)
-        return await asyncio.to_thread(read_back, file, b"".join(parts))
+        filling.add(b"".join(parts))
+        body = filling.finish()
+        return body if size >= spool.threshold else body[:]
     except OSError as error:
-        raise Problem(
-            problems.BACKPRESSURE,
-            f"no room for a body of this size beside the memory: {error.strerror}",
-            headers={"connection": "close"},
-        ) from None
-    finally:
-        if file is not None:
-            file.close()
-
-
-def read_back(file: IO[bytes], rest: bytes) -> bytes:
-    file.write(rest)
-    file.seek(0)
-    return file.read()
+        text = f"there is no room for the body: {error.strerror}"
+        raise Problem(problems.BACKPRESSURE, text, headers={"connection": "close"}) from error

@@ -10,6 +10,7 @@ from email.message import Message as MimeHeader
 
 from starlette.types import Message, Receive, Scope, Send
 
+from gateway.bodies import Body
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.context import Context
@@ -80,6 +81,7 @@ class CarefulPublish:
     def __init__(self, context: Context, sender: Sender, operations: Operations, budget: Budget):
         self.context = context
         self.settings = context.settings
+        self.spool = context.doors.spool
         self.sender = sender
         self.operations = operations
         self.budget = budget
@@ -214,9 +216,9 @@ class CarefulPublish:
         body = await self.read_all(scope, receive, held, wishes, limit)
         headers: Pairs = scope["headers"]
         if media.name == FORM:
-            return maker.from_form(read_document(body))
+            return maker.from_form(read_document(body[:]))
         if media.name == cloudevents.ONE:
-            return maker.from_event(headers, read_document(body), body, None)
+            return maker.from_event(headers, read_document(body[:]), body[:], None)
         return maker.from_headers(headers, body)
 
     async def read_many(
@@ -233,7 +235,7 @@ class CarefulPublish:
         if media.name == MULTIPART:
             batch = await self.read_multipart(scope, receive, held, wishes, media, maker)
         else:
-            body = await self.read_all(scope, receive, held, wishes, limit)
+            body = (await self.read_all(scope, receive, held, wishes, limit))[:]
             if media.name == BATCH:
                 batch = read_batch(body, maker, most)
             else:
@@ -251,11 +253,11 @@ class CarefulPublish:
 
     async def read_all(
         self, scope: Scope, receive: Receive, held: Held, wishes: Wishes, limit: int
-    ) -> bytes:
+    ) -> Body:
         length = check_length(scope, limit)
         held.reach(length)
         verifier = Verifier(wishes.digests)
-        body = await gather(receive, limit, held, self.settings, b"", length, verifier)
+        body = await gather(receive, limit, held, self.settings, self.spool, b"", length, verifier)
         verifier.check()
         return body
 

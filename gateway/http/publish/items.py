@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser
 
+from gateway.bodies import Body
 from gateway.crossing.bodies import holds
 from gateway.http import problems
 from gateway.http.fields import READERS, BadField, identifier, read_properties, string
@@ -36,7 +37,7 @@ class Item(NamedTuple):
 
     target: Target
     prepared: Prepared
-    body: bytes
+    body: Body
     fingerprint: str
     name: str | None = None
     ordering: str | None = None
@@ -72,7 +73,7 @@ class Maker(NamedTuple):
             raise Problem(problems.INVALID, "the message does not say where to (property to)")
         return read_address(properties.to).with_key(key)
 
-    def from_headers(self, headers: Pairs, body: bytes, name: str | None = None) -> Item:
+    def from_headers(self, headers: Pairs, body: Body, name: str | None = None) -> Item:
         """A raw body, or a CloudEvent in binary mode. Raises ``BadField`` and ``Problem``."""
         significant = [
             (field, value)
@@ -134,11 +135,14 @@ def ordering_of(headers: Pairs) -> str | None:
     return None
 
 
-def fingerprint(target: Target, said: bytes, body: bytes) -> str:
+def fingerprint(target: Target, said: bytes, body: Body) -> str:
     """What tells one message from another under the same key."""
     digest = hashlib.sha256(f"{target.scope}\n{target.key}\n".encode("utf-8", "surrogateescape"))
     digest.update(hashlib.sha256(said).digest())
-    digest.update(hashlib.sha256(body).digest())
+    octets = hashlib.sha256()
+    for piece in (body,) if isinstance(body, bytes) else body.chunks():
+        octets.update(piece)
+    digest.update(octets.digest())
     return digest.hexdigest()
 
 

@@ -103,7 +103,10 @@ class PublishEndpoint:
             raise Problem(problems.DRAINING, "the gateway is shutting down")
         if self.broker.blocked is not None:
             raise Problem(problems.BACKPRESSURE, f"publishers are held back: {self.broker.blocked}")
-        body = await read_body(receive, length, self.limit, self.budget, self.doors.settings)
+        doors = self.doors
+        body = await read_body(
+            receive, length, self.limit, self.budget, doors.settings, doors.spool
+        )
         message = Message(
             prepared.dialect,
             prepared.header,

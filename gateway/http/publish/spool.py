@@ -1,7 +1,15 @@
-"""Where large bodies wait for their end: with the data, whose disk is watched."""
+"""Where large bodies stand: with the data, whose disk is watched."""
 
+import sys
 import tempfile
 from pathlib import Path
+
+from gateway.bodies import Spool
+from gateway.config import Settings
+from gateway.errors import ConfigError
+
+if sys.platform != "win32":
+    import resource
 
 
 def spool_place(wanted: Path | None, data_dir: Path | None) -> str | None:
@@ -15,3 +23,27 @@ def spool_place(wanted: Path | None, data_dir: Path | None) -> str | None:
     wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=wanted):
         return str(wanted)
+
+
+def most_files() -> int:
+    """How many files large bodies may hold open: half of what the process may, 0 for no limit."""
+    if sys.platform == "win32":
+        return 0
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 0 if soft == resource.RLIM_INFINITY else max(1, soft // 2)
+
+
+def open_spool(settings: Settings) -> Spool:
+    """Where large bodies stand, of all doors. Raises ``ConfigError``."""
+    limits = settings.limits
+    try:
+        data_dir = settings.data_dir if settings.durable else None
+        directory = spool_place(settings.http.spool_dir, data_dir)
+    except OSError as error:
+        raise ConfigError(f"http.spool_dir {error.filename}: {error.strerror}") from None
+    return Spool(
+        directory,
+        threshold=limits.large_octets,
+        most_octets=limits.spool_octets,
+        most_files=most_files(),
+    )

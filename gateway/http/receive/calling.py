@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
+from gateway.bodies import Body
 from gateway.broker.channel import Channel
 from gateway.broker.client import Client
 from gateway.broker.replies import REPLY_TO
@@ -23,6 +24,7 @@ from gateway.http.access.principal import Principal
 from gateway.http.deps import authenticate, read_limited, vhost_of
 from gateway.http.fields import READERS, BadField, read_properties, write_identifier
 from gateway.http.identifiers import uuid7
+from gateway.http.large import send_body
 from gateway.http.observe.trace import stamp
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target, read_address
@@ -219,7 +221,8 @@ class RequestsEndpoint:
         headers = [(name.encode(), value.encode("latin-1")) for name, value in pairs]
         headers.append((b"content-length", b"%d" % len(content)))
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
+        await send_body(send, content)
+        await send({"type": "http.response.body", "body": b""})
 
     # --- the request ----------------------------------------------------------------------------
 
@@ -335,7 +338,7 @@ class RequestsEndpoint:
 
     def render(
         self, call: Call, target: Target, shown: str, seconds: float
-    ) -> tuple[int, Pairs, bytes]:
+    ) -> tuple[int, Pairs, Body]:
         """Raises ``Problem``."""
         reply = call.reply
         if reply is None:

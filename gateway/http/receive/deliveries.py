@@ -11,9 +11,11 @@ from starlette.requests import Request
 from starlette.types import Receive as Hear
 from starlette.types import Scope, Send
 
+from gateway.bodies import Body
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, decode_segment, vhost_of
+from gateway.http.large import pieces
 from gateway.http.problems import Problem
 from gateway.http.receive.asking import Receive, check, read_json, read_query
 from gateway.http.receive.holding import Waiting
@@ -132,7 +134,7 @@ class DeliveriesEndpoint:
 
     # --- what it looks like ---------------------------------------------------------------------
 
-    def render(self, batch: Batch, asked: Receive, vhost: str) -> tuple[int, Pairs, bytes]:
+    def render(self, batch: Batch, asked: Receive, vhost: str) -> tuple[int, Pairs, Body]:
         if not batch.leases and not batch.taken:
             return 204, [], b""
         if asked.view == "raw":
@@ -157,7 +159,7 @@ class DeliveriesEndpoint:
         known = head(self.receiver.token(lease), lease.count, lease.until)
         return with_message(known, message, view, payload, lease.count)
 
-    def render_raw(self, batch: Batch, vhost: str) -> tuple[int, Pairs, bytes] | None:
+    def render_raw(self, batch: Batch, vhost: str) -> tuple[int, Pairs, Body] | None:
         """The body of the one message as it is; ``None`` if its fields take too much room."""
         if batch.leases:
             lease = batch.leases[0]
@@ -244,7 +246,7 @@ async def hung_up(receive: Hear) -> None:
 
 
 async def write(
-    send: Send, status: int, pairs: Pairs, body: bytes, gone: "asyncio.Task[None]"
+    send: Send, status: int, pairs: Pairs, body: Body, gone: "asyncio.Task[None]"
 ) -> bool:
     """All but the end of an answer; whether it has left for the caller's socket."""
     headers = [(name.encode(), value.encode("latin-1")) for name, value in pairs]
@@ -255,7 +257,10 @@ async def write(
         return False
     await send({"type": "http.response.start", "status": status, "headers": headers})
     if status != 204:
-        await send({"type": "http.response.body", "body": body, "more_body": True})
+        async for piece in pieces(body):
+            if gone.done():
+                return False
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
         # Returns when the socket has taken what was before it.
         await send({"type": "http.response.body", "body": b"", "more_body": True})
         await asyncio.sleep(0)  # a hang-up that has been noticed is told

@@ -7,7 +7,7 @@ import http_sf
 
 from gateway.http.events.rendering import body_json, compact
 from gateway.http.fields import sf_string, write_headers
-from gateway.http.publish.forms import write_full, write_simple
+from gateway.http.publish.shown import write_full, write_simple
 from gateway.http.typed import moment
 from gateway.message import Message, Properties, Table
 

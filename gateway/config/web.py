@@ -1,26 +1,13 @@
-"""Configuration: defaults that need no file, a TOML file, and environment variables over both.
+"""Settings of the HTTP side: access, limits, the admin listener, declared routes."""
 
-``AMQP_GATEWAY_AMQP__PORT=5673`` overrides ``[amqp] port``. Lower floors never see this module:
-``gateway.app`` hands them plain values.
-"""
-
-import os
 import re
-import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
-import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic import Field, field_validator, model_validator
 
-from gateway.errors import ConfigError
+from gateway.config.section import Section
 
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512",
@@ -36,65 +23,6 @@ def trustworthy(where: str) -> bool:
     parts = urlsplit(where)
     local = parts.hostname in ("localhost", "127.0.0.1", "::1")
     return parts.scheme == "https" or (parts.scheme == "http" and local)
-
-
-class Section(BaseModel):
-    """A table of the file. Unknown keys are errors: a misspelt limit must not be ignored."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Tls(Section):
-    """Certificate for the TLS port and for TLS on the plain port."""
-
-    port: int | None = Field(default=None, ge=0, le=65535, description="TLS-only port, often 5671")
-    certificate: Path | None = Field(default=None, description="PEM file with the chain")
-    key: Path | None = Field(default=None, description="PEM file with the private key")
-    client_ca: Path | None = Field(
-        default=None, description="PEM file; clients must then show a certificate of this authority"
-    )
-
-    @model_validator(mode="after")
-    def _complete(self) -> "Tls":
-        if (self.port is not None or self.key or self.client_ca) and not self.certificate:
-            raise ValueError("TLS needs a certificate")
-        if self.certificate and not self.key:
-            raise ValueError("TLS needs a key")
-        return self
-
-
-class Amqp(Section):
-    """The AMQP listener."""
-
-    host: str = Field(default="127.0.0.1", description="address to listen on")
-    port: int = Field(default=5672, ge=0, le=65535, description="TCP port; 0 takes a free one")
-    header_0_9: Literal["0-9", "0-9a0", "0-9a0-7", "0-9a6"] = Field(
-        default="0-9", description="what the header AMQP 1 1 0 9 means on this listener"
-    )
-    mechanisms: list[Literal["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"]] = (
-        Field(
-            default=["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"],
-            description="SASL mechanisms allowed; EXTERNAL needs a client certificate, "
-            "ANONYMOUS an anonymous_user",
-        )
-    )
-    anonymous_user: str | None = Field(
-        default=None, description="the user that ANONYMOUS logins act as"
-    )
-    compat: Literal["", "rabbitmq-4"] = Field(
-        default="", description="broker that clients of 1.0 are told they talk to, if they insist"
-    )
-    handshake_seconds: float = Field(
-        default=10, gt=0, description="a peer that has not opened by then is dropped"
-    )
-    heartbeat_seconds: int = Field(default=60, ge=0, le=65535, description="proposed heartbeat")
-    frame_max: int = Field(default=131072, ge=4096, description="largest frame, octets")
-    channel_max: int = Field(default=2047, ge=1, le=65535, description="channels per connection")
-    max_connections: int = Field(default=10000, ge=1, description="connections in all")
-    max_message_octets: int = Field(
-        default=128 << 20, ge=1, description="largest message body, octets"
-    )
-    tls: Tls = Field(default_factory=Tls)
 
 
 class Bearer(Section):
@@ -212,7 +140,7 @@ class Http(Section):
         default=4 << 20, ge=1, description="a batch document, or a line of a streamed batch"
     )
     spool_dir: Path | None = Field(
-        default=None, description="directory of those files; unset: `spool` in the data directory"
+        default=None, description="directory of large bodies; unset: `spool` in the data directory"
     )
     stream_window: int = Field(
         default=1000, ge=1, description="unconfirmed messages of a streamed batch"
@@ -335,117 +263,3 @@ class Route(Section):
         if self.queue and self.key:
             raise ValueError("only a route to an exchange has a key")
         return self
-
-
-class CrossingSection(Section):
-    """Messages that cross between 1.0 and the older versions: docs/crossing.md."""
-
-    mode: Literal["natural", "lossless", "strict", "lenient"] = Field(
-        default="lossless", description="what becomes of what the other version cannot say"
-    )
-    fidelity: Literal["values", "bytes"] = Field(
-        default="values", description="what comes back the same"
-    )
-
-
-class LimitsSection(Section):
-    """Memory and disk."""
-
-    memory_high: float = Field(
-        default=0.4, gt=0, le=1, description="share of RAM at which publishers are held back"
-    )
-    memory_page: float = Field(
-        default=0.2, gt=0, le=1, description="share of RAM in message bodies that starts paging"
-    )
-    disk_free_octets: int = Field(
-        default=50_000_000, ge=0, description="free disk below which publishers are held back"
-    )
-    store_backlog_octets: int = Field(
-        default=64 << 20, ge=1 << 20, description="unwritten octets that hold publishers back"
-    )
-
-
-class Settings(BaseSettings):
-    """Everything that can be set."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="AMQP_GATEWAY_", env_nested_delimiter="__", extra="forbid"
-    )
-
-    data_dir: Path = Field(
-        default_factory=lambda: Path(platformdirs.user_data_dir("amqp-gateway", appauthor=False)),
-        description="directory of the durable store",
-    )
-    durable: bool = Field(default=True, description="false: keep nothing on disk")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="least important messages that are logged"
-    )
-    log_format: Literal["text", "json"] = Field(
-        default="text", description="lines of text, or one JSON object per line"
-    )
-    vhosts: list[str] = Field(default=["/"], description="virtual hosts made on an empty store")
-    amqp: Amqp = Field(default_factory=Amqp)
-    http: Http = Field(default_factory=Http)
-    admin: Admin = Field(default_factory=Admin)
-    crossing: CrossingSection = Field(default_factory=CrossingSection)
-    limits: LimitsSection = Field(default_factory=LimitsSection)
-    routes: list[Route] = Field(default=[], description="declared routes, see below")
-
-    @model_validator(mode="after")
-    def _distinct(self) -> "Settings":
-        names = [(route.vhost, route.name) for route in self.routes]
-        if len(set(names)) < len(names):
-            raise ValueError("two routes have the same name")
-        return self
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Command line over environment over file over defaults."""
-        sources: list[PydanticBaseSettingsSource] = [init_settings, env_settings]
-        if _reading is not None:
-            sources.append(TomlConfigSettingsSource(settings_cls, toml_file=_reading))
-        return tuple(sources)
-
-
-_reading: Path | None = None
-
-
-def read_settings(path: Path | None, **given: Any) -> Settings:
-    """Settings from ``path`` (if any), the environment and ``given`` (which win).
-
-    Raises ``ConfigError`` with one line per mistake, naming the key.
-    """
-    global _reading
-    if path is not None:
-        try:
-            with open(path, "rb") as file:
-                tomllib.load(file)
-        except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror}") from None
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{path}: not valid TOML: {error}") from None
-    _reading = path
-    try:
-        settings = Settings(**given)
-    except ValidationError as error:
-        where = str(path or "settings")
-        lines = [
-            f"{where}: {'.'.join(str(part) for part in mistake['loc']) or '(top)'}: "
-            f"{mistake['msg'].removeprefix('Value error, ')}"
-            for mistake in error.errors()
-        ]
-        raise ConfigError("\n".join(lines)) from None
-    finally:
-        _reading = None
-    tls = settings.amqp.tls
-    for file_path in (tls.certificate, tls.key, tls.client_ca):
-        if file_path is not None and not os.access(file_path, os.R_OK):
-            raise ConfigError(f"amqp.tls: cannot read {file_path}")
-    return settings

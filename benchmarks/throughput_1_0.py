@@ -1,0 +1,201 @@
+"""AMQP 1.0 over loopback: the same small C programs against the gateway and other brokers."""
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.drivers import Driver, build
+from benchmarks.rows import Row, compare
+from benchmarks.servers import Failed, Missing, Server, machine_busy
+from benchmarks.throughput import (
+    DISTURBED,
+    LIMIT_SECONDS,
+    MOST_MESSAGES,
+    SIZES,
+    Run,
+    Side,
+    describe,
+)
+from tests.interop import brokers
+from tests.interop.servers import ServerError
+
+GROUP = "throughput 1.0"
+WARM_UP = {16: 20_000, 256: 20_000, 16 << 10: 3_000}
+CREDIT = 1000
+EVERY = 100
+NAMES = {"rabbitmq_1_0": "RabbitMQ", "broker_j": "Broker-J", "artemis": "Artemis"}
+
+
+@dataclass(frozen=True)
+class Way:
+    """How messages go through: in by which version, and settled or not."""
+
+    name: str
+    settled: bool
+    old: bool = False
+    against: tuple[str, ...] = ("rabbitmq_1_0", "broker_j", "artemis")
+
+
+OLD = ("rabbitmq_1_0", "broker_j")
+WAYS = [
+    Way("1.0 to 1.0, pre-settled", settled=True),
+    Way("1.0 to 1.0, unsettled", settled=False),
+    Way("0-9-1 to 1.0, pre-settled", settled=True, old=True, against=OLD),
+    Way("0-9-1 to 1.0, unsettled", settled=False, old=True, against=OLD),
+]
+
+
+@dataclass
+class Peer(Server):
+    """A broker with all its processes, and how its queues are made and called."""
+
+    kind: str = ""
+    started: brokers.Server = field(kw_only=True)
+
+    def family(self) -> list[int]:
+        found: list[int] = []
+        for process in self.started.processes:
+            found += Server(self.name, process, self.directory).family()
+        return found
+
+    def log(self) -> str:
+        return self.started.tail(2000) or "it said nothing"
+
+
+@contextlib.contextmanager
+def running(kind: str) -> Iterator[Peer]:
+    """One broker, for as long as the block."""
+    known = brokers.KINDS[kind]
+    if reason := known.missing():
+        raise Missing(reason)
+    os.environ[brokers.THOROUGH] = "1"
+    with tempfile.TemporaryDirectory(prefix=f"bench-{kind}-") as name:
+        try:
+            started = known.start(Path(name))
+        except ServerError as error:
+            raise Failed(str(error)) from error
+        try:
+            yield Peer(
+                NAMES.get(kind, kind),
+                started.processes[0],
+                Path(name),
+                started.port,
+                kind=kind,
+                started=started,
+            )
+        finally:
+            started.kill()
+
+
+QUEUES = (f"bench-{os.getpid()}-{number}" for number in range(1_000_000))
+
+
+def passage(peer: Peer, way: Way, size: int, count: int) -> Run:
+    """Carry ``count`` messages of ``size`` octets through the broker."""
+    queue = next(QUEUES)
+    address = brokers.queue_address(peer.started, queue)
+    port = peer.amqp_port
+    begun, busy, all_busy = time.monotonic(), peer.cpu(), machine_busy()
+    with contextlib.ExitStack() as stack:
+        settled = int(way.settled)
+        receiver = Driver(
+            "receiver", port, address, size, count, settled, CREDIT, EVERY, LIMIT_SECONDS
+        )
+        stack.callback(receiver.stop)
+        receiver.wait_ready()
+        if way.old:
+            key = address if peer.kind == "broker_j" else queue
+            window = 0 if way.settled else CREDIT
+            sender = Driver("producer", port, "", key, size, count, 0, window, 0, LIMIT_SECONDS)
+        else:
+            sender = Driver("sender", port, address, size, count, 0, settled, LIMIT_SECONDS)
+        stack.callback(sender.stop)
+        published, delivered = sender.result(), receiver.result()
+    if published["refused"] or delivered["delivered"] != count:
+        raise Failed(f"{published['refused']} refused, {delivered['delivered']} delivered")
+    last = delivered["last"] if way.settled else max(delivered["last"], published["last"])
+    server_cpu, all_cpu = peer.cpu() - busy, machine_busy() - all_busy
+    foreign = all_cpu - server_cpu - published["cpu"] - delivered["cpu"]
+    return Run(
+        count,
+        (last - published["first"]) / 1e9,
+        published["cpu"],
+        delivered["cpu"],
+        server_cpu,
+        max(foreign, 0.0) / (time.monotonic() - begun),
+    )
+
+
+def cell(sides: dict[str, Side], way: Way, size: int, seconds: float, repeat: int) -> None:
+    """Warm up, choose counts that take about ``seconds``, then measure in turns."""
+    for side in sides.values():
+        assert isinstance(side.server, Peer)
+        trial = passage(side.server, way, size, WARM_UP[size])
+        side.count = int(min(max(trial.rate * seconds, 1000), MOST_MESSAGES))
+        side.runs = []
+    for _ in range(repeat):
+        for side in sides.values():
+            assert isinstance(side.server, Peer)
+            side.runs.append(passage(side.server, way, size, side.count))
+
+
+def compared(way: Way, label: str, ours: Side, theirs: Side | None, name: str) -> Row:
+    row = Row(GROUP, f"{way.name}, {label}", "msg/s", against=NAMES[name], aim=1.0)
+    other = theirs.runs if theirs is not None else []
+    compare(row, [run.rate for run in ours.runs], [run.rate for run in other])
+    others = max(run.others for run in ours.runs + other)
+    if others > DISTURBED:
+        row.note = f"others kept {others:.1f} processors busy"
+    row.detail = {"ours": describe(ours.runs), "theirs": describe(other) if other else None}
+    cost = [
+        f"{sum(run.server_cpu for run in runs) * 1e6 / sum(run.count for run in runs):.0f}"
+        for runs in (ours.runs, other)
+        if runs
+    ]
+    row.note = f"server {' / '.join(cost)} us; {row.note}".strip("; ")
+    return row
+
+
+def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
+    """A row for each way, size and broker; a broker that is missing is named."""
+    cells = [
+        (way, label, size)
+        for way in WAYS
+        for label, size in SIZES.items()
+        if wanted(f"{GROUP} {way.name} {label}")
+    ]
+    if not cells:
+        return
+    seconds = 0.4 if quick else 2.0
+    try:
+        for name in ("sender", "receiver", "producer"):
+            build(name)
+    except (Missing, Failed) as why:
+        yield Row(GROUP, "all", note=f"skipped: {why}")
+        return
+    with contextlib.ExitStack() as stack:
+        sides: dict[str, Side] = {}
+        absent: dict[str, str] = {}
+        for kind in ("gateway", *NAMES):
+            try:
+                sides[kind] = Side(stack.enter_context(running(kind)))
+            except (Missing, Failed) as why:
+                absent[kind] = str(why)
+        if "gateway" not in sides:
+            yield Row(GROUP, "all", note=absent["gateway"])
+            return
+        for way, label, size in cells:
+            here = {kind: side for kind, side in sides.items() if kind in ("gateway", *way.against)}
+            try:
+                cell(here, way, size, seconds, repeat)
+            except Failed as why:
+                yield Row(GROUP, f"{way.name}, {label}", "msg/s", note=str(why))
+                continue
+            for kind in way.against:
+                row = compared(way, label, here["gateway"], here.get(kind), kind)
+                row.note = "; ".join(filter(None, (row.note, absent.get(kind, ""))))
+                yield row

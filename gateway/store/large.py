@@ -1,0 +1,143 @@
+"""Large bodies of kept messages: a file each, beside the database, in the directory ``large``.
+
+A file is named by the number of its row in ``bodies``, which holds that number in place of octets.
+It is there, and synced, before the commit of that row, and is removed after the commit that removes
+the last message with it; what a crash leaves between the two is swept at the next start. It is a
+second name of the spool's file where the system can do that, else a copy.
+"""
+
+import errno
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from gateway.bodies import File, LargeBody
+from gateway.store.batch import POSITIONS, SHIFT, Gathered
+
+DESCRIPTORS = "/proc/self/fd"
+"""Where an open file without a name can be found, to be given one."""
+
+
+class Shelf:
+    """The files of one store. ``open`` belongs to the loop thread, all else to the one that
+    writes. Everything raises ``OSError``."""
+
+    def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
+        """Takes stock, and sweeps what no message stands for."""
+        self.directory = directory / "large"
+        self.rows: dict[int, dict[int, int]] = {}
+        """Number of the file by queue and position."""
+        self.uses: Counter[int] = Counter()
+        self._placed: list[tuple[int, int, int]] = []
+        """Rows of the batch that is being written."""
+        if not self.directory.is_dir():
+            return
+        for file in list(self.directory.iterdir()):
+            number = int(file.name) if file.name.isdigit() else 0
+            sql = "SELECT s.id FROM shares s JOIN bodies b ON b.id = s.body WHERE b.body = ?"
+            rows = connection.execute(sql + " AND b.id = ?", (number, number)).fetchall()
+            if not rows:
+                file.unlink()
+            for (key,) in rows:
+                self._enter(key >> SHIFT, key % POSITIONS, number)
+
+    def _enter(self, queue: int, position: int, number: int) -> None:
+        self.rows.setdefault(queue, {})[position] = number
+        self.uses[number] += 1
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A batch is to be written, perhaps once more."""
+        self._placed.clear()
+
+    def place(self, number: int, body: LargeBody, sync: bool) -> None:
+        """Put a body there. It may be there already, from an attempt that failed."""
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        file = self.directory / str(number)
+        if not file.exists() or file.stat().st_size != len(body):
+            file.unlink(missing_ok=True)
+            if not linked(body, file):
+                self._copy(body, file)
+        if sync:
+            descriptor = os.open(file, os.O_RDWR)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _copy(self, body: LargeBody, file: Path) -> None:
+        with file.open("xb") as sink:
+            file.chmod(0o600)
+            for piece in body.chunks(1 << 20):
+                sink.write(piece)
+
+    def put(self, queue: int, position: int, number: int) -> None:
+        """A message of the batch stands for this file."""
+        self._placed.append((queue, position, number))
+
+    def sync(self) -> None:
+        """Names are safe too."""
+        if self._placed and os.name == "posix":
+            descriptor = os.open(self.directory, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def committed(self, batch: Gathered) -> None:
+        """The batch is safe: remove what nothing stands for any more."""
+        if self.rows:
+            left: list[int] = []
+            for queue in batch.purged:
+                left += self.rows.pop(queue, {}).values()
+            for queue in batch.cuts.keys() & self.rows.keys():
+                here = self.rows[queue]
+                left += [here.pop(position) for position in batch.cuts[queue] & here.keys()]
+                if not here:
+                    del self.rows[queue]
+            self._drop(left)
+        for placed in self._placed:
+            self._enter(*placed)
+        self._placed.clear()
+
+    def _drop(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.uses[number] -= 1
+            if not self.uses[number]:
+                del self.uses[number]
+                # What cannot be removed now is swept at the next start.
+                with suppress(OSError):
+                    (self.directory / str(number)).unlink()
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def open(self, number: int) -> LargeBody:
+        """The body in this file."""
+        descriptor = os.open(self.directory / str(number), os.O_RDONLY | os.O_CLOEXEC)
+        file = File(descriptor, os.fstat(descriptor).st_size)
+        return LargeBody(file, 0, file.size)
+
+
+def linked(body: LargeBody, name: Path) -> bool:
+    """Give a body's file this name, if it holds nothing else and the system can do that."""
+    descriptor = body.file.descriptor
+    if body.start or len(body) != os.fstat(descriptor).st_size:
+        return False
+    try:
+        place = os.open(DESCRIPTORS, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        # With a directory this is linkat with AT_SYMLINK_FOLLOW, without one it is plain link.
+        os.link(str(descriptor), name, src_dir_fd=place, follow_symlinks=True)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS):
+            raise
+        return False
+    finally:
+        os.close(place)
+    return True
