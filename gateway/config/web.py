@@ -132,16 +132,12 @@ class Http(Section):
     max_inflight_octets: int = Field(
         default=256 << 20, ge=1, description="request bodies still coming in, all together"
     )
-    spool_octets: int = Field(
-        default=1 << 20, ge=1, description="a larger body waits in a temporary file"
-    )
+    spool_octets: int = Field(default=1 << 20, ge=1, description="a larger body waits in a file")
     max_batch_items: int = Field(default=1000, ge=1, description="messages of a batch document")
     max_batch_octets: int = Field(
         default=4 << 20, ge=1, description="a batch document, or a line of a streamed batch"
     )
-    spool_dir: Path | None = Field(
-        default=None, description="directory of large bodies; unset: `spool` in the data directory"
-    )
+    spool_dir: Path | None = Field(default=None, description="of large bodies; unset: by the data")
     stream_window: int = Field(
         default=1000, ge=1, description="unconfirmed messages of a streamed batch"
     )

@@ -99,6 +99,17 @@ class Draft(NamedTuple):
     capsule: Capsule | None = None
 
 
+MOST_READ = 128 << 20
+"""Octets of a large body that is read because it is not data."""
+
+
+def with_body(message: Message, body: bytes) -> Message:
+    """The same message with another body."""
+    return Message(
+        message.dialect, message.header, body, message.exchange, message.key, message.essentials
+    )
+
+
 class Crossing:
     """How messages cross in this process; counts what becomes of them."""
 
@@ -135,11 +146,28 @@ class Crossing:
         """Raises ``ValueError`` if the message has no form for this reader, or none that is good
         enough."""
         header, body = message.header, message.body
+        if isinstance(body, LargeBody):
+            return self._large(message, body, dialect)
         if message.dialect is BASIC and dialect is SECTIONS:
             return self._rise(header, body, message.exchange, message.key)
         if message.dialect is SECTIONS and dialect is BASIC:
             return self._sink(header, body)
         return Crossed(*plainly(message, dialect), Fidelity.NATURAL)
+
+    def _large(self, message: Message, body: LargeBody, dialect: Dialect) -> Crossed:
+        """A body of data goes over as it is, and a capsule is not bound to it; whatever else has to
+        be read."""
+        if message.dialect is SECTIONS:
+            data = is_plain(message.header)
+        else:
+            data = BODY_OCTETS not in message.header
+        if data:
+            crossed = self.cross(with_body(message, b""), dialect)
+            if not crossed.body:
+                return crossed._replace(body=body)
+        if len(body) > MOST_READ:
+            raise ValueError(f"a body of {len(body)} octets that is not data")
+        return self.cross(with_body(message, body[:]), dialect)
 
     # --- 0-9-1 -> 1.0 ---------------------------------------------------------------------------
 

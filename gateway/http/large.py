@@ -13,7 +13,7 @@ PIECE = 1 << 18
 """Octets of a body given to the server at once."""
 
 
-def shown(body: Body) -> bytes | None:
+def octets_of(body: Body) -> bytes | None:
     """The octets of a body, read if it is not in memory; ``None`` if it is too large for that.
     Raises ``OSError``."""
     if isinstance(body, bytes):

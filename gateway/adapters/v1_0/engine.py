@@ -11,7 +11,7 @@ from uuid import uuid4
 from gateway.adapters.base import Authority, Outlet, Role
 from gateway.adapters.options import Credentials, Limits, Product
 from gateway.adapters.sasl import MECHANISMS
-from gateway.adapters.v1_0 import asking, serving, speech
+from gateway.adapters.v1_0 import asking, opening, serving, speech
 from gateway.adapters.v1_0.channels import Channels
 from gateway.adapters.v1_0.clock import Clock, Due
 from gateway.adapters.v1_0.composites import condition_for, symbol_for, write
@@ -19,7 +19,6 @@ from gateway.adapters.v1_0.frames import EMPTY, MIN_MAX_FRAME_SIZE, Frames, fram
 from gateway.adapters.v1_0.large import Portions
 from gateway.adapters.v1_0.links import SessionUse
 from gateway.adapters.v1_0.negotiation import Ended, Negotiation
-from gateway.adapters.v1_0.opening import check_limits, described, introduction
 from gateway.adapters.v1_0.session import Session
 from gateway.adapters.v1_0.violation import Violation, error, illegal_state
 from gateway.adapters.v1_0.wire import layouts as w
@@ -44,9 +43,6 @@ MOST_OCTETS = 8 << 20
 
 LARGEST_FRAME = 1 << 20
 """Octets of a frame of ours, however much the peer would take: others want their turn."""
-
-OVERHEAD = 1 << 16
-"""What a frame may have besides a message's body, where only the message is limited."""
 
 
 def _nothing() -> None:
@@ -85,9 +81,7 @@ class Engine:
         self.limits = limits
         self.product = product
         self.pending: list[bytes] = []
-        self.frame_max = max(
-            MIN_MAX_FRAME_SIZE, limits.frame_max or limits.max_message_octets + OVERHEAD
-        )
+        self.frame_max = opening.largest_frame(limits)
         """Our max-frame-size."""
         self.frame_out = MIN_MAX_FRAME_SIZE
         """The peer's, as far as we use it."""
@@ -110,6 +104,7 @@ class Engine:
         """What sessions put off, so as to say more at once: called before output is taken."""
         self.spool = spool
         self.portions = Portions()
+        self.refill = self.portions.refill
         self.under_way = 0
         """Octets in memory of the messages that are half received."""
         self.later: list[Operation] = []
@@ -211,22 +206,16 @@ class Engine:
         if channel:
             raise Violation(AmqpError.NOT_ALLOWED, "an open comes on channel 0")
         self.opened = record
-        check_limits(record)
+        opening.check_limits(record)
         self.clock.idle_out = (record.idle_time_out or 0) / 1000
         self.frame_out = min(record.max_frame_size or LARGEST_FRAME, LARGEST_FRAME)
         self.channels.limit_out = 0xFFFF if record.channel_max is None else record.channel_max
         self.container = record.container_id
-        described(record, self.peer)
+        opening.described(record, self.peer)
         if self.server:
-            name = record.hostname or ""
-            vhost = name[6:] if name.startswith("vhost:") and len(name) > 6 else "/"
-            found.append(Open(speech.OPENING, vhost, self.negotiation.user, self.peer))
-        elif not (record.properties or {}).get("amqp:connection-establishment-failed"):
-            self._answer_open(found)
-
-    def _answer_open(self, found: list[Operation]) -> None:
-        """Client: the server has opened too."""
-        if self._waiting is not None:
+            user = self.negotiation.user
+            found.append(Open(speech.OPENING, opening.vhost_of(record), user, self.peer))
+        elif self._waiting is not None and not (record.properties or {}).get(opening.FAILED):
             found.append(Done(0, self._waiting, self.peer))
             self._waiting = None
 
@@ -243,7 +232,7 @@ class Engine:
         """Our open; once, and before anything else."""
         if not self._said_open:
             self._said_open = True
-            record = introduction(self)
+            record = opening.introduction(self)
             if self._asked is not None and self._asked.vhost != "/":
                 record.hostname = f"vhost:{self._asked.vhost}"
             self.write(0, record)
@@ -426,9 +415,6 @@ class Engine:
     def more(self) -> int:
         """Whether large messages wait for the socket to take what is before them."""
         return 1 if self.portions.stalled else 0
-
-    def refill(self) -> None:
-        self.portions.refill()
 
     def put_off(self, say: Callable[[], None]) -> None:
         """Say this with the next output, or at ``say_now``."""

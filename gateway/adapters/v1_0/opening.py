@@ -69,6 +69,21 @@ def introduction(owner: Owner) -> w.Open:
     return record
 
 
+OVERHEAD = 1 << 16
+"""What a frame may have besides a message's body, where only the message is limited."""
+
+
+def largest_frame(limits: Limits) -> int:
+    """Our max-frame-size."""
+    return max(MIN_MAX_FRAME_SIZE, limits.frame_max or limits.max_message_octets + OVERHEAD)
+
+
+def vhost_of(record: w.Open) -> str:
+    """The virtual host that the peer opens, "/" unless it says so."""
+    name = record.hostname or ""
+    return name[6:] if name.startswith("vhost:") and len(name) > 6 else "/"
+
+
 def check_limits(record: w.Open) -> None:
     """Raises ``Violation`` for limits of the peer that are none, or that we cannot keep."""
     size, idle = record.max_frame_size, record.idle_time_out or 0
@@ -96,5 +111,5 @@ def _text(value: Any) -> str:
 
 __all__ = [
     "ANONYMOUS_RELAY", "FAILED", "LINK_PAIR", "SHARED_SUBS", "check_limits", "described",
-    "introduction",
+    "introduction", "largest_frame", "vhost_of",
 ]  # fmt: skip

@@ -19,8 +19,7 @@ from gateway.http.events.rendering import (
     data_line,
     is_json,
 )
-from gateway.http.large import omitted
-from gateway.http.large import shown as shown_octets
+from gateway.http.large import octets_of, omitted
 from gateway.http.observe.trace import trace_of
 from gateway.http.publish.shown import write_full
 from gateway.http.typed import json_value, moment
@@ -54,7 +53,7 @@ def full_line(
     shown: dict[str, Any] = {"source": source, "position": position}
     if properties is None:
         shown |= {"properties_unreadable": True, "redelivered": redelivered}
-        octets = shown_octets(message.body)
+        octets = octets_of(message.body)
         body: dict[str, Any] = {"kind": "data"}
         if octets is None:
             body |= omitted(message.body)
@@ -70,7 +69,7 @@ def full_line(
 
 
 def text_line(source: str, position: int, message: Message) -> bytes:
-    body = shown_octets(message.body)
+    body = octets_of(message.body)
     try:
         if body is not None:
             body.decode()
@@ -103,7 +102,7 @@ def cloudevents_line(
     properties = look(message) or Properties()
     content_type = properties.content_type
     media = (content_type or "").partition(";")[0].strip().lower()
-    body = shown_octets(message.body)
+    body = octets_of(message.body)
     if body is None:
         return too_large(base, position, message)
     if media == "application/cloudevents+json" and body.lstrip()[:1] == b"{" and is_json(body):

@@ -10,8 +10,7 @@ import json
 from typing import Any, NoReturn
 
 from gateway.bodies import Body
-from gateway.http.large import omitted
-from gateway.http.large import shown as shown_octets
+from gateway.http.large import octets_of, omitted
 from gateway.http.observe.trace import trace_of
 from gateway.http.typed import json_value, moment
 from gateway.message import Message, Properties
@@ -28,7 +27,7 @@ def compact(value: Any) -> bytes:
 
 def body_json(content_type: str | None, coding: str | None, large: Body) -> bytes:
     """The ``body`` member by the binary rule."""
-    body = shown_octets(large)
+    body = octets_of(large)
     if body is None:
         return compact(omitted(large))
     media = (content_type or "").partition(";")[0].strip().lower()

@@ -24,7 +24,6 @@ from gateway.message import Properties, Table
 from gateway.values import Symbol, ULong
 
 FORM = "application/vnd.amqp-gateway.message+json"
-TEXTUAL = frozenset({"application/xml", "application/javascript", "application/yaml"})
 KINDS = ("data", "value", "sequence", "none")
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from gateway.adapters.v0_9.content import write_id
 from gateway.bodies import Body
-from gateway.http.large import omitted
-from gateway.http.large import shown as shown_octets
+from gateway.http.large import octets_of, omitted
 from gateway.http.publish.forms import (
     GROUP,
     HEADER,
@@ -23,14 +22,8 @@ from gateway.http.typed_json import (
     write_json,
 )
 from gateway.message import Properties, Table
-from gateway.values import Symbol
 
-FORM = "application/vnd.amqp-gateway.message+json"
 TEXTUAL = frozenset({"application/xml", "application/javascript", "application/yaml"})
-KINDS = ("data", "value", "sequence", "none")
-
-
-# --- writing ------------------------------------------------------------------------------------
 
 
 def write_full(
@@ -45,7 +38,7 @@ def write_full(
         if name in ("absolute_expiry_time", "creation_time", "group_sequence"):
             bare[name] = None if value is None else int(value)
         else:
-            bare[name] = write_json(unmarked(value))
+            bare[name] = write_json(value)
     legacy = {name: write_json(getattr(properties, name)) for name in ("type", "app_id")}
     legacy["cluster_id"] = write_json(properties.cluster_id)
     legacy |= {"exchange": write_json(exchange), "routing_key": write_json(key)}
@@ -62,11 +55,9 @@ def write_full(
     kind = properties.body_kind or "data"
     shown["body"] = {"kind": kind}
     if kind != "none" or body:
-        octets = shown_octets(body)
-        if octets is None:
-            shown["body"] |= omitted(body)
-        else:
-            shown["body"]["base64"] = base64.b64encode(octets).decode()
+        octets = octets_of(body)
+        encoded = {"base64": base64.b64encode(octets or b"").decode()}
+        shown["body"] |= omitted(body) if octets is None else encoded
     return shown
 
 
@@ -87,7 +78,7 @@ def write_simple(
             value = octets_text(value)
         elif name == "annotations":
             value = plainly_keyed(value)
-        shown[name] = write_json(unmarked(value))
+        shown[name] = write_json(value)
     group = {
         member: write_json(getattr(properties, attribute))
         for member, (attribute, _) in GROUP.items()
@@ -108,11 +99,6 @@ def plainly_keyed(section: Table) -> Table:
     if type(section) is dict and all(isinstance(key, str) for key in section):
         return {str(key): value for key, value in section.items()}
     return section
-
-
-def unmarked(value: Any) -> Any:
-    """A property that can be nothing but a symbol is shown as text."""
-    return str(value) if type(value) is Symbol else value
 
 
 def octets_text(value: bytes) -> str | bytes:
