@@ -150,6 +150,25 @@ def test_published_by_pika_and_http_and_consumed_by_the_draft(
     assert first.key == "back"
 
 
+def test_a_body_too_large_for_memory_goes_out_in_portions(served: tuple[str, Running]) -> None:
+    """Large bodies stand in files; another channel's messages go between their frames."""
+    _, gateway = served
+    body = bytes(range(256)) * (12 << 10)
+    connection, channel = pika_channel(gateway)
+    channel.queue_declare("large", durable=True)  # type: ignore[attr-defined]
+    channel.basic_publish("", "large", body)  # type: ignore[attr-defined]
+    channel.basic_publish("", "large", b"behind it")  # type: ignore[attr-defined]
+    connection.close()
+
+    async def hear() -> list[Deliver]:
+        async with dialled(served) as remote:
+            await remote.ask(Subscribe(1, None, "large", "mine", no_ack=True))
+            return await received(remote, 2)
+
+    found = asyncio.run(hear())
+    assert [d.message.body[:] for d in found] == [body, b"behind it"]
+
+
 def test_a_topic_is_shared(served: tuple[str, Running]) -> None:
     version, gateway = served
     connection, channel = pika_channel(gateway)

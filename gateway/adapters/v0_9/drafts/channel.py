@@ -197,6 +197,9 @@ class Channel:
         """An error that costs the channel."""
         return PeerError(condition, text, Lost.SESSION)
 
+    def divert(self, pending: list[bytes]) -> None:
+        """The engine looks for itself where the output of a channel goes now."""
+
     # --- the outlet ------------------------------------------------------------------------------
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:

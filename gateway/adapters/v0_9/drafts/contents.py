@@ -21,6 +21,7 @@ from gateway.adapters.v0_9.drafts.versions import DRAFTS, is_first
 from gateway.adapters.v0_9.essentials import EPOCH_LIMIT, PERSISTENT, BadExpiration, expiration
 from gateway.adapters.v0_9.geometry import Content, Version
 from gateway.adapters.v0_9.wire.layouts import BasicProperties
+from gateway.bodies import Body
 from gateway.message import DIALECTS, Essentials, Message, Properties, Table
 
 CHILDREN = "x-opt-amqp09-children"
@@ -167,7 +168,7 @@ class DraftDialect:
         record.expiration = None
         return self._content.write(record) + children
 
-    def form_of(self, message: Message) -> tuple[bytes, bytes]:
+    def form_of(self, message: Message) -> tuple[bytes, Body]:
         """Header and body of any message for a reader of this class; the key of one that came
         otherwise is its destination. Raises ``ValueError``."""
         header, body = message.form_for(self)

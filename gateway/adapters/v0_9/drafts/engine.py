@@ -20,6 +20,8 @@ from gateway.adapters.v0_9.drafts.versions import DRAFTS, is_first
 from gateway.adapters.v0_9.drafts.words import Content, Spoken
 from gateway.adapters.v0_9.engine import WEIGHT, Engine
 from gateway.adapters.v0_9.geometry import Method
+from gateway.adapters.v0_9.loads import PORTION, Loads
+from gateway.bodies import Body, LargeBody
 from gateway.errors import Condition, LocalError, Lost, PeerError
 from gateway.operations import Closed, Operation, Refused
 from gateway.selector import Selector
@@ -42,6 +44,7 @@ class DraftEngine(Engine):
         self.vhost = ""
         self.selectors: dict[str, Selector] = {}
         self.frames = DraftFrames(self.table, DraftIncoming(self, self.server))
+        self.loads = Loads(self.frames, self.pending)  # type: ignore[arg-type]
         overhead = self.frames.overhead
         limit = self.limits.frame_max or self.limits.max_message_octets + overhead
         self.frames.limit = limit - overhead
@@ -87,6 +90,7 @@ class DraftEngine(Engine):
         self.connection.state = states.CLOSING
         self.connection.said = condition, text
         self.connection.caused_by_them = theirs
+        self.loads.end(self.channels)
         for place in self.channels.values():
             place.die()
 
@@ -149,23 +153,33 @@ class DraftEngine(Engine):
 
     def speak(self, channel: int, spoken: Spoken) -> None:
         """One method with its content, if it has one."""
-        octets = self.encoded(channel, spoken.record)
+        octets = [self.encoded(channel, spoken.record)]
         content = spoken.content
-        pieces = [] if content is None else self._contents(channel, content)
-        self.put(octets)
+        large = None
         if content is not None:
-            self.pending += pieces
-            self.weigh(len(content.body) + WEIGHT)
+            body = content.body
+            large = body if isinstance(body, LargeBody) else None
+            octets += self._contents(channel, content)
+        track = self.loads.tracks.get(channel)
+        if track is not None:
+            track += octets
+        else:
+            self.put(octets[0])
+            self.pending += octets[1:]
+        if large is not None:
+            self.loads.add(self.channel(channel), large, min(self.body_max, PORTION))
+        if content is not None:
+            self.weigh((0 if large is not None else len(content.body)) + WEIGHT)
 
     def _contents(self, channel: int, content: Content) -> list[bytes]:
-        """Header, children and bodies."""
+        """Header, children and bodies; of a large body, the frames are made later."""
         dialect = CONTENTS.get((self.version, content.number))
         children = b"" if dialect is None else dialect.record(content.header)[1]
         properties = content.header[: len(content.header) - len(children)]
         return self._nested(channel, content.number, properties, children, content.body)
 
     def _nested(
-        self, channel: int, number: int, properties: bytes, children: bytes, body: bytes
+        self, channel: int, number: int, properties: bytes, children: bytes, body: Body
     ) -> list[bytes]:
         frames = self.frames
         inner = split_children(children)
@@ -173,6 +187,8 @@ class DraftEngine(Engine):
         pieces = [frames.frame(frames.header, channel, head)]
         for part in inner:
             pieces += self._nested(channel, *part)
+        if isinstance(body, LargeBody):
+            return pieces
         return pieces + frames.bodies(channel, body, self.body_max)
 
     def follow(self, operations: list[Operation]) -> None:

@@ -114,6 +114,7 @@ class Staging:
 
     def offer(self, identifier: str, content: Content, finish: Any) -> Spoken:
         """Begin to send a file; ``finish`` is what publishes or delivers it."""
+        content = content._replace(body=content.body[:])
         self._offered.append(Outgoing(content, finish))
         return Spoken(self._w.FileOpen(identifier, len(content.body)))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.adapters.v0_9.geometry import Method
+from gateway.bodies import Body
 from gateway.message import Message
 from gateway.operations import Operation
 
@@ -41,7 +42,7 @@ class Content(NamedTuple):
 
     number: int
     header: bytes
-    body: bytes
+    body: Body
 
 
 class Spoken(NamedTuple):

@@ -106,8 +106,9 @@ def deliver(
     if group == "jms":
         record = w.JmsDeliver(delivery, redelivered, exchange, domain, queue)
         return [Spoken(record, content)]
-    # The same file has the same identifier, so that its transfer may go on after a lost connection.
-    identifier = hashlib.sha256(content.header + b"\0" + content.body).hexdigest()[:32]
+    # The same file has the same identifier, so that its transfer may go on after a lost
+    # connection, anywhere in the file: it is read into memory.
+    identifier = hashlib.sha256(content.header + b"\0" + content.body[:]).hexdigest()[:32]
     finish = w.FileDeliver(delivery, redelivered, exchange, domain, queue, identifier)
     return [place.files.offer(identifier, content, finish)]
 
@@ -127,7 +128,7 @@ def publish(place: Channel, message: Message, mandatory: bool, immediate: bool) 
         return [Spoken(w.StreamPublish(0, exchange, immediate), content)]
     if group == "jms":
         return [Spoken(w.JmsPublish(0, exchange, mandatory, immediate), content)]
-    digest = hashlib.sha256(content.header + b"\0" + content.body).hexdigest()[:32]
+    digest = hashlib.sha256(content.header + b"\0" + content.body[:]).hexdigest()[:32]
     return [place.files.offer(digest, content, w.FilePublish(0, exchange, immediate, digest))]
 
 
