@@ -7,6 +7,7 @@ from gateway.adapters.v0_8a import fields
 from gateway.adapters.v0_8a.content import COMMAND, SIZE_OCTETS, least, read_head
 from gateway.adapters.v0_8a.violation import Violation
 from gateway.adapters.v0_8a.wire.layouts import MessageProperties, write_message_properties
+from gateway.bodies import Body
 from gateway.errors import Lost
 from gateway.message import Essentials, Message
 
@@ -57,7 +58,8 @@ class Headers:
     def leaving(self, message: Message, limit: int) -> tuple[bytes, bytes]:
         """Header with the size of the body, and body, for the peer: with short names, and without
         fields if it does not fit a fragment. Raises ``ValueError`` if it has no such form."""
-        header, body = message.form_for(COMMAND)
+        header, large = message.form_for(COMMAND)
+        body = loaded(large)
         if self.alias:
             head = read_head(bytes(SIZE_OCTETS) + header)[0]
             head.headers = fields.renamed(head.headers, self.alias)
@@ -65,6 +67,17 @@ class Headers:
         if len(header) + SIZE_OCTETS > limit:
             header = least(header)
         return len(body).to_bytes(SIZE_OCTETS, "big") + header, body
+
+
+def loaded(body: Body) -> bytes:
+    """The octets of a body that may be in a file: this version's adapter has them in memory.
+    Raises ``ValueError`` if they cannot be read."""
+    if isinstance(body, bytes):
+        return body
+    try:
+        return body[:]
+    except OSError as error:
+        raise ValueError(f"the body cannot be read: {error.strerror}") from error
 
 
 def cut(octets: bytes, limit: int) -> Iterator[tuple[bytes, bool]]:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.adapters.v0_8a.fragments import Arriving, cut
+from gateway.adapters.v0_8a.fragments import Arriving, cut, loaded
 from gateway.adapters.v0_8a.states import CLOSING, OPEN, State
 from gateway.adapters.v0_8a.streams import Part, Stream, without_marks
 from gateway.adapters.v0_8a.wire import layouts as w
@@ -163,14 +163,14 @@ class Channel:
         if self.out is None and part.part == 0 and len(self.handles) == 1:
             self.out = here
             header = b"\0\0\0\0" + without_marks(due.message.header)
-            self._flow(due, header + due.message.body)
+            self._flow(due, header + loaded(due.message.body))
             return True
         if self.out != here:
             return False
         if part.end:
             self._end_stream(SUCCESS, "the stream has ended")
         else:
-            self._flow(due, due.message.body)
+            self._flow(due, loaded(due.message.body))
         return True
 
     def _flow(self, due: Waiting, octets: bytes) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.adapters.v0_8a import states
 from gateway.adapters.v0_8a.content import COMMAND
-from gateway.adapters.v0_8a.fragments import cut
+from gateway.adapters.v0_8a.fragments import cut, loaded
 from gateway.adapters.v0_8a.lines import MOST_TAG, Ask, Channel, Line
 from gateway.adapters.v0_8a.states import CLOSING, OPEN
 from gateway.adapters.v0_8a.wire import layouts as w
@@ -273,7 +273,8 @@ def prepare(asking: "Asking", op: Prepare) -> None:
     if not line.channel.restartable:
         raise LocalError(f"channel {op.channel} is not restartable")
     size = op.size.to_bytes(4, "big")
-    first = size + b"".join(op.message.form_for(COMMAND))
+    header, body = op.message.form_for(COMMAND)
+    first = size + header + loaded(body)
     if len(first) > asking.engine.frame_out:
         raise LocalError("what is prepared does not fit a fragment")
     line.prepares.append(op.token)
