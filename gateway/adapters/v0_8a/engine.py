@@ -48,8 +48,10 @@ class Engine:
         external_subject: str | None = None,
         mechanisms: tuple[str, ...] = MECHANISMS,
         wake: Callable[[], None] = _nothing,
+        spool: object = None,
         handle_errors: str = "handle",
     ) -> None:
+        """``spool`` is not used: what arrives is put together in memory, within the limits."""
         self.version = version
         self.role = role
         self.server = server = role is Role.SERVER
@@ -279,6 +281,14 @@ class Engine:
         self._weight += len(fragment) + 64
         if self._weight > MOST_OCTETS:
             self.crowded()
+
+    @property
+    def more(self) -> int:
+        """Bodies are not said in portions here: ``output`` gives all there is."""
+        return 0
+
+    def refill(self) -> None:
+        """There is never more."""
 
     def output(self) -> list[bytes]:
         """Take what is to be written."""
