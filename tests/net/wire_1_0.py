@@ -122,19 +122,27 @@ class Wire10(Wire):
         """Attach a link over which we receive, and give it credit; the other's attach."""
         source = fields.pop("source", None) or w.Source(address)
         channel, wait = fields.pop("channel", 0), fields.pop("wait", True)
+        window = fields.pop("window", LARGE)
         fields.setdefault("target", w.Target())
         attach = w.Attach(name or f"in{handle}", handle, True, source=source, **fields)
-        self.tell(attach, self.credit(handle, credit), channel=channel)
+        self.tell(attach, self.credit(handle, credit, window=window), channel=channel)
         return self.heard_among(w.Attach) if wait else None
 
-    def credit(self, handle: int, count: int, seen: int = 0, **fields: Any) -> w.Flow:
-        return w.Flow(0, LARGE, 0, WINDOW, handle, seen, count, **fields)
+    def credit(
+        self, handle: int, count: int, seen: int = 0, window: int = LARGE, **fields: Any
+    ) -> w.Flow:
+        return w.Flow(0, window, 0, WINDOW, handle, seen, count, **fields)
 
     def transfer(self, handle: int, message: bytes, settled: bool = False, **fields: Any) -> bytes:
         """One message as one frame, with the next delivery-id."""
         number, self._next = self._next, self._next + 1
         tag = number.to_bytes(4, "big")
         return packed(w.Transfer(handle, number, tag, 0, settled, **fields), 0, message)
+
+    @property
+    def last(self) -> int:
+        """The delivery-id of the last transfer."""
+        return self._next - 1
 
     def post(self, handle: int, *messages: bytes, **fields: Any) -> None:
         """Send them, and wait until all are accepted."""
