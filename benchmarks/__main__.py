@@ -14,12 +14,22 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from benchmarks import codec, codec_1_0, fanout, http, memory, throughput, throughput_1_0
+from benchmarks import (
+    codec,
+    codec_1_0,
+    codec_2005,
+    fanout,
+    http,
+    memory,
+    throughput,
+    throughput_1_0,
+)
 from benchmarks.rows import Row, human
 
 GROUPS: list[Callable[[Callable[[str], bool], bool, int], Iterator[Row]]] = [
     codec.rows,
     codec_1_0.rows,
+    codec_2005.rows,
     throughput.rows,
     throughput_1_0.rows,
     http.rows,

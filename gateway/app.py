@@ -7,7 +7,6 @@ import json
 import logging
 import secrets
 import signal
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -42,6 +41,7 @@ from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.message import cross_with
 from gateway.net.alarms import Watch, memory_total
 from gateway.net.listener import Address, Limits, Listener
+from gateway.net.ports import listen_http
 from gateway.net.tls import server_context
 from gateway.net.turn import Turn
 from gateway.net.websocket import AmqpSockets
@@ -52,8 +52,6 @@ log = logging.getLogger("gateway")
 
 SECRET_FILE, CROSSING_FILE = "cursor.key", "crossing.key"
 GOODBYE_SECONDS = 5.0
-STALL_MS = 30_000
-"""How long sent octets may stay unacknowledged on an HTTP connection."""
 SWITCH_SECONDS = 0.0005
 """How long the loop may keep the interpreter from the store's thread. With Python's own 5 ms, a
 commit beside a busy loop takes several times as long (DESIGN.md, store)."""
@@ -66,6 +64,8 @@ class Gateway:
         self.settings = settings
         self.amqp_port = 0
         self.amqps_port: int | None = None
+        self.more_ports: list[int] = []
+        """Of ``amqp.listeners``, in their order."""
         self.http_port = 0
         self.admin_port: int | None = None
         self.registry = Registry()
@@ -140,10 +140,7 @@ class Gateway:
         try:
             if settings.admin.port is not None:
                 admin = listen_http(settings.admin.host, settings.admin.port)
-            detect = "detect" if context is not None else "never"
-            self.amqp_port = self.listener.listen(Address(amqp.host, amqp.port, detect))
-            if tls.port is not None:
-                self.amqps_port = self.listener.listen(Address(amqp.host, tls.port, "always"))
+            self._listen("detect" if context is not None else "never")
             self._web = build(self._doors())
         except ConfigError:
             web.close()
@@ -163,6 +160,18 @@ class Gateway:
             self._tasks.append(asyncio.create_task(self._servers[1].serve(sockets=[admin])))
         self.turn.begin()
         self.turn.end()
+
+    def _listen(self, detect: str) -> None:
+        """Open all AMQP ports; ``detect`` is what those do about TLS that may carry both."""
+        amqp, listen = self.settings.amqp, self.listener.listen
+        self.amqp_port = listen(Address(amqp.host, amqp.port, detect, amqp.header_0_9))
+        if amqp.tls.port is not None:
+            there = Address(amqp.host, amqp.tls.port, "always", amqp.header_0_9)
+            self.amqps_port = listen(there)
+        for one in amqp.listeners:
+            tls = "always" if one.tls_only else detect
+            there = Address(one.host or amqp.host, one.port, tls, one.header_0_9)
+            self.more_ports.append(listen(there))
 
     def _serving(self, app: ASGIApp) -> uvicorn.Config:
         http = self.settings.http
@@ -403,20 +412,6 @@ def read_named(path: Path, key: str) -> bytes:
         raise ConfigError(f"{key}: {path}: {error.strerror}") from None
 
 
-def listen_http(host: str, port: int) -> socket.socket:
-    """The HTTP socket. Raises ``ConfigError`` if the address is taken."""
-    try:
-        opened = socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
-        )
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        # An event stream to a peer that has vanished ends by this; accepted sockets inherit it.
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALL_MS)
-    return opened
-
-
 @contextlib.asynccontextmanager
 async def stop_on_signals(gateway: Gateway) -> AsyncIterator[None]:
     """SIGINT and SIGTERM end it politely."""
@@ -437,6 +432,9 @@ async def serve(settings: Settings) -> None:
         log.info("AMQP on %s:%d", amqp.host, gateway.amqp_port)
         if gateway.amqps_port is not None:
             log.info("AMQP over TLS on %s:%d", amqp.host, gateway.amqps_port)
+        for one, port in zip(amqp.listeners, gateway.more_ports, strict=True):
+            text = "AMQP on %s:%d, where 1 1 0 9 is %s"
+            log.info(text, one.host or amqp.host, port, one.header_0_9)
         log.info("HTTP on http://%s:%d/", http.host, gateway.http_port)
         if gateway.admin_port is not None:
             log.info("administration on http://%s:%d/", settings.admin.host, gateway.admin_port)

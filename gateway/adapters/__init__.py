@@ -4,12 +4,21 @@ from typing import Any
 
 from gateway.adapters.base import Adapter, Role
 from gateway.adapters.options import Credentials, Limits, Product
+from gateway.adapters.v0_8a.engine import Engine as V0_8A
+from gateway.adapters.v0_8a.wire.tables import VERSION as VERSION_0_8A
+from gateway.adapters.v0_9.drafts.engine import DraftEngine
+from gateway.adapters.v0_9.drafts.versions import DRAFTS
 from gateway.adapters.v0_9.engine import Engine as V0_9
 from gateway.adapters.v0_9.wire.tables import VERSIONS
 from gateway.adapters.v1_0.engine import Engine as V1_0
 from gateway.adapters.v1_0.wire.tables import VERSION
 
-ENGINES: dict[str, type[Any]] = {**dict.fromkeys(VERSIONS, V0_9), VERSION: V1_0}
+ENGINES: dict[str, type[Any]] = {
+    VERSION_0_8A: V0_8A,
+    **dict.fromkeys(DRAFTS, DraftEngine),
+    **dict.fromkeys(VERSIONS, V0_9),
+    VERSION: V1_0,
+}
 """Versions by name, oldest first, and the engine that speaks them."""
 
 

@@ -3,6 +3,9 @@
 import platform
 from typing import NamedTuple
 
+MECHANISMS = ("PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "ANONYMOUS", "EXTERNAL")
+"""All there are of SASL."""
+
 
 class Limits(NamedTuple):
     """What we accept and propose. Sizes are octets, times seconds; 0 is no limit (or: never)."""

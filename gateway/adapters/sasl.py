@@ -16,16 +16,12 @@ from scramp import (  # type: ignore[import-untyped]
 )
 
 from gateway.adapters.base import Authority
-from gateway.adapters.options import Credentials
+from gateway.adapters.options import MECHANISMS, Credentials
 from gateway.adapters.v0_9 import fields
 
 SCRAM = "SCRAM-SHA-256"
 _DECOY_KEY = secrets.token_bytes(32)
 _DECOY_ITERATIONS = 4096
-
-
-MECHANISMS = ("PLAIN", "AMQPLAIN", SCRAM, "ANONYMOUS", "EXTERNAL")
-"""All there are."""
 
 
 class Challenge(NamedTuple):

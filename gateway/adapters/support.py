@@ -3,21 +3,26 @@
 Every method of a version is put to an adapter of ours in both roles, on an open channel. It counts
 as refused if the adapter answers with not-implemented (540); anything else, an argument it does not
 like included, shows that the method is known and handled. The same is done with the types of 1.0
-(``v1_0.tried``). Nothing here is a list that could go stale.
+(``v1_0.tried``) and the commands of 0.8a2 (``v0_8a.tried``). Nothing here is a list that could go
+stale.
 """
 
 from typing import NamedTuple
 
 from gateway.adapters.base import Adapter, Role
 from gateway.adapters.options import Credentials
+from gateway.adapters.v0_8a import tried as v0_8a
+from gateway.adapters.v0_8a.wire import tables as commands
 from gateway.adapters.v0_9 import Engine
+from gateway.adapters.v0_9.drafts.engine import DraftEngine
+from gateway.adapters.v0_9.drafts.versions import DRAFTS
 from gateway.adapters.v0_9.engine import HEADERS
 from gateway.adapters.v0_9.geometry import Method, Version
 from gateway.adapters.v0_9.wire.tables import VERSIONS
 from gateway.adapters.v1_0 import tried as v1_0
 from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER, TLS_HEADER, VERSION
 from gateway.errors import Condition
-from gateway.operations import BeginSession, Closed, Done, Open, Operation
+from gateway.operations import BeginSession, Closed, Done, Open, Operation, SessionLost
 
 CHANNEL = 1
 
@@ -65,8 +70,9 @@ class _Anyone:
 
 def pair(version: str) -> tuple[Engine, Engine]:
     """A server and a client with an open channel between them."""
-    server = Engine(version, Role.SERVER, authority=_Anyone())
-    client = Engine(version, Role.CLIENT, credentials=Credentials("guest", "guest"))
+    engine = DraftEngine if version in DRAFTS else Engine
+    server = engine(version, Role.SERVER, authority=_Anyone())
+    client = engine(version, Role.CLIENT, credentials=Credentials("guest", "guest"))
     client.send(Open("open", "/", "guest"))
     carry(client, server)
     client.send(BeginSession(CHANNEL, "begin"))
@@ -96,10 +102,11 @@ def understands(engine: Engine, method: Method) -> bool:
     channel = 0 if method.name.startswith("connection.") else CHANNEL
     if method.name == "channel.open":
         channel = CHANNEL + 1
-    payload = method.prefix + method.write(method.record())
+    payload = engine.head_of(method) + method.write(method.record())
     octets = frames.frame(frames.method, channel, payload)
     return not any(
-        isinstance(operation, Closed) and operation.condition is Condition.NOT_IMPLEMENTED
+        isinstance(operation, Closed | SessionLost)
+        and operation.condition is Condition.NOT_IMPLEMENTED
         for operation in engine.receive(octets)
     )
 
@@ -146,7 +153,27 @@ def shown(header: bytes) -> str:
 
 def support() -> list[VersionSupport]:
     """All versions, oldest first."""
-    return [*(supported(version) for version in VERSIONS.values()), supported_1_0()]
+    drafts = [DRAFTS["0-9a0"], DRAFTS["0-9a6"]]
+    methods = [supported(version) for version in (*drafts, *VERSIONS.values())]
+    return [supported_0_8a(), *methods, supported_1_0()]
+
+
+def supported_0_8a() -> VersionSupport:
+    """All commands of 0.8a2. Some fields are refused: ``docs/0-8a2.md``."""
+    rows = v0_8a.tried(_Anyone())
+    groups = dict.fromkeys(row.name.split(".")[0] for row in rows)
+    bad = [row.name for row in rows if "refused" in (row.as_server, row.as_client)]
+    return VersionSupport(
+        commands.VERSION,
+        " ".join(map(str, commands.HEADER)),
+        tuple(group for group in groups if not any(n.startswith(f"{group}.") for n in bad)),
+        (*bad, "transfer out of band"),
+        tuple(
+            MethodSupport(row.name, str(row.number), row.section, row.as_server, row.as_client)
+            for row in rows
+        ),
+        ("command", "type", "section"),
+    )
 
 
 PARTS = {"2": "transport", "3": "messaging", "4": "transactions", "5": "security"}
@@ -184,8 +211,9 @@ def markdown(rows: list[VersionSupport]) -> str:
         "and looks at the answer; a test compares. *As server*: what a client may send to us.",
         "*As client*: what a broker may send to us. `refused` means the specification's 540",
         "not-implemented (1.0: amqp:not-implemented), `-` that the specification does not let that",
-        "side send it. Of 1.0 all composite types are put; sections of messages are carried as",
-        "they are. A client of ours lets the peer begin neither sessions nor links.",
+        "side send it. Of 0.8a2 the commands are put; of 1.0 all composite types: sections of",
+        "messages are carried as they are. A client of ours lets the peer begin neither sessions",
+        "nor links.",
     ]
     for row in rows:
         lines += [

@@ -18,62 +18,10 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from gateway.config.amqp import Amqp
 from gateway.config.section import Section
 from gateway.config.web import Admin, Http, Route
 from gateway.errors import ConfigError
-
-
-class Tls(Section):
-    """Certificate for the TLS port and for TLS on the plain port."""
-
-    port: int | None = Field(default=None, ge=0, le=65535, description="TLS-only port, often 5671")
-    certificate: Path | None = Field(default=None, description="PEM file with the chain")
-    key: Path | None = Field(default=None, description="PEM file with the private key")
-    client_ca: Path | None = Field(
-        default=None, description="PEM file; clients must then show a certificate of this authority"
-    )
-
-    @model_validator(mode="after")
-    def _complete(self) -> "Tls":
-        if (self.port is not None or self.key or self.client_ca) and not self.certificate:
-            raise ValueError("TLS needs a certificate")
-        if self.certificate and not self.key:
-            raise ValueError("TLS needs a key")
-        return self
-
-
-class Amqp(Section):
-    """The AMQP listener."""
-
-    host: str = Field(default="127.0.0.1", description="address to listen on")
-    port: int = Field(default=5672, ge=0, le=65535, description="TCP port; 0 takes a free one")
-    header_0_9: Literal["0-9"] = Field(
-        default="0-9", description="what the header AMQP 1 1 0 9 means on this listener"
-    )
-    mechanisms: list[Literal["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"]] = (
-        Field(
-            default=["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"],
-            description="SASL mechanisms allowed; EXTERNAL needs a client certificate, "
-            "ANONYMOUS an anonymous_user",
-        )
-    )
-    anonymous_user: str | None = Field(
-        default=None, description="the user that ANONYMOUS logins act as"
-    )
-    compat: Literal["", "rabbitmq-4"] = Field(
-        default="", description="broker that clients of 1.0 are told they talk to, if they insist"
-    )
-    handshake_seconds: float = Field(
-        default=10, gt=0, description="a peer that has not opened by then is dropped"
-    )
-    heartbeat_seconds: int = Field(default=60, ge=0, le=65535, description="proposed heartbeat")
-    frame_max: int = Field(default=131072, ge=4096, description="largest frame, octets")
-    channel_max: int = Field(default=2047, ge=1, le=65535, description="channels per connection")
-    max_connections: int = Field(default=10000, ge=1, description="connections in all")
-    max_message_octets: int = Field(
-        default=128 << 20, ge=1, le=0xFFFF_FFFF, description="largest message body, octets"
-    )
-    tls: Tls = Field(default_factory=Tls)
 
 
 class CrossingSection(Section):

@@ -152,6 +152,13 @@ class Crossing:
             return self._rise(header, body, message.exchange, message.key)
         if message.dialect is SECTIONS and dialect is BASIC:
             return self._sink(header, body)
+        if dialect is SECTIONS:
+            # All others are near 0-9-1, and go by its way.
+            header = BASIC.write(message.dialect.read(header))
+            return self._rise(header, body, message.exchange, message.key)
+        if message.dialect is SECTIONS:
+            crossed = self._sink(header, body)
+            return crossed._replace(header=dialect.write(BASIC.read(crossed.header)))
         return Crossed(*plainly(message, dialect), Fidelity.NATURAL)
 
     def _large(self, message: Message, body: LargeBody, dialect: Dialect) -> Crossed:

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from gateway.adapters.sniff import detect
+from gateway.adapters.v0_8a import trace as v0_8a
+from gateway.adapters.v0_8a.wire.tables import VERSION as VERSION_0_8A
 from gateway.adapters.v0_9 import trace as v0_9
 from gateway.adapters.v0_9.trace import Line, preview
 from gateway.adapters.v0_9.wire.tables import VERSIONS
@@ -20,34 +22,45 @@ MAX_UNFINISHED = 64 << 20
 """Octets of one unfinished frame that are kept."""
 
 OTHERS = {
-    b"\x80\x01": "0.8a2",
+    b"\x80\x01": VERSION_0_8A,
     b"AMQP\x01\x01\x00\x0a": "0-10",
     b"AMQP\x02\x01\x00\x00": "1.0 over TLS",
 }
-"""Openings of versions that this gateway does not decode yet, or not so, so that they are named."""
+"""Openings that are told by themselves; those that are not decoded yet, or not so, are named."""
 
-READERS: dict[str, Callable[[bytes], Iterator[Line]]] = {
-    **{version: partial(v0_9.frames, version=version) for version in VERSIONS},
-    "1.0": v1_0.frames,
+
+def _frames(version: str, octets: bytes, _: dict[int, bool]) -> Iterator[Line]:
+    return v0_9.frames(octets, version)
+
+
+Reader = Callable[[bytes, dict[int, bool]], Iterator[Line]]
+
+READERS: dict[str, Reader] = {
+    VERSION_0_8A: v0_8a.commands,
+    **{version: partial(_frames, version) for version in VERSIONS},
+    "1.0": lambda octets, _: v1_0.frames(octets),
 }
-"""Who describes the octets of a version."""
+"""Who describes the octets of a version; the table belongs to the direction, for what goes on in
+the next octets."""
 
 
 class Direction:
     """Octets that went one way on one connection, and where they are in its stream."""
 
-    __slots__ = ("arrow", "left", "passed")
+    __slots__ = ("arrow", "left", "passed", "continued")
 
     def __init__(self, arrow: str) -> None:
         self.arrow = arrow
         self.left = b""
         self.passed = 0
+        self.continued: dict[int, bool] = {}
+        """Of 0.8a2: handles over which a message is not complete."""
 
     def lines(self, data: bytes, version: str) -> Iterator[str]:
         """What is complete; an unfinished frame is kept."""
         octets = self.left + data
         self.left = b""
-        for line in READERS[version](octets):
+        for line in READERS[version](octets, self.continued):
             if line.kind == "cut":
                 self.left = octets[line.offset :]
                 if len(self.left) > MAX_UNFINISHED:

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from gateway.adapters.base import Adapter
+from gateway.adapters.sniff import detect
 from gateway.errors import Condition
 from gateway.sessions.session import Session
 
@@ -44,12 +45,14 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "listener", "transport", "adapter", "session", "address", "loopback", "subject",
-        "octets_in", "octets_out", "_first", "_awake", "_held", "_full", "_stuffed", "_crowded",
-        "_leaving", "_deadline", "_gone",
+        "octets_in", "octets_out", "header_0_9", "_first", "_awake", "_held", "_full", "_stuffed",
+        "_crowded", "_leaving", "_deadline", "_gone",
     )  # fmt: skip
 
-    def __init__(self, listener: "Listener") -> None:
+    def __init__(self, listener: "Listener", header_0_9: str) -> None:
+        """``header_0_9``: the version that AMQP 1 1 0 9 means."""
         self.listener = listener
+        self.header_0_9 = header_0_9
         self.transport: asyncio.Transport | None = None
         self.adapter: Adapter | None = None
         self.session: Session | None = None
@@ -175,12 +178,14 @@ class Connection(asyncio.Protocol):
 
     def _detect(self, data: bytes) -> None:
         self._first += data
-        found = self.listener.detect(self._first)
+        found = detect(self._first, self.header_0_9)
         if found is None:
             return
         if found.protocol != "amqp":
             log.info("connection %s: not AMQP (%s), refused", self.address, found.protocol)
-            self._write([found.answer or REFUSALS[found.protocol]])
+            answer = found.answer or REFUSALS.get(found.protocol, b"")
+            if answer:
+                self._write([answer])
             self._hang_up()
             return
         self.adapter = adapter = self.listener.adapter(found.version, self)

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from gateway.adapters import Adapter, Product, Role, adapter_for
 from gateway.adapters import Limits as AdapterLimits
-from gateway.adapters.sniff import TLS_1_0, Detected, detect
+from gateway.adapters.sniff import TLS_1_0
 from gateway.bodies import Spool
 from gateway.broker.broker import Broker
-from gateway.errors import ConfigError
+from gateway.net import ports
 from gateway.net.connection import Connection
 from gateway.net.turn import Turn
 from gateway.sessions.registry import Registry
@@ -39,11 +39,13 @@ class Limits(NamedTuple):
 
 
 class Address(NamedTuple):
-    """Where to listen. ``tls``: "never", "always", or "detect" by the first octet."""
+    """Where to listen. ``tls``: "never", "always", or "detect" by the first octet. ``header_0_9``:
+    the version that AMQP 1 1 0 9 means there."""
 
     host: str
     port: int
     tls: str
+    header_0_9: str = "0-9"
 
 
 class Listener:
@@ -62,8 +64,9 @@ class Listener:
         compat: str = "",
         spool: Spool | None = None,
     ) -> None:
-        """``compat`` names a broker that 1.0 clients are told they talk to, if they insist.
-        ``spool``: where bodies go that are too large for memory."""
+        """``header_0_9`` is for WebSockets, which come without an ``Address``. ``compat`` names a
+        broker that 1.0 clients are told they talk to, if they insist. ``spool``: where bodies go
+        that are too large for memory."""
         self.turn = turn
         self.broker = broker
         self.registry = registry
@@ -72,7 +75,7 @@ class Listener:
         self._closing = False
         self.sockets: list[socket.socket] = []
         self._mechanisms = mechanisms
-        self._header_0_9 = header_0_9
+        self.header_0_9 = header_0_9
         self._context = context
         self._compat = compat
         self._spool = spool
@@ -90,19 +93,10 @@ class Listener:
 
     def listen(self, address: Address) -> int:
         """Open a port and accept on it; returns the port. Raises ``ConfigError`` if it is taken."""
-        try:
-            opened = socket.create_server(
-                (address.host, address.port),
-                family=socket.AF_INET6 if ":" in address.host else socket.AF_INET,
-                backlog=1024,
-            )
-        except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {address.host}:{address.port}: {error.strerror}"
-            ) from None
+        opened = ports.opened(address.host, address.port, 1024)
         opened.setblocking(False)
         self.sockets.append(opened)
-        self._spawn(self._accept(opened, address.tls))
+        self._spawn(self._accept(opened, address))
         return int(opened.getsockname()[1])
 
     def _spawn(self, work: "asyncio.Future[None] | object") -> None:
@@ -110,7 +104,7 @@ class Listener:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _accept(self, opened: socket.socket, tls: str) -> None:
+    async def _accept(self, opened: socket.socket, address: Address) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -126,7 +120,7 @@ class Listener:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._arriving += 1
-            self._spawn(self._greet(accepted, tls))
+            self._spawn(self._greet(accepted, address))
 
     @property
     def room(self) -> bool:
@@ -137,17 +131,17 @@ class Listener:
             return False
         return True
 
-    async def _greet(self, accepted: socket.socket, tls: str) -> None:
+    async def _greet(self, accepted: socket.socket, address: Address) -> None:
         """Choose plain or TLS, then hand the socket to a ``Connection``."""
         loop = asyncio.get_running_loop()
-        context = self._context if tls == "always" else None
+        context = self._context if address.tls == "always" else None
         try:
-            if tls == "detect" and self._context is not None:
+            if address.tls == "detect" and self._context is not None:
                 async with asyncio.timeout(self.limits.handshake_seconds):
                     if await wants_tls(accepted):
                         context = self._context
             await loop.connect_accepted_socket(
-                lambda: Connection(self),
+                lambda: Connection(self, address.header_0_9),
                 accepted,
                 ssl=context,
                 ssl_handshake_timeout=self.limits.handshake_seconds if context else None,
@@ -157,10 +151,6 @@ class Listener:
             accepted.close()
         finally:
             self._arriving -= 1
-
-    def detect(self, first: bytes) -> Detected | None:
-        """What the first octets mean on this listener; ``None``: more are needed."""
-        return detect(first, self._header_0_9)
 
     def adapter(self, version: str, connection: Connection) -> Adapter:
         """The server-role adapter for a detected version."""

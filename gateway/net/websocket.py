@@ -69,7 +69,7 @@ class Transport(asyncio.Transport):
     def __init__(self, listener: Listener, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
         super().__init__({"peername": tuple(client) if client else None})
-        self._connection = Connection(listener)
+        self._connection = Connection(listener, listener.header_0_9)
         self._receive, self._send = receive, send
         self._out: list[bytes] = []
         self._waiting = 0

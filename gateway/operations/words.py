@@ -5,7 +5,8 @@ brings the answers back. ``channel`` is the number of the session (0-10, 1.0) or
 0-9-1) on its connection; ``token`` is the adapter's secret: a request brings it, the answer
 (``Done`` or ``Refused``) carries it back, ``None`` means that no answer is wanted.
 
-What only versions with links say is in ``links``. The four hot words (``Publish``, ``Deliver``,
+What queues and exchanges there are is said in ``topology``, what only versions with links say in
+``links``. The four hot words (``Publish``, ``Deliver``,
 ``Settle``, ``Confirm``) are constructed positionally.
 """
 
@@ -130,12 +131,14 @@ class Peer:
 
 @dataclass(slots=True)
 class Open(Operation):
-    """Use a virtual host. ``user`` is already authenticated by the adapter's SASL exchange."""
+    """Use a virtual host. ``user`` is already authenticated by the adapter's SASL exchange.
+    ``client`` is a name that only one connection to it may have at a time; "" is none."""
 
     token: Token
     vhost: str
     user: str
     peer: Peer = field(default_factory=Peer)
+    client: str = ""
 
 
 @dataclass(slots=True)
@@ -182,7 +185,10 @@ class UpdateSecret(Operation):
 
 @dataclass(slots=True)
 class BeginSession(Request):
-    """Open a channel."""
+    """Open a channel. ``transacted``: as after ``Select``. ``restartable``: see ``Prepare``."""
+
+    transacted: bool = False
+    restartable: bool = False
 
 
 @dataclass(slots=True)
@@ -205,88 +211,6 @@ class Flow(Request):
     """Stop (or go on) sending content on this channel."""
 
     active: bool
-
-
-# --- topology -----------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class DeclareExchange(Operation):
-    channel: int
-    token: Token
-    name: str
-    type: str = "direct"
-    passive: bool = False
-    durable: bool = False
-    auto_delete: bool = False
-    internal: bool = False
-    arguments: Table = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class DeleteExchange(Operation):
-    channel: int
-    token: Token
-    name: str
-    if_unused: bool = False
-
-
-@dataclass(slots=True)
-class DeclareQueue(Operation):
-    """An empty name asks for a server-named queue. Answered with ``QueueState``."""
-
-    channel: int
-    token: Token
-    name: str
-    passive: bool = False
-    durable: bool = False
-    exclusive: bool = False
-    auto_delete: bool = False
-    arguments: Table = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class DeleteQueue(Operation):
-    """Answered with the number of messages deleted."""
-
-    channel: int
-    token: Token
-    name: str
-    if_unused: bool = False
-    if_empty: bool = False
-
-
-@dataclass(slots=True)
-class PurgeQueue(Operation):
-    """Answered with the number of messages purged."""
-
-    channel: int
-    token: Token
-    name: str
-
-
-@dataclass(slots=True)
-class Bind(Operation):
-    """Let ``destination`` (a queue, or an exchange if ``to_exchange``) receive from ``source``."""
-
-    channel: int
-    token: Token
-    destination: str
-    source: str
-    key: str = ""
-    arguments: Table = field(default_factory=dict)
-    to_exchange: bool = False
-
-
-@dataclass(slots=True)
-class Unbind(Operation):
-    channel: int
-    token: Token
-    destination: str
-    source: str
-    key: str = ""
-    arguments: Table = field(default_factory=dict)
-    to_exchange: bool = False
 
 
 # --- consuming ----------------------------------------------------------------------------------
@@ -404,15 +328,6 @@ class Returned(Operation):
 
 
 @dataclass(slots=True)
-class QueueState:
-    """Result of ``DeclareQueue``."""
-
-    name: str
-    messages: int
-    consumers: int
-
-
-@dataclass(slots=True)
 class Fetched:
     """Result of ``Fetch``."""
 
@@ -424,10 +339,8 @@ class Fetched:
 
 @dataclass(slots=True)
 class Done(Operation):
-    """The request with this token succeeded. ``result`` is what the request's docstring says.
-
-    ``Open`` is answered with ``channel`` 0.
-    """
+    """The request with this token succeeded; ``result`` is what its docstring says. ``Open`` is
+    answered with ``channel`` 0."""
 
     channel: int
     token: Token

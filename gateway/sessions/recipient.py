@@ -26,6 +26,7 @@ class ChannelRecipient:
         channel = self._session.channels.get(self._number)
         sequence = 0 if channel is None else channel.sequence
         self._session.adapter.send(Returned(self._number, message, condition, text, sequence))
+        self._session.follow()
 
     def cancelled(self, tag: str) -> None:
         self._session.notify(Cancelled(self._number, tag))

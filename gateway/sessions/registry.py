@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gateway.errors import Condition, Lost, Refusal
 from gateway.sessions.links import Links
+from gateway.sessions.staging import Staging
 
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
@@ -19,6 +21,10 @@ class Registry:
     def __init__(self, create_queues: bool = True) -> None:
         self.links = Links()
         self.create_queues = create_queues
+        self.staging = Staging()
+        self.topics: dict[tuple[str, str], Session] = {}
+        """Temporary topics (virtual host, name), and whose they are."""
+        self._clients: dict[tuple[str, str], Session] = {}
         self._sessions: dict[int, Session] = {}
         self._next = 1
         self.opened = 0
@@ -38,8 +44,17 @@ class Registry:
         self._sessions[number] = session
         return number
 
+    def claim(self, vhost: str, client: str, session: "Session") -> None:
+        """This client name is taken until ``leave``. Refuses (405) if it is."""
+        holder = self._clients.setdefault((vhost, client), session)
+        if holder is not session:
+            text = f"client '{client}' has a connection already"
+            raise Refusal(Condition.RESOURCE_LOCKED, text, Lost.CONNECTION)
+
     def leave(self, number: int) -> None:
-        self._sessions.pop(number, None)
+        session = self._sessions.pop(number, None)
+        for key in [key for key, holder in self._clients.items() if holder is session]:
+            del self._clients[key]
 
     def find(self, number: int) -> "Session | None":
         return self._sessions.get(number)

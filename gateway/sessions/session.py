@@ -15,43 +15,35 @@ from gateway.broker.client import Client
 from gateway.errors import Condition, Lost, Refusal
 from gateway.operations import (
     BeginSession,
-    Bind,
     Blocked,
     Cancelled,
     Close,
     Closed,
     Commit,
     Credit,
-    DeclareExchange,
-    DeclareQueue,
-    DeleteExchange,
-    DeleteQueue,
     Done,
     EndSession,
     Fetch,
+    FindQueue,
     Flow,
     Open,
     Operation,
     Peer,
-    Prefetch,
     Publish,
-    PurgeQueue,
-    Recover,
+    QueueState,
     Refused,
-    Rollback,
-    Select,
-    SelectConfirms,
     SessionLost,
     Settle,
     Subscribe,
-    Unbind,
     Unblocked,
     Unsent,
     Unsubscribe,
     UpdateSecret,
 )
+from gateway.sessions.handles import Handling
 from gateway.sessions.linking import Linking
 from gateway.sessions.links import Link
+from gateway.sessions.plain import PLAIN, TOPOLOGY
 from gateway.sessions.recipient import ChannelRecipient
 from gateway.sessions.registry import Registry
 
@@ -101,6 +93,7 @@ class Session:
         """Octets in and out; set by the owner of the socket."""
         self.registry = registry
         self.number = registry.enter(self)
+        self._handling = Handling(self)
         self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
             Open: self._open,
             Closed: self._on_closed,
@@ -110,29 +103,21 @@ class Session:
             SessionLost: self._on_session_lost,
         }
         self._on_channel: dict[type[Operation], Callable[[Channel, Any], None]] = {
+            **dict.fromkeys(PLAIN, self._plain),
+            **dict.fromkeys(TOPOLOGY, self._topology),
             Flow: self._flow,
             Subscribe: self._subscribe,
             Unsubscribe: self._unsubscribe,
-            Prefetch: self._prefetch,
             Credit: self.credit,
             Fetch: self._fetch,
-            Recover: self._recover,
+            FindQueue: self._find_queue,
             Unsent: lambda channel, op: channel.unsent(op.consumer, op.delivery, op.message),
-            Select: self._select,
-            SelectConfirms: self._select_confirms,
             Commit: self._commit,
-            Rollback: self._rollback,
-            DeclareExchange: self._topology,
-            DeleteExchange: self._topology,
-            DeclareQueue: self._topology,
-            DeleteQueue: self._topology,
-            PurgeQueue: self._topology,
-            Bind: self._topology,
-            Unbind: self._topology,
         }
         if adapter.linked:
             self._linking = Linking(self)
             self._on_channel.update(self._linking.handlers)
+            self._on_channel.update(self._handling.handlers)
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -192,6 +177,7 @@ class Session:
             return
         if refusal.lost is not Lost.NOTHING and operation.scope is Lost.LINK:
             refusal.lost = Lost.LINK
+            self._handling.drop(self.channels[number], operation.link)
         if refusal.lost is Lost.SESSION:
             self._drop(number)
         self.adapter.send(
@@ -211,6 +197,11 @@ class Session:
         if self.channels.get(number) in self._waiting:
             self.answer_when_safe(number, token, result)
         else:
+            self.adapter.send(Done(number, token, result))
+
+    def tell(self, number: int, token: Any, result: Any = None) -> None:
+        """Say ``Done`` at once, before anything that waits."""
+        if token is not None:
             self.adapter.send(Done(number, token, result))
 
     def answer_when_safe(self, number: int, token: Any, result: Any = None) -> None:
@@ -240,6 +231,8 @@ class Session:
                 f"user '{operation.user}' may only connect from this machine",
                 Lost.CONNECTION,
             )
+        if operation.client:
+            self.registry.claim(operation.vhost, operation.client, self)
         self.peer = operation.peer
         self.user = operation.user
         name = f"{self.address} #{self.number}"
@@ -269,6 +262,7 @@ class Session:
         self.registry.leave(self.number)
         if self._linking is not None:
             self._linking.closed()
+        self._handling.closed()
         self.channels.clear()
         if self._client is not None:
             self._client.close()
@@ -321,28 +315,35 @@ class Session:
         if self._paused:
             channel.pause()
         self.channels[number] = channel
+        if operation.transacted:
+            channel.select()
         self.answer(number, operation.token)
 
     def _drop(self, number: int) -> None:
-        channel = self.channels.pop(number, None)
+        channel = self.channels.get(number)
         if channel is not None:
+            self._handling.ended(number)
+            del self.channels[number]
             if self._linking is not None:
                 self._linking.ended(number)
             channel.close()
 
     def _end(self, operation: EndSession) -> None:
         self._drop(operation.channel)
-        if operation.token is not None:
-            self.adapter.send(Done(operation.channel, operation.token))
+        self.tell(operation.channel, operation.token)
 
     def _on_session_lost(self, operation: SessionLost) -> None:
         self._drop(operation.channel)
+
+    def _plain(self, channel: Channel, operation: Any) -> None:
+        PLAIN[operation.__class__](channel, operation)
+        self.answer(operation.channel, operation.token)
 
     def _topology(self, channel: Channel, operation: Any) -> None:
         notices: list[Cancelled] = []
         self._notices = notices
         try:
-            result = _TOPOLOGY[operation.__class__](channel, operation)
+            result = TOPOLOGY[operation.__class__](channel, operation)
         finally:
             self._notices = None
         self.answer_when_safe(operation.channel, operation.token, result)
@@ -372,18 +373,13 @@ class Session:
             copy=operation.copy,
             credit=operation.credit,
         )
-        # Sent at once, not behind earlier answers: the first delivery must not overtake it.
-        if operation.token is not None:
-            self.adapter.send(Done(operation.channel, operation.token, tag))
+        # Not behind earlier answers: the first delivery must not overtake it.
+        self.tell(operation.channel, operation.token, tag)
         channel.start(tag)
 
     def _unsubscribe(self, channel: Channel, operation: Unsubscribe) -> None:
         channel.unsubscribe(operation.tag)
         self.answer(operation.channel, operation.token, operation.tag)
-
-    def _prefetch(self, channel: Channel, operation: Prefetch) -> None:
-        channel.prefetch(operation.count, operation.size, operation.shared)
-        self.answer(operation.channel, operation.token)
 
     def credit(self, channel: Channel, operation: Credit) -> None:
         """Credit of a consumer."""
@@ -404,33 +400,17 @@ class Session:
         fetched = channel.fetch(operation.queue, operation.no_ack)
         self.answer(operation.channel, operation.token, fetched)
 
-    def _recover(self, channel: Channel, operation: Recover) -> None:
-        channel.recover(operation.requeue)
-        self.answer(operation.channel, operation.token)
+    def _find_queue(self, channel: Channel, operation: FindQueue) -> None:
+        queue = channel.vhost.queues.get(operation.name)
+        state = queue and QueueState(queue.name, queue.depth, len(queue.consumers))
+        # At once, not behind earlier answers: what the adapter asks next depends on it.
+        self.adapter.send(Done(operation.channel, operation.token, state))
+        self.follow()
 
-    def _select(self, channel: Channel, operation: Select) -> None:
-        channel.select()
-        self.answer(operation.channel, operation.token)
-
-    def _select_confirms(self, channel: Channel, operation: SelectConfirms) -> None:
-        channel.select_confirms()
-        self.answer(operation.channel, operation.token)
+    def follow(self) -> None:
+        """Perform what the adapter asks because of what it was just told."""
+        self.perform(self.adapter.found())
 
     def _commit(self, channel: Channel, operation: Commit) -> None:
         channel.commit()
         self.answer_when_safe(operation.channel, operation.token)
-
-    def _rollback(self, channel: Channel, operation: Rollback) -> None:
-        channel.rollback()
-        self.answer(operation.channel, operation.token)
-
-
-_TOPOLOGY: dict[type[Operation], Callable[[Channel, Any], Any]] = {
-    DeclareExchange: Channel.declare_exchange,
-    DeleteExchange: Channel.delete_exchange,
-    DeclareQueue: Channel.declare_queue,
-    DeleteQueue: Channel.delete_queue,
-    PurgeQueue: Channel.purge_queue,
-    Bind: Channel.bind,
-    Unbind: Channel.unbind,
-}

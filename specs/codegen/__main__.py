@@ -7,19 +7,26 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from specs.codegen.emit_commands import emit_commands
 from specs.codegen.emit_composites import emit_composites
 from specs.codegen.emit_layouts import emit_layouts
 from specs.codegen.emit_symbols import emit_symbols
 from specs.codegen.emit_tables import emit_tables
 from specs.codegen.ir import SpecError
-from specs.codegen.layouts import gather
+from specs.codegen.layouts import gather, snake
 from specs.codegen.load import load
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = ("amqp-0-8.xml", "amqp-0-9.xml", "amqp-0-9-1.xml")
 TARGET = Path("gateway/adapters/v0_9/wire")
+DRAFTS = ("0-9a0", "0-9a6")
+"""The drafts of 2005 have records of their own: their methods share names with 0-9, not fields."""
 SOURCE_1_0 = "amqp-1-0.xml"
 TARGET_1_0 = Path("gateway/adapters/v1_0/wire")
+SOURCE_0_8A = "amqp-0-8a2.xml"
+TARGET_0_8A = Path("gateway/adapters/v0_8a/wire")
+METHODS = "the class-and-method family"
+SUBJECT_0_8A = "the command frames of 0.8a2"
 
 
 def render(specs: Path = ROOT / "specs") -> dict[Path, str]:
@@ -29,11 +36,30 @@ def render(specs: Path = ROOT / "specs") -> dict[Path, str]:
     stamp = stamp_of([specs / name for name in SOURCES])
     performatives = load(specs / SOURCE_1_0)
     stamp_1_0 = stamp_of([specs / SOURCE_1_0])
+    commands = load(specs / SOURCE_0_8A)
+    frames = gather([commands], "command-frames")
+    stamp_0_8a = stamp_of([specs / SOURCE_0_8A])
     return {
-        TARGET / "layouts.py": emit_layouts(family, stamp),
+        TARGET_0_8A / "layouts.py": emit_layouts(frames, stamp_0_8a, SUBJECT_0_8A),
+        TARGET_0_8A / "tables.py": emit_commands(commands, frames, stamp_0_8a),
+        TARGET / "layouts.py": emit_layouts(family, stamp, f"{METHODS}: 0-8, 0-9, 0-9-1"),
         TARGET / "tables.py": emit_tables(protocols, family, stamp),
+        **{path: text for name in DRAFTS for path, text in render_draft(specs, name).items()},
         TARGET_1_0 / "layouts.py": emit_composites(performatives, stamp_1_0),
         TARGET_1_0 / "tables.py": emit_symbols(performatives, stamp_1_0),
+    }
+
+
+def render_draft(specs: Path, name: str) -> dict[Path, str]:
+    """The modules of one draft of 2005."""
+    source = specs / f"amqp-{name}.xml"
+    protocols = [load(source)]
+    family = gather(protocols)
+    stamp = stamp_of([source])
+    layouts = f"layouts_{snake(name)}"
+    return {
+        TARGET / f"{layouts}.py": emit_layouts(family, stamp, f"{METHODS}: {name}"),
+        TARGET / f"tables_{snake(name)}.py": emit_tables(protocols, family, stamp, name, layouts),
     }
 
 

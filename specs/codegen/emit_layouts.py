@@ -13,7 +13,7 @@ from specs.codegen.layouts import PYTHON, Family, Layout, Run, Slot, runs_of
 LIMIT = 100
 
 HEAD = '''\
-"""Records and layouts of the class-and-method family: 0-8, 0-9, 0-9-1.
+"""Records and layouts of {subject}.
 
 {stamp}
 
@@ -39,7 +39,7 @@ def short(text: str, where: str) -> bytes:
 '''
 
 
-def emit_layouts(family: Family, stamp: str) -> str:
+def emit_layouts(family: Family, stamp: str, subject: str) -> str:
     """The whole module."""
     functions: list[str] = []
     for layout in family.layouts:
@@ -60,7 +60,7 @@ def emit_layouts(family: Family, stamp: str) -> str:
     formats |= {slot.format for layout in family.layouts if layout.flags for slot in layout.slots}
     used = sorted(name for name in formats if f"_{name}." in text)
     structs = "\n".join(f'_{name} = Struct(">{name}")' for name in used)
-    return HEAD.format(stamp=stamp, structs=structs) + text
+    return HEAD.format(stamp=stamp, structs=structs, subject=subject) + text
 
 
 def emit_record(record: str, title: str, fields: dict[str, str], flags: bool) -> list[str]:
@@ -122,7 +122,10 @@ def unpack(format: str, names: list[str], start: str) -> list[str]:
     if format == "B":
         return [f"{names[0]} = buf[{start}]"]
     left = ", ".join(names) if len(names) > 1 else f"({names[0]},)"
-    return broken(f"{left} = _{format}.unpack_from(buf, {start})")
+    line = f"{left} = _{format}.unpack_from(buf, {start})"
+    if len(line) > LIMIT - 4 and len(left) > LIMIT - 40:
+        return [*call("(", names, ")")[:-1], f") = _{format}.unpack_from(buf, {start})"]
+    return broken(line)
 
 
 def read_tail(slot: Slot, start: str, values: dict[str, str]) -> list[str]:
@@ -221,7 +224,12 @@ def plus(base: str, offset: int) -> str:
 
 
 def call(opening: str, words: Sequence[str], closing: str) -> list[str]:
-    return [opening, *(f"    {word}," for word in words), closing]
+    lines = [opening]
+    for word in words:
+        terms = word.split(" | ") if len(word) > LIMIT - 16 else [word]
+        lines += [f"    {term}" for term in (terms[0], *(f"| {term}" for term in terms[1:]))]
+        lines[-1] += ","
+    return [*lines, closing]
 
 
 def broken(text: str, limit: int = LIMIT - 4) -> list[str]:

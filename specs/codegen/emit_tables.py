@@ -10,7 +10,7 @@ from specs.codegen.ir import NoEmitter, SpecError
 from specs.codegen.layouts import FORMATS, Family, camel, snake
 
 HEAD = '''\
-"""The versions of the class-and-method family as tables: 0-8, 0-9, 0-9-1.
+"""The versions of the class-and-method family as tables: {versions}.
 
 {stamp}
 """
@@ -18,11 +18,17 @@ HEAD = '''\
 from struct import Struct
 
 from gateway.adapters.v0_9.geometry import Content, Geometry, Method, Version, version
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.v0_9.wire import {layouts} as w
 '''
 
 
-def emit_tables(protocols: Sequence[ir.Protocol], family: Family, stamp: str) -> str:
+def emit_tables(
+    protocols: Sequence[ir.Protocol],
+    family: Family,
+    stamp: str,
+    versions: str = "0-8, 0-9, 0-9-1",
+    layouts: str = "layouts",
+) -> str:
     """The whole module."""
     lines: list[str] = []
     geometries: dict[tuple[str, ...], str] = {}
@@ -34,7 +40,8 @@ def emit_tables(protocols: Sequence[ir.Protocol], family: Family, stamp: str) ->
         lines += ["", *emit_version(protocol, family, geometries[rows])]
     lines += ["", "VERSIONS: dict[str, Version] = {"]
     lines += [f'    "{protocol.name}": {constant(protocol)},' for protocol in protocols]
-    return HEAD.format(stamp=stamp) + "\n".join([*lines, "}"]) + "\n"
+    head = HEAD.format(versions=versions, stamp=stamp, layouts=layouts)
+    return head + "\n".join([*lines, "}"]) + "\n"
 
 
 def constant(protocol: ir.Protocol) -> str:

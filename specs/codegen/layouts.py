@@ -134,21 +134,23 @@ def items_of(protocol: ir.Protocol) -> Iterable[tuple[str, tuple[ir.Field, ...],
     """Everything with a layout: title, fields, section, whether it is a property list."""
     for class_ in protocol.classes:
         if class_.properties is not None:
-            yield f"{class_.name}.properties", class_.properties, class_.section, True
+            title = f"{class_.name}.properties"
+            yield title, class_.properties, class_.section, class_.presence == "flags"
         for operation in class_.operations:
             yield f"{class_.name}.{operation.name}", operation.fields, operation.section, False
 
 
-def gather(protocols: Sequence[ir.Protocol]) -> Family:
-    """Merge the versions, oldest first."""
+def gather(protocols: Sequence[ir.Protocol], family: ir.Family = "methods") -> Family:
+    """Merge the versions of a family, oldest first."""
     records: dict[str, dict[str, str]] = {}
     titles: dict[str, str] = {}
     layouts: dict[tuple[str, tuple[Slot, ...]], Layout] = {}
     stems: dict[tuple[str, str], str] = {}
     for protocol in protocols:
-        if protocol.family != "methods":
+        if protocol.family != family:
             raise NoEmitter(f"{protocol.name}: no emitter for the family {protocol.family!r} yet")
-        if any(class_.presence != "flags" for class_ in protocol.classes):
+        flagged = family != "methods" or all(c.presence == "flags" for c in protocol.classes)
+        if not flagged:
             raise NoEmitter(f"{protocol.name}: no emitter for properties without flags yet")
         for title, fields, section, flags in items_of(protocol):
             record = camel(title)

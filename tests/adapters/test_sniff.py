@@ -28,11 +28,18 @@ def test_what_0_9_stands_for() -> None:
     assert detect(b"AMQP\x00\x00\x09\x01", "0-9a6") == Detected("amqp", "0-9-1")
 
 
+def test_commands() -> None:
+    """0.8a2 has two octets; who wants another version is told nothing (§3.2.2)."""
+    assert detect(b"\x80") is None
+    assert detect(b"\x80\x01") == detect(b"\x80\x01more") == Detected("amqp", "0.8a2")
+    assert detect(b"\x80\x02") == detect(b"\x80\x00") == Detected("unknown")
+
+
 @pytest.mark.parametrize(
     "header",
     [
         b"AMQP\x03\x00\x00\x00", b"AMQP\x09\x09\x09\x09",
-        b"AMQP\x01\x01\x00\x0a", b"AMQP\x01\x01\x09\x00", b"AMQP\x00\x00\x09\x02", b"\x80\x01",
+        b"AMQP\x01\x01\x00\x0a", b"AMQP\x01\x01\x09\x00", b"AMQP\x00\x00\x09\x02",
         b"junk", b"\0",
     ],
 )  # fmt: skip
@@ -71,3 +78,11 @@ def test_anything(data: bytes) -> None:
         assert len(data) < 12
     else:
         assert found.protocol in ("amqp", "tls", "http", "unknown")
+
+
+def test_command_frames() -> None:
+    """0.8a2 §3.2.2: two octets, and no word to whoever wants another version."""
+    assert detect(b"\x80") is None
+    assert detect(b"\x80\x01") == Detected("amqp", "0.8a2")
+    assert detect(b"\x80\x01\x00\x09") == Detected("amqp", "0.8a2")
+    assert detect(b"\x80\x02") == Detected("unknown")

@@ -49,6 +49,8 @@ def serve(folder: Path, *arguments: object) -> list[object]:
         ("[amqp]\nprot = 5672\n", ["amqp.prot", "not permitted"]),
         ("[limits]\nmemory_high = 2\n", ["limits.memory_high"]),
         ("[amqp.tls]\nport = 5671\n", ["amqp.tls", "certificate"]),
+        ("[[amqp.listeners]]\nport = 0\ntls_only = true\n", ["tls_only", "certificate"]),
+        ("[[amqp.listeners]]\nport = 0\nheader_0_9 = '0-10'\n", ["amqp.listeners.0.header_0_9"]),
         ("log_level = 'loud'\n", ["log_level", "debug"]),
         ("[amqp]\nmechanisms = ['MAGIC']\n", ["amqp.mechanisms"]),
         ("[amqp\n", ["not valid TOML"]),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import runpy
 import shutil
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,6 +58,32 @@ def watch(gateway: Server, source: str, count: int) -> list[dict[str, dict[str, 
     return [json.loads(line) for line in lines]
 
 
+def tour(gateway: Server) -> None:
+    """Without ports it starts a gateway itself, whose listeners know both drafts."""
+    done = run([sys.executable, str(EXAMPLES / "tour.py")])
+    assert done.returncode == 0, done.stdout + done.stderr
+    head, *rows, last = done.stdout.splitlines()
+    guests = head.split()[1:]
+    assert {"0.8a2", "0-9a0", "0-9a6", "0-8", "0-9", "0-9-1", "1.0", "http", "events"} <= {*guests}
+    assert [row.split() for row in rows] == [[name, *["yes"] * len(guests)] for name in guests]
+    assert last == f"{len(guests)} guests, {len(guests) ** 2} messages"
+    # On a gateway that runs, and with somebody who does not come.
+    ports = ["--amqp", str(gateway.port), "--http", str(gateway.http_port)]
+    done = run([sys.executable, str(EXAMPLES / "tour.py"), *ports, "--only", "0.8a2,0-9-1,events"])
+    assert done.returncode == 0 and "3 guests, 9 messages" in done.stdout, done.stdout + done.stderr
+    done = run([sys.executable, str(EXAMPLES / "tour.py"), *ports, "--only", "0-9a6"])
+    assert done.returncode == 2 and "not here: 0-9a6" in done.stderr
+
+
+def test_the_tour_tells_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = runpy.run_path(str(EXAMPLES / "tour.py"))["shown"]
+    assert shown({"a": SimpleNamespace(heard=["b", "a"]), "b": SimpleNamespace(heard=["a", "b"])})
+    assert not shown({"a": SimpleNamespace(heard=["a"]), "b": SimpleNamespace(heard=["a", "b"])})
+    assert "MISSING" in capsys.readouterr().out
+    assert not shown({"a": SimpleNamespace(heard=["a", "a"])})
+    assert "2x" in capsys.readouterr().out
+
+
 def configuration(gateway: Server) -> None:
     file = str(EXAMPLES / "gateway.toml")
     done = gateway_command("check", file)
@@ -70,6 +98,7 @@ RUN: dict[str, Callable[[Server], None]] = {
     "gateway.toml": configuration,
     "publish_and_consume.py": publish_and_consume,
     "publish_http.sh": publish_http,
+    "tour.py": tour,
     "watch_events.py": watch_events,
 }
 

@@ -82,8 +82,23 @@ def test_capture_json_with_cut_frames(tmp_path: Path) -> None:
 
 def test_capture_json_as_a_list(tmp_path: Path) -> None:
     path = tmp_path / "capture.json"
-    path.write_text(json.dumps([{"direction": "C->S", "hex": "8001", "meaning": "initiation"}]))
-    assert "version 0.8a2: not decoded yet" in shown(path)
+    path.write_text(json.dumps([{"direction": "C->S", "hex": "414d51500101000a"}]))
+    assert "version 0-10: not decoded yet" in shown(path)
+
+
+def test_command_frames(tmp_path: Path) -> None:
+    """0.8a2, with a login that is not shown and a message that is cut in two."""
+    path = tmp_path / "capture.json"
+    login = "00260b05504c41494e001c054c4f47494e53000178085041535357"
+    login += "4f5244530006736563726574ce"
+    send = "000c1f00010005000000110000ce" + "0000000200040000000000000000006d31"
+    pieces = ["8001" + login, send[:20], send[20:]]
+    path.write_text(json.dumps([{"direction": "C->S", "hex": piece} for piece in pieces]))
+    text = shown(path)
+    assert "version 0.8a2" in text and "128 1" in text
+    assert "connection.response mechanism='PLAIN'" in text and "secret" not in text
+    assert "handle.send handle_id=1 confirm_tag=5 fragment_size=17" in text
+    assert "body_size=2 priority=4 and 2 octets: 'm1'" in text
 
 
 def test_1_0(tmp_path: Path) -> None:

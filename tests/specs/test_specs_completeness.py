@@ -7,6 +7,7 @@ from dataclasses import fields
 
 import pytest
 
+from gateway.adapters.v0_8a.wire import tables as commands
 from gateway.adapters.v0_9.geometry import Version
 from gateway.adapters.v0_9.wire import layouts
 from gateway.adapters.v0_9.wire.tables import V0_8, V0_9, V0_9_1, VERSIONS
@@ -172,3 +173,15 @@ def test_layouts_that_versions_share_exist_once() -> None:
         assert len({v.by_name[name].read for v in VERSIONS.values()}) == 1
     assert V0_8.by_name["queue.bind"].read is V0_9.by_name["queue.bind"].read
     assert V0_9.by_name["queue.bind"].read is not V0_9_1.by_name["queue.bind"].read
+
+
+def test_commands_of_0_8a2() -> None:
+    """28 commands (AMQ RFC 006 §3.1.1), and every condition has a code of RFC 011."""
+    groups = [command.name.split(".")[0] for command in commands.COMMANDS]
+    assert {name: groups.count(name) for name in groups} == {
+        "connection": 7, "channel": 6, "handle": 15,
+    }  # fmt: skip
+    assert len({command.number for command in commands.COMMANDS}) == 28
+    assert set(commands.CODES) == {condition.value for condition in Condition}
+    assert set(commands.CODES.values()) <= set(commands.REPLIES.values())
+    assert len(commands.REPLIES) == 18

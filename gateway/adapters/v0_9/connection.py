@@ -89,6 +89,9 @@ class Connection:
         self.peer = Peer(version=owner.table.name)
         self.capabilities: Table = {}
         self.heartbeat = 0
+        """Seconds within which we speak,"""
+        self.patience = 0
+        """and within which the peer does."""
         self.said: tuple[Condition | None, str] = (None, "")
         """Why we closed, while we wait for the answer."""
         self.caused_by_them = False
@@ -216,7 +219,7 @@ class Connection:
         owner, limits = self._owner, self._limits
         frame_max = _smaller(frame_max, limits.frame_max)
         owner.channel_max = _smaller(channel_max, limits.channel_max) or 0xFFFF
-        self.heartbeat = heartbeat
+        self.heartbeat = self.patience = heartbeat
         overhead = owner.frames.overhead
         owner.frames.limit = (frame_max or limits.max_message_octets + overhead) - overhead
         owner.body_max = (frame_max or 1 << 31) - overhead

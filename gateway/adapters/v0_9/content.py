@@ -97,61 +97,11 @@ class BasicDialect:
 
     def read(self, header: bytes) -> Properties:
         wire = read_header(header)
-        found = Properties()
-        if wire.headers is not None:
-            headers = fields.read_table(wire.headers)
-            _take_ours(headers, found)
-            found.application = headers
-        if wire.delivery_mode in (1, PERSISTENT):
-            found.durable = wire.delivery_mode == PERSISTENT
-        found.priority = wire.priority
-        _read_times(wire, found)
-        found.content_type = wire.content_type
-        found.content_encoding = wire.content_encoding
-        if wire.correlation_id is not None:
-            found.correlation_id = _id_of(wire.correlation_id, found.correlation_id)
-        if wire.message_id is not None:
-            found.message_id = _id_of(wire.message_id, found.message_id)
-        if wire.reply_to is not None:
-            found.reply_to = wire.reply_to
-        found.type = wire.type
-        if wire.user_id is not None:
-            found.user_id = wire.user_id.encode("utf-8", "surrogateescape")
-        found.app_id = wire.app_id
-        found.cluster_id = wire.cluster_id
-        return found
+        return canonical(wire, None if wire.headers is None else fields.read_table(wire.headers))
 
     def write(self, properties: Properties) -> bytes:
-        wire = BasicProperties()
-        extra: Table = {}
-        if properties.durable is not None:
-            wire.delivery_mode = PERSISTENT if properties.durable else 1
-        if properties.priority is not None:
-            wire.priority = min(max(properties.priority, 0), 255)
-        _write_times(properties, wire, extra)
-        wire.content_type = _short(properties.content_type)
-        wire.content_encoding = _short(properties.content_encoding)
-        wire.type = _short(properties.type)
-        wire.app_id = _short(properties.app_id)
-        wire.cluster_id = _short(properties.cluster_id)
-        wire.reply_to = _text_or_header(properties.reply_to, REPLY_TO, extra)
-        wire.correlation_id = _id_or_header(properties.correlation_id, CORRELATION_ID, extra)
-        wire.message_id = _id_or_header(properties.message_id, MESSAGE_ID, extra)
-        if properties.user_id is not None:
-            if len(properties.user_id) < 256:
-                wire.user_id = properties.user_id.decode("utf-8", "surrogateescape")
-            else:
-                extra[USER_ID] = properties.user_id
-        for header, name in IN_HEADERS[:5]:
-            value = getattr(properties, name)
-            if value is not None:
-                extra[header] = value
-        for header, name in IN_HEADERS[7:11]:
-            value = getattr(properties, name)
-            if value is not None and value != "data":
-                extra[header] = value
-        if properties.application is not None or extra:
-            headers = {**(properties.application or {}), **extra}
+        wire, headers = legacy(properties)
+        if headers is not None:
             wire.headers = fields.write_table(headers)
         return write_basic_properties(wire)
 
@@ -161,6 +111,67 @@ class BasicDialect:
 
     def everlasting(self, header: bytes) -> bytes:
         return without_expiration(header)
+
+
+def canonical(wire: BasicProperties, headers: Table | None) -> Properties:
+    """The canonical view of these; ``headers`` decoded."""
+    found = Properties()
+    if headers is not None:
+        _take_ours(headers, found)
+        found.application = headers
+    if wire.delivery_mode in (1, PERSISTENT):
+        found.durable = wire.delivery_mode == PERSISTENT
+    found.priority = wire.priority
+    _read_times(wire, found)
+    found.content_type = wire.content_type
+    found.content_encoding = wire.content_encoding
+    if wire.correlation_id is not None:
+        found.correlation_id = _id_of(wire.correlation_id, found.correlation_id)
+    if wire.message_id is not None:
+        found.message_id = _id_of(wire.message_id, found.message_id)
+    if wire.reply_to is not None:
+        found.reply_to = wire.reply_to
+    found.type = wire.type
+    if wire.user_id is not None:
+        found.user_id = wire.user_id.encode("utf-8", "surrogateescape")
+    found.app_id = wire.app_id
+    found.cluster_id = wire.cluster_id
+    return found
+
+
+def legacy(properties: Properties) -> tuple[BasicProperties, Table | None]:
+    """The inverse of ``canonical``."""
+    wire = BasicProperties()
+    extra: Table = {}
+    if properties.durable is not None:
+        wire.delivery_mode = PERSISTENT if properties.durable else 1
+    if properties.priority is not None:
+        wire.priority = min(max(properties.priority, 0), 255)
+    _write_times(properties, wire, extra)
+    wire.content_type = _short(properties.content_type)
+    wire.content_encoding = _short(properties.content_encoding)
+    wire.type = _short(properties.type)
+    wire.app_id = _short(properties.app_id)
+    wire.cluster_id = _short(properties.cluster_id)
+    wire.reply_to = _text_or_header(properties.reply_to, REPLY_TO, extra)
+    wire.correlation_id = _id_or_header(properties.correlation_id, CORRELATION_ID, extra)
+    wire.message_id = _id_or_header(properties.message_id, MESSAGE_ID, extra)
+    if properties.user_id is not None:
+        if len(properties.user_id) < 256:
+            wire.user_id = properties.user_id.decode("utf-8", "surrogateescape")
+        else:
+            extra[USER_ID] = properties.user_id
+    for header, name in IN_HEADERS[:5]:
+        value = getattr(properties, name)
+        if value is not None:
+            extra[header] = value
+    for header, name in IN_HEADERS[7:11]:
+        value = getattr(properties, name)
+        if value is not None and value != "data":
+            extra[header] = value
+    if properties.application is not None or extra:
+        return wire, {**(properties.application or {}), **extra}
+    return wire, None
 
 
 def _take_ours(headers: Table, found: Properties) -> None:

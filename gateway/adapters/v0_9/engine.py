@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.base import Authority, Outlet, Role
-from gateway.adapters.options import Credentials, Limits, Product
-from gateway.adapters.sasl import MECHANISMS
+from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.v0_9 import fields, states
 from gateway.adapters.v0_9.channel import Awaited, Channel
+from gateway.adapters.v0_9.codes import LATEST, conditions_by_code
 from gateway.adapters.v0_9.connection import Connection, Ended
 from gateway.adapters.v0_9.frames import Frames
 from gateway.adapters.v0_9.geometry import Method
@@ -45,22 +45,6 @@ WEIGHT = 512
 HEADERS = {"0-8": (b"AMQP\x01\x01\x08\x00", b"AMQP\x01\x01\x09\x01")}
 """What else a client may open with (python amqplib writes the second)."""
 
-CONDITIONS = {condition.value: condition for condition in Condition}
-
-
-def conditions_by_code(codes: dict[str, tuple[int, str, Any]]) -> dict[int, Condition]:
-    """Reply codes as conditions; where several share one, the one that is named alike."""
-    found: dict[int, Condition] = {}
-    for name, (code, text, _) in codes.items():
-        exact = name.replace("-", "_").upper() == text
-        if exact or code not in found:
-            found[code] = CONDITIONS[name]
-    return found
-
-
-LATEST = conditions_by_code(VERSIONS["0-9-1"].codes)
-"""For codes that are not in a version's own list: RabbitMQ says 312 and 406 on 0-8 too."""
-
 
 def _nothing() -> None:
     """Nobody is to be woken."""
@@ -70,6 +54,9 @@ class Engine:
     """One connection of the family; an ``Adapter``."""
 
     linked = False
+    versions = VERSIONS
+    frames: Frames
+    connection: Connection
 
     def __init__(
         self,
@@ -92,7 +79,7 @@ class Engine:
         self.wake = wake
         self.crowded: Callable[[], None] = _nothing
         self.limits = limits
-        self.table = VERSIONS[version]
+        self.table = self.versions[version]
         self.pending: list[bytes] = []
         self.channels: dict[int, Channel] = {}
         self.tags = fields.RABBITMQ
@@ -102,8 +89,25 @@ class Engine:
         self.channel_max = limits.channel_max or 0xFFFF
         self.later: list[Operation] = []
         """Found outside ``receive``; the next one returns them."""
-        server = role is Role.SERVER
-        self.server = server
+        self.server = role is Role.SERVER
+        self._set_frames()
+        ack = self.table.by_name.get("basic.ack")
+        self._ack = 0 if ack is None else ack.number
+        self._codes = {**LATEST, **conditions_by_code(self.table.codes)}
+        self._receiving = False
+        self._weight = 0
+        self._opening = b""
+        self._heard = self._spoke = True
+        self._last_heard = self._last_spoke = self._last_tick = 0.0
+        self._since = self._closing_since = 0.0
+        self._ticking = False
+        self._set_connection(authority, credentials, product, external_subject, mechanisms)
+        if not self.server:
+            self.connection.begin()
+
+    def _set_frames(self) -> None:
+        """The framing of this version."""
+        server, limits = self.server, self.limits
         self.frames = Frames(
             self.table,
             server,
@@ -117,20 +121,26 @@ class Engine:
         overhead = self.frames.overhead
         self.frames.limit = (limits.frame_max or limits.max_message_octets + overhead) - overhead
         self.body_max = self.table.constants["frame-min-size"] - overhead
-        self._ack = self.table.by_name["basic.ack"].number
-        self._codes = {**LATEST, **conditions_by_code(self.table.codes)}
-        self._receiving = False
-        self._weight = 0
-        self._opening = b""
-        self._heard = self._spoke = True
-        self._last_heard = self._last_spoke = self._last_tick = 0.0
-        self._since = self._closing_since = 0.0
-        self._ticking = False
+
+    def _set_connection(
+        self,
+        authority: Authority | None,
+        credentials: Credentials | None,
+        product: Product,
+        external_subject: str | None,
+        mechanisms: tuple[str, ...],
+    ) -> None:
+        """Channel 0 of this version."""
         self.connection = Connection(
-            self, role, authority, limits, credentials, product, external_subject, mechanisms
+            self,
+            self.role,
+            authority,
+            self.limits,
+            credentials,
+            product,
+            external_subject,
+            mechanisms,
         )
-        if not server:
-            self.connection.begin()
 
     # --- in --------------------------------------------------------------------------------------
 
@@ -287,14 +297,14 @@ class Engine:
             if limits.handshake_timeout and now - self._since >= limits.handshake_timeout:
                 found += self.give_up()
                 found.append(Closed(Condition.CONNECTION_FORCED, "the handshake took too long"))
-        elif self.connection.heartbeat:
-            interval = self.connection.heartbeat
-            if now - self._last_heard >= 2 * interval:
+        else:
+            interval, patience = self.connection.heartbeat, self.connection.patience
+            if patience and now - self._last_heard >= 2 * patience:
                 whom = "client" if self.server else "server"
-                text = f"missed heartbeats from {whom}, timeout: {interval}s"
+                text = f"missed heartbeats from {whom}, timeout: {patience}s"
                 found += self.give_up()
                 found.append(Closed(Condition.CONNECTION_FORCED, text))
-            elif now - self._last_spoke >= interval / 2:
+            elif interval and now - self._last_spoke >= interval / 2:
                 self.put(self.table.geometry.heartbeat)
         return found
 
@@ -375,6 +385,10 @@ class Engine:
         if self.frames.limit and len(payload) > self.frames.limit:
             raise LocalError(f"{record.NAME} does not fit a frame of the peer")
         return self.frames.frame(self.frames.method, channel, payload)
+
+    def head_of(self, method: Method, flags: int = 0) -> bytes:
+        """What stands before a method's arguments."""
+        return method.prefix
 
     def write_content(self, channel: int, record: Any, header: bytes, body: Body) -> None:
         """A method with its content."""

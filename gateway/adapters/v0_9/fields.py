@@ -66,6 +66,15 @@ def read_table(entries: bytes, tags: Tags = RABBITMQ) -> Table:
         raise FieldError("a field table is cut short") from error
 
 
+def read_value(buf: bytes, at: int, depth: int) -> tuple[Any, int]:
+    """One value, whose tag stands at ``at``, and where it stopped. Raises ``FieldError``, and what
+    a table that is cut short raises."""
+    reader = _READERS[RABBITMQ.name].get(buf[at])
+    if reader is None:
+        raise FieldError(f"a field has the unknown tag {buf[at]:#04x}")
+    return reader(buf, at + 1, depth)
+
+
 def _entries(buf: bytes, at: int, end: int, depth: int, readers: dict[int, Reader]) -> Table:
     if depth > DEPTH:
         raise FieldError(f"tables nest deeper than {DEPTH}")
@@ -215,7 +224,7 @@ def _write_entries(table: Table, tags: Tags, depth: int) -> bytes:
         if len(name) > 255:
             raise FieldError("a field name holds 255 octets at most")
         pieces.append(bytes((len(name),)) + name)
-        pieces.append(_write_value(value, tags, depth))
+        pieces.append(write_value(value, tags, depth))
     return b"".join(pieces)
 
 
@@ -227,7 +236,7 @@ def _string(text: str) -> bytes:
     return _long(b"S", text.encode("utf-8", "surrogateescape"))
 
 
-def _write_value(value: Any, tags: Tags, depth: int) -> bytes:
+def write_value(value: Any, tags: Tags, depth: int) -> bytes:
     """One value with its tag: the exact type decides, then what it is a kind of."""
     try:
         writer = _WRITERS.get(type(value))
@@ -340,7 +349,7 @@ def _write_array(value: list[Any], tags: Tags, depth: int) -> bytes:
         raise FieldError(f"arrays nest deeper than {DEPTH}")
     if tags.narrow:
         return _string(repr(value))
-    return _long(b"A", b"".join(_write_value(item, tags, depth + 1) for item in value))
+    return _long(b"A", b"".join(write_value(item, tags, depth + 1) for item in value))
 
 
 def _write_timestamp(value: Timestamp, tags: Tags, depth: int) -> bytes:
@@ -373,7 +382,7 @@ _WRITERS: dict[type[Any], Writer] = {
     bytearray: _write_octets,
     memoryview: _write_octets,
     Scaled: _write_scaled,
-    Described: lambda value, tags, depth: _write_value(value.value, tags, depth),
+    Described: lambda value, tags, depth: write_value(value.value, tags, depth),
     Decimal: _write_decimal,
     UUID: lambda value, tags, depth: _string(str(value)),
     dict: _write_table_field,
@@ -384,5 +393,5 @@ _WRITERS: dict[type[Any], Writer] = {
 
 __all__ = [
     "DEPTH", "DIALECTS", "QPID", "RABBITMQ", "SPEC_0_8", "SPEC_0_9_1", "AsciiString",
-    "FieldError", "Tags", "WideString", "read_table", "write_table",
+    "FieldError", "Tags", "WideString", "read_table", "read_value", "write_table", "write_value",
 ]  # fmt: skip

@@ -9,8 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from gateway.adapters.base import Authority, Outlet, Role
-from gateway.adapters.options import Credentials, Limits, Product
-from gateway.adapters.sasl import MECHANISMS
+from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.v1_0 import asking, opening, serving, speech
 from gateway.adapters.v1_0.channels import Channels
 from gateway.adapters.v1_0.clock import Clock, Due

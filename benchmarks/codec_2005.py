@@ -1,0 +1,206 @@
+"""The drafts of 2005 beside our own 0-9-1: nobody else's implementation can be had.
+
+One message of 256 octets with content type, identifier and one header. *decode* is what the
+server's adapter does with a publish, *encode* what it does with a delivery to a client of the same
+version, *publish to consume* all of it in one process: client, server, broker, server, client, with
+the octets between them but without sockets or disk.
+"""
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchmarks.codec import BATCH, COLLECT, Anybody, Work, rate
+from benchmarks.rows import Row, compare
+from benchmarks.servers import Failed
+
+GROUP = "codec 2005"
+VERSIONS = ("0.8a2", "0-9a0", "0-9a6")
+KINDS = ("decode", "encode", "publish to consume")
+BASE = "0-9-1"
+BODY = bytes(256)
+QUEUE = "bench"
+
+
+def message() -> Any:
+    from gateway.adapters.v0_9.content import BASIC
+    from gateway.message import Message, Properties
+
+    header = BASIC.write(
+        Properties(content_type="text/plain", message_id="m-1", application={"colour": "red"})
+    )
+    return Message(BASIC, header, BODY, "", QUEUE, BASIC.essentials(header))
+
+
+class House:
+    """A broker in memory with one queue, and a client of a version on it."""
+
+    def __init__(self, version: str) -> None:
+        from gateway.adapters import Credentials, Product, Role, adapter_for
+        from gateway.broker.broker import Broker
+        from gateway.broker.memory_store import MemoryStore
+        from gateway.operations import BeginSession, DeclareQueue, Open
+        from gateway.sessions.registry import Registry
+        from gateway.sessions.session import Session
+
+        self.store = MemoryStore(False)
+        self.broker = Broker(self.store, now=1)
+        self.broker.access.set_permissions("guest", "/", ".*", ".*", ".*")
+        self._make(DeclareQueue(1, None, QUEUE))
+        self.server = adapter_for(version, Role.SERVER, authority=Anybody())
+        self.session = Session(
+            self.broker,
+            self.server,
+            Registry(),
+            address="bench",
+            loopback=True,
+            since=0,
+        )
+        self.client = adapter_for(
+            version,
+            Role.CLIENT,
+            credentials=Credentials("guest", "guest"),
+            product=Product(name="bench"),
+        )
+        self.ask(Open("open", "/", "guest"))
+        self.ask(BeginSession(1, "begin"))
+
+    def _make(self, declare: Any) -> None:
+        client = self.broker.attach("/", "guest", "maker")
+        client.channel(1, Nobody()).declare_queue(declare)
+        client.close()
+
+    def turn(self) -> list[Any]:
+        """Until both are silent; what the client has found."""
+        found: list[Any] = []
+        while True:
+            up = b"".join(self.client.output())
+            if up:
+                self.session.perform(self.server.receive(up))
+            self.session.perform(self.server.found())
+            self.broker.end_turn()
+            batch = self.store.take()
+            if batch is not None:
+                self.broker.committed(batch.mark)
+            down = b"".join(self.server.output())
+            if down:
+                found += self.client.receive(down)
+            found += self.client.found()
+            if not up and not down:
+                return found
+
+    def ask(self, operation: Any) -> None:
+        from gateway.operations import Done
+
+        self.client.send(operation)
+        if not any(isinstance(one, Done) and one.token == operation.token for one in self.turn()):
+            raise Failed(f"{self.client.version}: no answer to {type(operation).__name__}")
+
+
+class Nobody:
+    """Is told nothing that it cares for."""
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Any) -> None: ...
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None: ...
+
+    def returned(self, message: Any, condition: Any, text: str) -> None: ...
+
+    def cancelled(self, tag: str) -> None: ...
+
+
+def decoding(version: str) -> Work:
+    """Octets of publishes -> operations. The broker is not told."""
+    from gateway.operations import Publish
+
+    house = House(version)
+    sent = message()
+    house.client.send(Publish(1, sent, False, False))
+    house.turn()  # the first may open what it needs
+    for _ in range(BATCH):
+        house.client.send(Publish(1, sent, False, False))
+    data = b"".join(house.client.output())
+    receive = house.server.receive
+    if len(receive(data)) < BATCH:
+        raise Failed(f"{version}: not every publish was found")
+    return lambda: receive(data)
+
+
+def encoding(version: str) -> Work:
+    """Deliveries of a message that came in the same version -> octets."""
+    from gateway.operations import Publish, Subscribe
+
+    house = House(version)
+    house.client.send(Publish(1, message(), False, False))
+    house.turn()
+    queue = house.broker.vhosts["/"].queues[QUEUE]
+    consumer: list[tuple[str, Any]] = []
+    deliver = house.server.outlet(1).deliver
+
+    def spy(tag: str, delivery: int, redelivered: bool, found: Any) -> None:
+        consumer.append((tag, found))
+        deliver(tag, delivery, redelivered, found)
+
+    house.session.channels[1].recipient.deliver = spy
+    house.ask(Subscribe(1, "consume", QUEUE, "mine", no_ack=True))
+    if not consumer or queue.depth:
+        raise Failed(f"{version}: nothing was delivered")
+    tag, found = consumer[0]
+
+    def work() -> list[bytes]:
+        for number in range(1, BATCH + 1):
+            deliver(tag, number, False, found)
+        output: list[bytes] = house.server.output()
+        return output
+
+    return work
+
+
+def passing(version: str) -> Work:
+    """Published by a client, taken by the same client."""
+    from gateway.operations import Deliver, Publish, Subscribe
+
+    house = House(version)
+    house.ask(Subscribe(1, "consume", QUEUE, "mine", no_ack=True))
+    sent = message()
+    send = house.client.send
+
+    def work() -> None:
+        for _ in range(BATCH):
+            send(Publish(1, sent, False, False))
+        found = house.turn()
+        if sum(isinstance(one, Deliver) for one in found) != BATCH:
+            raise Failed(f"{version}: not every message came back")
+
+    return work
+
+
+MAKERS: dict[str, Callable[[str], Work]] = dict(
+    zip(KINDS, (decoding, encoding, passing), strict=True)
+)
+
+
+def row(kind: str, version: str, seconds: float, repeat: int) -> Row:
+    found = Row(GROUP, f"{kind}, {version}", "msg/s", against=f"our {BASE}")
+    rates: tuple[list[float], list[float]] = ([], [])
+    try:
+        works = MAKERS[kind](version), MAKERS[kind](BASE)
+    except Failed as why:
+        found.note = str(why)
+        return found
+    for _ in range(repeat):
+        for work, figures in zip(works, rates, strict=True):
+            figures.append(rate(work, seconds))
+    return compare(found, *rates)
+
+
+def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECT)
+    try:
+        for kind in KINDS:
+            for version in VERSIONS:
+                if wanted(f"{GROUP} {kind} {version}"):
+                    yield row(kind, version, 0.1 if quick else 0.5, repeat)
+    finally:
+        gc.set_threshold(*before)

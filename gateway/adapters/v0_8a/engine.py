@@ -1,0 +1,308 @@
+"""The adapter of the command frames: 0.8a2, server or client.
+
+``Engine`` owns the connection: octets in and out, the handshake's states, ping and close. What is
+done on channels and handles stands in ``serving`` and ``asking``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway.adapters.base import Authority, Outlet, Role
+from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
+from gateway.adapters.v0_8a import asking, greeting, serving
+from gateway.adapters.v0_8a.command import Command
+from gateway.adapters.v0_8a.fragments import Headers
+from gateway.adapters.v0_8a.frames import BY_RECORD, Frames, frame
+from gateway.adapters.v0_8a.pulse import Pulse
+from gateway.adapters.v0_8a.states import CLOSING, GREETING, HEADING, OPEN, OPENING
+from gateway.adapters.v0_8a.violation import Violation, brief, code_of, condition_of
+from gateway.adapters.v0_8a.wire import layouts as w
+from gateway.adapters.v0_8a.wire.tables import HANDSHAKE_MAX, HEADER, REPLIES, SUCCESS
+from gateway.errors import Condition, LocalError, Lost
+from gateway.operations import Close, Closed, Open, Operation, Peer, Refused
+
+JOIN_BELOW = 64 * 1024
+MOST_OCTETS = 8 << 20
+"""Octets of messages waiting to be written that are enough for one turn."""
+
+
+def _nothing() -> None:
+    """Nobody is to be woken."""
+
+
+class Engine:
+    """One connection of 0.8a2; an ``Adapter``. ``handle_errors``: what a mistake on a handle costs,
+    "handle" by the document, "channel" as in the original server."""
+
+    linked = True
+
+    def __init__(
+        self,
+        version: str,
+        role: Role,
+        *,
+        authority: Authority | None = None,
+        limits: Limits = Limits(),  # noqa: B008
+        credentials: Credentials | None = None,
+        product: Product = Product(),  # noqa: B008
+        external_subject: str | None = None,
+        mechanisms: tuple[str, ...] = MECHANISMS,
+        wake: Callable[[], None] = _nothing,
+        spool: object = None,
+        handle_errors: str = "handle",
+    ) -> None:
+        """``spool`` is not used: what arrives is put together in memory, within the limits."""
+        self.version = version
+        self.role = role
+        self.server = server = role is Role.SERVER
+        self.closing = False
+        self.wake = wake
+        self.crowded: Callable[[], None] = _nothing
+        self.limits = limits
+        self.product = product
+        self.credentials = credentials or Credentials()
+        self.authority = authority
+        self.mechanisms = mechanisms
+        self.handle_errors = handle_errors
+        self.peer = Peer(version=version)
+        self.headers = Headers()
+        self.pending: list[bytes] = []
+        self.later: list[Operation] = []
+        """Found outside ``receive``; the next one, or the next tick, returns them."""
+        self.state = HEADING
+        self.frames = Frames(self._on_command, HANDSHAKE_MAX)
+        self.frame_max = greeting.frame_max(limits)
+        """The largest frame and fragment that we take."""
+        self.frame_out = HANDSHAKE_MAX
+        """The largest that the peer takes."""
+        self.under_way = 0
+        """Octets announced of messages that are half received."""
+        self.pulse = Pulse(limits)
+        self.greeting: greeting.Server | greeting.Client = (
+            greeting.Server(self) if server else greeting.Client(self)
+        )
+        self.work: serving.Serving | asking.Asking = (
+            serving.Serving(self) if server else asking.Asking(self)
+        )
+        self._opening = b""
+        self._reason: tuple[Condition | None, str] = (None, "")
+        self._theirs = False
+        self._found: list[Operation] = []
+        self._receiving = False
+        self._weight = 0
+        if not server:
+            self.state = GREETING
+            self.put(HEADER)
+
+    # --- in -------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> list[Operation]:
+        """Octets from the peer, whole or cut anywhere; ``b""`` is the end of the stream."""
+        if self.closing:
+            return []
+        self._found, self.later = self.later, []
+        found = self._found
+        if not data:
+            return found + self.lost()
+        self.pulse.heard = self._receiving = True
+        try:
+            if self.state is HEADING:
+                data = self._initiation(data)
+            if data and not self.closing:
+                self.frames.feed(data)
+        except Violation as violation:
+            self._violated(violation)
+        finally:
+            self._receiving = False
+        return found
+
+    def _initiation(self, data: bytes) -> bytes:
+        """128 and the version; what is not that is closed without a word (§3.2.2)."""
+        data = self._opening + data
+        if data[: len(HEADER)] == HEADER:
+            self._opening = b""
+            self.state = GREETING
+            self.greeting.begin()
+            return data[len(HEADER) :]
+        if HEADER.startswith(data):
+            self._opening = data
+            return b""
+        self.finish(Condition.NOT_IMPLEMENTED, "not the initiation expected")
+        return b""
+
+    def _on_command(self, command: Command, record: Any, fragment: bytes) -> None:
+        """One command with its fragment. Raises ``Violation`` if the connection dies of it."""
+        if self.state is CLOSING:
+            self._while_closing(command)
+            return
+        if not (command.from_client if self.server else command.from_server):
+            raise Violation("command-invalid", f"{command.name} is not expected here")
+        if command.name == "connection.close":
+            self._on_close(record)
+        elif command.name == "connection.ping":
+            self.pulse.pinged = True
+            if record.respond:
+                self.write(w.ConnectionPing(False))
+        elif command.name.startswith("connection."):
+            self.greeting.on(command.name, record, self._found)
+        elif self.state is OPEN or (self.server and self.state is OPENING):
+            self.work.on(command, record, fragment, self._found)
+        else:
+            raise Violation("command-invalid", f"{command.name} before the connection is open")
+
+    def found_now(self) -> list[Operation]:
+        """Where to put what is found: into what ``receive`` returns, or for later."""
+        return self._found if self._receiving else self.later
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def _while_closing(self, command: Command) -> None:
+        """Only their close ends it; whatever else comes is told again (§3.2.9)."""
+        if command.name == "connection.close":
+            self.finish(*self._reason, self._theirs)
+        else:
+            self.write(w.ConnectionClose(code_of(self._reason[0]), brief(self._reason[1])))
+
+    def _on_close(self, record: w.ConnectionClose) -> None:
+        """Their close: all is released, and it is answered (§3.2.9)."""
+        self.write(w.ConnectionClose(SUCCESS))
+        self.finish(condition_of(record.reply_code), record.reply_text)
+
+    def say_close(
+        self, condition: Condition | None, text: str, code: int = 0, theirs: bool = False
+    ) -> None:
+        """Begin to close. Before there is a connection, hanging up is all there is to say."""
+        if self.closing or self.state is CLOSING:
+            return
+        if self.state is not HEADING:
+            self.write(w.ConnectionClose(code or code_of(condition), brief(text)))
+        self.state = CLOSING
+        self._reason, self._theirs = (condition, text), theirs
+        self.work.silence()
+
+    def _violated(self, violation: Violation) -> None:
+        """They broke a rule and the connection dies of it."""
+        condition = condition_of(violation.code)
+        self.say_close(condition, violation.text, violation.code, theirs=True)
+        self.finish(*self._reason, self._theirs)
+
+    def finish(self, condition: Condition | None, text: str, theirs: bool = True) -> None:
+        """Nothing more will come, nor be said."""
+        found = self.found_now()
+        self.closing = True
+        self.frames.stop()
+        why = condition or Condition.CONNECTION_FORCED
+        for number, token in [*self.greeting.waiting(), *self.work.waiting()]:
+            found.append(
+                Refused(number, token, why, text or "the connection ends", Lost.CONNECTION)
+            )
+        self.work.forget()
+        found.append(Closed(condition, text, theirs))
+
+    def lost(self) -> list[Operation]:
+        """The socket is gone."""
+        if self.closing:
+            return []
+        self._receiving = False
+        if self.state is CLOSING:
+            self.finish(*self._reason, self._theirs)
+        else:
+            self.finish(Condition.CONNECTION_FORCED, "the connection was lost")
+        return self.found()
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> list[Operation]:
+        """Pings, if the peer wants them and takes part; a silent peer given up; time-outs."""
+        if self.closing:
+            return []
+        fault = self.pulse.look(now, self.state is OPEN, self.state is CLOSING)
+        if fault:
+            if self.state is CLOSING:
+                self.finish(*self._reason, self._theirs)
+            else:
+                self.finish(Condition.CONNECTION_FORCED, fault)
+        elif self.pulse.due(now, self.server):
+            self.write(w.ConnectionPing(False))
+        return self.found()
+
+    def excuse_silence(self) -> None:
+        """We did not read: the peer counts as heard."""
+        self.pulse.heard = True
+
+    # --- out ------------------------------------------------------------------------------------
+
+    def send(self, operation: Operation) -> None:
+        """Say this. Raises ``LocalError`` before any octet is written."""
+        if self.closing:
+            return
+        if isinstance(operation, Close):
+            self.say_close(operation.condition, operation.text)
+        elif self.state is not CLOSING:
+            try:
+                if isinstance(operation, Open):
+                    self.greeting.open(operation)
+                else:
+                    self.work.say(operation)
+            except ValueError as error:
+                raise LocalError(str(error)) from error
+
+    def opened(self) -> None:
+        self.state = OPEN
+
+    def outlet(self, channel: int) -> Outlet:
+        """The hot way out for an open channel."""
+        return self.work.outlet(channel)
+
+    def found(self) -> list[Operation]:
+        """Take what was found outside ``receive`` and ``tick``."""
+        found, self.later = self.later, []
+        return found
+
+    def put(self, octets: bytes) -> None:
+        pending = self.pending
+        pending.append(octets)
+        if len(pending) == 1 and not self._receiving:
+            self.wake()
+
+    def write(self, record: Any) -> None:
+        """One command of ours. Raises ``LocalError`` if it is not ours to send."""
+        command = BY_RECORD[type(record)]
+        if not (command.from_server if self.server else command.from_client):
+            raise LocalError(f"{command.name} is not ours to send")
+        octets = frame(record)
+        if len(octets) > self.frame_out + 6:
+            raise LocalError(f"{command.name} does not fit a frame of the peer")
+        self.put(octets)
+
+    def write_fragment(self, record: Any, fragment: bytes) -> None:
+        """A command with octets of a message. Hot."""
+        self.put(frame(record) + fragment)
+        self._weight += len(fragment) + 64
+        if self._weight > MOST_OCTETS:
+            self.crowded()
+
+    @property
+    def more(self) -> int:
+        """Bodies are not said in portions here: ``output`` gives all there is."""
+        return 0
+
+    def refill(self) -> None:
+        """There is never more."""
+
+    def output(self) -> list[bytes]:
+        """Take what is to be written."""
+        pending = self.pending
+        if not pending:
+            return []
+        self.pulse.spoke = True
+        self._weight = 0
+        if len(pending) > 1 and sum(map(len, pending)) < JOIN_BELOW:
+            taken = [b"".join(pending)]
+        else:
+            taken = pending[:]
+        pending.clear()
+        return taken
+
+
+__all__ = ["REPLIES", "Engine"]

@@ -1,0 +1,112 @@
+"""Octets <-> commands: size, type, fields, end octet, and the fragment behind it (document §3.1).
+
+The size counts everything behind it but the fragment. Its long form is accepted for any size and
+written where the short one ends. What stands between the end octet and the end of the size is
+ignored, as the original programs do.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from gateway.adapters.v0_8a.command import Command
+from gateway.adapters.v0_8a.violation import Violation
+from gateway.adapters.v0_8a.wire.tables import COMMANDS, END, ESCAPE, HANDSHAKE_MAX
+
+BY_NUMBER: dict[int, Command] = {command.number: command for command in COMMANDS}
+BY_RECORD: dict[type[Any], Command] = {command.record: command for command in COMMANDS}
+BY_NAME: dict[str, Command] = {command.name: command for command in COMMANDS}
+
+HANDSHAKE = frozenset(["connection.challenge", "connection.response", "connection.tune"])
+"""Commands whose frames may not be larger than 4096 octets (§3.2.3 to §3.2.5)."""
+
+LONG_HEAD = 6
+TAIL = bytes((END,))
+
+OnCommand = Callable[[Command, Any, bytes], None]
+
+
+class Frames:
+    """Cuts a stream into commands. ``limit`` is the largest frame and fragment accepted."""
+
+    __slots__ = ("limit", "held", "stopped", "_take")
+
+    def __init__(self, take: OnCommand, limit: int) -> None:
+        self.limit = limit
+        self.held = b""
+        self.stopped = False
+        self._take = take
+
+    def stop(self) -> None:
+        """Nothing more is taken."""
+        self.stopped = True
+        self.held = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take what is complete, keep the rest. Raises ``Violation``."""
+        buf = self.held + data if self.held else data
+        at, end = 0, len(buf)
+        while not self.stopped:
+            start = head_of(buf, at)
+            if start is None:
+                break
+            size = int.from_bytes(buf[at + 2 : start] or buf[at:start], "big")
+            if size > self.limit:
+                raise Violation("frame-error", f"a frame of {size} octets, {self.limit} at most")
+            stop = start + size
+            if stop > end:
+                break
+            command, record = read_command(buf, start, stop)
+            fragment = b""
+            if command.fragment:
+                wanted = record.fragment_size
+                if wanted > self.limit:
+                    text = f"a fragment of {wanted} octets, {self.limit} at most"
+                    raise Violation("frame-error", text)
+                if not getattr(record, "out_of_band", False):
+                    if stop + wanted > end:
+                        break
+                    fragment = buf[stop : stop + wanted]
+                    stop += wanted
+            at = stop
+            self._take(command, record, fragment)
+        self.held = b"" if self.stopped else buf[at:]
+
+
+def head_of(buf: bytes, at: int) -> int | None:
+    """Where the type stands, ``None`` if the size is not all there."""
+    if len(buf) < at + 2:
+        return None
+    if buf[at] != ESCAPE >> 8 or buf[at + 1] != ESCAPE & 0xFF:
+        return at + 2
+    return at + LONG_HEAD if len(buf) >= at + LONG_HEAD else None
+
+
+def read_command(buf: bytes, start: int, stop: int) -> tuple[Command, Any]:
+    """The command whose type stands at ``start``. Raises ``Violation``."""
+    command = BY_NUMBER.get(buf[start]) if stop > start else None
+    if command is None:
+        what = f"type {buf[start]}" if stop > start else "no type"
+        raise Violation("frame-error", f"a frame with {what}")
+    if command.name in HANDSHAKE and stop - start > HANDSHAKE_MAX:
+        raise Violation("frame-error", f"{command.name} of more than {HANDSHAKE_MAX} octets")
+    try:
+        record, at = command.read(buf, start + 1)
+    except (struct.error, IndexError, ValueError):
+        raise Violation("frame-error", f"{command.name} cannot be read") from None
+    if at >= stop or buf[at] != END:
+        raise Violation("frame-error", f"{command.name} does not end with octet {END}")
+    return command, record
+
+
+def frame(record: Any) -> bytes:
+    """One command as octets. Raises ``ValueError`` for a short string that is too long."""
+    command = BY_RECORD[type(record)]
+    return sized(bytes((command.number,)) + command.write(record) + TAIL)
+
+
+def sized(payload: bytes) -> bytes:
+    size = len(payload)
+    if size < ESCAPE:
+        return size.to_bytes(2, "big") + payload
+    return ESCAPE.to_bytes(2, "big") + size.to_bytes(4, "big") + payload

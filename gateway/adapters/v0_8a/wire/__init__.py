@@ -1,0 +1,1 @@
+"""Generated records, layouts and tables of the command frames of 0.8a2."""

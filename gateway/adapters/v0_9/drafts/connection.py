@@ -1,0 +1,315 @@
+"""Channel 0 of the drafts: start, secure, tune, open, close.
+
+0-9a0 has no room for a response in start-ok, so a login takes a round of secure; 0-9a6 writes its
+response as a field table without a length. Both are understood wherever a response comes, and so
+is PLAIN as RFC 4616 has it.
+"""
+
+import struct
+from typing import Any, Protocol
+
+from gateway.adapters.base import Authority, Role
+from gateway.adapters.options import Credentials, Limits
+from gateway.adapters.sasl import Challenge, ServerExchange, Step, Success
+from gateway.adapters.v0_9 import states
+from gateway.adapters.v0_9.connection import Ended
+from gateway.adapters.v0_9.drafts import tables
+from gateway.adapters.v0_9.drafts.framing import DraftFrames
+from gateway.adapters.v0_9.drafts.words import Asked, Words
+from gateway.adapters.v0_9.geometry import Method, Version
+from gateway.errors import Condition, LocalError, PeerError
+from gateway.message import Table
+from gateway.operations import Closed, Done, Open, Operation, Peer
+
+PLAIN = "PLAIN"
+LARGEST_BODY = 64 * 1024
+"""Octets in one body frame where the draft lets nobody say what it can take (0-9a6)."""
+
+
+class Owner(Protocol):
+    """What this part needs of the engine."""
+
+    table: Version
+    words: Words
+    first: bool
+    frames: DraftFrames
+    body_max: int
+    channel_max: int
+    vhost: str
+
+    def write(self, channel: int, record: Any) -> None: ...
+
+    def put(self, octets: bytes) -> None: ...
+
+    def condition(self, code: int) -> Condition: ...
+
+    def give_up(self) -> list[Operation]: ...
+
+
+def plain_response(response: bytes, first: bool) -> bytes:
+    """A response as RFC 4616 has it, whatever of the known forms it came in."""
+    for skipped in (0, 2, 4):
+        if skipped and int.from_bytes(response[:skipped], "big") != len(response) - skipped:
+            continue
+        try:
+            table = tables.read_table(response[skipped:], first)
+        except (ValueError, struct.error):
+            continue
+        entries = {name.lower(): value for name, value in table.items()}
+        user, password = entries.get("login"), entries.get("password")
+        if isinstance(user, str) and isinstance(password, str):
+            return (
+                b"\0"
+                + user.encode("utf-8", "replace")
+                + b"\0"
+                + password.encode("utf-8", "replace")
+            )
+    return response
+
+
+class DraftConnection:
+    """The connection itself, as opposed to its channels."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        role: Role,
+        authority: Authority | None,
+        limits: Limits,
+        credentials: Credentials | None,
+        mechanisms: tuple[str, ...],
+    ) -> None:
+        self.state = states.HEADER
+        self.peer = Peer(version=owner.table.name)
+        self.heartbeat = 0
+        self.patience = 0
+        self.said: tuple[Condition | None, str] = (None, "")
+        """Why we closed, while we wait for the answer."""
+        self.caused_by_them = False
+        self.user = ""
+        self._owner = owner
+        self._first = owner.first
+        self._w = owner.words.layouts
+        self._server = role is Role.SERVER
+        self._limits = limits
+        allowed = tuple(name for name in mechanisms if name == PLAIN)
+        self._exchange = ServerExchange(authority, None, allowed)
+        self._login = credentials or Credentials()
+        self._open: Open | None = None
+
+    def on(self, method: Method, m: Any, found: list[Operation]) -> None:
+        """One method on channel 0."""
+        name = method.name
+        if name == "connection.close":
+            self._on_close(m, found)
+        if name == "connection.unknown":
+            return
+        state = states.after(states.CONNECTION, self.state, name)
+        if self.state is states.CLOSING and state is None:
+            return
+        step = _STEPS.get(name)
+        if state is None or step is None:
+            raise PeerError(
+                Condition.COMMAND_INVALID,
+                f"{name} in connection state '{self.state}'",
+                method=method.number,
+            )
+        self.state = state
+        step(self, m, found)
+
+    def begin(self) -> None:
+        """Client: open the conversation."""
+        self.state = states.START
+        self._owner.put(self._owner.table.header)
+
+    # --- server ----------------------------------------------------------------------------------
+
+    def on_protocol_header(self) -> None:
+        """The client has said which version: introduce ourselves."""
+        self.state = states.START
+        offered = " ".join(self._exchange.mechanisms())
+        table = self._owner.table
+        if self._first:
+            start = self._w.ConnectionStart(table.major, table.minor, offered)
+        else:
+            start = self._w.ConnectionStart(table.major, table.minor, offered.encode(), b"en_US")
+        self._owner.write(0, start)
+
+    def _on_start_ok(self, m: Any, found: list[Operation]) -> None:
+        self.peer.mechanism = m.mechanism
+        response = b"" if self._first else plain_response(m.response, False)
+        self._step(self._exchange.start(m.mechanism, response), found)
+
+    def _on_secure_ok(self, m: Any, found: list[Operation]) -> None:
+        self._step(self._exchange.next(plain_response(m.response, self._first)), found)
+
+    def _step(self, step: Step, found: list[Operation]) -> None:
+        limits = self._limits
+        if isinstance(step, Challenge):
+            # It must not be empty (0-9a0: connection.secure); what it holds is left open.
+            self._owner.write(0, self._w.ConnectionSecure(step.data or PLAIN.encode()))
+        elif isinstance(step, Success):
+            self.user = step.user
+            self.state = states.TUNE
+            if self._first:
+                tune = self._w.ConnectionTune(
+                    limits.frame_max,
+                    limits.channel_max,
+                    heartbeat=limits.heartbeat,
+                    jms_support=True,
+                    file_support=True,
+                    stream_support=True,
+                )
+            else:
+                tune = self._w.ConnectionTune(limits.channel_max, limits.heartbeat)
+            self._owner.write(0, tune)
+        else:
+            found += self._owner.give_up()
+            found.append(Closed(Condition.ACCESS_REFUSED, f"login of '{step.user}' was refused"))
+            raise Ended
+
+    def _on_tune_ok(self, m: Any, found: list[Operation]) -> None:
+        ours = self._limits
+        frame_max = getattr(m, "frame_max", 0)
+        least = self._owner.table.constants["frame-min-size"]
+        if frame_max and (frame_max < least or (ours.frame_max and frame_max > ours.frame_max)):
+            raise PeerError(Condition.NOT_ALLOWED, f"frame-max {frame_max} was not proposed")
+        self._tuned(m.channel_max, frame_max, m.heartbeat, ours.heartbeat)
+
+    def _on_open(self, m: Any, found: list[Operation]) -> None:
+        method = self._owner.table.by_name["connection.open"]
+        if self._first:
+            found.append(Open(Asked(method, m), m.virtual_path or "/", self.user, self.peer))
+            return
+        # The virtual host comes with the first channel. Contexts are not kept over connections.
+        self.state = states.OPEN
+        self._owner.write(0, self._w.ConnectionOpenOk(m.context_key))
+
+    def opened(self, m: Any) -> None:
+        """The virtual host is there."""
+        if self._first:
+            self.state = states.OPEN
+            self._owner.write(0, self._w.ConnectionOpenOk(m.client_id))
+
+    # --- client ----------------------------------------------------------------------------------
+
+    def open(self, operation: Open) -> None:
+        """Use this virtual host as soon as we are tuned."""
+        if self._open is not None:
+            raise LocalError("the connection is already being opened")
+        self._open = operation
+        self._owner.vhost = operation.vhost
+        self._say_open()
+
+    def _say_open(self) -> None:
+        if self._open is not None and self.state is states.UNOPENED:
+            self.state = states.OPENING
+            where = self._open.vhost if self._first else ""
+            self._owner.write(0, self._w.ConnectionOpen(where))
+
+    def _on_start(self, m: Any, found: list[Operation]) -> None:
+        table = self._owner.table
+        if (m.version_major, m.version_minor) != (table.major, table.minor):
+            raise PeerError(
+                Condition.NOT_IMPLEMENTED,
+                f"the server speaks {m.version_major}-{m.version_minor}, not {table.name}",
+            )
+        listed = m.mechanisms if self._first else m.mechanisms.decode("ascii", "replace")
+        if PLAIN not in listed.split() or self._login.mechanism not in (PLAIN, "AMQPLAIN"):
+            raise PeerError(Condition.NOT_ALLOWED, f"the server offers {listed}, which is not ours")
+        self.peer.mechanism = PLAIN
+        self.state = states.SECURE
+        if self._first:
+            self._owner.write(0, self._w.ConnectionStartOk(PLAIN))
+        else:
+            self._owner.write(0, self._w.ConnectionStartOk(PLAIN, self._response(), "en_US"))
+
+    def _response(self) -> bytes:
+        login = self._login
+        if self._first:
+            return b"\0" + login.user.encode() + b"\0" + login.password.encode()
+        table: Table = {"login": login.user, "password": login.password}
+        return tables.write_table(table, False)
+
+    def _on_secure(self, m: Any, found: list[Operation]) -> None:
+        self._owner.write(0, self._w.ConnectionSecureOk(self._response()))
+
+    def _on_tune(self, m: Any, found: list[Operation]) -> None:
+        limits = self._limits
+        channel_max = _smaller(m.channel_max, limits.channel_max)
+        frame_max = _smaller(getattr(m, "frame_max", 0), limits.frame_max)
+        if self._first:
+            heartbeat = limits.heartbeat
+            tuned = self._w.ConnectionTuneOk(
+                frame_max,
+                channel_max,
+                heartbeat=heartbeat,
+                jms_support=m.jms_support,
+                file_support=m.file_support,
+                stream_support=m.stream_support,
+            )
+        else:
+            heartbeat = _smaller(m.heartbeat, limits.heartbeat)
+            tuned = self._w.ConnectionTuneOk(channel_max, heartbeat)
+        self._owner.write(0, tuned)
+        if self._first:
+            self._tuned(channel_max, frame_max, m.heartbeat, heartbeat)
+        else:
+            self._tuned(channel_max, 0, heartbeat, heartbeat)
+        self.state = states.UNOPENED
+        self._say_open()
+
+    def _on_open_ok(self, m: Any, found: list[Operation]) -> None:
+        found.append(Done(0, None if self._open is None else self._open.token, self.peer))
+
+    # --- both ------------------------------------------------------------------------------------
+
+    def _tuned(self, channel_max: int, frame_max: int, speak: int, hear: int) -> None:
+        """The smaller of both wishes, where 0 wishes for nothing. In 0-9a0 each side says how
+        often it wants to hear from the other; in 0-9a6 the client decides."""
+        owner, limits = self._owner, self._limits
+        owner.channel_max = _smaller(channel_max, limits.channel_max) or 0xFFFF
+        self.heartbeat = speak
+        self.patience = hear if self._first else speak
+        overhead = owner.frames.overhead
+        ours = _smaller(frame_max, limits.frame_max) if self._first else limits.frame_max
+        owner.frames.limit = (ours or limits.max_message_octets + overhead) - overhead
+        if self._first:
+            owner.body_max = (ours or 1 << 31) - overhead
+        else:
+            owner.body_max = (_smaller(frame_max, limits.frame_max) or LARGEST_BODY) - overhead
+
+    def _on_close(self, m: Any, found: list[Operation]) -> None:
+        """Theirs. If ours is under way too, both sides answer and that is that."""
+        self._owner.write(0, self._w.ConnectionCloseOk())
+        found += self._owner.give_up()
+        if self.state is states.CLOSING:
+            found.append(Closed(*self.said, theirs=self.caused_by_them))
+        elif m.reply_code <= self._owner.table.constants["reply-success"]:
+            found.append(Closed(None, m.reply_text))
+        else:
+            found.append(Closed(self._owner.condition(m.reply_code), m.reply_text))
+        raise Ended
+
+    def _on_close_ok(self, m: Any, found: list[Operation]) -> None:
+        found += self._owner.give_up()
+        found.append(Closed(*self.said, theirs=self.caused_by_them))
+        raise Ended
+
+
+def _smaller(one: int, other: int) -> int:
+    """The smaller limit, where 0 is none."""
+    return min(one, other) if one and other else one or other
+
+
+_STEPS: dict[str, Any] = {
+    "connection.start": DraftConnection._on_start,
+    "connection.start-ok": DraftConnection._on_start_ok,
+    "connection.secure": DraftConnection._on_secure,
+    "connection.secure-ok": DraftConnection._on_secure_ok,
+    "connection.tune": DraftConnection._on_tune,
+    "connection.tune-ok": DraftConnection._on_tune_ok,
+    "connection.open": DraftConnection._on_open,
+    "connection.open-ok": DraftConnection._on_open_ok,
+    "connection.close-ok": DraftConnection._on_close_ok,
+}

@@ -1,0 +1,9 @@
+"""Names and numbers of 0-9a0, and what they are here."""
+
+QUEUE, TOPIC, FUZZY = 1, 2, 3
+AUTOMATIC, STANDARD, DISTRIBUTED = 1, 2, 3
+SIMPLE, TPATH, REGEXP = 1, 2, 3
+TOPICS = "amq.topic"
+SUBSCRIPTION = "subscription:"
+RIGHTS = ("query", "publish", "consume", "subscribe", "dynamic", "purge")
+GROUPS = ("jms", "file", "stream")

@@ -1,0 +1,357 @@
+"""What a client of 0-9a0 asks for, and our answers."""
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from gateway.adapters.v0_9.drafts.channel import Channel, Consumer
+from gateway.adapters.v0_9.drafts.first.messages import content_of, service
+from gateway.adapters.v0_9.drafts.first.names import (
+    DISTRIBUTED,
+    GROUPS,
+    QUEUE,
+    REGEXP,
+    RIGHTS,
+    SIMPLE,
+    STANDARD,
+    SUBSCRIPTION,
+    TOPIC,
+    TOPICS,
+    TPATH,
+)
+from gateway.adapters.v0_9.drafts.words import Asked, Spoken, group_of
+from gateway.adapters.v0_9.wire import layouts_0_9a0 as w
+from gateway.errors import Condition
+from gateway.operations import (
+    BeginSession,
+    Bind,
+    Commit,
+    DeclareQueue,
+    DeleteQueue,
+    EndSession,
+    Fetch,
+    Fetched,
+    FindQueue,
+    Flow,
+    Operation,
+    Outcome,
+    Prefetch,
+    PurgeQueue,
+    QueueState,
+    Rollback,
+    Select,
+    Settle,
+    Subscribe,
+    Unsubscribe,
+)
+from gateway.selector import Selector, SelectorError
+
+
+def _either(
+    place: Channel,
+    kind: int,
+    name: str,
+    asked: Asked,
+    queue: Callable[[Asked], list[Operation]],
+    topic: Callable[[Asked], list[Operation]],
+) -> list[Operation]:
+    """What is to be done with a queue, or with a topic; or with the one that is there."""
+    if service(place, kind) == QUEUE:
+        return queue(asked)
+    if kind == TOPIC:
+        return topic(asked)
+
+    def then(state: QueueState | None) -> list[Operation]:
+        return topic(asked) if state is None else queue(asked)
+
+    return [FindQueue(place.number, asked._replace(then=then), name)]
+
+
+def _say(place: Channel, record: Any) -> list[Operation]:
+    place.speak(Spoken(record))
+    return []
+
+
+def _open(place: Channel, m: w.ChannelOpen, asked: Asked) -> list[Operation]:
+    if m.out_of_band:
+        raise place.fail(Condition.NOT_IMPLEMENTED, "out-of-band transport is not implemented")
+    if m.tx_mode == DISTRIBUTED:
+        raise place.fail(Condition.NOT_IMPLEMENTED, "distributed transactions are not implemented")
+    if m.tx_mode > DISTRIBUTED:
+        raise place.fail(Condition.COMMAND_INVALID, f"transaction mode {m.tx_mode} is unknown")
+    found: list[Operation] = [BeginSession(place.number, asked)]
+    if m.prefetch_max:
+        found.append(Prefetch(place.number, None, 0, m.prefetch_max, True))
+    if m.tx_mode == STANDARD:
+        place.transacted = True
+        found.append(Select(place.number, None))
+    return found
+
+
+def _grant(place: Channel, m: w.AccessGrant, asked: Asked) -> list[Operation]:
+    rights = [name for name in RIGHTS if getattr(m, name)]
+    return _say(place, w.AccessGrantOk(place.grant(*rights)))
+
+
+def _define(place: Channel, m: w.DestinationDefine, asked: Asked) -> list[Operation]:
+    """What is there already stays as it is (destination.define)."""
+    place.ticket(m.ticket, "dynamic")
+    number, name = place.number, m.destination
+    if service(place, m.service_type, (QUEUE, TOPIC)) == TOPIC:
+        return _say(place, w.DestinationDefineOk(name or f"topic-{secrets.token_hex(8)}", 0))
+    made = DeclareQueue(number, asked, name, False, not m.private, m.private, m.auto_cancel)
+    if not name:
+        return [made]
+
+    def then(state: QueueState | None) -> list[Operation]:
+        return [made if state is None else DeclareQueue(number, asked, name, passive=True)]
+
+    return [FindQueue(number, asked._replace(then=then), name)]
+
+
+def _query(place: Channel, m: w.DestinationQuery, asked: Asked) -> list[Operation]:
+    place.ticket(m.ticket)
+    return _either(
+        place,
+        m.service_type,
+        m.destination,
+        asked,
+        lambda token: [DeclareQueue(place.number, token, m.destination, passive=True)],
+        lambda token: _say(place, w.DestinationQueryOk(TOPIC, m.destination, 0, 0, 0)),
+    )
+
+
+def _purge(place: Channel, m: w.DestinationPurge, asked: Asked) -> list[Operation]:
+    """A topic holds nothing."""
+    place.ticket(m.ticket, "purge")
+    return _either(
+        place,
+        m.service_type,
+        m.destination,
+        asked,
+        lambda token: [PurgeQueue(place.number, token, m.destination)],
+        lambda token: _say(place, w.DestinationPurgeOk(0)),
+    )
+
+
+def _cancel_destination(place: Channel, m: w.DestinationCancel, asked: Asked) -> list[Operation]:
+    place.ticket(m.ticket, "dynamic", "purge")
+    return _either(
+        place,
+        m.service_type,
+        m.destination,
+        asked,
+        lambda token: [DeleteQueue(place.number, token, m.destination, False, m.ifempty)],
+        lambda token: _say(place, w.DestinationCancelOk(0)),
+    )
+
+
+def _topic_key(place: Channel, selector: str, kind: int) -> str:
+    """A topic selector as a key of ``amq.topic``."""
+    if kind == REGEXP:
+        raise place.fail(
+            Condition.NOT_IMPLEMENTED, "regular expressions over topics are not implemented"
+        )
+    if kind not in (0, SIMPLE, TPATH):
+        raise place.fail(Condition.COMMAND_INVALID, f"topic selector type {kind} is unknown")
+    return selector.replace("/", ".") if kind == TPATH else selector
+
+
+def _selector(place: Channel, text: bytes, kind: int) -> Selector | None:
+    """A message selector. Both types are conditions as JMS has them: the simple one, which every
+    server should have, is described nowhere."""
+    if not text:
+        return None
+    if kind not in (1, 2):
+        raise place.fail(Condition.COMMAND_INVALID, f"message selector type {kind} is unknown")
+    try:
+        return Selector(text.decode("utf-8", "replace"))
+    except SelectorError as error:
+        raise place.fail(Condition.COMMAND_INVALID, f"message selector: {error}") from error
+
+
+def _subscribe(place: Channel, m: w.SubscriptionDefine, asked: Asked) -> list[Operation]:
+    place.ticket(m.ticket, "subscribe", "dynamic")
+    number = place.number
+    name = m.subscription or f"~{secrets.token_hex(8)}"
+    queue = SUBSCRIPTION + name
+    m.subscription = name
+    key = _topic_key(place, m.topic_selector, m.topic_seltype)
+    if not key:
+        raise place.fail(Condition.COMMAND_INVALID, "the topic selector is empty")
+    wanted = _selector(place, m.message_selector, m.message_seltype)
+
+    def then(state: QueueState | None) -> list[Operation]:
+        if state is not None:
+            return [DeclareQueue(number, asked, queue, passive=True)]
+        if wanted is not None:
+            selectors = place.owner.selectors
+            if len(selectors) >= 1024:
+                selectors.clear()
+            selectors[name] = wanted
+        return [
+            DeclareQueue(number, None, queue, False, not m.private, m.private, m.auto_cancel),
+            Bind(number, asked, queue, TOPICS, key),
+        ]
+
+    return [FindQueue(number, asked._replace(then=then), queue)]
+
+
+def _query_subscription(place: Channel, m: w.SubscriptionQuery, asked: Asked) -> list[Operation]:
+    place.ticket(m.ticket)
+    return [DeclareQueue(place.number, asked, SUBSCRIPTION + m.subscription, passive=True)]
+
+
+def _purge_subscription(place: Channel, m: w.SubscriptionPurge, asked: Asked) -> list[Operation]:
+    place.ticket(m.ticket, "purge")
+    return [PurgeQueue(place.number, asked, SUBSCRIPTION + m.subscription)]
+
+
+def _cancel_subscription(place: Channel, m: w.SubscriptionCancel, asked: Asked) -> list[Operation]:
+    place.ticket(m.ticket, "dynamic", "purge")
+    return [DeleteQueue(place.number, asked, SUBSCRIPTION + m.subscription, False, m.ifempty)]
+
+
+def _consume(place: Channel, m: Any, asked: Asked) -> list[Operation]:
+    place.ticket(m.ticket, "consume", "subscribe")
+    group, number = group_of(asked.method), place.number
+    text = getattr(m, "message_selector", b"")
+    wanted = _selector(place, text, getattr(m, "message_seltype", 0))
+    no_ack = getattr(m, "auto_ack", True)
+    credit = getattr(m, "auto_cancel", 0) or None
+    tag = place.next_tag()
+
+    def started(
+        token: Asked, queue: str, name: str, keyed: bool, selector: Selector | None
+    ) -> list[Operation]:
+        place.consumers[str(tag)] = Consumer(group, name, tag, str(tag), keyed)
+        matches = None if selector is None else selector.matches
+        limit = Prefetch(number, None, m.prefetch_count, m.prefetch_size)
+        subscribe = Subscribe(
+            number, token, queue, str(tag), no_ack, m.exclusive, m.no_local,
+            filter=matches, credit=credit,
+        )  # fmt: skip
+        return [limit, subscribe]
+
+    def topic(token: Asked) -> list[Operation]:
+        if m.subscription:
+            known = place.owner.selectors.get(m.subscription)
+            queue = SUBSCRIPTION + m.subscription
+            return started(token, queue, m.subscription, True, known)
+        queue = f"{SUBSCRIPTION}~{secrets.token_hex(8)}"
+        return [
+            DeclareQueue(number, None, queue, exclusive=True, auto_delete=True),
+            Bind(number, None, queue, TOPICS, m.destination),
+            *started(token, queue, m.destination, True, wanted),
+        ]
+
+    return _either(
+        place,
+        m.service_type,
+        m.destination,
+        asked,
+        lambda token: started(token, m.destination, m.destination, False, wanted),
+        topic,
+    )
+
+
+def _cancel(place: Channel, m: Any, asked: Asked) -> list[Operation]:
+    tag = str(m.consumer_tag)
+    place.consumers.pop(tag, None)
+    return [Unsubscribe(place.number, None, tag)]
+
+
+def _browse(place: Channel, m: Any, asked: Asked) -> list[Operation]:
+    place.ticket(m.ticket, "consume", "subscribe")
+    empty = w.JmsBrowseEmpty if group_of(asked.method) == "jms" else w.FileBrowseEmpty
+
+    def topic(token: Asked) -> list[Operation]:
+        if not m.subscription:
+            return _say(place, empty())
+        return [Fetch(place.number, token, SUBSCRIPTION + m.subscription, m.auto_ack)]
+
+    return _either(
+        place,
+        m.service_type,
+        m.destination,
+        asked,
+        lambda token: [Fetch(place.number, token, m.destination, m.auto_ack)],
+        topic,
+    )
+
+
+def _ack(place: Channel, m: Any, asked: Asked) -> list[Operation]:
+    return [Settle(place.number, m.delivery_tag, m.multiple, Outcome.ACCEPT)]
+
+
+def _reject(place: Channel, m: Any, asked: Asked) -> list[Operation]:
+    outcome = Outcome.RELEASE if m.requeue else Outcome.REJECT
+    return [Settle(place.number, m.delivery_tag, False, outcome)]
+
+
+SERVE: dict[str, Any] = {
+    "channel.open": _open,
+    "channel.flow": lambda place, m, asked: [Flow(place.number, None, not m.flow_pause)],
+    "channel.close": lambda place, m, asked: [EndSession(place.number, asked)],
+    "access.grant": _grant,
+    "destination.define": _define,
+    "destination.query": _query,
+    "destination.purge": _purge,
+    "destination.cancel": _cancel_destination,
+    "subscription.define": _subscribe,
+    "subscription.query": _query_subscription,
+    "subscription.purge": _purge_subscription,
+    "subscription.cancel": _cancel_subscription,
+    **{f"{group}.consume": _consume for group in GROUPS},
+    **{f"{group}.cancel": _cancel for group in GROUPS},
+    **{f"{group}.browse": _browse for group in ("jms", "file")},
+    **{f"{group}.ack": _ack for group in ("jms", "file")},
+    **{f"{group}.reject": _reject for group in ("jms", "file")},
+    "tx.commit": lambda place, m, asked: [Commit(place.number, asked)],
+    "tx.abort": lambda place, m, asked: [Rollback(place.number, asked)],
+}
+
+
+def _consuming(place: Channel, m: Any, tag: Any) -> Spoken:
+    consumer = place.consumers[str(tag)]
+    record = {"jms": w.JmsConsumeOk, "file": w.FileConsumeOk, "stream": w.StreamConsumeOk}
+    return Spoken(record[consumer.group](consumer.number))
+
+
+def _browsed(place: Channel, m: Any, fetched: Fetched | None) -> Spoken:
+    jms = isinstance(m, w.JmsBrowse)
+    if fetched is None:
+        return Spoken(w.JmsBrowseEmpty() if jms else w.FileBrowseEmpty())
+    message = fetched.message
+    name = message.key if m.subscription else m.destination
+    record: Any = w.JmsBrowseOk if jms else w.FileBrowseOk
+    said = record(fetched.delivery, fetched.redelivered, name, fetched.remaining)
+    return Spoken(said, content_of(place, "jms" if jms else "file", message))
+
+
+ANSWER: dict[str, Any] = {
+    "destination.define": lambda place, m, state: Spoken(
+        w.DestinationDefineOk(state.name, state.messages)
+    ),
+    "destination.query": lambda place, m, state: Spoken(
+        w.DestinationQueryOk(QUEUE, state.name, state.messages, state.consumers, 0)
+    ),
+    "destination.purge": lambda place, m, count: Spoken(w.DestinationPurgeOk(count or 0)),
+    "destination.cancel": lambda place, m, count: Spoken(w.DestinationCancelOk(count or 0)),
+    "subscription.define": lambda place, m, state: Spoken(
+        w.SubscriptionDefineOk(
+            m.subscription,
+            m.topic_selector,
+            m.topic_seltype,
+            state.messages if isinstance(state, QueueState) else 0,
+        )
+    ),
+    "subscription.query": lambda place, m, state: Spoken(
+        w.SubscriptionQueryOk(m.subscription, state.messages, state.consumers)
+    ),
+    "subscription.purge": lambda place, m, count: Spoken(w.SubscriptionPurgeOk(count or 0)),
+    "subscription.cancel": lambda place, m, count: Spoken(w.SubscriptionCancelOk(count or 0)),
+    **{f"{group}.consume": _consuming for group in GROUPS},
+    "jms.browse": _browsed,
+    "file.browse": _browsed,
+}

@@ -1,0 +1,104 @@
+"""Which queues and exchanges there are, and what is bound to what.
+
+What changes durable topology is answered when the store has it.
+"""
+
+from dataclasses import dataclass, field
+
+from gateway.message import Table
+from gateway.operations.words import Operation, Request, Token
+
+
+@dataclass(slots=True)
+class DeclareExchange(Operation):
+    channel: int
+    token: Token
+    name: str
+    type: str = "direct"
+    passive: bool = False
+    durable: bool = False
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class DeleteExchange(Operation):
+    channel: int
+    token: Token
+    name: str
+    if_unused: bool = False
+
+
+@dataclass(slots=True)
+class DeclareQueue(Operation):
+    """An empty name asks for a server-named queue. Answered with ``QueueState``."""
+
+    channel: int
+    token: Token
+    name: str
+    passive: bool = False
+    durable: bool = False
+    exclusive: bool = False
+    auto_delete: bool = False
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FindQueue(Request):
+    """Is there such a queue? Answered at once, with ``QueueState`` or ``None``."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class DeleteQueue(Operation):
+    """Answered with the number of messages deleted."""
+
+    channel: int
+    token: Token
+    name: str
+    if_unused: bool = False
+    if_empty: bool = False
+
+
+@dataclass(slots=True)
+class PurgeQueue(Operation):
+    """Answered with the number of messages purged."""
+
+    channel: int
+    token: Token
+    name: str
+
+
+@dataclass(slots=True)
+class Bind(Operation):
+    """Let ``destination`` (a queue, or an exchange if ``to_exchange``) receive from ``source``."""
+
+    channel: int
+    token: Token
+    destination: str
+    source: str
+    key: str = ""
+    arguments: Table = field(default_factory=dict)
+    to_exchange: bool = False
+
+
+@dataclass(slots=True)
+class Unbind(Operation):
+    channel: int
+    token: Token
+    destination: str
+    source: str
+    key: str = ""
+    arguments: Table = field(default_factory=dict)
+    to_exchange: bool = False
+
+
+@dataclass(slots=True)
+class QueueState:
+    """Result of ``DeclareQueue``."""
+
+    name: str
+    messages: int
+    consumers: int

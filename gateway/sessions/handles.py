@@ -1,0 +1,416 @@
+"""Performs what adapters with handles ask (0.8a2 §3.5): one ``Handling`` belongs to one session.
+
+A window is kept as credit of its consumer: an acknowledgement frees places at once, also where it
+waits for a commit, or a client that takes one message at a time would never come to commit.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gateway.broker.browsing import Place, at
+from gateway.broker.channel import Channel
+from gateway.errors import Condition, Refusal
+from gateway.message import Message
+from gateway.operations import (
+    Acknowledge,
+    Browse,
+    CloseDestination,
+    Continue,
+    EndSubscription,
+    GiveBack,
+    Index,
+    Listen,
+    Looked,
+    OpenDestination,
+    Outcome,
+    PauseHandle,
+    Prepare,
+    Query,
+    SendTo,
+    Service,
+)
+from gateway.sessions.addresses import TOPICS
+from gateway.sessions.destinations import (
+    addressed,
+    asking,
+    check_name,
+    delete_private,
+    find_prefix,
+    make_temporary,
+    private_queue,
+    queues_meant,
+    read_selector,
+    subscribe,
+    subscription_name,
+    temporary_name,
+)
+from gateway.sessions.staging import Staged
+
+if TYPE_CHECKING:
+    from gateway.sessions.session import Session
+
+Perform = Callable[[Channel, Any], None]
+
+MOST_LOOKED_AT = 2048
+"""Messages that one query looks at."""
+LONGEST_INDEX = 1 << 16
+"""Numbers that a handle remembers."""
+MOST_CONSUMERS = 64
+"""Consumers of one handle."""
+PORTION = 128
+PORTION_OCTETS = 1 << 20
+
+
+class Handle:
+    """What a handle was opened for. ``free``: places in the windows of its consumers, kept while it
+    is paused; ``None`` is without limit."""
+
+    __slots__ = (
+        "channel", "service", "name", "client", "consumers", "paused", "free", "queue",
+        "index", "staged", "answers", "expires",
+    )  # fmt: skip
+
+    def __init__(self, channel: int, service: Service, name: str, client: str) -> None:
+        self.channel = channel
+        self.service = service
+        self.name = name
+        self.client = client
+        self.consumers: dict[str, str] = {}
+        """Queues that its consumers take from, by tag."""
+        self.paused = False
+        self.free: dict[str, int | None] = {}
+        self.queue = ""
+        """What ``index`` is about."""
+        self.index: list[Place] = []
+        self.staged: Staged | None = None
+        self.expires: int | None = None
+        self.answers = ""
+        """The private queue of a peer handle."""
+
+
+class Handling:
+    """Handles of one connection. ``handlers`` by operation."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._staging = session.registry.staging
+        self._handles: dict[str, Handle] = {}
+        self._credited: dict[int, set[int]] = {}
+        """By channel: deliveries whose place is free already, and that may come to be unsettled
+        again by a rollback."""
+        self._topics: list[tuple[str, str]] = []
+        self.handlers: dict[type[Any], Perform] = {
+            OpenDestination: self._open,
+            CloseDestination: self._close,
+            SendTo: self._send,
+            Listen: self._listen,
+            EndSubscription: self._end_subscription,
+            PauseHandle: self._pause,
+            Acknowledge: self._acknowledge,
+            GiveBack: self._give_back,
+            Query: self._query,
+            Browse: self._browse,
+            Prepare: self._prepare,
+            Continue: self._continue,
+        }
+
+    # --- open and close -------------------------------------------------------------------------
+
+    def _open(self, channel: Channel, op: OpenDestination) -> None:
+        name = check_name(op.name)
+        made = ""
+        if op.temporary and op.service is Service.TOPIC:
+            made = name = self._own_topic(channel, name)
+        elif op.temporary:
+            made = name = make_temporary(channel, name)
+        elif op.service is not Service.TOPIC:
+            find_prefix(channel.vhost, name)
+        handle = Handle(op.channel, op.service, name, op.client)
+        if op.service is Service.PEER:
+            handle.answers = private_queue(channel)
+            tag = op.link
+            channel.subscribe(handle.answers, tag, no_ack=True)
+            handle.consumers[tag] = handle.answers
+        self._handles[op.link] = handle
+        self._session.answer_when_safe(op.channel, op.token, made)
+        for tag in list(handle.consumers):
+            channel.start(tag)
+
+    def _own_topic(self, channel: Channel, name: str) -> str:
+        """A topic that only this connection may subscribe to."""
+        owners = self._session.registry.topics
+        name = name or temporary_name(channel.vhost)
+        key = (channel.vhost.name, name)
+        if owners.setdefault(key, self._session) is not self._session:
+            raise Refusal(Condition.ACCESS_REFUSED, f"'{name}' is not a topic of this client")
+        if key not in self._topics:
+            self._topics.append(key)
+        return name
+
+    def _close(self, channel: Channel, op: CloseDestination) -> None:
+        self.drop(channel, op.link)
+        self._session.answer(op.channel, op.token)
+
+    def drop(self, channel: Channel, link: str) -> None:
+        """The handle is over, by its client or by a refusal."""
+        handle = self._handles.pop(link, None)
+        if handle is None:
+            return
+        for tag in handle.consumers:
+            channel.unsubscribe(tag)
+        if handle.answers:
+            delete_private(channel, handle.answers)
+        if handle.staged is not None:
+            self._staging.leave(handle.staged)
+
+    def ended(self, number: int) -> None:
+        """A channel is over, and with it its handles. The broker ends their consumers."""
+        channel = self._session.channels.get(number)
+        for link in [link for link, handle in self._handles.items() if handle.channel == number]:
+            handle = self._handles.pop(link)
+            if handle.staged is not None:
+                self._staging.leave(handle.staged)
+            if handle.answers and channel is not None:
+                delete_private(channel, handle.answers)
+        self._credited.pop(number, None)
+
+    def closed(self) -> None:
+        """The connection is over."""
+        for number in {handle.channel for handle in self._handles.values()}:
+            self.ended(number)
+        for key in self._topics:
+            self._session.registry.topics.pop(key, None)
+
+    # --- sending --------------------------------------------------------------------------------
+
+    def _send(self, channel: Channel, op: SendTo) -> None:
+        handle = self._handles.get(op.link)
+        if handle is not None:
+            self._publish(channel, handle, op.name, op.message, op.expires)
+            self._sent(op, "")
+
+    def _sent(self, op: SendTo | Continue, result: str) -> None:
+        if op.answered:
+            self._session.answer_when_safe(op.channel, op.token, result)
+
+    def _publish(
+        self, channel: Channel, handle: Handle, name: str, message: Message, expires: int | None
+    ) -> None:
+        """Refuses with 403, 404 or 406."""
+        self._session.publisher = True
+        full = check_name(handle.name + name)
+        ttl = None if expires is None else max(0, expires - channel.broker.now)
+        if handle.service is Service.TOPIC:
+            channel.publish(addressed(message, TOPICS, full, ttl))
+            return
+        for queue in queues_meant(channel.vhost, full):
+            posted = addressed(message, "", queue, ttl)
+            if handle.service is Service.PEER:
+                posted = asking(posted, handle.answers)
+            channel.publish(posted)
+
+    def _prepare(self, channel: Channel, op: Prepare) -> None:
+        handle = self._handles.get(op.link)
+        if handle is None:
+            return
+        if handle.staged is not None:
+            self._staging.leave(handle.staged)
+            handle.staged = None
+        session = self._session
+        most = channel.broker.limits.max_message
+        if most is not None and op.size > most:
+            raise Refusal(Condition.CONTENT_TOO_LARGE, f"a message has {most} octets at most")
+        owner = (session.vhost, session.user, handle.client or f"#{session.number}")
+        now = channel.broker.now
+        handle.staged = self._staging.begin(owner, op.message, op.size, op.digest, now)
+        handle.expires = op.expires
+        session.answer(op.channel, op.token, len(handle.staged.octets))
+
+    def _continue(self, channel: Channel, op: Continue) -> None:
+        handle = self._handles.get(op.link)
+        if handle is None:
+            return
+        item = handle.staged
+        if item is None:
+            raise Refusal(Condition.COMMAND_INVALID, "nothing was prepared")
+        try:
+            self._staging.extend(item, op.octets, channel.broker.now)
+        except Refusal:
+            handle.staged = None
+            raise
+        if not op.last:
+            return
+        handle.staged = None
+        fault = item.fault()
+        if fault:
+            self._staging.drop(item)
+            self._session.answer(op.channel, op.token, fault)
+            return
+        old = item.message
+        body = bytes(item.octets)
+        message = Message(old.dialect, old.header, body, "", "", old.essentials)
+        self._staging.drop(item)
+        self._publish(channel, handle, op.name, message, handle.expires)
+        self._sent(op, "")
+
+    # --- receiving ------------------------------------------------------------------------------
+
+    def _listen(self, channel: Channel, op: Listen) -> None:
+        handle = self._handles.get(op.link)
+        if handle is None:
+            return
+        if len(handle.consumers) >= MOST_CONSUMERS:
+            raise Refusal(Condition.RESOURCE_ERROR, f"more than {MOST_CONSUMERS} subscriptions")
+        selector = read_selector(op.selector, op.selector_type)
+        full = check_name(handle.name + op.name)
+        topic = handle.service is Service.TOPIC
+        queue = self._subscription(channel, handle, full, op) if topic else full
+        window = None if op.no_ack else max(1, op.window)
+        channel.subscribe(
+            queue,
+            op.tag,
+            no_ack=op.no_ack,
+            no_local=topic and op.no_local,
+            matches=None if selector is None else selector.matches,
+            credit=0 if handle.paused else window,
+        )
+        handle.consumers[op.tag] = queue
+        if handle.paused:
+            handle.free[op.tag] = window
+        # At once, not behind earlier answers: the first delivery must not overtake it.
+        self._session.tell(op.channel, op.token, full)
+        channel.start(op.tag)
+
+    def _subscription(self, channel: Channel, handle: Handle, name: str, op: Listen) -> str:
+        owner = self._session.registry.topics.get((channel.vhost.name, name))
+        if owner is not None and owner is not self._session:
+            raise Refusal(Condition.ACCESS_REFUSED, f"'{name}' is a topic of another client")
+        if owner is not None and op.identifier:
+            raise Refusal(Condition.NOT_ALLOWED, "no durable subscription to a temporary topic")
+        return subscribe(channel, name, handle.client, op.identifier)
+
+    def _end_subscription(self, channel: Channel, op: EndSubscription) -> None:
+        handle = self._handles.get(op.link)
+        if handle is None:
+            return
+        name = subscription_name(handle.client, op.identifier)
+        found = channel.vhost.queues.get(name)
+        if found is None:
+            raise Refusal(Condition.NOT_FOUND, f"no subscription '{op.identifier}'")
+        channel.need("configure", "queue", name)
+        for other in self._handles.values():
+            where = self._session.channels.get(other.channel)
+            for tag in [tag for tag, queue in other.consumers.items() if queue == name]:
+                del other.consumers[tag]
+                if where is not None:
+                    where.unsubscribe(tag)
+        channel.vhost.remove_queue(found)
+        self._session.answer_when_safe(op.channel, op.token)
+
+    def _pause(self, channel: Channel, op: PauseHandle) -> None:
+        handle = self._handles.get(op.link)
+        if handle is None:
+            return
+        if op.paused is not handle.paused:
+            handle.paused = op.paused
+            if op.paused:
+                for tag in handle.consumers:
+                    consumer = channel.consumers.get(tag)
+                    handle.free[tag] = None if consumer is None else consumer.credit
+                    channel.credit(tag, 0)
+        self._session.answer(op.channel, op.token)
+        if not op.paused and handle.free:
+            free, handle.free = handle.free, {}
+            for tag, count in free.items():
+                channel.credit(tag, count)
+
+    def _acknowledge(self, channel: Channel, op: Acknowledge) -> None:
+        credited = self._credited.setdefault(op.channel, set())
+        credited.intersection_update(channel.unsettled)
+        last = 0
+        places: dict[str, int] = {}
+        for number, entry in channel.unsettled.items():
+            if number > op.up_to:
+                break
+            last = number
+            if entry.consumer is not None and number not in credited:
+                places[entry.consumer.tag] = places.get(entry.consumer.tag, 0) + 1
+            if channel.transaction is not None:
+                credited.add(number)
+        if last:
+            channel.settle(last, True, Outcome.ACCEPT)
+        self._session.answer(op.channel, op.token)
+        for tag, count in places.items():
+            self._free(channel, tag, count)
+
+    def _free(self, channel: Channel, tag: str, count: int) -> None:
+        """So many more may be delivered to a consumer."""
+        handle = self._handles.get(tag.partition("/")[0])
+        if handle is not None and tag in handle.free:
+            have = handle.free[tag]
+            handle.free[tag] = None if have is None else have + count
+            return
+        consumer = channel.consumers.get(tag)
+        if consumer is not None and consumer.credit is not None:
+            channel.credit(tag, consumer.credit + count)
+
+    def _give_back(self, channel: Channel, op: GiveBack) -> None:
+        """At once, also within a transaction: somebody else is to have it."""
+        entry = channel.unsettled.pop(op.delivery, None)
+        if entry is None:
+            self._session.answer(op.channel, op.token, False)
+            return
+        consumer = entry.consumer
+        channel.conclude([(entry, Outcome.RELEASE)])
+        self._session.answer(op.channel, op.token, True)
+        if consumer is not None and op.delivery not in self._credited.get(op.channel, ()):
+            self._free(channel, consumer.tag, 1)
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def _query(self, channel: Channel, op: Query) -> None:
+        handle = self._handles.get(op.link)
+        if handle is None:
+            return
+        selector = read_selector(op.selector, op.selector_type)
+        queue = check_name(handle.name + op.name)
+        if handle.service is Service.TOPIC:
+            # What waits in a topic is what waits in our subscription to it.
+            queue = next(iter(handle.consumers.values()), "")
+        if queue != handle.queue or not op.start:
+            handle.index, handle.queue = [], queue
+        del handle.index[op.start :]
+        found = Index([])
+        if queue or handle.service is not Service.TOPIC:
+            found = self._look(channel, handle, op.start, None if selector is None else selector)
+        self._session.answer(op.channel, op.token, found)
+
+    def _look(self, channel: Channel, handle: Handle, start: int, selector: Any) -> Index:
+        channel.need("read", "queue", handle.queue)
+        channel.vhost.queue(handle.queue, channel.client)
+        index, numbers = handle.index, []
+        for _ in range(MOST_LOOKED_AT // PORTION):
+            after = index[-1] if index else None
+            seen = channel.browse(handle.queue, after, PORTION, PORTION_OCTETS)
+            for message in seen:
+                if len(index) >= start and (selector is None or selector.matches(message.message)):
+                    numbers.append(len(index))
+                message.message.forget_properties()
+                index.append(message.place)
+            if not seen:
+                return Index(numbers)
+            if len(index) > LONGEST_INDEX:
+                raise Refusal(Condition.RESOURCE_ERROR, f"more than {LONGEST_INDEX} messages")
+        return Index(numbers, len(index) - 1)
+
+    def _browse(self, channel: Channel, op: Browse) -> None:
+        handle = self._handles.get(op.link)
+        if handle is None:
+            return
+        looked = None
+        queue = channel.vhost.queues.get(handle.queue)
+        if queue is not None and op.number < len(handle.index):
+            message = at(channel.readable(handle.queue), handle.index[op.number])
+            if message is not None:
+                looked = Looked(op.number, handle.queue, message)
+        self._session.answer(op.channel, op.token, looked)

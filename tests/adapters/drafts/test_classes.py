@@ -1,0 +1,357 @@
+"""Classes that only the drafts have: tickets, files in stages, tests; and what an error costs."""
+
+from typing import Any
+
+import pytest
+
+from gateway.adapters.v0_9.drafts import tables
+from gateway.adapters.v0_9.drafts.staging import SHELF
+from gateway.adapters.v0_9.wire import layouts_0_9a0 as first
+from gateway.adapters.v0_9.wire import layouts_0_9a6 as second
+from gateway.errors import Condition
+from gateway.message import Message, Properties
+from gateway.operations import (
+    Bind,
+    Closed,
+    DeclareQueue,
+    Deliver,
+    Fetch,
+    FindQueue,
+    Operation,
+    Outcome,
+    Prefetch,
+    Publish,
+    PurgeQueue,
+    Returned,
+    Select,
+    SessionLost,
+    Settle,
+    Subscribe,
+)
+from tests.adapters.drafts.talking import VERSIONS, Both, said
+from tests.pair import sized
+
+FIRST = ("0-9a0", "0-9a0-7")
+
+
+def answers(both: Both, record: Any, channel: int = 1) -> list[tuple[str, Any]]:
+    """What the server says to one method."""
+    both.perform(both.server.receive(both.client.encoded(channel, record)))
+    return said(both.client, b"".join(both.server.output()))
+
+
+def layouts(version: str) -> Any:
+    return second if version == "0-9a6" else first
+
+
+# --- test ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("from_server", [False, True])
+def test_both_sides_answer_tests(version: str, from_server: bool) -> None:
+    both = Both(version).opened()
+    w = layouts(version)
+    if from_server:
+        both.client, both.server = both.server, both.client
+    for operation, number in ((1, 1 + 2 + 3 + (1 << 40)), (2, 1), (3, 1 << 40)):
+        ((name, record),) = answers(both, w.TestInteger(1, 2, 3, 1 << 40, operation))
+        assert (name, record.result) == ("test.integer-ok", number)
+    for operation, text in ((1, b"abcd"), (2, b"ab"), (3, b"cd")):
+        ((name, record),) = answers(both, w.TestString("ab", b"cd", operation))
+        assert (name, record.result) == ("test.string-ok", text)
+    entries = tables.write_table({"a": 5, "b": "xx", "c": 7, "d": "yy"}, version != "0-9a6")
+    ((name, record),) = answers(both, w.TestTable(entries, 1, 3))
+    assert (record.integer_result, record.string_result) == (12, b"yy")
+    entries = tables.write_table({}, version != "0-9a6")
+    ((name, record),) = answers(both, w.TestTable(entries, 1, 1))
+    assert (record.integer_result, record.string_result) == (0, b"")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_content_comes_back_with_its_checksum(version: str) -> None:
+    both = Both(version).opened()
+    w, frames = layouts(version), both.client.frames
+    number = both.client.table.by_name["test.content"].number >> 16
+    body = bytes(range(256)) * 300
+    header = frames.content_header(number, 0, len(body), b"\x80\x00\x04text")
+    both.server.receive(both.client.encoded(1, w.TestContent()))
+    both.server.receive(frames.frame(2, 1, header))
+    for piece in frames.bodies(1, body, 5000):
+        both.server.receive(piece)
+    found = said(both.client, b"".join(both.server.output()))
+    assert found[0][0] == "test.content-ok"
+    assert found[0][1].content_checksum == sum(body) & 0xFFFF_FFFF
+    assert found[1] == ("header", header)
+    assert b"".join(octets for kind, octets in found[2:] if kind == "body") == body
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_unknown_operation_costs_the_channel(version: str) -> None:
+    both = Both(version).opened()
+    ((name, record),) = answers(both, layouts(version).TestInteger(1, 2, 3, 4, 9))
+    assert (name, record.reply_code) == ("channel.close", 503)
+    assert [type(o) for o in both.asked] == [SessionLost]
+
+
+# --- access --------------------------------------------------------------------------------------
+
+
+def test_tickets_of_0_9a6() -> None:
+    both = Both("0-9a6").opened()
+    ((name, granted),) = answers(both, second.AccessRequest("/data", read=True))
+    assert (name, granted.ticket) == ("access.request-ok", 1)
+    answers(both, second.JmsConsume(1, "", "q"))
+    assert any(isinstance(o, Subscribe) for o in both.asked)
+    ((name, record),) = answers(both, second.QueuePurge(7, "", "q"))
+    assert (name, record.reply_code) == ("channel.close", 403)
+
+
+@pytest.mark.parametrize("version", FIRST)
+def test_tickets_of_0_9a0(version: str) -> None:
+    both = Both(version).opened()
+    ((_, one),) = answers(both, first.AccessGrant("/data", purge=True))
+    ((_, two),) = answers(both, first.AccessGrant("/data", consume=True, publish=True))
+    assert (one.ticket, two.ticket) == (1, 2)
+    ((name, _),) = answers(both, first.DestinationPurge(1, 1, "q"))
+    assert name == "destination.purge-ok" and isinstance(both.asked[-1], PurgeQueue)
+    ((name, record),) = answers(both, first.DestinationPurge(2, 1, "q"))
+    assert (name, record.reply_code) == ("channel.close", 403)
+
+
+# --- 0-9a0: destinations and subscriptions -------------------------------------------------------
+
+
+def test_a_subscription_with_a_selector() -> None:
+    both = Both("0-9a0").opened()
+    define = first.SubscriptionDefine(0, "s", "", "a/*", 2, b"n > 3", 2)
+    ((name, record),) = answers(both, define)
+    assert (name, record.subscription, record.topic_selector) == (
+        "subscription.define-ok", "s", "a/*",
+    )  # fmt: skip
+    bind = both.asked[-1]
+    assert isinstance(bind, Bind) and (bind.source, bind.key) == ("amq.topic", "a.*")
+    ((name, record),) = answers(both, first.JmsConsume(0, 2, "", "s", auto_cancel=3))
+    subscribe = both.asked[-1]
+    assert isinstance(subscribe, Subscribe) and subscribe.queue == "subscription:s"
+    assert subscribe.credit == 3 and subscribe.filter is not None
+    dialect = both.server.channel(1).dialect("jms")
+    for number, wanted in ((3, False), (4, True)):
+        header = dialect.write(Properties(application={"n": number}))
+        message = Message(dialect, header, b"", "", "", dialect.essentials(header))
+        assert subscribe.filter(message) is wanted
+    ((name, record),) = answers(both, first.SubscriptionDefine(0, "r", "", "a.+", 3))
+    assert (name, record.reply_code) == ("channel.close", 540)
+
+
+def test_a_topic_without_a_subscription_gets_a_private_one() -> None:
+    both = Both("0-9a0").opened()
+    ((name, _),) = answers(both, first.JmsConsume(0, 2, "news"))
+    assert name == "jms.consume-ok"
+    declare, bind, limit, subscribe = both.asked
+    assert isinstance(declare, DeclareQueue) and declare.exclusive and declare.auto_delete
+    assert isinstance(bind, Bind) and bind.destination == declare.name and bind.key == "news"
+    assert isinstance(limit, Prefetch)
+    assert isinstance(subscribe, Subscribe) and subscribe.queue == declare.name
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_fuzzy_is_a_queue_if_there_is_one(there: bool) -> None:
+    both = Both("0-9a0").opened()
+    if there:
+        both.queues.add("x")
+    ((name, record),) = answers(both, first.DestinationQuery(0, 3, "x"))
+    assert record.service_type == (1 if there else 2)
+    answers(both, first.JmsConsume(0, 3, "x"))
+    assert isinstance(both.asked[0], FindQueue)
+    assert isinstance(both.asked[-1], Subscribe)
+    assert (both.asked[-1].queue == "x") is there
+    ((name, _),) = answers(both, first.JmsBrowse(0, 3, "x"))
+    assert name == "jms.browse-empty" and isinstance(both.asked[-1], Fetch) is there
+    ((name, record),) = answers(both, first.DestinationDefine(0, 3, "x"))
+    assert (name, record.reply_code) == ("channel.close", 503)
+
+
+def publish(both: Both, record: Any) -> Publish:
+    frames = both.client.frames
+    number = both.client.table.by_record[type(record)].number >> 16
+    both.perform(both.server.receive(both.client.encoded(1, record)))
+    head = frames.content_header(number, 0, 0, b"\0\0")
+    both.perform(both.server.receive(frames.frame(2, 1, head)))
+    found = both.asked[-1]
+    assert isinstance(found, Publish)
+    return found
+
+
+def test_publishing_to_what_is_fuzzy() -> None:
+    both = Both("0-9a0").opened()
+    operation = publish(both, first.JmsPublish(0, 3, "x", False))
+    assert (operation.message.exchange, operation.mandatory) == ("", True)
+    both.server.send(Returned(1, operation.message, Condition.NO_ROUTE, ""))
+    (again,) = both.server.found()
+    assert isinstance(again, Publish) and again.message.exchange == "amq.topic"
+    assert not again.mandatory and again.message.key == "x"
+
+
+def test_a_transacted_channel() -> None:
+    both = Both("0-9a0").opened()
+    both.perform(both.server.receive(both.client.encoded(2, first.ChannelOpen(5000, "", 2))))
+    _, limit, select = both.asked
+    assert limit == Prefetch(2, None, 0, 5000, True) and isinstance(select, Select)
+    both.server.output()
+    ((name, record),) = answers(both, first.ChannelOpen(0, "", 3), 3)
+    assert (name, record.reply_code) == ("channel.close", 540)
+
+
+def test_what_is_defined_nowhere_is_refused() -> None:
+    for version, record in (
+        ("0-9a0", first.DtxStart("t")),
+        ("0-9a6", second.DtxSelect()),
+        ("0-9a6", second.DtxStart("t")),
+    ):
+        both = Both(version).opened()
+        ((name, close),) = answers(both, record)
+        assert (name, close.reply_code) == ("channel.close", 540)
+        assert isinstance(both.asked[-1], SessionLost)
+    for kind in ("matcher", "selector", "lossy", "nothing"):
+        both = Both("0-9a6").opened()
+        ((name, close),) = answers(both, second.ExchangeDeclare(0, "x", kind))
+        assert (name, close.reply_code) == ("channel.close", 503)
+    both = Both("0-9a6").opened()
+    ((name, close),) = answers(both, second.QueueBind(0, "", "q", "queue", b""))
+    assert (name, close.reply_code) == ("channel.close", 503)
+
+
+def test_an_out_of_band_setting_is_refused() -> None:
+    for version in VERSIONS:
+        both = Both(version).opened()
+        w = layouts(version)
+        open_ = w.ChannelOpen(out_of_band="shm")
+        ((name, close),) = answers(both, open_, 2)
+        assert close.reply_code == 540
+
+
+# --- 0-9a6: namespaces, virtual hosts, closes ----------------------------------------------------
+
+
+def test_namespaces_of_queues() -> None:
+    both = Both("0-9a6").opened()
+    ((_, record),) = answers(both, second.QueueDeclare(0, "mine", "q"))
+    assert record.queue == "q"
+    assert isinstance(both.asked[-1], DeclareQueue) and both.asked[-1].name == "mine:q"
+    ((_, consuming),) = answers(both, second.JmsConsume(0, "mine", "q"))
+    dialect = both.server.channel(1).dialect("jms")
+    header = dialect.write(Properties())
+    message = Message(dialect, header, b"b", "", "k", dialect.essentials(header))
+    both.server.outlet(1).deliver(str(consuming.consumer_tag), 1, False, message)
+    found = said(both.client, b"".join(both.server.output()))
+    assert (found[0][1].domain, found[0][1].queue) == ("mine", "q")
+
+
+def test_one_virtual_host_per_connection() -> None:
+    both = Both("0-9a6").opened()
+    ((name, close),) = answers(both, second.ChannelOpen("/other"), 2)
+    assert (name, close.reply_code) == ("channel.close", 507)
+
+
+@pytest.mark.parametrize("number", [9, 10])
+def test_close_under_either_number(number: int) -> None:
+    """9 with fields is a close, and so is 10; 10 without them answers one."""
+    both = Both("0-9a6").opened()
+    close = second.write_connection_close(second.ConnectionClose(200, "bye"))
+    payload = b"\0\1\0" + bytes([number]) + close
+    (closed,) = both.server.receive(both.client.frames.frame(1, 0, payload))
+    assert closed == Closed(None, "bye")
+
+
+def test_tune_ok_with_three_fields() -> None:
+    both = Both("0-9a6")
+    both.server.receive(b"AMQP\x01\x01\x00\x09")
+    response = tables.write_table({"LOGIN": "guest", "PASSWORD": "guest"}, False)
+    both.server.receive(
+        both.client.encoded(0, second.ConnectionStartOk("PLAIN", response, "en_US"))
+    )
+    tune = both.client.frames.frame(1, 0, bytes.fromhex("00010006 0010 00010000 0000"))
+    assert both.server.receive(tune) == [] and not both.server.closing
+    assert both.server.channel_max == 16
+
+
+# --- 0-9a6: files --------------------------------------------------------------------------------
+
+
+def file_message(both: Both, body: bytes) -> Message:
+    dialect = both.client.channel(1).dialect("file")
+    header = dialect.write(Properties(content_type="video/mpeg", to="q"))
+    return Message(dialect, header, body, "", "q", dialect.essentials(header))
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 30])
+def test_a_file_is_staged_both_ways(size: int) -> None:
+    both = Both("0-9a6", sized(size)).opened()
+    sent = file_message(both, b"frame" * 50_000)
+    both.client.send(Publish(1, sent, False, False))
+    both.run()
+    (operation,) = both.asked
+    assert isinstance(operation, Publish)
+    got = operation.message
+    assert (got.header, got.body, got.key) == (sent.header, sent.body, "q")
+    assert got.essentials.durable
+    ((_, consuming),) = answers(both, second.FileConsume(0, "", "q", 0, 5))
+    tag = str(consuming.consumer_tag)
+    both.server.outlet(1).deliver(tag, 1, False, got)
+    both.server.outlet(1).deliver(tag, 2, True, got)
+    both.run()
+    assert [type(o) for o in both.heard] == [Deliver, Deliver]
+    for operation, number in zip(both.heard, (1, 2), strict=True):
+        assert isinstance(operation, Deliver) and operation.delivery == number
+        assert operation.message.body == sent.body and operation.message.header == sent.header
+    both.forget()
+    both.say(second.FileAck(2, True))
+    both.say(second.FileReject(3, False))
+    assert both.asked == [
+        Settle(1, 2, True, Outcome.ACCEPT),
+        Settle(1, 3, False, Outcome.REJECT),
+    ]
+
+
+def test_a_file_that_was_cut_off_goes_on_where_it_stopped() -> None:
+    body = b"0123456789" * 1000
+    sizes: list[int] = []
+    for cut in (4000, 3000, None):
+        both = Both("0-9a6").opened()
+        ((name, record),) = answers(both, second.FileOpen("film", len(body)))
+        sizes.append(record.staged_size)
+        rest = body[record.staged_size :]
+        frames = both.client.frames
+        both.server.receive(both.client.encoded(1, second.FileStage()))
+        head = frames.content_header(8, 0, len(rest), b"\0\0")
+        both.server.receive(frames.frame(2, 1, head))
+        for piece in frames.bodies(1, rest if cut is None else rest[:cut], 1000):
+            both.server.receive(piece)
+        if cut is not None:
+            both.server.lost()
+    assert sizes == [0, 4000, 7000]
+    both.perform(
+        both.server.receive(both.client.encoded(1, second.FilePublish(0, "queue", False, "film")))
+    )
+    (operation,) = both.asked
+    assert isinstance(operation, Publish) and operation.message.body == body
+    assert SHELF.octets == 0 and not SHELF.kept
+
+
+def test_files_that_are_not_there() -> None:
+    def lost(*records: Any) -> list[Operation]:
+        both = Both("0-9a6").opened()
+        for record in records:
+            both.perform(both.server.receive(both.client.encoded(1, record)))
+        return both.asked
+
+    (operation,) = lost(second.FilePublish(0, "queue", False, "nothing"))
+    assert isinstance(operation, SessionLost) and operation.condition is Condition.NOT_FOUND
+    (operation,) = lost(second.FileOpenOk(5))
+    assert isinstance(operation, SessionLost)
+    (operation,) = lost(second.FileOpen("huge", 1 << 60))
+    assert isinstance(operation, SessionLost)
+    (operation,) = lost(*[second.FileOpen(f"f{n}", 1) for n in range(65)])
+    assert isinstance(operation, SessionLost)
+    assert operation.condition is Condition.RESOURCE_ERROR

@@ -1,0 +1,175 @@
+"""One queue for all versions: what each publishes, with its common properties, each receives.
+
+All speak with our client role to one gateway, whose further listeners know the drafts of 2005; what
+other people's clients see is in ``tests/interop``.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.adapters import Product
+from gateway.adapters.v0_9.content import BASIC
+from gateway.message import Message, Properties
+from gateway.net.dialer import Remote, dial
+from gateway.operations import (
+    BeginSession,
+    DeclareQueue,
+    Deliver,
+    Outcome,
+    Publish,
+    PurgeQueue,
+    Settle,
+    Subscribe,
+    Unsubscribe,
+)
+from tests.net.running import PATIENCE, Running
+
+DRAFTS = ("0-9a0", "0-9a0-7", "0-9a6")
+VERSIONS = ("0.8a2", *DRAFTS, "0-8", "0-9", "0-9-1", "1.0")
+LISTENERS = "".join(f'[[amqp.listeners]]\nport = 0\nheader_0_9 = "{name}"\n' for name in DRAFTS)
+HOUR = 3_600_000
+QUEUE = "shared"
+
+GIVEN: dict[str, Any] = {
+    "durable": True,
+    "priority": 7,
+    "content_type": "text/plain",
+    "content_encoding": "identity",
+    "message_id": "message-1",
+    "correlation_id": "question-1",
+    "reply_to": "answers",
+    "application": {"text": "grün", "number": 7, "large": 1 << 40, "yes": True},
+}
+BODIES = (b"", b"small", bytes(range(256)) * 1024)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder: Path = tmp_path_factory.mktemp("every")
+    file = folder / "gateway.toml"
+    file.write_text(LISTENERS)
+    with Running(folder, "--config", file) as running:
+        yield running
+
+
+def port_of(gateway: Running, version: str) -> int:
+    if version not in DRAFTS:
+        return gateway.port
+    return gateway._port(rf"AMQP on \S+:(\d+), where 1 1 0 9 is {version}\s")
+
+
+@asynccontextmanager
+async def entered(gateway: Running, version: str, name: str) -> AsyncIterator[Remote]:
+    """A connection with channel 1 open. A name is taken once in 0.8a2."""
+    async with asyncio.timeout(PATIENCE):
+        remote = await dial(
+            ("127.0.0.1", port_of(gateway, version)), version=version, product=Product(name=name)
+        )
+        try:
+            await remote.ask(BeginSession(1, None))
+            yield remote
+        finally:
+            await remote.close()
+
+
+def message(body: bytes, **given: Any) -> Message:
+    header = BASIC.write(Properties(**given))
+    return Message(BASIC, header, body, "", QUEUE, BASIC.essentials(header))
+
+
+async def heard(remote: Remote) -> Deliver:
+    """The next delivery, accepted."""
+    async for operation in remote:
+        if isinstance(operation, Deliver):
+            remote.say(Settle(1, operation.delivery, False, Outcome.ACCEPT))
+            return operation
+    raise AssertionError(f"the connection ended: {remote.closed}")
+
+
+def application(found: Properties) -> dict[str, Any]:
+    """Without what the broker or a crossing has added."""
+    return {name: v for name, v in (found.application or {}).items() if not name.startswith("x-")}
+
+
+@pytest.mark.parametrize("consumer", VERSIONS)
+def test_every_pair(gateway: Running, consumer: str) -> None:
+    async def all_publish() -> None:
+        async with entered(gateway, "0-9-1", "maker") as maker:
+            await maker.ask(DeclareQueue(1, None, QUEUE, durable=True))
+            await maker.ask(PurgeQueue(1, None, QUEUE))
+        async with entered(gateway, consumer, "reader") as reader:
+            await reader.ask(Subscribe(1, None, QUEUE, "mine"))
+            for publisher in VERSIONS:
+                async with entered(gateway, publisher, "writer") as writer:
+                    for body in BODIES:
+                        before = time.time() * 1000
+                        writer.say(Publish(1, message(body, ttl=HOUR, **GIVEN), False, False))
+                        await writer.drain()
+                        delivery = await heard(reader)
+                        assert delivery.message.body == body, publisher
+                        check(delivery.message.properties, publisher, before)
+            await reader.ask(Unsubscribe(1, None, "mine"))
+
+    asyncio.run(all_publish())
+
+
+def check(found: Properties, publisher: str, before: float) -> None:
+    """Nothing is lost, and nothing has another type. An hour is an hour or the date of its end,
+    which 0.8a2 has in seconds."""
+    seen = {name: getattr(found, name) for name in GIVEN}
+    seen["application"] = application(found)
+    assert seen == GIVEN, publisher
+    assert all(
+        isinstance(value, type(GIVEN["application"][name]))
+        for name, value in seen["application"].items()
+    ), publisher
+    if found.ttl is not None:
+        assert 0 < found.ttl <= HOUR, publisher
+    else:
+        ends = found.absolute_expiry_time
+        assert ends is not None, publisher
+        assert before + HOUR - 1000 <= ends <= time.time() * 1000 + HOUR + 1000, publisher
+
+
+def test_consumers_of_all_versions_share_the_work(gateway: Running) -> None:
+    """What many published, many take: each message once, whoever it was from."""
+    each = 20
+    expected = sorted(f"{version} {n}" for version in VERSIONS for n in range(each))
+    taken: dict[str, list[str]] = {version: [] for version in VERSIONS}
+
+    async def take(remote: Remote, version: str, enough: asyncio.Event) -> None:
+        while True:
+            taken[version].append((await heard(remote)).message.body.decode())
+            if sum(map(len, taken.values())) == len(expected):
+                enough.set()
+
+    async def share() -> None:
+        async with AsyncExitStack() as stack:
+            remotes = {
+                version: await stack.enter_async_context(entered(gateway, version, "both"))
+                for version in VERSIONS
+            }
+            await remotes["0-9-1"].ask(DeclareQueue(1, None, QUEUE, durable=True))
+            await remotes["0-9-1"].ask(PurgeQueue(1, None, QUEUE))
+            enough = asyncio.Event()
+            for remote in remotes.values():
+                await remote.ask(Subscribe(1, None, QUEUE, "mine"))
+            tasks = [asyncio.create_task(take(r, v, enough)) for v, r in remotes.items()]
+            for n, (version, remote) in itertools.product(range(each), remotes.items()):
+                remote.say(Publish(1, message(f"{version} {n}".encode()), False, False))
+                await remote.drain()
+            async with asyncio.timeout(PATIENCE):
+                await enough.wait()
+            for task in tasks:
+                task.cancel()
+
+    asyncio.run(share())
+    assert sorted(itertools.chain(*taken.values())) == expected
+    assert all(taken.values()), "somebody was given nothing"
