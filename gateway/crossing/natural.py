@@ -59,7 +59,8 @@ def rise(
     if type(found.correlation_id) is str:
         found.correlation_id = references.get(found.correlation_id, found.correlation_id)
     if flat:
-        for table in (found.application, found.annotations):
+        more = (found.delivery_annotations, found.footer)
+        for table in (found.application, found.annotations, *more):
             flatten(table or {})
     annotations = found.annotations or {}
     annotations[Symbol(EXCHANGE)] = exchange
