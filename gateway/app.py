@@ -69,9 +69,9 @@ class Gateway:
         self.http_port = 0
         self.admin_port: int | None = None
         self.registry = Registry()
-        self.spool = open_spool(settings)
         self.store = open_store(settings)
         try:
+            self.spool = open_spool(settings)
             self.broker = self._broker()
             key, crossing = secret(settings, CROSSING_FILE), settings.crossing
         except BaseException:

@@ -167,6 +167,11 @@ def test_large_bodies_wait_beside_the_data(tmp_path: Path) -> None:
             assert not list(spool.iterdir()), "it has no name"
             peer.sendall(half)
             assert peer.recv(4096).startswith(b"HTTP/1.1 201 ")
+        assert spooled(), "it stands there as long as there is the message"
+        gone = httpx.delete(
+            f"{base}/admin/vhosts/%2F/queues/q", auth=("guest", "guest"), timeout=60
+        )
+        assert gone.is_success, gone.text
         until(lambda: not spooled(), "the file is gone")
     assert spool_place(None, None) is None
     assert spool_place(tmp_path / "other", tmp_path) == str(tmp_path / "other")

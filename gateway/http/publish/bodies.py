@@ -158,7 +158,12 @@ async def gather(
             return b"".join(parts)
         filling.add(b"".join(parts))
         body = filling.finish()
+        filling = None
         return body if size >= spool.threshold else body[:]
     except OSError as error:
         text = f"there is no room for the body: {error.strerror}"
         raise Problem(problems.BACKPRESSURE, text, headers={"connection": "close"}) from error
+    finally:
+        # What was raised may be kept for a while, and the file with it.
+        if filling is not None:
+            filling.abandon()
