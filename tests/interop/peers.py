@@ -100,7 +100,7 @@ class Peer:
 
     def command(self, scratch: Path) -> list[str]:
         if self.program.endswith(".java"):
-            return _java(CLIENTS / self.program, scratch)
+            return java_command(CLIENTS / self.program, scratch)
         return [self.interpreter, str(CLIENTS / self.program)]
 
     def variables(self, scratch: Path) -> dict[str, str]:
@@ -112,7 +112,7 @@ class Peer:
         return found
 
 
-def _java(source: Path, scratch: Path) -> list[str]:
+def java_command(source: Path, scratch: Path) -> list[str]:
     jars = ":".join(str(jar) for jar in sorted((PEERS / "java").glob("*.jar")))
     subprocess.run(
         ["javac", "-cp", jars, "-d", str(scratch), str(source)],
