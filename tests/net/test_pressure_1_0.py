@@ -293,7 +293,7 @@ def test_a_large_map_of_what_is_unsettled(gateway: Running) -> None:
 def test_thousands_of_deliveries_unsettled(gateway: Running) -> None:
     """They are settled by one disposition for all, from the last to the first, or by the end of
     the connection; each in a time that nobody notices."""
-    count = 20_000
+    count = 2_000
     watcher = gateway.wire(1)
     watcher.declare("held1")
     wire = gateway.wire_1_0()
