@@ -101,8 +101,6 @@ def test_a_narrow_window_is_kept(gateway: Running) -> None:
 
 ASKED: dict[str, Callable[[Wire10, int], bytes]] = {
     "echo": lambda wire, count: packed(w.Flow(0, LARGE, 0, WINDOW, echo=True)),
-    "session": lambda wire, count: packed(w.Begin(None, 0, WINDOW, WINDOW), 7) + packed(w.End(), 7),
-    "drain": lambda wire, count: packed(wire.credit(5, 1 + count, count, drain=True)),
 }
 
 
