@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters import ENGINES, Credentials
+from gateway.adapters import Credentials
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.errors import Condition, Refusal
 from gateway.message import Message, Properties
@@ -40,10 +40,7 @@ from gateway.values import Byte, Float, Int, Short, Symbol, Timestamp, UByte, UI
 from tests.interop import brokers, servers
 from tests.net_client.places import Place, following
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif("1.0" not in ENGINES, reason="AMQP 1.0 is not spoken yet"),
-]
+pytestmark = pytest.mark.interop
 
 ACCEPT, RELEASE, REJECT = Outcome.ACCEPT, Outcome.RELEASE, Outcome.REJECT
 PLAIN = ("artemis", "broker_j")

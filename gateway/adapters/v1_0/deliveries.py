@@ -3,6 +3,7 @@
 or attached again, or the session ends.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from gateway.operations import Operation
 T = TypeVar("T")
 
 
-class Deliveries:
+class Deliveries(ABC):
     """The part of a session that knows what is unsettled."""
 
     def __init__(self, number: int, room: int) -> None:
@@ -34,9 +35,9 @@ class Deliveries:
         self.arrivals: dict[int, Arrival] = {}
         """The peer's by id."""
 
+    @abstractmethod
     def write(self, record: Any) -> None:
         """One frame of this session."""
-        raise NotImplementedError
 
     def violated(self, symbol: str, text: str) -> Violation:
         """A mistake of the peer that costs the session."""

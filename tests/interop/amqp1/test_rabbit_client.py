@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters import ENGINES
-
 from ..peers import python_module
 from ..servers import Server, start_gateway
 from .conftest import NAME
@@ -67,8 +65,6 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         pytest.skip("the client refuses whatever does not call itself RabbitMQ 4")
     if reason := python_module("rabbitmq_amqp_python_client")():
         pytest.skip(reason)
-    if "1.0" not in ENGINES:
-        pytest.skip("the gateway does not answer AMQP 1.0 yet")
     folder = tmp_path_factory.mktemp("rabbit")
     config = folder / "compat.toml"
     config.write_text(COMPAT)
