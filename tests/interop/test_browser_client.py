@@ -112,7 +112,7 @@ def listeners(gateway: Server, name: str) -> int:
 def put(gateway: Server, exchange: str, body: bytes, kind: str = "text/plain") -> None:
     answer = httpx.post(
         f"http://{HOST}:{gateway.http_port}/v1/%2F/exchanges/{exchange}/messages?routing_key=k",
-        headers={"Content-Type": kind},
+        headers={"Content-Type": kind, "Amqp-Durable": "?1"},
         content=body,
         auth=("guest", "guest"),
         trust_env=False,
