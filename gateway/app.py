@@ -439,10 +439,12 @@ async def serve(settings: Settings) -> None:
         if gateway.admin_port is not None:
             log.info("administration on http://%s:%d/", settings.admin.host, gateway.admin_port)
         log.info("data in %s", settings.data_dir if settings.durable else "memory only")
-        # Queues hold strings and bytes, which make no cycles: collect rarely (DESIGN.md, speed).
+        # Queues hold strings and bytes, which make no cycles: collect all of it rarely (DESIGN.md,
+        # speed). The second number is small: it decides how much of what came and went with
+        # connections and sessions is kept by accident, and looks at each object once, as any would.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(100_000, 50, 50)
+        gc.set_threshold(100_000, 5, 500)
         sys.setswitchinterval(SWITCH_SECONDS)
         await gateway.stopped()
         log.info("stopping")

@@ -2,12 +2,17 @@
 
 from typing import TYPE_CHECKING
 
+from gateway.broker.channel import Channel
 from gateway.errors import Condition
 from gateway.message import Message
 from gateway.operations import Cancelled, Returned
 
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
+
+
+def _open_gate(open_: bool) -> None:
+    """Nobody is to be stopped."""
 
 
 class ChannelRecipient:
@@ -21,6 +26,14 @@ class ChannelRecipient:
         self.confirm = outlet.confirm
         self._session = session
         self._number = number
+
+    def join(self, channel: Channel) -> None:
+        """What the outlet cannot take yet stops the channel."""
+        self.outlet.gate = channel.gate
+
+    def part(self) -> None:
+        """The channel is over; nothing of it is to be held by what it was for."""
+        self.outlet.gate = _open_gate
 
     def returned(self, message: Message, condition: Condition, text: str) -> None:
         channel = self._session.channels.get(self._number)

@@ -6,7 +6,7 @@ their order, whatever follows on the same channel waits behind them.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from gateway.adapters.base import Adapter
 from gateway.broker.broker import Broker
@@ -311,7 +311,7 @@ class Session:
             return
         recipient = ChannelRecipient(self, number)
         channel = self._client.channel(number, recipient)
-        recipient.outlet.gate = channel.gate
+        recipient.join(channel)
         if self._paused:
             channel.pause()
         self.channels[number] = channel
@@ -327,6 +327,7 @@ class Session:
             if self._linking is not None:
                 self._linking.ended(number)
             channel.close()
+            cast(ChannelRecipient, channel.recipient).part()
 
     def _end(self, operation: EndSession) -> None:
         self._drop(operation.channel)

@@ -100,6 +100,8 @@ def test_a_narrow_window_is_kept(gateway: Running) -> None:
 
 
 ASKED: dict[str, Callable[[Wire10, int], bytes]] = {
+    "session": lambda wire, count: packed(w.Begin(None, 0, WINDOW, WINDOW), 7) + packed(w.End(), 7),
+    "drain": lambda wire, count: packed(wire.credit(5, 1 + count, count, drain=True)),
     "echo": lambda wire, count: packed(w.Flow(0, LARGE, 0, WINDOW, echo=True)),
 }
 
@@ -121,6 +123,26 @@ def test_answers_do_not_pile_up(gateway: Running, ask: str) -> None:
     wire.reset()
     pump.end()
     assert watcher.depth("empty1") == 0
+    watcher.ended()
+
+
+def test_what_follows_our_end_is_thrown_away(gateway: Running) -> None:
+    """The name of a link that was refused, used again before our answer was read, ends the session;
+    whatever else comes on it costs nothing, and nobody else notices."""
+    watcher = gateway.wire(1)
+    watcher.declare("beside")
+    wire = gateway.wire_1_0(receive_buffer=65536)
+    attach = w.Attach("a", 0, True, source=w.Source("/queues/nowhere"), target=w.Target())
+    before = gateway.memory
+    pump = Pump(wire, (packed(attach) + packed(w.Detach(0, True))) * 1000)
+    pump.start()
+    until(lambda: pump.sent > 20 or pump.stands_still(), "a great many")
+    assert gateway.memory - before < 60 * MIB
+    watcher.publish("beside", b"a message")
+    assert watcher.got("beside") == b"a message"
+    pump.stopping = True
+    wire.reset()
+    pump.end()
     watcher.ended()
 
 
@@ -291,7 +313,7 @@ def test_a_large_map_of_what_is_unsettled(gateway: Running) -> None:
 def test_thousands_of_deliveries_unsettled(gateway: Running) -> None:
     """They are settled by one disposition for all, from the last to the first, or by the end of
     the connection; each in a time that nobody notices."""
-    count = 2_000
+    count = 20_000
     watcher = gateway.wire(1)
     watcher.declare("held1")
     wire = gateway.wire_1_0()

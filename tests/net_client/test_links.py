@@ -120,10 +120,12 @@ class Line:
     async def fetch_again(self) -> Fetched:
         """What was just given back. Artemis puts it into its queue a moment after it was told, and
         may say before that the queue is empty."""
-        async with asyncio.timeout(30):
-            while (found := await self.fetch()) is None:
-                await asyncio.sleep(0.02)
-        return found
+        for _ in range(500):
+            found = await self.fetch()
+            if found is not None:
+                return found
+            await asyncio.sleep(0.05)
+        raise AssertionError("it does not come back")
 
     async def taken(self, channel: int = 1) -> bytes | None:
         found = await self.fetch(channel)

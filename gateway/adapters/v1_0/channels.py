@@ -97,6 +97,7 @@ class Channels:
         if self.sessions.get(session.number) is session:
             del self.sessions[session.number]
             heapq.heappush(self._free, session.number)
+            session.retire()
 
     def end(self, found: list[Operation]) -> None:
         """The connection is over, and all sessions with it."""

@@ -40,6 +40,32 @@ def _open_gate(open_: bool) -> None:
     """Nobody is to be stopped."""
 
 
+class Over:
+    """The use of a session that is over: nothing is done with it."""
+
+    def on_begin(self, session: "Session", record: w.Begin, found: list[Operation]) -> None:
+        """It has been."""
+
+    def on_attach(self, session: "Session", record: w.Attach, found: list[Operation]) -> None:
+        """None is made."""
+
+    def on_end(
+        self,
+        session: "Session",
+        record: w.End | None,
+        fault: w.Error | None,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        """It has been."""
+
+    def confirm(self, session: "Session", sequence: int, multiple: bool, accepted: bool) -> None:
+        """Nobody is left to be told."""
+
+
+OVER = Over()
+
+
 class Session(Deliveries):
     """One session. ``number`` is our channel, ``remote`` the peer's."""
 
@@ -159,6 +185,11 @@ class Session(Deliveries):
         self._tell(None, None, True, found)
         self.mute = True
         self._clear()
+
+    def retire(self) -> None:
+        """Both ends have ended. It and its use know each other: sessions may come and go by the
+        thousand, and this way they leave nothing for the collector."""
+        self.use = OVER
 
     def _tell(
         self, record: w.End | None, fault: w.Error | None, lost: bool, found: list[Operation]
