@@ -47,6 +47,16 @@ def setting_names(model: type, prefix: str) -> list[str]:
     return names
 
 
+def test_files_that_are_named_exist() -> None:
+    """A name with a folder in it is a path, from the root or from ``gateway/`` or an adapter's."""
+    places = (ROOT, ROOT / "gateway", ROOT / "gateway" / "adapters", ROOT / "tests" / "interop")
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    for document in documents:
+        named = re.findall(r"`([\w./-]+/[\w./-]+\.(?:py|md|toml|sh|js))`", document.read_text())
+        gone = [name for name in named if not any((place / name).exists() for place in places)]
+        assert gone == [], document.name
+
+
 def test_dependencies_have_a_line_in_the_design() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     block = project.split("dependencies = [")[1].split("]")[0]

@@ -228,8 +228,10 @@ def _fetched(engine: Speaker, op: Done) -> None:
     engine.write_content(op.channel, record, header, body)
 
 
-def _refused(engine: Speaker, op: Refused) -> None:
-    number = op.token.method.number if isinstance(op.token, Asked) else 0
+def refused(engine: Speaker, op: Refused) -> None:
+    """The broker says no; what that costs, the peer is told, and which request of its it was."""
+    method = getattr(op.token, "method", None)
+    number = 0 if method is None else method.number
     if op.lost is Lost.NOTHING:
         return
     if op.lost is Lost.CONNECTION or op.channel == 0:
@@ -245,7 +247,8 @@ def _lost(engine: Speaker, op: Refused | SessionLost, number: int = 0) -> None:
         engine.lose(op.channel, op.condition, op.text, number)
 
 
-def _session_lost(engine: Speaker, op: SessionLost) -> None:
+def session_lost(engine: Speaker, op: SessionLost) -> None:
+    """The broker has ended a channel."""
     _lost(engine, op)
 
 
@@ -265,6 +268,6 @@ SPEECH: dict[type[Operation], Speak] = {
     Blocked: _blocked,
     Unblocked: _unblocked,
     Done: _done,
-    Refused: _refused,
-    SessionLost: _session_lost,
+    Refused: refused,
+    SessionLost: session_lost,
 }

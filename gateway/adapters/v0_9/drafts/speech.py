@@ -6,7 +6,8 @@ from typing import Any
 from gateway.adapters.v0_9 import states
 from gateway.adapters.v0_9.drafts.channel import Channel
 from gateway.adapters.v0_9.drafts.words import Asked, Awaited, Spoken
-from gateway.errors import LocalError, Lost
+from gateway.adapters.v0_9.speech import refused, session_lost
+from gateway.errors import LocalError
 from gateway.operations import (
     BeginSession,
     Blocked,
@@ -164,27 +165,6 @@ def _answer(engine: Any, answer: Any, place: Channel, token: Asked, op: Done) ->
     return found
 
 
-def _refused(engine: Any, op: Refused) -> None:
-    number = op.token.method.number if isinstance(op.token, Asked) else 0
-    if op.lost is Lost.NOTHING:
-        return
-    if op.lost is Lost.CONNECTION or op.channel == 0:
-        if engine.connection.state is not states.CLOSING:
-            engine.say_close(op.condition, op.text, number, theirs=True)
-        return
-    _lost(engine, op, number)
-
-
-def _lost(engine: Any, op: Refused | SessionLost, number: int = 0) -> None:
-    place = engine.channels.get(op.channel)
-    if place is not None and place.state is not states.CLOSING:
-        engine.lose(op.channel, op.condition, op.text, number)
-
-
-def _session_lost(engine: Any, op: SessionLost) -> None:
-    _lost(engine, op)
-
-
 Speak = Callable[[Any, Any], None]
 
 REQUEST: Speak = _request
@@ -201,6 +181,6 @@ SPEECH: dict[type[Operation], Speak] = {
     Blocked: _silent,
     Unblocked: _silent,
     Done: _done,
-    Refused: _refused,
-    SessionLost: _session_lost,
+    Refused: refused,
+    SessionLost: session_lost,
 }
