@@ -17,8 +17,8 @@ from gateway.bodies import Spool
 
 
 class Engine(Protocol):
-    """The class of an adapter, and the options that all of them know. Whether each class below keeps
-    this, and the contract of ``Adapter``, is for mypy to see."""
+    """The class of an adapter, and the options that all of them know. Whether each class below
+    keeps this, and the contract of ``Adapter``, is for mypy to see."""
 
     def __call__(
         self,
