@@ -3,6 +3,10 @@
 #   sh examples/publish_http.sh [BASE-URL]
 set -eu
 base=${1:-http://127.0.0.1:8080}
+# A queue that is there just so already is fine.
+curl --silent --show-error --fail-with-body --user guest:guest --request PUT \
+  "$base/v1/admin/vhosts/%2F/queues/orders"
+echo
 curl --silent --show-error --fail-with-body --user guest:guest \
   --header 'Content-Type: application/json' \
   --header 'Amqp-Durable: ?1' \

@@ -31,10 +31,10 @@ def publish_and_consume(gateway: Server) -> None:
 def publish_http(gateway: Server) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed (apt-get install curl)")
-    publish_and_consume(gateway)  # declares the queue, as the README has it
     done = run(["sh", str(EXAMPLES / "publish_http.sh"), base(gateway)])
     assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["message_id"]
+    queue, receipt = done.stdout.splitlines()
+    assert json.loads(queue)["name"] == "orders" and json.loads(receipt)["message_id"]
     watched = watch(gateway, "queue:orders", 1)
     assert watched[0]["body"] == {"json": {"order": 42}}
     assert watched[0]["properties"] == {"attempt": 3, "source": "curl"}
