@@ -15,16 +15,20 @@ import logging
 import random
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from gateway import operations as op
 from gateway.adapters import Adapter, Credentials, Limits, Product, Role, adapter_for
+from gateway.adapters.search import EVERY, Search
 from gateway.errors import Condition, Lost, Refusal
+from gateway.net.seeking import seek
 
 log = logging.getLogger("gateway.net")
 
+AUTO = "auto"
+"""In place of a version: whatever the server speaks."""
 WINDOW = 4 << 20
 """Octets received and not yet taken at which reading stops."""
 HIGH_WATER = 1 << 20
@@ -145,6 +149,13 @@ class Remote(asyncio.Protocol):
         if not self._reading:
             self._regulate()
         return operation
+
+    def take(self, transport: asyncio.Transport, adapter: Adapter, octets: bytes) -> None:
+        """Go on with a connection on which the server has begun to speak."""
+        self.adapter = adapter
+        transport.set_protocol(self)
+        self.connection_made(transport)
+        self.data_received(octets)
 
     # --- asyncio calls these --------------------------------------------------------------------
 
@@ -289,7 +300,7 @@ def refusal_of(closed: op.Closed) -> Refusal:
 async def dial(
     address: tuple[str, int],
     *,
-    version: str,
+    version: str | Sequence[str],
     credentials: Credentials = Credentials(),  # noqa: B008
     vhost: str = "/",
     limits: Limits = Limits(),  # noqa: B008
@@ -299,26 +310,41 @@ async def dial(
 ) -> Remote:
     """Connect, log in and open the virtual host, all within ``limits.handshake_timeout``.
 
+    ``version``: what to speak; or several, best first, of which the server's first octets decide
+    (``search.SHARED_0_9``: whatever it means by AMQP 1 1 0 9); or ``"auto"`` for all. A server that
+    refuses a header is dialled again with the one it answers, or the next, each header once.
+    ``remote.adapter.version`` says what was found.
+
     ``window``: octets received and not yet taken at which reading stops. Raises ``OSError`` (with
-    it ``TimeoutError`` and ``ssl.SSLError``) if nobody answers, ``Refusal`` if the peer says no.
+    it ``TimeoutError`` and ``ssl.SSLError``) if nobody answers, ``Refusal`` if the peer says no,
+    ``KeyError`` for a version that there is not.
     """
     remote = Remote(window)
-    remote.adapter = adapter_for(
-        version,
-        Role.CLIENT,
-        limits=limits,
-        credentials=credentials,
-        product=product,
-        wake=remote.wake,
-    )
-    loop = asyncio.get_running_loop()
+
+    def make(name: str) -> Adapter:
+        return adapter_for(
+            name,
+            Role.CLIENT,
+            limits=limits,
+            credentials=credentials,
+            product=product,
+            wake=remote.wake,
+        )
+
+    wished = (version,) if isinstance(version, str) else version
+    search = Search(EVERY if version == AUTO else wished, make)
     try:
-        async with asyncio.timeout(limits.handshake_timeout or None):
-            await loop.create_connection(lambda: remote, *address, ssl=tls)
+        async with asyncio.timeout(limits.handshake_timeout or None) as patience:
+            await seek(search, address, tls, remote.take)
             remote.peer = await remote.ask(op.Open(None, vhost, credentials.user))
-    except BaseException:
+    except BaseException as error:
         if remote._transport is not None:
             remote._transport.abort()
+        if isinstance(error, TimeoutError) and patience.expired():
+            where = f"{address[0]}:{address[1]}"
+            lacking = "let us in" if remote._transport is not None else f"answer {search.asking}"
+            text = f"{where} does not {lacking} within {limits.handshake_timeout:g} s"
+            raise TimeoutError(text) from None
         raise
     return remote
 

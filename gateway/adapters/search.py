@@ -1,0 +1,168 @@
+"""Which version a server speaks, found out from its first octets. For the client role.
+
+A client opens with a header. What the server says first is its answer: a first frame, or the header
+that it would rather see (0-9-1 §2.2.4, 1.0 §2.2), or the end of the stream, as 0.8a2 and the drafts
+of 2005 refuse. ``AMQP 1 1 0 9`` opens 0-9 and both drafts, 0-9a0 with two readings of its method
+header; their first frame, which is connection.start, is laid out differently in each.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from gateway.adapters.base import Adapter
+from gateway.adapters.sniff import HEADERS
+from gateway.adapters.v0_9.trace import preview
+from gateway.errors import Condition, Lost, Refusal
+
+SHARED_0_9 = ("0-9", "0-9a6", "0-9a0", "0-9a0-7")
+"""Versions that open with ``AMQP 1 1 0 9``."""
+
+EVERY = ("0-9-1", "1.0", *SHARED_0_9, "0-8", "0.8a2")
+"""All versions in the order in which they are tried. 0.8a2 is the last: its opening is two octets,
+and servers that want eight wait for the others."""
+
+HEADER_OCTETS = 8
+
+Shape = tuple[int | None, ...]
+"""How octets begin; ``None`` may be any."""
+
+
+def shape(text: str) -> Shape:
+    """A shape from hexadecimal digits, with two dots for any octet."""
+    digits = text.replace(" ", "")
+    pairs = [digits[at : at + 2] for at in range(0, len(digits), 2)]
+    return tuple(None if pair == ".." else int(pair, 16) for pair in pairs)
+
+
+PUBLISHED = shape("01 0000 00...... 000a 000a")
+"""Type, channel, size (no start has 16 MiB), class and method."""
+
+FIRST: dict[str, Shape] = {
+    "0-8": PUBLISHED,
+    "0-9": PUBLISHED,
+    "0-9-1": PUBLISHED,
+    # Type, any octet, channel, size, class and method.
+    "0-9a6": shape("01 .. 0000 00...... 0001 0001"),
+    # Type, channel, size, class, method, revision and flags (or flags alone), synchtag, version.
+    "0-9a0": shape("01 00 .... 01 01 .. .. ........ 00 09"),
+    "0-9a0-7": shape("01 00 .... 01 01 .. ........ 00 09"),
+    # Size, and the number of CONNECTION CHALLENGE.
+    "0.8a2": shape(".... 0a"),
+}
+"""The beginning of a server's first frame, which is connection.start. What 0-9 begins with would be
+an empty frame in 0-9a0, so that whatever fits first is right."""
+
+
+class Answer(NamedTuple):
+    """What a server's first octets are: frames of ``version``; or ``header``, with which it would
+    rather be asked; or, with neither, nothing of AMQP."""
+
+    version: str = ""
+    header: bytes = b""
+
+
+def answer_of(octets: bytes, asked: str) -> Answer | None:
+    """What these first octets answer to the header of a version; ``None`` while more are needed."""
+    head = octets[:HEADER_OCTETS]
+    if head[:4] == b"AMQP"[: len(head)]:
+        if len(head) < HEADER_OCTETS:
+            return None
+        echoed = asked == "1.0" and HEADERS.get(head) == asked
+        return Answer(asked) if echoed else Answer(header=head)
+    fits = {name: _fits(FIRST[name], octets) for name in _behind(asked) if name in FIRST}
+    for name, fit in fits.items():
+        if fit:
+            return Answer(name)
+    return None if None in fits.values() else Answer()
+
+
+def _behind(asked: str) -> tuple[str, ...]:
+    """The versions that open as this one does."""
+    return SHARED_0_9 if asked in SHARED_0_9 else (asked,)
+
+
+def _fits(known: Shape, octets: bytes) -> bool | None:
+    """Whether octets have this beginning; ``None`` if there are too few to tell."""
+    if any(one not in (None, octet) for one, octet in zip(known, octets, strict=False)):
+        return False
+    return True if len(octets) >= len(known) else None
+
+
+class Search:
+    """Finds the adapter for a server: one connection after another, each header once at most.
+
+    For each connection ``begin`` gives what to write first. ``hear`` is then told what came, and
+    ``hung_up`` if the connection ended before ``hear`` had an answer. Both raise ``Refusal`` if it
+    is not to be had this way; while there is ``more``, the next connection may have another answer.
+    """
+
+    def __init__(self, versions: Iterable[str], make: Callable[[str], Adapter]) -> None:
+        """``versions``: what may be spoken, best first. ``make``: an adapter for one of them, in
+        the client role."""
+        self._left: dict[bytes, dict[str, Adapter]] = {}
+        for version in versions:
+            adapter = make(version)
+            self._left.setdefault(b"".join(adapter.output()), {})[version] = adapter
+        self._asked: dict[str, Adapter] = {}
+        self._wanted = b""
+        """The header that the server would like."""
+        self._failed: list[str] = []
+        self._answered = False
+
+    @property
+    def more(self) -> bool:
+        """There is a header that has not been tried."""
+        return bool(self._left)
+
+    @property
+    def asking(self) -> str:
+        """What is being asked for, for people."""
+        return " or ".join(self._asked)
+
+    def begin(self) -> bytes:
+        """What to write first on the next connection: the header that the server has asked for, if
+        it is one of ours, else the next best. Raises ``LookupError`` if there is no ``more``."""
+        wanted = HEADERS.get(self._wanted)
+        liked = [octets for octets, group in self._left.items() if wanted and wanted in _all(group)]
+        octets = (liked or list(self._left))[0]
+        self._asked = self._left.pop(octets)
+        return octets
+
+    def hear(self, octets: bytes) -> Adapter | None:
+        """The adapter of the version that begins with these octets: all that have come, which it is
+        to receive next. ``None`` while more are needed. Raises ``Refusal``."""
+        answer = answer_of(octets, next(iter(self._asked)))
+        if answer is None:
+            return None
+        self._answered = True
+        if answer.version in self._asked:
+            return self._asked[answer.version]
+        if answer.version:
+            raise self._refusal(f"it speaks {answer.version}")
+        if answer.header:
+            self._wanted = answer.header
+            numbers = " ".join(str(octet) for octet in answer.header[4:])
+            raise self._refusal(f"it answers AMQP {numbers}")
+        self._left.clear()
+        if octets[:2] == b"\x15\x03":
+            raise self._refusal("it answers in TLS")
+        line = octets.split(b"\r\n")[0]
+        raise self._refusal(f"this is no AMQP: {preview(line)}")
+
+    def hung_up(self, octets: bytes) -> Refusal:
+        """Why there is no answer on a connection that ended after these octets."""
+        if octets:
+            return self._refusal(f"it hangs up after {preview(octets)}")
+        return self._refusal("it hangs up without a word")
+
+    def _refusal(self, why: str) -> Refusal:
+        """All that has been tried. Who has not said a word may be there again later."""
+        self._failed.append(f"{self.asking} ({why})")
+        condition = Condition.NOT_IMPLEMENTED if self._answered else Condition.CONNECTION_FORCED
+        text = f"the server does not speak {', nor '.join(self._failed)}"
+        return Refusal(condition, text, Lost.CONNECTION)
+
+
+def _all(group: Iterable[str]) -> set[str]:
+    """Everything that opens as these do."""
+    return {name for version in group for name in _behind(version)}
