@@ -2,21 +2,30 @@
 
 An exchange answers for its own bindings only; walking on through other exchanges, alternates and
 queues is ``vhost.route``. What a key led to is remembered in ``routes`` until bindings change.
+
+A binding of any type may carry a condition (``x-selector``): a message that the exchange would send
+that way goes only if the condition is true of it. Such bindings stand in exchanges within the
+exchange, one for each condition, so that it is looked at once per message and only if it matters.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Union
 
-from gateway.broker.limits import type_name
+from gateway.broker.deadletters import look
+from gateway.broker.limits import invalid, type_name
 from gateway.broker.plain import fingerprint
 from gateway.broker.queues import Queue
 from gateway.broker.topics import Topics
-from gateway.errors import Condition, Lost, Refusal
-from gateway.message import Table
+from gateway.errors import Condition, Refusal
+from gateway.message import Message, Table
+from gateway.selector import Selector, SelectorError
 
 Destination = Union[Queue, "Exchange"]
-Headers = Callable[[], Table]
+Step = Destination | None
+"""``None``: the message is lost here, which nobody is told."""
+
+SELECTOR = "x-selector"
 
 
 class Binding:
@@ -57,12 +66,23 @@ class Binding:
         return hash(self.identity)
 
 
+def selector_of(text: Any) -> Selector:
+    """A condition that came with a binding. Refuses (406) what is none."""
+    if not isinstance(text, str):
+        raise invalid(SELECTOR, "binding", f'"expected text, got {type_name(text)}"')
+    try:
+        return Selector(text)
+    except SelectorError as error:
+        raise invalid(SELECTOR, "binding", str(error)) from None
+
+
 class Exchange(ABC):
     """Root of the exchange types. ``routes`` maps a key to queues: filled by ``vhost.route``."""
 
     type = ""
     by_key = True
-    """Whether the key alone decides, so that the answer may be remembered."""
+    """Whether the key alone decides, so that the answer may be remembered. Not while there are
+    bindings with conditions."""
 
     def __init__(
         self,
@@ -83,6 +103,7 @@ class Exchange(ABC):
         self.bindings: dict[Binding, None] = {}
         self.incoming: dict[Binding, None] = {}
         self.routes: dict[str, tuple[Queue, ...]] = {}
+        self.conditional: dict[Selector, Exchange] = {}
         self.gone = False
 
     def add(self, binding: Binding) -> bool:
@@ -90,13 +111,52 @@ class Exchange(ABC):
         if binding in self.bindings:
             return False
         self.check(binding)
+        condition = self.condition(binding)
+        if condition is None:
+            self.index(binding)
+        else:
+            within = self.within(condition)
+            within.index(binding)
+            within.bindings[binding] = None
+            self.by_key = False
         self.bindings[binding] = None
-        self.index(binding)
         return True
+
+    def within(self, condition: Selector) -> "Exchange":
+        found = self.conditional.get(condition)
+        if found is None:
+            found = self.conditional[condition] = type(self)(self.name, arguments=self.arguments)
+        return found
 
     def remove(self, binding: Binding) -> None:
         del self.bindings[binding]
-        self.drop(binding)
+        condition = self.condition(binding)
+        if condition is None:
+            self.drop(binding)
+            return
+        within = self.conditional[condition]
+        within.drop(binding)
+        del within.bindings[binding]
+        if not within.bindings:
+            del self.conditional[condition]
+            self.by_key = type(self).by_key and not self.conditional
+
+    def condition(self, binding: Binding) -> Selector | None:
+        """What must be true of messages that go by this binding."""
+        text = binding.arguments.get(SELECTOR)
+        return None if text is None else selector_of(text)
+
+    def leads(self, message: Message) -> Iterable[Step]:
+        """Where a message goes from here; a destination may come more than once."""
+        if not self.conditional:
+            return self.match(message)
+        found = list(self.match(message))
+        for condition, within in self.conditional.items():
+            there = list(within.match(message))
+            if there and condition.matches(message):
+                found += there
+        message.forget_properties()
+        return found
 
     def check(self, binding: Binding) -> None:  # noqa: B027 - most types refuse nothing
         """Refuse what this type cannot bind."""
@@ -110,8 +170,8 @@ class Exchange(ABC):
         """Undo ``index``."""
 
     @abstractmethod
-    def match(self, key: str, headers: Headers) -> Iterable[Destination]:
-        """Where this leads; a destination may come more than once."""
+    def match(self, message: Message) -> Iterable[Step]:
+        """Where bindings without a condition lead; a destination may come more than once."""
 
 
 class Counted(dict[Destination, int]):
@@ -145,8 +205,8 @@ class Direct(Exchange):
         if not found:
             del self.keys[binding.key]
 
-    def match(self, key: str, headers: Headers) -> Iterable[Destination]:
-        return self.keys.get(key, ())
+    def match(self, message: Message) -> Iterable[Step]:
+        return self.keys.get(message.key, ())
 
 
 class Fanout(Exchange):
@@ -164,7 +224,7 @@ class Fanout(Exchange):
     def drop(self, binding: Binding) -> None:
         self.all.drop(binding.destination)
 
-    def match(self, key: str, headers: Headers) -> Iterable[Destination]:
+    def match(self, message: Message) -> Iterable[Step]:
         return self.all
 
 
@@ -183,8 +243,8 @@ class Topic(Exchange):
     def drop(self, binding: Binding) -> None:
         self.patterns.remove(binding.key, binding.destination)
 
-    def match(self, key: str, headers: Headers) -> Iterable[Destination]:
-        return self.patterns.match(key)
+    def match(self, message: Message) -> Iterable[Step]:
+        return self.patterns.match(message.key)
 
 
 MATCH_WORDS = ("all", "any", "all-with-x", "any-with-x")
@@ -195,6 +255,10 @@ class HeadersExchange(Exchange):
 
     type = "headers"
     by_key = False
+
+    def __init__(self, name: str, **given: Any) -> None:
+        super().__init__(name, **given)
+        self.wanted: dict[Binding, Table] = {}
 
     def check(self, binding: Binding) -> None:
         word = binding.arguments.get("x-match", "all")
@@ -211,27 +275,39 @@ class HeadersExchange(Exchange):
             )
 
     def index(self, binding: Binding) -> None:
-        """Nothing: every binding is looked at for every message."""
+        """Every binding is looked at for every message."""
+        self.wanted[binding] = binding.arguments
 
     def drop(self, binding: Binding) -> None:
-        """Nothing to undo."""
+        del self.wanted[binding]
 
-    def match(self, key: str, headers: Headers) -> Iterable[Destination]:
-        given = headers()
-        return [b.destination for b in self.bindings if headers_match(b.arguments, given)]
+    def match(self, message: Message) -> Iterable[Step]:
+        given = look(message).application or {}
+        return [b.destination for b, wanted in self.wanted.items() if headers_match(wanted, given)]
 
 
 def headers_match(wanted: Table, given: Table) -> bool:
-    """Whether headers satisfy a binding's arguments. Keys that begin with ``x-`` are left out
-    unless ``x-match`` ends in ``-with-x``; with nothing wanted, all matches and any does not."""
-    word = wanted.get("x-match", "all")
-    with_x = word.endswith("-with-x")
+    """Whether headers satisfy a binding's arguments; with nothing wanted, all matches and any does
+    not."""
     hits = (
         name in given and (value is None or same_header(value, given[name]))
-        for name, value in wanted.items()
-        if name != "x-match" and (with_x or not name.startswith("x-"))
+        for name, value in tested(wanted)
     )
-    return all(hits) if word.startswith("all") else any(hits)
+    return all(hits) if wants_all(wanted) else any(hits)
+
+
+def wants_all(wanted: Table) -> bool:
+    word: str = wanted.get("x-match", "all")
+    return word.startswith("all")
+
+
+def tested(wanted: Table) -> Iterator[tuple[str, Any]]:
+    """The arguments that a message is tested for. Names that begin with ``x-`` are left out unless
+    ``x-match`` ends in ``-with-x``."""
+    with_x = wanted.get("x-match", "all").endswith("-with-x")
+    for name, value in wanted.items():
+        if name not in ("x-match", SELECTOR) and (with_x or not name.startswith("x-")):
+            yield name, value
 
 
 def same_header(one: Any, other: Any) -> bool:
@@ -253,16 +329,3 @@ def same_inside(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same_inside, one, other))
     return type_name(one) == type_name(other) and bool(one == other)
-
-
-EXCHANGE_TYPES: dict[str, type[Exchange]] = {
-    kind.type: kind for kind in (Direct, Fanout, Topic, HeadersExchange)
-}
-
-
-def exchange_type(name: str) -> type[Exchange]:
-    """Refuses an unknown type with 503, which costs the connection."""
-    kind = EXCHANGE_TYPES.get(name)
-    if kind is None:
-        raise Refusal(Condition.COMMAND_INVALID, f"unknown exchange type '{name}'", Lost.CONNECTION)
-    return kind

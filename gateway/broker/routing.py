@@ -4,16 +4,19 @@ from collections import deque
 from collections.abc import Iterable
 
 from gateway.broker.deadletters import dead_message, header_keys, look, turns_in_circles
-from gateway.broker.exchanges import Destination, Exchange
+from gateway.broker.exchanges import Exchange, Step
 from gateway.broker.ledger import Ledger
 from gateway.broker.queues import Queue
-from gateway.message import Message, Table
+from gateway.broker.void import Void
+from gateway.message import Message
 
 
 class Routing:
     """The part of a virtual host that messages pass through. ``default`` is the exchange without
     a name, which leads to every queue by the queue's name, and to ``replies``: those who wait for
-    direct replies."""
+    direct replies. ``void`` is where an exchange loses messages."""
+
+    void: Void
 
     def __init__(self, ledger: Ledger, exchanges: dict[str, Exchange]) -> None:
         self.ledger = ledger
@@ -33,7 +36,7 @@ class Routing:
                 return ()
             self.remember(exchange, key, (queue,))
             return (queue,)
-        found, by_key = self.walk(exchange, key, message)
+        found, by_key = self.walk(exchange, message)
         if by_key:
             self.remember(exchange, key, found)
         return found
@@ -44,28 +47,24 @@ class Routing:
             routes.clear()
         routes[key] = found
 
-    def walk(
-        self, exchange: Exchange, key: str, message: Message
-    ) -> tuple[tuple[Queue, ...], bool]:
+    def walk(self, exchange: Exchange, message: Message) -> tuple[tuple[Queue, ...], bool]:
         """Follow bindings and alternates from an exchange; exchanges are visited once."""
         queues: dict[Queue, None] = {}
         visited = {exchange}
         ahead = [exchange]
         by_key = True
-
-        def headers() -> Table:
-            return look(message).application or {}
-
         while ahead:
             here = ahead.pop()
             by_key = by_key and here.by_key
-            found: list[Destination] = list(here.match(key, headers))
+            found: list[Step] = list(here.leads(message))
             if not found and here.alternate is not None:
                 alternate = self.exchanges.get(here.alternate)
                 if alternate is not None:
                     found.append(alternate)
             for destination in found:
-                if isinstance(destination, Queue):
+                if destination is None:
+                    queues[self.void] = None
+                elif isinstance(destination, Queue):
                     queues[destination] = None
                 elif destination not in visited:
                     visited.add(destination)

@@ -15,8 +15,8 @@ from gateway.broker.exchanges import (
     Fanout,
     HeadersExchange,
     Topic,
-    exchange_type,
 )
+from gateway.broker.kinds import exchange_type
 from gateway.broker.ledger import Ledger
 from gateway.broker.limits import (
     EXCHANGE_ARGUMENTS,
@@ -29,6 +29,7 @@ from gateway.broker.limits import (
 from gateway.broker.plain import write_plain
 from gateway.broker.queues import Queue
 from gateway.broker.routing import Routing
+from gateway.broker.void import Void
 from gateway.errors import Condition, Refusal
 from gateway.operations import DeclareExchange, DeclareQueue
 
@@ -64,6 +65,7 @@ class VirtualHost(Routing):
         super().__init__(ledger, {name: kind(name) for name, kind in PREDECLARED})
         self.name = name
         self.store = ledger.store
+        self.void = Void(self)
         self.clients: dict[Client, None] = {}
         self.routers = 0
         self.bindings = 0

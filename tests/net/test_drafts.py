@@ -273,6 +273,50 @@ def test_an_exchange_of_its_own(served: tuple[str, Running]) -> None:
     asyncio.run(talk())
 
 
+def test_classes_that_only_the_draft_names(served: tuple[str, Running]) -> None:
+    """Declared by the draft and by HTTP, bound by all, published to by pika."""
+    version, gateway = served
+    if version != "0-9a6":
+        return
+    api = f"http://127.0.0.1:{gateway.http_port}/api"
+
+    async def wire() -> None:
+        async with dialled(served) as remote:
+            for name in ("by-draft", "by-http", "by-pika"):
+                await remote.ask(DeclareQueue(1, None, name))
+            await remote.ask(DeclareExchange(1, None, "choose", "x-selector", durable=True))
+            given = {"selector": "n > 5 AND ok"}
+            await remote.ask(Bind(1, None, "by-draft", "choose", "", given))
+            await remote.ask(BeginSession(2, None))
+            with pytest.raises(Refusal) as caught:
+                await remote.ask(Bind(2, None, "by-draft", "choose", "", {"selector": "n >"}))
+            assert caught.value.condition is Condition.COMMAND_INVALID
+
+    asyncio.run(wire())
+    connection, channel = pika_channel(gateway)
+    try:
+        with httpx.Client(auth=("guest", "guest")) as http:
+            wanted = {"type": "x-matcher", "durable": True}
+            assert http.put(f"{api}/exchanges/%2F/match", json=wanted).status_code == 201
+            bound = {"routing_key": "", "arguments": {"content-type": "text/*"}}
+            path = f"{api}/bindings/%2F/e/match/q/by-http"
+            assert http.post(path, json=bound).status_code == 201
+        channel.exchange_declare("lose", "x-lossy", arguments={"x-loss": 0})  # type: ignore[attr-defined]
+        channel.queue_bind("by-pika", "lose")  # type: ignore[attr-defined]
+        properties = pika.BasicProperties(content_type="text/plain", headers={"n": 7, "ok": True})
+        for exchange in ("choose", "match", "lose"):
+            channel.basic_publish(exchange, "", exchange.encode(), properties)  # type: ignore[attr-defined]
+            channel.basic_publish(exchange, "", b"other")  # type: ignore[attr-defined]
+        found = {
+            name: [channel.basic_get(name, auto_ack=True)[2] for _ in range(2)]  # type: ignore[attr-defined]
+            for name in ("by-draft", "by-http", "by-pika")
+        }
+        assert found["by-pika"] == [b"lose", b"other"]
+        assert (found["by-draft"], found["by-http"]) == ([b"choose", None], [b"match", None])
+    finally:
+        connection.close()
+
+
 def test_a_wrong_password(served: tuple[str, Running]) -> None:
     version, gateway = served
 

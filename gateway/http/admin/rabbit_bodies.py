@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gateway.broker.kinds import EXCHANGE_TYPES
 from gateway.http.admin.rabbit_messages import TEXTS
 
 EXAMPLES: dict[str, Any] = {
@@ -31,7 +32,7 @@ SCHEMAS: dict[str, Any] = {
     ),
     "rabbit_bind": body_of(routing_key=SHORT, arguments=TABLE),
     "rabbit_put_exchange": body_of(
-        type={"enum": ["direct", "fanout", "topic", "headers"]},
+        type={"enum": [*EXCHANGE_TYPES]},
         durable=FLAG, auto_delete=FLAG, internal=FLAG, arguments=TABLE,
     ),
     "rabbit_put_queue": body_of(durable=FLAG, auto_delete=FLAG, arguments=TABLE),

@@ -5,7 +5,7 @@ from urllib.parse import quote_plus
 
 from gateway import __version__
 from gateway.broker.counters import BindingSnapshot, ExchangeSnapshot, QueueSnapshot
-from gateway.broker.exchanges import EXCHANGE_TYPES
+from gateway.broker.kinds import EXCHANGE_TYPES
 from gateway.http.admin.definitions import RABBITMQ
 from gateway.http.admin.desk import Call
 from gateway.http.admin.tables import write_table

@@ -8,7 +8,7 @@ import { readArguments, showArguments } from "./typed.js";
 import { addBinding, bindingTable } from "./view-bindings.js";
 import { chips } from "./view-queues.js";
 
-const KINDS = ["direct", "fanout", "topic", "headers"];
+const KINDS = ["direct", "fanout", "topic", "headers", "x-selector", "x-matcher", "x-lossy"];
 const ours = (one) => one.name === "" || one.name.startsWith("amq.");
 
 function flags(one) {

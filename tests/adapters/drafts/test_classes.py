@@ -13,6 +13,7 @@ from gateway.message import Message, Properties
 from gateway.operations import (
     Bind,
     Closed,
+    DeclareExchange,
     DeclareQueue,
     Deliver,
     Fetch,
@@ -22,6 +23,7 @@ from gateway.operations import (
     Prefetch,
     Publish,
     PurgeQueue,
+    Refused,
     Returned,
     Select,
     SessionLost,
@@ -213,13 +215,37 @@ def test_what_is_defined_nowhere_is_refused() -> None:
         ((name, close),) = answers(both, record)
         assert (name, close.reply_code) == ("channel.close", 540)
         assert isinstance(both.asked[-1], SessionLost)
-    for kind in ("matcher", "selector", "lossy", "nothing"):
+    for kind in ("nothing", "system", ""):
         both = Both("0-9a6").opened()
         ((name, close),) = answers(both, second.ExchangeDeclare(0, "x", kind))
         assert (name, close.reply_code) == ("channel.close", 503)
     both = Both("0-9a6").opened()
     ((name, close),) = answers(both, second.QueueBind(0, "", "q", "queue", b""))
     assert (name, close.reply_code) == ("channel.close", 503)
+
+
+def test_classes_by_the_names_of_document_and_programs() -> None:
+    both = Both("0-9a6").opened()
+    for kind, ours in (
+        ("matcher", "x-matcher"), ("prop-wild", "x-matcher"), ("prop_wild", "x-matcher"),
+        ("selector", "x-selector"), ("lossy", "x-lossy"), ("prop_test", "headers"),
+    ):  # fmt: skip
+        answers(both, second.ExchangeDeclare(0, "x", kind))
+        made = both.asked[-1]
+        assert isinstance(made, DeclareExchange) and made.type == ours
+    entries = tables.write_table({"selector": "n > 1", "destination": "a.*"}, False)
+    answers(both, second.QueueBind(0, "", "q", "x", entries))
+    bound = both.asked[-1]
+    assert isinstance(bound, Bind)  # the last class was the one of headers
+    assert (bound.key, bound.arguments) == ("", {"selector": "n > 1", "destination": "a.*"})
+
+
+def test_a_binding_that_means_nothing_costs_the_channel() -> None:
+    both = Both("0-9a6").opened()
+    (bind,) = both.server.receive(both.client.encoded(1, second.QueueBind(0, "", "q", "x", b"")))
+    both.server.send(Refused(1, bind.token, Condition.PRECONDITION_FAILED, "no"))  # type: ignore[attr-defined]
+    ((name, close),) = said(both.client, b"".join(both.server.output()))
+    assert (name, close.reply_code, close.method_id) == ("channel.close", 503, 3)
 
 
 def test_an_out_of_band_setting_is_refused() -> None:

@@ -88,7 +88,9 @@ SECOND: list[tuple[Operation, list[Operation], Any]] = [
             [DeclareExchange(1, None, "x", kind, False, True, True, True)],
             None,
         )
-        for kind in ("fanout", "direct", "topic", "headers", "x-own")
+        for kind in (
+            "fanout", "direct", "topic", "headers", "x-own", "x-selector", "x-matcher", "x-lossy",
+        )
     ],
     (DeclareExchange(1, 7, "amq.topic", "topic"),
      [DeclareExchange(1, None, "amq.topic", passive=True)], None),

@@ -1,13 +1,14 @@
 """What a draft's ``send`` does for each operation that is no request of a client."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from gateway.adapters.v0_9 import states
 from gateway.adapters.v0_9.drafts.channel import Channel
 from gateway.adapters.v0_9.drafts.words import Asked, Awaited, Spoken
 from gateway.adapters.v0_9.speech import refused, session_lost
-from gateway.errors import LocalError
+from gateway.errors import Condition, LocalError
 from gateway.operations import (
     BeginSession,
     Blocked,
@@ -32,6 +33,9 @@ from gateway.operations import (
     Unsent,
     Unsubscribe,
 )
+
+WRONG = Condition.PRECONDITION_FAILED
+"""What the broker says of arguments that mean nothing."""
 
 
 def _request(engine: Any, op: Any) -> None:
@@ -165,6 +169,14 @@ def _answer(engine: Any, answer: Any, place: Channel, token: Asked, op: Done) ->
     return found
 
 
+def _refused(engine: Any, op: Refused) -> None:
+    """Arguments of a binding that mean nothing cost the channel as a missing destination does."""
+    binds = isinstance(op.token, Asked) and op.token.method.name.endswith(".bind")
+    if binds and op.condition is WRONG:
+        op = replace(op, condition=Condition.COMMAND_INVALID)
+    refused(engine, op)
+
+
 Speak = Callable[[Any, Any], None]
 
 REQUEST: Speak = _request
@@ -181,6 +193,6 @@ SPEECH: dict[type[Operation], Speak] = {
     Blocked: _silent,
     Unblocked: _silent,
     Done: _done,
-    Refused: refused,
+    Refused: _refused,
     SessionLost: session_lost,
 }

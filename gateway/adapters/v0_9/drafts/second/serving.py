@@ -9,6 +9,7 @@ from gateway.adapters.v0_9.drafts.second.names import (
     ACKED,
     BUILT_IN,
     GROUPS,
+    KEYED,
     OURS,
     RIGHTS,
     THEIRS,
@@ -18,6 +19,7 @@ from gateway.adapters.v0_9.drafts.second.names import (
 from gateway.adapters.v0_9.drafts.words import Asked, Spoken, group_of
 from gateway.adapters.v0_9.wire import layouts_0_9a6 as w
 from gateway.errors import Condition
+from gateway.message import Table
 from gateway.operations import (
     BeginSession,
     Bind,
@@ -98,17 +100,22 @@ def _bind(place: Channel, m: Any, asked: Asked) -> list[Operation]:
         arguments = tables.read_table(m.arguments, False)
     except ValueError as error:
         raise place.fail(Condition.COMMAND_INVALID, str(error)) from error
-    kind = BUILT_IN.get(source) or place.classes.get(source, "")
-    key = arguments.pop("destination", None)
-    if key is None and kind in ("direct", "topic"):
-        raise place.fail(Condition.COMMAND_INVALID, "the binding has no destination")
-    if kind == "headers" and key is not None:
-        arguments["destination"] = key
-        key = None
+    key = _key(place, source, arguments)
     to_exchange = isinstance(m, w.ExchangeBind)
     target = OURS.get(m.exchange, m.exchange) if to_exchange else queue_name(m.domain, m.queue)
-    text = "" if key is None else str(key)
-    return [Bind(place.number, asked, target, source, text, arguments, to_exchange)]
+    return [Bind(place.number, asked, target, source, key, arguments, to_exchange)]
+
+
+def _key(place: Channel, source: str, arguments: Table) -> str:
+    """A binding's ``destination``, taken out of its arguments, unless headers are asked for: there
+    it is the name of one."""
+    kind = BUILT_IN.get(source) or place.classes.get(source, "")
+    if kind == "headers":
+        return ""
+    key = arguments.pop("destination", None)
+    if key is None and kind in KEYED:
+        raise place.fail(Condition.COMMAND_INVALID, "the binding has no destination")
+    return "" if key is None else str(key)
 
 
 def _delete_exchange(place: Channel, m: w.ExchangeDelete, asked: Asked) -> list[Operation]:

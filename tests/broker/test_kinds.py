@@ -1,0 +1,231 @@
+"""Exchange types that the drafts of 2005 name, and bindings with a condition."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gateway.broker.kinds import EXCHANGE_TYPES, Lossy, wild
+from gateway.errors import Condition
+from gateway.values import Scaled
+from tests.broker.fakes import (
+    House,
+    bind,
+    declare,
+    exchange,
+    fetch_all,
+    message,
+    refused,
+    unbind,
+)
+
+INVALID = Condition.PRECONDITION_FAILED
+
+
+def said(house: House, *queues: str) -> list[list[str]]:
+    channel, _ = house.channel()
+    return [fetch_all(channel, name) for name in queues]
+
+
+def test_a_selector_exchange(house: House) -> None:
+    channel, _ = house.channel()
+    exchange(channel, "x", "x-selector")
+    for name in ("red", "big", "both", "keyed"):
+        declare(channel, name)
+    bind(channel, "red", "x", arguments={"selector": "colour = 'red'"})
+    bind(channel, "big", "x", arguments={"x-selector": "size > 3"})
+    bind(channel, "both", "x", arguments={"selector": "colour = 'red' AND size > 3"})
+    bind(channel, "keyed", "x", "JMSPriority >= 7")
+    for body, priority, headers in (
+        ("a", 4, {"colour": "red", "size": 1}),
+        ("b", 7, {"colour": "blue", "size": 4}),
+        ("c", None, {"colour": "red", "size": 9}),
+        ("d", None, {}),
+    ):
+        channel.publish(message(body, "k", "x", priority=priority, application=headers or None))
+    assert said(house, "red", "big", "both", "keyed") == [["a", "c"], ["b", "c"], ["c"], ["b"]]
+    assert house.broker.snapshot().totals.unrouted == 1
+
+
+@pytest.mark.parametrize("type", ["direct", "fanout", "topic", "headers"])
+def test_a_condition_on_any_binding(house: House, type: str) -> None:
+    """It narrows what the type decides; the answer is remembered again when it is gone."""
+    channel, _ = house.channel()
+    exchange(channel, "x", type)
+    for name in ("all", "some"):
+        declare(channel, name)
+    bind(channel, "all", "x", "k", arguments={"n": None})
+    wanted = {"x-selector": "n > 1", "x-match": "all-with-x", "n": None}
+    bind(channel, "some", "x", "k", arguments=wanted)
+    for number in (1, 2):
+        channel.publish(message(str(number), "k", "x", application={"n": number}))
+    channel.publish(message("elsewhere", "other", "x", application={"m": 3, "n": None}))
+    everything = ["1", "2", "elsewhere"] if type in ("fanout", "headers") else ["1", "2"]
+    assert said(house, "all", "some") == [everything, ["2"]]
+    found = house.broker.vhosts["/"].exchanges["x"]
+    assert not found.by_key and not found.routes
+    unbind(channel, "some", "x", "k", arguments=wanted)
+    assert found.by_key is (type != "headers") and not found.conditional
+    channel.publish(message("2", "k", "x", application={"n": 2}))
+    assert said(house, "all", "some") == [["2"], []]
+
+
+def test_conditions_behind_another_exchange(house: House) -> None:
+    """What the first remembers by its key is not what the second decides by headers."""
+    channel, _ = house.channel()
+    declare(channel, "q")
+    exchange(channel, "y", "x-selector")
+    channel.bind(bound := bind_to("y", "amq.topic", "#"))
+    assert bound.to_exchange
+    channel.publish(message("lost", "k", "amq.topic"))
+    bind(channel, "q", "y", arguments={"selector": "n = 1"})
+    for number in (1, 2, 1):
+        channel.publish(message(str(number), "k", "amq.topic", application={"n": number}))
+    assert said(house, "q") == [["1", "1"]]
+
+
+def bind_to(destination: str, source: str, key: str) -> Any:
+    from gateway.operations import Bind
+
+    return Bind(1, None, destination, source, key, {}, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key", "headers", "fits"),
+    [
+        ({"a": "x*"}, "", {"a": "xyz"}, True),
+        ({"a": "x*"}, "", {"a": "ax"}, False),
+        ({"a": "x?z", "b": "*"}, "", {"a": "xyz", "b": ""}, True),
+        ({"a": "x?z", "b": "*"}, "", {"a": "xyz"}, False),
+        ({"x-match": "any", "a": "1*", "b": "q"}, "", {"a": 17}, True),
+        ({"a": "1*"}, "", {"a": True}, False),
+        ({"a": "tr*"}, "", {"a": True}, True),
+        ({"a": 17}, "", {"a": 17}, True),
+        ({"a": 17}, "", {"a": "17"}, False),
+        ({"a": None}, "", {"a": None}, True),
+        ({"a": None}, "", {}, False),
+        ({"a": r"\*%_"}, "", {"a": "*%_"}, True),
+        ({"a": r"\*"}, "", {"a": "x"}, False),
+        ({"content-type": "text/*"}, "", {}, True),
+        ({"content-type": "image/*"}, "", {}, False),
+        ({"content-type": "image/*"}, "", {"content-type": "image/png"}, True),
+        ({"priority": "[!4]"}, "", {}, False),
+        ({"destination": "a.*"}, "", {}, True),
+        ({"group-id": None}, "", {}, False),
+        ({}, "a.?", {}, True),
+        ({}, "b*", {}, False),
+        ({"x-match": "any"}, "", {"a": 1}, False),
+        ({}, "", {}, True),
+    ],
+)
+def test_a_matcher(
+    house: House, arguments: dict[str, Any], key: str, headers: dict[str, Any], fits: bool
+) -> None:
+    channel, _ = house.channel()
+    exchange(channel, "x", "x-matcher")
+    declare(channel, "q")
+    bind(channel, "q", "x", key, arguments=arguments)
+    given = {"application": headers or None, "content_type": "text/plain"}
+    channel.publish(message("m", "a.b", "x", **given))
+    assert said(house, "q") == [["m"] if fits else []]
+    unbind(channel, "q", "x", key, arguments=arguments)
+    channel.publish(message("m", "a.b", "x", **given))
+    assert said(house, "q") == [[]]
+
+
+def test_wild_cards_never_backtrack() -> None:
+    text = "a" * 16_000
+    assert not wild("*a" * 2000 + "b")(text) and wild("*a" * 2000)(text)
+
+
+def test_a_lossy_exchange_loses_by_chance_and_tells_nobody(house: House) -> None:
+    channel, heard = house.channel()
+    exchange(channel, "x", "x-lossy")
+    for name in ("never", "usual", "always"):
+        declare(channel, name)
+    bind(channel, "never", "x", arguments={"x-loss": 0})
+    bind(channel, "usual", "x")
+    bind(channel, "always", "x", arguments={"loss": Scaled(1, 1000)})
+    found = house.broker.vhosts["/"].exchanges["x"]
+    assert isinstance(found, Lossy)
+    chances: Iterator[float] = iter([0.1, 0.49, 0.99, 0.0, 0.5, 0.999])
+    found.draw = chances.__next__
+    channel.select_confirms()
+    for body in ("a", "b"):
+        channel.publish(message(body, "", "x"), True)
+    assert said(house, "never", "usual", "always") == [["a", "b"], ["b"], []]
+    unbind(channel, "never", "x", arguments={"x-loss": 0})
+    unbind(channel, "usual", "x")
+    found.draw = lambda: 0.0
+    channel.publish(message("c", "", "x"), True)
+    channel.publish(message("d", "", "x"), False, True)
+    house.commit()
+    assert not heard.returns and heard.confirms[-1] == (4, True, True)
+    assert house.broker.snapshot().totals.unrouted == 0
+
+
+def test_a_lossy_exchange_between_two_others(house: House) -> None:
+    """The document's picture: the exchange that knows names, the loss, the queue."""
+    channel, heard = house.channel()
+    exchange(channel, "x", "x-lossy", arguments={"loss": 100})
+    channel.bind(bind_to("x", "amq.direct", "k"))
+    declare(channel, "q")
+    bind(channel, "q", "x")
+    channel.publish(message("a", "k", "amq.direct"), True)
+    bind(channel, "q", "amq.direct", "k")
+    channel.publish(message("b", "k", "amq.direct"), True)
+    assert said(house, "q") == [["b"]] and not heard.returns
+
+
+@pytest.mark.parametrize(
+    ("type", "arguments", "key"),
+    [
+        ("x-selector", {}, ""),
+        ("x-selector", {}, "#"),
+        ("x-selector", {"selector": 7}, ""),
+        ("x-selector", {"selector": "a ="}, ""),
+        ("direct", {"x-selector": "("}, "k"),
+        ("x-matcher", {"x-match": "some"}, ""),
+        ("x-matcher", {"a": "*" * 5000}, ""),
+        ("x-lossy", {"loss": "much"}, ""),
+        ("x-lossy", {"loss": 101}, ""),
+        ("x-lossy", {"loss": -1}, ""),
+        ("x-lossy", {"loss": float("nan")}, ""),
+        ("x-lossy", {"loss": True}, ""),
+    ],
+)
+def test_bindings_that_mean_nothing(
+    house: House, type: str, arguments: dict[str, Any], key: str
+) -> None:
+    channel, _ = house.channel()
+    exchange(channel, "x", type)
+    declare(channel, "q")
+    with refused(INVALID):
+        bind(channel, "q", "x", key, arguments=arguments)
+    assert not house.broker.vhosts["/"].exchanges["x"].bindings
+
+
+def test_an_exchange_that_loses_too_much(house: House) -> None:
+    channel, _ = house.channel()
+    with refused(INVALID):
+        exchange(channel, "x", "x-lossy", arguments={"loss": 1000})
+
+
+def test_they_are_there_after_a_restart(house: House) -> None:
+    channel, _ = house.channel()
+    arguments = {"x-selector": {"selector": "n = 1"}, "x-matcher": {"a": "b*"}, "x-lossy": {}}
+    assert arguments.keys() < EXCHANGE_TYPES.keys()
+    for type, given in arguments.items():
+        declare(channel, type, durable=True)
+        exchange(channel, type, type, durable=True, arguments={"loss": 0})
+        bind(channel, type, type, arguments=given)
+    declare(channel, "plain", durable=True)
+    bind(channel, "plain", "amq.topic", "#", arguments={"x-selector": "n = 2"})
+    house.commit()
+    house = house.restart()
+    channel, _ = house.channel()
+    for number in (1, 2):
+        for type in (*arguments, "amq.topic"):
+            headers = {"n": number, "a": "bc" if number == 1 else "ab"}
+            channel.publish(message(str(number), "", type, application=headers))
+    assert said(house, *arguments, "plain") == [["1"], ["1"], ["1", "2"], ["2"]]
