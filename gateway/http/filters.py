@@ -1,6 +1,7 @@
 """Filters: which messages a stream, or a receive, wants.
 
-``filter=`` may be repeated; all must hold. One is a field, an operator and a value::
+``selector=`` is a condition as in JMS, the same as over AMQP (``gateway.selector``). ``filter=``
+may be repeated; all must hold, and the selector too. One is a field, an operator and a value::
 
     subject^=eur.            the subject (or, without one, the routing key) begins so
     key=orders.created       the routing key is this
@@ -16,9 +17,13 @@ Fields: ``subject``, ``key``, ``exchange``, ``id``, ``correlation_id``, ``type``
 
 import math
 import re
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator, Field
 
 from gateway.message import Message, Properties
+from gateway.selector import Selector, SelectorError
+from gateway.selector.errors import LONGEST
 
 MOST_TERMS = 16
 MOST_OCTETS = 1024
@@ -52,6 +57,50 @@ class Term(NamedTuple):
     value: str = ""
 
 
+class Filter(NamedTuple):
+    """What a reader wants; everything if this is empty."""
+
+    terms: tuple[Term, ...] = ()
+    selector: Selector | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.terms) or self.selector is not None
+
+    def passes(self, message: Message) -> bool:
+        """Whether all terms hold and the selector is true. What cannot be decoded passes nothing
+        that asks for its properties; what was decoded is let go of."""
+        selector = self.selector
+        try:
+            return all_hold(self.terms, message) and (selector is None or selector.matches(message))
+        except (ValueError, RecursionError):
+            return False
+        finally:
+            message.forget_properties()
+
+
+def read_selector(text: str) -> Selector:
+    """Raises ``BadFilter``, which says where the mistake is."""
+    try:
+        return Selector(text)
+    except SelectorError as error:
+        raise BadFilter(str(error)) from None
+
+
+def readable_selector(text: str) -> str:
+    """Raises ``ValueError``."""
+    try:
+        read_selector(text)
+    except BadFilter as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+SelectorText = Annotated[
+    str, Field(min_length=1, max_length=LONGEST), AfterValidator(readable_selector)
+]
+"""A selector in a model of pydantic."""
+
+
 def read_filter(text: str) -> Term:
     """Raises ``BadFilter``."""
     if len(text.encode("utf-8", "replace")) > MOST_OCTETS:
@@ -65,23 +114,16 @@ def read_filter(text: str) -> Term:
     return Term(field, operator, value)
 
 
-def passes(terms: tuple[Term, ...], message: Message) -> bool:
-    """Whether all hold. What cannot be decoded passes no filter but those on key and exchange."""
-    properties: Properties | None = None
+def all_hold(terms: tuple[Term, ...], message: Message) -> bool:
+    """Raises ``ValueError`` and ``RecursionError`` for what cannot be decoded, if a term looks at
+    more than key and exchange."""
     for term in terms:
         if term.field == "key":
             value: Any = message.key
         elif term.field == "exchange":
             value = message.exchange
         else:
-            if properties is None:
-                try:
-                    properties = message.properties
-                except (ValueError, RecursionError):
-                    return False
-                finally:
-                    message.forget_properties()
-            value = look_up(term.field, properties, message)
+            value = look_up(term.field, message.properties, message)
         if not holds(term, value):
             return False
     return True

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 from joserfc import jwt
@@ -163,11 +163,18 @@ async def test_history_and_destination_are_left_out(hiding: Any, listener: Any) 
         nothing_shown(watched.text)
 
 
-async def test_filters_cannot_ask_for_what_is_hidden(hiding: Any, listener: Any) -> None:
-    query = "source=route:feed&filter=" + quote("exchange^=hidden", safe="")
-    async with hiding.served() as port, listener(port, query) as reader:
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("feed&filter=exchange%5E%3Dhidden", "ticks/messages?market=eur&symbol=abc"),
+        ("work&selector=amqp.to%20LIKE%20'hidden%25'", "work/messages"),
+    ],
+)
+async def test_filters_cannot_ask_for_what_is_hidden(
+    hiding: Any, listener: Any, query: str, path: str
+) -> None:
+    async with hiding.served() as port, listener(port, "source=route:" + query) as reader:
         await reader.opened()
-        path = "ticks/messages?market=eur&symbol=abc"
         assert (await post(hiding, path)).status_code == 201
         (stream,) = hiding.app.state.hub.streams
         stream.tick(stream.wrote_at, 0.0)

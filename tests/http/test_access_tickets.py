@@ -1,7 +1,8 @@
 """Stream tickets: what they are bound to, and what a second use may do."""
 
+import json
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
@@ -265,6 +266,27 @@ async def test_a_ticket_is_for_its_filters_and_its_journal(streaming: Any, liste
         ):
             answer = await http.post("/v1/stream-tickets", json={"sources": [SOURCE]} | body)
             assert answer.status_code == status, body
+
+
+async def test_a_ticket_is_for_its_selector(streaming: Any, listener: Any) -> None:
+    query = await ticket(streaming, selector="kind = 'a&b'")
+    assert parse_qs(query)["selector"] == ["kind = 'a&b'"]
+    for other in (
+        query.replace("kind", "sort"),
+        "&".join(one for one in query.split("&") if not one.startswith("selector=")),
+    ):
+        assert other != query
+        await refused(streaming, other)
+    plain = await ticket(streaming)
+    async with streaming.served() as port:
+        for one in (query, plain + "&selector=" + quote("kind = 'a'")):
+            async with stream(listener, port, one) as reader:
+                assert reader.status == 200
+    async with streaming.http() as http:
+        for text in ("", "kind =", "x" * 4097, "kind = '\ud800'"):
+            asked = {"sources": [SOURCE], "selector": text}
+            answer = await http.post("/v1/stream-tickets", content=json.dumps(asked))
+            assert answer.status_code == 422, text
 
 
 async def test_no_cursor_leads_behind_the_session(streaming: Any, listener: Any) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stream_words import ALL, TEXT, publish, texts
 
 from gateway.http.events.views import event_line
-from gateway.http.filters import BadFilter, Term, passes, read_filter
+from gateway.http.filters import BadFilter, Filter, Term, read_filter, read_selector
 from gateway.message import DIALECTS, Essentials, Message, Properties
 
 JSON = {"Content-Type": "application/json"}
@@ -69,7 +69,7 @@ def test_terms(text: str, passed: bool) -> None:
             "with space": "y=z",
         },
     )
-    assert passes((read_filter(text),), one) is passed
+    assert Filter((read_filter(text),)).passes(one) is passed
 
 
 @pytest.mark.parametrize("text", ["", "=x", "color=x", "key~x", "property.", "x" * 2000])
@@ -84,13 +84,52 @@ def test_reading_a_filter_never_fails_otherwise(text: str) -> None:
         found = read_filter(text)
     except BadFilter:
         return
-    passes((found,), message())
+    Filter((found,)).passes(message())
 
 
 def test_unreadable_properties_pass_no_filter_but_on_places() -> None:
     broken = Message(DIALECTS["0-9-1"], b"\xff\xff\xff", b"", "prices", "a", Essentials())
-    assert passes((Term("key", "=", "a"),), broken)
-    assert not passes((Term("property.x", "!=", "1"),), broken)
+    assert Filter((Term("key", "=", "a"),)).passes(broken)
+    assert not Filter((Term("property.x", "!=", "1"),)).passes(broken)
+    assert Filter((), read_selector("JMSPriority = 4")).passes(broken)
+    assert not Filter((), read_selector("x IS NULL")).passes(broken)
+
+
+class Counting:
+    """The dialect 0-9-1, counting how often properties are decoded."""
+
+    def __init__(self) -> None:
+        self.real = DIALECTS["0-9-1"]
+        self.name = self.real.name
+        self.reads = 0
+
+    def read(self, header: bytes) -> Properties:
+        self.reads += 1
+        return self.real.read(header)
+
+
+@pytest.mark.parametrize(
+    ("terms", "selector", "passed", "reads"),
+    [
+        ((), "JMSPriority > 3 AND amqp.durable", False, 0),
+        ((), "JMSPriority > 3 AND n = 3", True, 1),
+        ((), "JMSPriority < 3 AND n = 3", False, 0),
+        (("key=a.b", "property.n=3"), "kind = 'x' OR n BETWEEN 2 AND 4", True, 1),
+        (("key=a.c",), "n = 3", False, 0),
+        (("property.n=3",), "n = '3'", False, 1),
+        (("property.n!=3",), "n = 3", False, 1),
+    ],
+)
+def test_filters_and_a_selector(
+    terms: tuple[str, ...], selector: str, passed: bool, reads: int
+) -> None:
+    """All must hold. Properties are decoded once, if they must be, and not kept."""
+    dialect = Counting()
+    one = message(application={"n": 3})
+    one = Message(dialect, one.header, b"", "prices", "a.b", Essentials())  # type: ignore[arg-type]
+    wanted = Filter(tuple(map(read_filter, terms)), read_selector(selector))
+    assert wanted.passes(one) is passed
+    assert dialect.reads == reads and one._properties is None
 
 
 async def test_all_filters_must_hold_and_the_cursor_moves_on(rig: Any, listener: Any) -> None:
@@ -135,6 +174,44 @@ async def test_a_filter_over_several_sources(rig: Any, listener: Any) -> None:
             lambda: stream.readings[1].position == stream.readings[1].source.journal.head
         )
         assert (await reader.event()).id
+
+
+async def test_a_selector(rig: Any, listener: Any) -> None:
+    rig.exchange("prices")
+    query = filtered("key^=eur.") + "&selector=" + quote("kind LIKE 's%' AND n >= 2", safe="")
+    async with rig.served() as port, listener(port, query) as reader:
+        await reader.opened()
+        for n in range(4):
+            headers = {"Amqp-Property": f'"kind";v="spot", "n";v={n}'} | TEXT
+            await publish(rig, "eur.a", b"%d" % n, **headers)
+            await publish(rig, "usd.a", b"no", **headers)
+        assert await texts(reader, 2) == ["2", "3"]
+        # Who says the same in other words reads by the same view.
+        again = filtered("key^=eur.") + "&selector=" + quote("(kind like 's%') and n>=2", safe="")
+        async with listener(port, again) as other:
+            await other.opened()
+            (source,) = rig.app.state.hub.sources.values()
+            assert [view.readers for view in source.views.values()] == [2]
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("selector=n%20%3D", "selector: expected a value, found the end at position 4"),
+        ("selector=n%20%3D)", "selector: expected a value, found ')' at position 4"),
+        ("selector=17", "expected a condition"),
+        ("selector=", "selector: "),
+        ("selector=" + "x" * 4097, "at most 4096 characters"),
+        ("selector=a&selector=b", "selector given twice"),
+        ("selector=%ED%A0%80", "UTF-8"),
+    ],
+)
+async def test_what_is_no_selector(rig: Any, query: str, detail: str) -> None:
+    rig.exchange("prices")
+    async with rig.http() as http:
+        answer = await http.get(f"/v1/%2F/events?{ALL}&{query}")
+        assert answer.status_code == 400 and detail in answer.json()["detail"]
+        assert answer.headers["content-type"] == "application/problem+json"
 
 
 async def test_readers_of_one_view_share_its_frames(rig: Any, listener: Any) -> None:

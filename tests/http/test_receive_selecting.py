@@ -1,9 +1,11 @@
 """Receives that want certain messages only: filters, groups, and poison that is taken away."""
 
 import asyncio
+import json
 import time
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from joserfc import jwt
@@ -62,6 +64,19 @@ async def test_what_matches_is_leased_and_the_rest_stays_in_order(rig: Any) -> N
         assert texts(again) == ["1", "4"]
         assert all(one["redelivered"] for one in again)
         assert seekers(rig) == 0
+
+
+async def test_a_selector(rig: Any) -> None:
+    rig.queue("q")
+    for number in range(9):
+        rig.put("q", str(number), group_id="abc"[number % 3], application={"n": number})
+    async with rig.http() as http:
+        assert texts(await take(http, "q", max=2, selector="n > 4 OR n IN (1, 2)")) == ["1", "2"]
+        assert texts(await take(http, "q", max=9, group="a", selector="n <> 0")) == ["3", "6"]
+        query = RECEIVE.format("q") + "?selector=" + quote("JMSXGroupID = 'b'") + "&max=9"
+        assert texts((await http.post(query)).json()["deliveries"]) == ["4", "7"]
+        assert await take(http, "q", selector="n > 100") == []
+        assert texts(await take(http, "q", max=9)) == ["0", "5", "8"]
 
 
 async def test_a_group(rig: Any) -> None:
@@ -243,6 +258,11 @@ async def test_hanging_up_gives_back_what_was_found(rig: Any) -> None:
         ({"filter": ["type=x", "x" * 2000]}, "/filter"),
         ({"filter": ["type=x"] * 17}, "/filter"),
         ({"filter": 1}, "/filter"),
+        ({"selector": ""}, "/selector"),
+        ({"selector": "n = "}, "/selector"),
+        ({"selector": "n" * 4097}, "/selector"),
+        ({"selector": ["n = 1"]}, "/selector"),
+        ({"selector": "n = '\ud800"}, "/selector"),
         ({"group": ""}, "/group"),
         ({"group": 7}, "/group"),
         ({"max_deliveries": 0}, "/max_deliveries"),
@@ -252,10 +272,19 @@ async def test_hanging_up_gives_back_what_was_found(rig: Any) -> None:
 async def test_what_cannot_be_asked(rig: Any, asked: Any, pointer: str) -> None:
     rig.queue("q")
     async with rig.http() as http:
-        answer = await http.post(RECEIVE.format("q"), json=asked)
+        answer = await http.post(RECEIVE.format("q"), content=json.dumps(asked))
         assert answer.status_code == 422
         assert answer.headers["content-type"] == "application/problem+json"
         assert any(one["pointer"].startswith(pointer) for one in answer.json()["errors"])
+
+
+async def test_where_a_selector_is_wrong(rig: Any) -> None:
+    rig.queue("q")
+    async with rig.http() as http:
+        answer = await http.post(RECEIVE.format("q"), json={"selector": "n = 1 AND OR"})
+        (error,) = answer.json()["errors"]
+        assert error["pointer"] == "/selector"
+        assert error["detail"] == "expected a value, found 'OR' at position 11"
 
 
 # --- poison -------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from gateway.http.access.rights import DETAILS_TYPE, Action
 from gateway.http.access.tickets import Terms, node_of
 from gateway.http.context import Context
 from gateway.http.deps import Caller, ContextIn, decode_segment, read_limited
+from gateway.http.filters import SelectorText
 from gateway.http.problems import Problem
 
 MOST_SOURCES = 64
@@ -78,6 +79,9 @@ class TicketRequest(BaseModel):
     filter: list[Annotated[str, Field(max_length=1024)]] = Field(
         default=[], max_length=MOST_FILTERS, description="the stream must have these, or more"
     )
+    selector: SelectorText | None = Field(
+        default=None, description="the stream must have just this one"
+    )
     journal: Literal["memory", "durable"] | None = Field(
         default=None, description="the journal of exchanges that it may ask for"
     )
@@ -94,6 +98,7 @@ class TicketRequest(BaseModel):
 TICKET_EXAMPLES = {
     "a queue": Example(value={"vhost": "/", "sources": ["queue:orders"]}),
     "an exchange": Example(value={"sources": ["exchange:amq.topic?binding=prices.%23"], "ttl": 30}),
+    "a selector": Example(value={"sources": ["queue:orders"], "selector": "kind = 'invoice'"}),
 }
 
 
@@ -173,7 +178,8 @@ async def make_ticket(
     caller: Caller,
     response: Response,
 ) -> Ticket:
-    """The ticket is for these sources, filters, `ack` and `journal`, this origin and this caller.
+    """The ticket is for these sources, filters, selector, `ack` and `journal`, this origin and this
+    caller.
     After its first use it is good only to resume the stream it started."""
     gate = context.gate
     if caller.scheme == "ticket" or PRINCIPAL in request.scope:
@@ -187,7 +193,7 @@ async def make_ticket(
         origin = b""
     if origin and origin not in gate.origins.known:
         raise Problem(problems.INVALID, "the origin is not one of those that may use this gateway")
-    terms = Terms(sources, asked.filter, asked.ack, asked.journal or "")
+    terms = Terms(sources, asked.filter, asked.ack, asked.journal or "", asked.selector or "")
     made, url, until = gate.tickets.make(
         caller, vhost, terms, origin.decode("latin-1") or None, asked.ttl
     )

@@ -1,9 +1,9 @@
 """Stream tickets: a credential in a URL, for the ``EventSource`` that can send no header.
 
-A ticket is for what it was asked for: sources, filters, way of accepting, kind of journal, one
-origin and one principal. It must be used within a minute. Its first use starts a session; from then
-on it is good only to resume that session: one connection at a time (the newer one wins), not before
-the session's first cursor, and not after a quarter of an hour without a connection.
+A ticket is for what it was asked for: sources, filters, selector, ack, kind of journal, one
+origin and one principal. It must be used within a minute. Its first use starts a session; from
+then on it is good only to resume that session: one connection at a time (the newer one wins), not
+before the session's first cursor, and not after a quarter of an hour without a connection.
 """
 
 import asyncio
@@ -29,20 +29,23 @@ Positions = Mapping[bytes, int]
 
 
 class Terms(NamedTuple):
-    """What a ticket is bound to, and what a stream asks for. ``journal`` is "" if nothing is
-    said."""
+    """What a ticket is bound to, and what a stream asks for. ``journal`` and ``selector`` are "" if
+    nothing is said."""
 
     sources: list[str]
     filters: list[str] = []
     ack: str = "none"
     journal: str = ""
+    selector: str = ""
 
     def within(self, other: "Terms") -> bool:
-        """Whether this asks for no more than the other: fewer sources, more filters."""
+        """Whether this asks for no more than the other: fewer sources, more filters, a selector
+        only where there was none."""
         return (
             bool(self.sources)
             and set(self.sources) <= set(other.sources)
             and set(self.filters) >= set(other.filters)
+            and other.selector in ("", self.selector)
             and (self.ack, self.journal) == (other.ack, other.journal)
         )
 
@@ -50,6 +53,8 @@ class Terms(NamedTuple):
         """As the parameters of a stream."""
         found = [("source", one) for one in self.sources]
         found += [("filter", one) for one in self.filters]
+        if self.selector:
+            found.append(("selector", self.selector))
         if self.ack != "none":
             found.append(("ack", self.ack))
         if self.journal:

@@ -13,7 +13,7 @@ from gateway.http.events.formats import FORMATS
 from gateway.http.events.sources import Name
 from gateway.http.events.stream import Options, Slow
 from gateway.http.events.views import Spec
-from gateway.http.filters import MOST_TERMS, BadFilter, Term, read_filter
+from gateway.http.filters import MOST_TERMS, BadFilter, Filter, Term, read_filter, read_selector
 from gateway.http.problems import Problem
 from gateway.http.typed_json import once, refuse
 
@@ -24,7 +24,7 @@ Ack = Literal["none", "on-next", "explicit"]
 EVENTS = ("none", "subject", "type", "source")
 SINGLE = frozenset(
     {"from", "last_event_id", "heartbeat", "format", "event", "slow", "ack", "credit", "errors"}
-    | {"keepalive", "journal", "lease_ms", "payload"}
+    | {"keepalive", "journal", "lease_ms", "payload", "selector"}
 )
 PARAMETERS = SINGLE | {"source", "binding", "filter", "ticket"}
 """No parameter of a route has such a name."""
@@ -152,7 +152,7 @@ def read_asked(
         names,
         read_start(once.get("from", "latest")),
         last_event_id or once.get("last_event_id") or None,
-        read_options(once, tuple(dict.fromkeys(terms)), names, default_heartbeat, most_credit),
+        read_options(once, read_wanted(once, terms), names, default_heartbeat, most_credit),
         None if journal is None else journal == "durable",
         choose(once, "errors", ("http", "inband"), "http") == "inband",
         read_whole(once, "lease_ms", 1000, 1_800_000, 30_000),
@@ -178,7 +178,7 @@ def read_whole(once: dict[str, str], name: str, least: int, most: int, default: 
 
 def read_options(
     once: dict[str, str],
-    terms: tuple[Term, ...],
+    wanted: Filter,
     names: list[Name],
     default_heartbeat: int,
     most_credit: int,
@@ -200,7 +200,7 @@ def read_options(
     credit = read_whole(once, "credit", 1, most, min(32, most))
     return Options(
         read_whole(once, "heartbeat", 5, 55, default_heartbeat),
-        Spec(form, choose(once, "event", EVENTS, "none"), opaque, terms),
+        Spec(form, choose(once, "event", EVENTS, "none"), opaque, wanted),
         None if slow is None else Slow(slow),
         credit if ack != "none" else 0,
         choose(once, "keepalive", ("comment", "event"), "comment") == "event",
@@ -252,6 +252,15 @@ def read_term(text: str) -> Term:
         return read_filter(text)
     except BadFilter as error:
         raise invalid(str(error)) from None
+
+
+def read_wanted(once: dict[str, str], terms: list[Term]) -> Filter:
+    text = once.get("selector")
+    try:
+        selector = None if text is None else read_selector(text)
+    except BadFilter as error:
+        raise invalid(f"selector: {error}") from None
+    return Filter(tuple(dict.fromkeys(terms)), selector)
 
 
 def read_source(text: str) -> Name:

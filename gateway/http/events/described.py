@@ -19,6 +19,7 @@ from gateway.http.events.asking import EVENTS
 from gateway.http.events.formats import FORMATS
 from gateway.http.events.stream import Slow
 from gateway.http.schemas import Shape
+from gateway.selector.errors import LONGEST
 
 TEXT = """Server-sent events of up to 64 sources.
 
@@ -47,7 +48,8 @@ stream. A reader that takes nothing for 30 s is hung up on.
 **Filters** (`filter`, repeatable, all must hold): `subject^=eur.` (begins with), `key=a.b`,
 `property.kind=invoice`, `property.n!=3`, `property.kind` (is there). Fields: `subject`, `key`,
 `exchange`, `id`, `correlation_id`, `type`, `app_id`, `content_type`, `to`, `reply_to`, `group`,
-`priority`, `property.NAME`.
+`priority`, `property.NAME`. Or `selector`, a condition as in JMS: `kind = 'invoice' AND n > 3`.
+Names are application properties, JMS headers (`JMSPriority`) or fields (`amqp.subject`).
 
 Control events: `bridge.open`, `bridge.gap`, `bridge.lag`, `bridge.reauth` (renew the credential
 with `PATCH` of the stream), `bridge.sources` (some came or went), `bridge.keepalive`,
@@ -88,6 +90,14 @@ FILTER = in_query(
     items={"type": "string", "maxLength": 1024},
     maxItems=16,
 ) | {"explode": True, "style": "form"}
+SELECTOR = in_query(
+    "selector",
+    "Which events, as a condition of JMS; holds beside all filters",
+    "kind = 'invoice' AND JMSPriority > 3",
+    type="string",
+    minLength=1,
+    maxLength=LONGEST,
+)
 PARAMETERS = [
     in_query(
         "from",
@@ -101,6 +111,7 @@ PARAMETERS = [
     number("heartbeat", "Seconds between comments when nothing happens", 15, 5, 55),
     words("keepalive", "What a heartbeat is", "comment", "comment", "event"),
     FILTER,
+    SELECTOR,
     words("format", "What a `data:` line has", "json", *FORMATS),
     words("payload", "base64: bodies are never shown as JSON or text", "auto", "auto", "base64"),
     words("event", "What `event:` says", "none", *EVENTS),

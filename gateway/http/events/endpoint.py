@@ -157,7 +157,8 @@ class EventsEndpoint:
         """The session of a ticket begins or goes on, and nothing before it is shown."""
         filters = [value for key, value in pairs if key == "filter"]
         journal = {True: "durable", False: "memory", None: ""}[wanted.durable]
-        terms = Terms(wanted.labels, filters, wanted.options.ack, journal)
+        selector = dict(pairs).get("selector", "")
+        terms = Terms(wanted.labels, filters, wanted.options.ack, journal, selector)
         cursor, resumed = self.gate.tickets.use(claim, terms, wanted.cursor)
         return wanted._replace(cursor=cursor, start=Start() if resumed else wanted.start)
 

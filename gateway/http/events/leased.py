@@ -218,7 +218,9 @@ def open_leased(
     if leasing is None:
         raise Problem(problems.UNSUPPORTED, "there are no leases here")
     if not asked.options.spec.plain:
-        raise invalid("ack=explicit takes no filter, format or event: what is left out would wait")
+        raise invalid(
+            "ack=explicit takes no filter, selector, format or event: what is left out would wait"
+        )
     hub.admit(caller.user, vhost, asked.aliases.values())
     left = hub.settings.max_leases_per_user - leasing.leases.per_owner[caller.identity]
     if left < asked.options.credit:

@@ -20,6 +20,8 @@ class Veiled(Message):
 
     @property
     def properties(self) -> Properties:
+        if self._properties is not None:
+            return self._properties
         found = super().properties
         found.to = found.annotations = found.delivery_annotations = None
         if found.application:

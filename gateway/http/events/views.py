@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.http.events.journal import NOTHING_ASKED, Event
 from gateway.http.events.veil import veiled
-from gateway.http.filters import Term, passes
+from gateway.http.filters import Filter
 from gateway.message import Message
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Spec(NamedTuple):
     format: str = "json"
     event: str = "none"
     opaque: bool = False
-    filter: tuple[Term, ...] = ()
+    filter: Filter = Filter()
     alias: str = ""
 
     @property
@@ -84,13 +84,17 @@ class View:
         event = self.journal.event(position)
         if event is not None and self.spec.alias:
             event = event._replace(message=veiled(event.message))
-        if event is None or not passes(self.spec.filter, event.message):
+        if event is None or not self.wants(event.message):
             return b""
         source = self.source
         if self.as_stored:
             (frame,), _ = self.journal.frames(position - 1, 1)
             return frame
         return source.id_line(position) + self.name_line(event) + self.lines(position, event)
+
+    def wants(self, message: Message) -> bool:
+        wanted = self.spec.filter
+        return not wanted or wanted.passes(message)
 
     def lines(self, position: int, event: Event) -> bytes:
         spec = self.spec

@@ -11,7 +11,15 @@ from starlette.requests import Request
 from gateway.http import problems
 from gateway.http.deps import read_limited
 from gateway.http.filters import MOST_OCTETS as FILTER_OCTETS
-from gateway.http.filters import MOST_TERMS, BadFilter, Term, read_filter
+from gateway.http.filters import (
+    MOST_TERMS,
+    BadFilter,
+    SelectorText,
+    Term,
+    read_filter,
+    read_selector,
+)
+from gateway.http.filters import Filter as Conditions
 from gateway.http.problems import Problem
 from gateway.http.typed_json import once, refuse
 
@@ -22,6 +30,8 @@ LONGEST_LEASE = 1_800_000
 
 View = Literal["simple", "full"]
 Payload = Literal["auto", "base64"]
+OF_OURS = "Value error, "
+"""What pydantic puts before the text of a ``ValueError``."""
 T = TypeVar("T")
 
 
@@ -64,6 +74,11 @@ class Receive(Asked):
         description="as of event streams: FIELD=VALUE and the like; all of several must hold",
         examples=["property.kind=invoice"],
     )
+    selector: SelectorText | None = Field(
+        default=None,
+        description="a condition as in JMS, on properties and header fields",
+        examples=["kind = 'invoice' AND amount > 100"],
+    )
     group: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
         default=None, description="only messages whose group id is this"
     )
@@ -72,13 +87,13 @@ class Receive(Asked):
         description="what was delivered so often already goes to the dead letters instead",
     )
 
-    def terms(self) -> tuple[Term, ...]:
+    def wanted(self) -> Conditions:
         """What must hold of a message."""
         given = self.filter if isinstance(self.filter, list) else [self.filter or ""]
         terms = tuple(read_filter(one) for one in given if one)
         if self.group is not None:
             terms += (Term("group", "=", self.group),)
-        return terms
+        return Conditions(terms, None if self.selector is None else read_selector(self.selector))
 
 
 class Renew(Asked):
@@ -178,7 +193,7 @@ def check(kind: Any, given: Any) -> Any:
         errors = [
             {
                 "pointer": "".join("/" + str(part) for part in one["loc"]),
-                "detail": one["msg"],
+                "detail": one["msg"].removeprefix(OF_OURS),
             }
             for one in error.errors(include_url=False, include_context=False, include_input=False)
         ]

@@ -29,7 +29,7 @@ from gateway.message import Message
 ATTEMPT = b"receive-attempt-id"
 LONGEST_ATTEMPT = 128
 WHOLE = frozenset({"max", "wait_ms", "lease_ms", "max_deliveries"})
-PARAMETERS = (*WHOLE, "view", "payload", "mode", "filter", "group")
+PARAMETERS = (*WHOLE, "view", "payload", "mode", "filter", "selector", "group")
 
 
 class HungUp(Exception):

@@ -29,6 +29,7 @@ from gateway.http.receive.asking import (
     SettleItem,
 )
 from gateway.http.schemas import Shape
+from gateway.selector.errors import LONGEST
 
 TOKEN = "AgAAAKl2dG9rZW4"
 MESSAGE: dict[str, Any] = {
@@ -132,11 +133,11 @@ deliveries again: for when the answer got lost. Everything in the body may stand
 instead. `view=raw` (or an `Accept` without JSON) gives the body of one message as it is, its
 metadata in fields, and its token in `Amqp-Lock-Token`; it is one message whatever `max` says.
 
-`filter` (the language of event streams), `group` and `max_deliveries` take from the middle of the
-queue: what does not match stays where it stands. A long queue is searched in portions, from its
-head to what was its end when the search began, however short `wait_ms` is. What was delivered
-`max_deliveries` times already goes to the queue's dead letters, with the reason `delivery_limit`,
-instead of being handed out."""
+`filter` (the language of event streams), `selector` (a condition as in JMS), `group` and
+`max_deliveries` take from the middle of the queue: what does not match stays where it stands. A
+long queue is searched in portions, from its head to what was its end when the search began, however
+short `wait_ms` is. What was delivered `max_deliveries` times already goes to the queue's dead
+letters, with the reason `delivery_limit`, instead of being handed out."""
 
 REDRIVE_TEXT = """Publishes dead letters where they came from (`to: exchange`, as they were first
 published), into the queue they died in first (`to: queue`), or to a target, and takes each out of
@@ -242,6 +243,14 @@ def receive() -> Operation:
             minLength=1,
             maxLength=1024,
         ),
+        in_query(
+            "selector",
+            "As in the body",
+            "kind = 'invoice'",
+            type="string",
+            minLength=1,
+            maxLength=LONGEST,
+        ),
         in_query("group", "As in the body", "g-17", type="string", minLength=1, maxLength=1024),
         in_query(
             "max_deliveries", "As in the body", 5, type="integer", minimum=1, maximum=1_000_000
@@ -261,7 +270,14 @@ def receive() -> Operation:
     document["schema"] = {
         "anyOf": [document["schema"], {"description": "With view=raw: the body as published."}]
     }
-    asks = body(Receive, {"max": 10, "wait_ms": 0, "lease_ms": 30000})
+    told = {
+        "schema": reference(Receive),
+        "examples": {
+            "any": {"value": {"max": 10, "wait_ms": 0, "lease_ms": 30000}},
+            "some": {"value": {"max": 10, "selector": "JMSPriority >= 4 AND kind IS NULL"}},
+        },
+    }
+    asks = {"required": False, "content": {"application/json": told}}
     return make(
         "receive", "Receive messages with a lease", RECEIVE_TEXT, parameters,
         {"200": got, "204": {"description": "Nothing came in time"}},

@@ -8,7 +8,7 @@ becomes ready, and takes those that match, until the time is up.
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.broker.browsing import Place, browse
-from gateway.http.filters import Term, passes
+from gateway.http.filters import Filter
 from gateway.http.receive.asking import LONGEST_WAIT, Receive
 from gateway.http.receive.moments import Alarm
 from gateway.message import Message
@@ -22,14 +22,14 @@ PORTION_OCTETS = 4 * 1024 * 1024
 
 
 class Wanted(NamedTuple):
-    """All of ``terms`` must hold. ``most_deliveries``: of what was delivered so often already, no
+    """What passes ``filter``. ``most_deliveries``: of what was delivered so often already, no
     more."""
 
-    terms: tuple[Term, ...]
+    filter: Filter
     most_deliveries: int | None
 
     def takes(self, message: Message) -> bool:
-        return not self.terms or passes(self.terms, message)
+        return not self.filter or self.filter.passes(message)
 
     def poisoned(self, deliveries: int) -> bool:
         return self.most_deliveries is not None and deliveries >= self.most_deliveries
@@ -37,10 +37,10 @@ class Wanted(NamedTuple):
 
 def wanted_of(asked: Receive) -> Wanted | None:
     """``None`` if anything will do."""
-    terms = asked.terms()
-    if not terms and asked.max_deliveries is None:
+    conditions = asked.wanted()
+    if not conditions and asked.max_deliveries is None:
         return None
-    return Wanted(terms, asked.max_deliveries)
+    return Wanted(conditions, asked.max_deliveries)
 
 
 class Seeking:
