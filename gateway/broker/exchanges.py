@@ -19,13 +19,14 @@ from gateway.broker.queues import Queue
 from gateway.broker.topics import Topics
 from gateway.errors import Condition, Refusal
 from gateway.message import Message, Table
-from gateway.selector import Selector, SelectorError
+from gateway.selector import Expression, ExpressionError, Selector, SelectorError
 
 Destination = Union[Queue, "Exchange"]
 Step = Destination | None
 """``None``: the message is lost here, which nobody is told."""
 
 SELECTOR = "x-selector"
+REGEXP = "x-regexp"
 
 
 class Binding:
@@ -228,23 +229,48 @@ class Fanout(Exchange):
         return self.all
 
 
+def expression_of(binding: Binding) -> Expression | None:
+    """What the key of a binding is if ``x-regexp`` is true. Refuses (406) what is none."""
+    wanted = binding.arguments.get(REGEXP, False)
+    if not isinstance(wanted, bool):
+        raise invalid(REGEXP, "binding", f'"expected boolean, got {type_name(wanted)}"')
+    try:
+        return Expression(binding.key) if wanted else None
+    except ExpressionError as error:
+        raise invalid(REGEXP, "binding", str(error)) from None
+
+
 class Topic(Exchange):
-    """Keys are words divided by dots; bindings are patterns of them."""
+    """Keys are words divided by dots; bindings are patterns of them, or regular expressions that
+    are looked for anywhere in a key (``x-regexp``)."""
 
     type = "topic"
 
     def __init__(self, name: str, **given: Any) -> None:
         super().__init__(name, **given)
         self.patterns: Topics[Destination] = Topics()
+        self.expressions: dict[Binding, Expression] = {}
+
+    def check(self, binding: Binding) -> None:
+        expression_of(binding)
 
     def index(self, binding: Binding) -> None:
-        self.patterns.add(binding.key, binding.destination)
+        expression = expression_of(binding)
+        if expression is None:
+            self.patterns.add(binding.key, binding.destination)
+        else:
+            self.expressions[binding] = expression
 
     def drop(self, binding: Binding) -> None:
-        self.patterns.remove(binding.key, binding.destination)
+        if self.expressions.pop(binding, None) is None:
+            self.patterns.remove(binding.key, binding.destination)
 
     def match(self, message: Message) -> Iterable[Step]:
-        return self.patterns.match(message.key)
+        key = message.key
+        yield from self.patterns.match(key)
+        for binding, expression in self.expressions.items():
+            if expression.matches(key):
+                yield binding.destination
 
 
 MATCH_WORDS = ("all", "any", "all-with-x", "any-with-x")

@@ -46,7 +46,7 @@ class DeclareQueue(Operation):
 
 @dataclass(slots=True)
 class FindQueue(Request):
-    """Is there such a queue? Answered at once, with ``QueueState`` or ``None``."""
+    """Is there such a queue? Answered at once, with ``FoundQueue`` or ``None``."""
 
     name: str
 
@@ -102,3 +102,12 @@ class QueueState:
     name: str
     messages: int
     consumers: int
+
+
+@dataclass(slots=True)
+class FoundQueue(QueueState):
+    """Result of ``FindQueue``: also what it was declared with, and the first of its bindings as
+    exchange, key and arguments."""
+
+    arguments: Table = field(default_factory=dict)
+    bindings: tuple[tuple[str, str, Table], ...] = ()

@@ -6,6 +6,7 @@ their order, whatever follows on the same channel waits behind them.
 
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any, cast
 
 from gateway.adapters.base import Adapter
@@ -26,11 +27,11 @@ from gateway.operations import (
     Fetch,
     FindQueue,
     Flow,
+    FoundQueue,
     Open,
     Operation,
     Peer,
     Publish,
-    QueueState,
     Refused,
     SessionLost,
     Settle,
@@ -46,6 +47,9 @@ from gateway.sessions.links import Link
 from gateway.sessions.plain import PLAIN, TOPOLOGY
 from gateway.sessions.recipient import ChannelRecipient
 from gateway.sessions.registry import Registry
+
+MOST_BINDINGS = 16
+"""Bindings of a queue that are told to an adapter which asks for it."""
 
 
 class Session:
@@ -403,7 +407,14 @@ class Session:
 
     def _find_queue(self, channel: Channel, operation: FindQueue) -> None:
         queue = channel.vhost.queues.get(operation.name)
-        state = queue and QueueState(queue.name, queue.depth, len(queue.consumers))
+        state = None
+        if queue is not None:
+            bindings = tuple(
+                (b.source.name, b.key, b.arguments) for b in islice(queue.bindings, MOST_BINDINGS)
+            )
+            state = FoundQueue(
+                queue.name, queue.depth, len(queue.consumers), queue.arguments, bindings
+            )
         # At once, not behind earlier answers: what the adapter asks next depends on it.
         self.adapter.send(Done(operation.channel, operation.token, state))
         self.follow()

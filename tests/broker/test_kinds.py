@@ -229,3 +229,54 @@ def test_they_are_there_after_a_restart(house: House) -> None:
             headers = {"n": number, "a": "bc" if number == 1 else "ab"}
             channel.publish(message(str(number), "", type, application=headers))
     assert said(house, *arguments, "plain") == [["1"], ["1"], ["1", "2"], ["2"]]
+
+
+def test_topics_by_regular_expressions(house: House) -> None:
+    pytest.importorskip("re2")
+    channel, _ = house.channel()
+    for name, key, given in (
+        ("some", "^stock/.*(ibm|sun)", {"x-regexp": True}),
+        ("big", "ibm", {"x-regexp": True, "x-selector": "n > 1"}),
+        ("hang", "(.*)*(.*)*(.*)*x$", {"x-regexp": True}),
+        ("dots", "stock.*", {"x-regexp": False}),
+    ):
+        declare(channel, name, durable=True)
+        bind(channel, name, "amq.topic", key, arguments=given)
+    found = house.broker.vhosts["/"].exchanges["amq.topic"]
+    assert not found.by_key
+    house.commit()
+    house = house.restart()
+    channel, _ = house.channel()
+    keys = ("stock/us/ibm", "stock.sun", "nostock/ibm", "a" * 255, "\udcff")
+    for number, key in enumerate(keys):
+        channel.publish(message(str(number), key, "amq.topic", application={"n": number}))
+    assert said(house, "some", "big", "hang", "dots") == [["0"], ["2"], [], ["1"]]
+    given = {"x-regexp": True, "x-selector": "n > 1"}
+    unbind(channel, "big", "amq.topic", "ibm", arguments=given)
+    assert house.broker.vhosts["/"].exchanges["amq.topic"].by_key
+    unbind(channel, "some", "amq.topic", "^stock/.*(ibm|sun)", arguments={"x-regexp": True})
+    channel.publish(message("again", keys[0], "amq.topic"))
+    assert said(house, "some", "big") == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("key", "given"),
+    [("(", True), (r"(a)\1", True), ("(?=a)", True), ("a{999}{999}", True), ("\udcff", True),
+     ("a", "yes"), ("a", 1)],
+)  # fmt: skip
+def test_what_is_no_regular_expression(house: House, key: str, given: Any) -> None:
+    pytest.importorskip("re2")
+    channel, _ = house.channel()
+    declare(channel)
+    with refused(INVALID):
+        bind(channel, "q", "amq.topic", key, arguments={"x-regexp": given})
+
+
+def test_without_an_engine_there_are_no_regular_expressions(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.selector.expressions.re2", None)
+    channel, _ = house.channel()
+    declare(channel)
+    with refused(INVALID, "google-re2"):
+        bind(channel, "q", "amq.topic", "a", arguments={"x-regexp": True})

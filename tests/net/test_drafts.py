@@ -200,6 +200,38 @@ def test_a_topic_is_shared(served: tuple[str, Running]) -> None:
         connection.close()
 
 
+def test_a_subscription_chooses_and_does_so_after_a_restart(served: tuple[str, Running]) -> None:
+    """By a regular expression over topics and a condition: what it does not want never comes in."""
+    pytest.importorskip("re2")
+    version, gateway = served
+    if version == "0-9a6":
+        return
+    name = "subscription:choosy"
+
+    async def define() -> None:
+        async with dialled(served) as remote:
+            await remote.ask(DeclareQueue(1, None, name))
+            given = {"x-regexp": True, "x-selector": "n = 7 AND ok"}
+            await remote.ask(Bind(1, None, name, "amq.topic", "^(news|sport)/", given))
+
+    asyncio.run(define())
+    gateway.stop()
+    gateway.start()
+    connection, channel = pika_channel(gateway)
+    for key, number in (("news/a", 7), ("news/a", 8), ("no/news/a", 7), ("sport/b", 7)):
+        properties = pika.BasicProperties(headers={"n": number, "ok": True})
+        channel.basic_publish("amq.topic", key, key.encode(), properties)  # type: ignore[attr-defined]
+    assert channel.queue_declare(name, passive=True).method.message_count == 2  # type: ignore[attr-defined]
+    connection.close()
+
+    async def hear() -> list[Deliver]:
+        async with dialled(served) as remote:
+            await remote.ask(Subscribe(1, None, name, "mine", no_ack=True))
+            return await received(remote, 2)
+
+    assert [d.message.body for d in asyncio.run(hear())] == [b"news/a", b"sport/b"]
+
+
 def test_one_message_at_a_time(served: tuple[str, Running]) -> None:
     async def talk() -> None:
         async with dialled(served) as remote:

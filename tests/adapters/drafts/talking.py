@@ -14,6 +14,7 @@ from gateway.operations import (
     Fetch,
     FindQueue,
     Flow,
+    FoundQueue,
     Open,
     Operation,
     QueueState,
@@ -93,7 +94,7 @@ class Both:
             return self.results[type(operation)]
         if isinstance(operation, FindQueue):
             there = operation.name in self.queues
-            return QueueState(operation.name, 2, 1) if there else None
+            return FoundQueue(operation.name, 2, 1) if there else None
         if isinstance(operation, DeclareQueue):
             return QueueState(operation.name or "made", 2, 1)
         if isinstance(operation, Subscribe | Unsubscribe):

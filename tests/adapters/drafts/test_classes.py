@@ -16,8 +16,11 @@ from gateway.operations import (
     DeclareExchange,
     DeclareQueue,
     Deliver,
+    EndSession,
     Fetch,
     FindQueue,
+    FoundQueue,
+    Open,
     Operation,
     Outcome,
     Prefetch,
@@ -133,17 +136,104 @@ def test_a_subscription_with_a_selector() -> None:
     )  # fmt: skip
     bind = both.asked[-1]
     assert isinstance(bind, Bind) and (bind.source, bind.key) == ("amq.topic", "a.*")
+    assert bind.arguments == {"x-selector": "n > 3"}
     ((name, record),) = answers(both, first.JmsConsume(0, 2, "", "s", auto_cancel=3))
     subscribe = both.asked[-1]
     assert isinstance(subscribe, Subscribe) and subscribe.queue == "subscription:s"
-    assert subscribe.credit == 3 and subscribe.filter is not None
+    assert subscribe.credit == 3 and subscribe.filter is None
+    answers(both, first.JmsConsume(0, 1, "q", message_selector=b"n > 3", message_seltype=2))
+    subscribe = both.asked[-1]
+    assert isinstance(subscribe, Subscribe) and subscribe.filter is not None
     dialect = both.server.channel(1).dialect("jms")
     for number, wanted in ((3, False), (4, True)):
         header = dialect.write(Properties(application={"n": number}))
         message = Message(dialect, header, b"", "", "", dialect.essentials(header))
         assert subscribe.filter(message) is wanted
-    ((name, record),) = answers(both, first.SubscriptionDefine(0, "r", "", "a.+", 3))
+
+
+def test_a_subscription_by_a_regular_expression() -> None:
+    pytest.importorskip("re2")
+    both = Both("0-9a0").opened()
+    ((name, record),) = answers(both, first.SubscriptionDefine(0, "r", "", "^a.+z$", 3))
+    assert (name, record.topic_seltype) == ("subscription.define-ok", 3)
+    bind = both.asked[-1]
+    assert isinstance(bind, Bind) and (bind.key, bind.arguments) == ("^a.+z$", {"x-regexp": True})
+    ((name, record),) = answers(both, first.SubscriptionDefine(0, "s", "", r"(a)\1", 3))
+    assert (name, record.reply_code) == ("channel.close", 503)
+    assert isinstance(both.asked[-1], EndSession)
+
+
+def test_without_an_engine_regular_expressions_are_refused(monkeypatch: Any) -> None:
+    monkeypatch.setattr("gateway.selector.expressions.re2", None)
+    both = Both("0-9a0").opened()
+    ((name, record),) = answers(both, first.SubscriptionDefine(0, "r", "", "a", 3))
     assert (name, record.reply_code) == ("channel.close", 540)
+
+
+def there(both: Both, name: str, **given: Any) -> None:
+    """A queue of this name is what the broker finds."""
+    both.results[FindQueue] = FoundQueue(name, 5, 1, **given)
+
+
+def test_a_subscription_that_is_there_tells_its_own_topics() -> None:
+    """Whatever the second definition says, wrong or not."""
+    both = Both("0-9a0").opened()
+    bound = ("amq.topic", "a|b", {"x-regexp": True})
+    there(both, "subscription:s", bindings=(("other", "", {}), bound))
+    for selector, kind in (("c.#", 1), ("", 1), ("(", 3), ("c", 9)):
+        ((name, record),) = answers(both, first.SubscriptionDefine(0, "s", "", selector, kind))
+        assert (name, record.topic_selector, record.topic_seltype) == (
+            "subscription.define-ok", "a|b", 3,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        first.SubscriptionDefine(0, "s", "", "a", 1, private=True),
+        first.DestinationDefine(0, 1, "s", "", True, False),
+        first.JmsConsume(0, 2, "", "s"),
+        first.JmsConsume(0, 1, "s"),
+        first.JmsBrowse(0, 2, "", "s"),
+        first.FileBrowse(0, 1, "s"),
+    ],
+)
+def test_what_is_private_is_its_clients(record: Any) -> None:
+    for owner, allowed in (("", True), ("other", False)):
+        both = Both("0-9a0").opened()
+        owner = owner or both.server.connection.client_id
+        there(both, "s", arguments={"x-amqp09-owner": owner})
+        ((name, found),) = answers(both, record)
+        assert (name != "channel.close") is allowed
+        if not allowed:
+            assert found.reply_code == 403
+            assert isinstance(both.asked[-1], EndSession)
+
+
+def test_private_things_outlive_the_connection_unless_they_are_temporary() -> None:
+    both = Both("0-9a0").opened()
+    ours = {"x-amqp09-owner": both.server.connection.client_id}
+    for record, durable in (
+        (first.DestinationDefine(0, 1, "p", "", True, False), True),
+        (first.DestinationDefine(0, 1, "p", "", True, True), False),
+        (first.SubscriptionDefine(0, "p", "", "a", 1, private=True), True),
+        (first.SubscriptionDefine(0, "p", "", "a", 1, private=True, auto_cancel=True), False),
+    ):
+        answers(both, record)
+        made = [o for o in both.asked if isinstance(o, DeclareQueue)][-1]
+        assert (made.durable, made.exclusive, made.auto_delete) == (
+            durable, not durable, not durable,
+        )  # fmt: skip
+        assert made.arguments == (ours if durable else {})
+
+
+def test_the_client_identifier_is_given_or_made() -> None:
+    for given in ("", "me"):
+        both = Both("0-9a0")
+        both.client.send(Open("open", "/", "guest", client=given))
+        both.run()
+        (opened,) = (o for o in both.asked if isinstance(o, Open))
+        assert opened.client == (given or both.server.connection.client_id) != ""
 
 
 def test_a_topic_without_a_subscription_gets_a_private_one() -> None:

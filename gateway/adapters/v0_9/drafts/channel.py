@@ -13,7 +13,6 @@ from gateway.adapters.v0_9.geometry import Version
 from gateway.errors import Condition, LocalError, Lost, PeerError
 from gateway.message import Message
 from gateway.operations import DeclareQueue, Operation, Unsent
-from gateway.selector import Selector
 
 MOST_TICKETS = 1024
 MOST_CONSUMERS = 0xFFFF
@@ -31,8 +30,6 @@ class Owner(Protocol):
     server: bool
     vhost: str
     connection: Any
-    selectors: dict[str, Selector]
-    """Of the subscriptions defined on this connection (0-9a0)."""
     max_message_octets: int
     announced: int
     """Octets of the contents that are under way on all channels."""

@@ -5,6 +5,7 @@ response as a field table without a length. Both are understood wherever a respo
 is PLAIN as RFC 4616 has it.
 """
 
+import secrets
 import struct
 from typing import Any, Protocol
 
@@ -87,6 +88,8 @@ class DraftConnection:
         """Why we closed, while we wait for the answer."""
         self.caused_by_them = False
         self.user = ""
+        self.client_id = ""
+        """Who owns what is private (0-9a0)."""
         self._owner = owner
         self._first = owner.first
         self._w = owner.words.layouts
@@ -179,7 +182,9 @@ class DraftConnection:
     def _on_open(self, m: Any, found: list[Operation]) -> None:
         method = self._owner.table.by_name["connection.open"]
         if self._first:
-            found.append(Open(Asked(method, m), m.virtual_path or "/", self.user, self.peer))
+            self.client_id = m.client_id or secrets.token_hex(16)
+            where = m.virtual_path or "/"
+            found.append(Open(Asked(method, m), where, self.user, self.peer, self.client_id))
             return
         # The virtual host comes with the first channel. Contexts are not kept over connections.
         self.state = states.OPEN
@@ -189,7 +194,7 @@ class DraftConnection:
         """The virtual host is there."""
         if self._first:
             self.state = states.OPEN
-            self._owner.write(0, self._w.ConnectionOpenOk(m.client_id))
+            self._owner.write(0, self._w.ConnectionOpenOk(self.client_id))
 
     # --- client ----------------------------------------------------------------------------------
 
@@ -204,8 +209,8 @@ class DraftConnection:
     def _say_open(self) -> None:
         if self._open is not None and self.state is states.UNOPENED:
             self.state = states.OPENING
-            where = self._open.vhost if self._first else ""
-            self._owner.write(0, self._w.ConnectionOpen(where))
+            given = (self._open.vhost, self._open.client) if self._first else ("",)
+            self._owner.write(0, self._w.ConnectionOpen(*given))
 
     def _on_start(self, m: Any, found: list[Operation]) -> None:
         table = self._owner.table

@@ -24,7 +24,6 @@ from gateway.adapters.v0_9.loads import PORTION, Loads
 from gateway.bodies import Body, LargeBody
 from gateway.errors import Condition, LocalError, Lost, PeerError
 from gateway.operations import Closed, Operation, Refused
-from gateway.selector import Selector
 
 UNREAL = 0x40
 """The flag of a method that is only a test (0-9a0)."""
@@ -42,7 +41,6 @@ class DraftEngine(Engine):
         self.first = is_first(self.version)
         self.words = first.WORDS if self.first else second.WORDS
         self.vhost = ""
-        self.selectors: dict[str, Selector] = {}
         self.frames = DraftFrames(self.table, DraftIncoming(self, self.server))
         self.loads = Loads(self.frames, self.pending)  # type: ignore[arg-type]
         overhead = self.frames.overhead

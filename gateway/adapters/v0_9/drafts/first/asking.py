@@ -6,6 +6,7 @@ from gateway.adapters.v0_9.drafts.channel import Channel, Consumer
 from gateway.adapters.v0_9.drafts.first.names import (
     AUTOMATIC,
     QUEUE,
+    REGEXP,
     SIMPLE,
     SUBSCRIPTION,
     TOPIC,
@@ -44,7 +45,7 @@ def _ask_queue(place: Channel, op: DeclareQueue) -> list[Spoken]:
         return []
     if op.passive:
         return [Spoken(w.DestinationQuery(0, QUEUE, op.name))]
-    define = w.DestinationDefine(0, QUEUE, op.name, "", op.exclusive, op.auto_delete)
+    define = w.DestinationDefine(0, QUEUE, op.name, "", op.exclusive, _temporary(op))
     return [Spoken(define)]
 
 
@@ -53,10 +54,17 @@ def _ask_bind(place: Channel, op: Bind) -> list[Spoken]:
         raise LocalError("0-9a0 binds subscriptions to topics, and nothing else")
     wanted = place.wanted.pop(op.destination, None)
     private = wanted is not None and wanted.exclusive
-    auto = wanted is not None and wanted.auto_delete
+    auto = wanted is not None and _temporary(wanted)
     name = op.destination.removeprefix(SUBSCRIPTION)
-    define = w.SubscriptionDefine(0, name, "", op.key, SIMPLE, b"", 2, private, auto)
+    kind = REGEXP if op.arguments.get("x-regexp") is True else SIMPLE
+    selector = str(op.arguments.get("x-selector", "")).encode()
+    define = w.SubscriptionDefine(0, name, "", op.key, kind, selector, 2, private, auto)
     return [Spoken(define)]
+
+
+def _temporary(op: DeclareQueue) -> bool:
+    """What is exclusive goes with its connection; private alone would outlive it."""
+    return op.auto_delete or op.exclusive
 
 
 def _ask_delete(place: Channel, op: DeleteQueue) -> list[Spoken]:

@@ -7,3 +7,6 @@ TOPICS = "amq.topic"
 SUBSCRIPTION = "subscription:"
 RIGHTS = ("query", "publish", "consume", "subscribe", "dynamic", "purge")
 GROUPS = ("jms", "file", "stream")
+
+OWNER = "x-amqp09-owner"
+"""Argument of a queue: the client identifier whose private queue or subscription it is."""

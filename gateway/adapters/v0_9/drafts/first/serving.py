@@ -9,6 +9,7 @@ from gateway.adapters.v0_9.drafts.first.messages import content_of, service
 from gateway.adapters.v0_9.drafts.first.names import (
     DISTRIBUTED,
     GROUPS,
+    OWNER,
     QUEUE,
     REGEXP,
     RIGHTS,
@@ -21,7 +22,8 @@ from gateway.adapters.v0_9.drafts.first.names import (
 )
 from gateway.adapters.v0_9.drafts.words import Asked, Spoken, group_of
 from gateway.adapters.v0_9.wire import layouts_0_9a0 as w
-from gateway.errors import Condition
+from gateway.errors import Condition, PeerError
+from gateway.message import Table
 from gateway.operations import (
     BeginSession,
     Bind,
@@ -33,6 +35,7 @@ from gateway.operations import (
     Fetched,
     FindQueue,
     Flow,
+    FoundQueue,
     Operation,
     Outcome,
     Prefetch,
@@ -44,7 +47,13 @@ from gateway.operations import (
     Subscribe,
     Unsubscribe,
 )
-from gateway.selector import Selector, SelectorError
+from gateway.selector import (
+    Expression,
+    ExpressionError,
+    NoExpressions,
+    Selector,
+    SelectorError,
+)
 
 
 def _either(
@@ -65,6 +74,46 @@ def _either(
         return topic(asked) if state is None else queue(asked)
 
     return [FindQueue(place.number, asked._replace(then=then), name)]
+
+
+def _ours(
+    place: Channel, asked: Asked, name: str, wanted: Callable[[], list[Operation]]
+) -> list[Operation]:
+    """What is wanted of a queue, unless it is another client's private one."""
+
+    def then(state: FoundQueue | None) -> list[Operation]:
+        trouble = None if state is None else _foreign(place, state)
+        return wanted() if trouble is None else _failed(place, asked, trouble)
+
+    return [FindQueue(place.number, asked._replace(then=then), name)]
+
+
+def _foreign(place: Channel, state: FoundQueue) -> PeerError | None:
+    """What to say if a queue is another client's private one."""
+    owner = state.arguments.get(OWNER)
+    if owner is None or owner == place.owner.connection.client_id:
+        return None
+    return place.fail(Condition.ACCESS_REFUSED, f"'{state.name[:80]}' is another client's")
+
+
+def _failed(place: Channel, asked: Asked, error: PeerError) -> list[Operation]:
+    """A request turns out to be wrong only when something has been found out about it."""
+    number = place.number
+    place.owner.lose(number, error.condition, error.text, asked.method.number)
+    return [EndSession(number, None)]
+
+
+def _made(
+    place: Channel, token: Asked | None, name: str, private: bool, auto_cancel: bool
+) -> DeclareQueue:
+    """A queue for a destination or subscription. One that is private belongs to the client's
+    identifier and outlives the connection, unless it is temporary."""
+    if private and auto_cancel:
+        return DeclareQueue(place.number, token, name, exclusive=True, auto_delete=True)
+    owner = {OWNER: place.owner.connection.client_id} if private else {}
+    return DeclareQueue(
+        place.number, token, name, durable=True, auto_delete=auto_cancel, arguments=owner
+    )
 
 
 def _say(place: Channel, record: Any) -> list[Operation]:
@@ -99,12 +148,17 @@ def _define(place: Channel, m: w.DestinationDefine, asked: Asked) -> list[Operat
     number, name = place.number, m.destination
     if service(place, m.service_type, (QUEUE, TOPIC)) == TOPIC:
         return _say(place, w.DestinationDefineOk(name or f"topic-{secrets.token_hex(8)}", 0))
-    made = DeclareQueue(number, asked, name, False, not m.private, m.private, m.auto_cancel)
+    made = _made(place, asked, name, m.private, m.auto_cancel)
     if not name:
         return [made]
 
-    def then(state: QueueState | None) -> list[Operation]:
-        return [made if state is None else DeclareQueue(number, asked, name, passive=True)]
+    def then(state: FoundQueue | None) -> list[Operation]:
+        if state is None:
+            return [made]
+        trouble = _foreign(place, state) if m.private else None
+        if trouble is not None:
+            return _failed(place, asked, trouble)
+        return [DeclareQueue(number, asked, name, passive=True)]
 
     return [FindQueue(number, asked._replace(then=then), name)]
 
@@ -146,15 +200,35 @@ def _cancel_destination(place: Channel, m: w.DestinationCancel, asked: Asked) ->
     )
 
 
-def _topic_key(place: Channel, selector: str, kind: int) -> str:
-    """A topic selector as a key of ``amq.topic``."""
+def _bound(place: Channel, m: w.SubscriptionDefine) -> tuple[str, Table]:
+    """Key and arguments of a new subscription's binding to ``amq.topic``. May raise."""
+    text, kind = m.topic_selector, m.topic_seltype
+    arguments: Table = {}
+    if not text:
+        raise place.fail(Condition.COMMAND_INVALID, "the topic selector is empty")
     if kind == REGEXP:
-        raise place.fail(
-            Condition.NOT_IMPLEMENTED, "regular expressions over topics are not implemented"
-        )
-    if kind not in (0, SIMPLE, TPATH):
+        try:
+            Expression(text)
+        except NoExpressions as error:
+            raise place.fail(Condition.NOT_IMPLEMENTED, str(error)) from error
+        except ExpressionError as error:
+            raise place.fail(Condition.COMMAND_INVALID, f"topic selector: {error}") from error
+        arguments["x-regexp"] = True
+    elif kind not in (0, SIMPLE, TPATH):
         raise place.fail(Condition.COMMAND_INVALID, f"topic selector type {kind} is unknown")
-    return selector.replace("/", ".") if kind == TPATH else selector
+    wanted = _selector(place, m.message_selector, m.message_seltype)
+    if wanted is not None:
+        arguments["x-selector"] = wanted.text
+    return text.replace("/", ".") if kind == TPATH else text, arguments
+
+
+def _defined(m: w.SubscriptionDefine, state: FoundQueue) -> None:
+    """The answer tells the topic selector that there is."""
+    for source, key, arguments in state.bindings:
+        if source == TOPICS:
+            m.topic_selector = key
+            m.topic_seltype = REGEXP if arguments.get("x-regexp") is True else SIMPLE
+            return
 
 
 def _selector(place: Channel, text: bytes, kind: int) -> Selector | None:
@@ -176,22 +250,24 @@ def _subscribe(place: Channel, m: w.SubscriptionDefine, asked: Asked) -> list[Op
     name = m.subscription or f"~{secrets.token_hex(8)}"
     queue = SUBSCRIPTION + name
     m.subscription = name
-    key = _topic_key(place, m.topic_selector, m.topic_seltype)
-    if not key:
-        raise place.fail(Condition.COMMAND_INVALID, "the topic selector is empty")
-    wanted = _selector(place, m.message_selector, m.message_seltype)
+    try:
+        key, arguments = _bound(place, m)
+        wrong = None
+    except PeerError as error:
+        wrong = error  # which does not matter if the subscription is there
 
-    def then(state: QueueState | None) -> list[Operation]:
+    def then(state: FoundQueue | None) -> list[Operation]:
+        trouble = wrong
         if state is not None:
+            trouble = _foreign(place, state) if m.private else None
+        if trouble is not None:
+            return _failed(place, asked, trouble)
+        if state is not None:
+            _defined(m, state)
             return [DeclareQueue(number, asked, queue, passive=True)]
-        if wanted is not None:
-            selectors = place.owner.selectors
-            if len(selectors) >= 1024:
-                selectors.clear()
-            selectors[name] = wanted
         return [
-            DeclareQueue(number, None, queue, False, not m.private, m.private, m.auto_cancel),
-            Bind(number, asked, queue, TOPICS, key),
+            _made(place, None, queue, m.private, m.auto_cancel),
+            Bind(number, asked, queue, TOPICS, key, arguments),
         ]
 
     return [FindQueue(number, asked._replace(then=then), queue)]
@@ -221,11 +297,9 @@ def _consume(place: Channel, m: Any, asked: Asked) -> list[Operation]:
     credit = getattr(m, "auto_cancel", 0) or None
     tag = place.next_tag()
 
-    def started(
-        token: Asked, queue: str, name: str, keyed: bool, selector: Selector | None
-    ) -> list[Operation]:
+    def started(token: Asked, queue: str, name: str, keyed: bool) -> list[Operation]:
         place.consumers[str(tag)] = Consumer(group, name, tag, str(tag), keyed)
-        matches = None if selector is None else selector.matches
+        matches = None if keyed or wanted is None else wanted.matches
         limit = Prefetch(number, None, m.prefetch_count, m.prefetch_size)
         subscribe = Subscribe(
             number, token, queue, str(tag), no_ack, m.exclusive, m.no_local,
@@ -233,26 +307,23 @@ def _consume(place: Channel, m: Any, asked: Asked) -> list[Operation]:
         )  # fmt: skip
         return [limit, subscribe]
 
+    def queue(token: Asked) -> list[Operation]:
+        name = m.destination
+        return _ours(place, token, name, lambda: started(token, name, name, False))
+
     def topic(token: Asked) -> list[Operation]:
         if m.subscription:
-            known = place.owner.selectors.get(m.subscription)
-            queue = SUBSCRIPTION + m.subscription
-            return started(token, queue, m.subscription, True, known)
-        queue = f"{SUBSCRIPTION}~{secrets.token_hex(8)}"
+            name = SUBSCRIPTION + m.subscription
+            return _ours(place, token, name, lambda: started(token, name, m.subscription, True))
+        name = f"{SUBSCRIPTION}~{secrets.token_hex(8)}"
+        chosen = {} if wanted is None else {"x-selector": wanted.text}
         return [
-            DeclareQueue(number, None, queue, exclusive=True, auto_delete=True),
-            Bind(number, None, queue, TOPICS, m.destination),
-            *started(token, queue, m.destination, True, wanted),
+            DeclareQueue(number, None, name, exclusive=True, auto_delete=True),
+            Bind(number, None, name, TOPICS, m.destination, chosen),
+            *started(token, name, m.destination, True),
         ]
 
-    return _either(
-        place,
-        m.service_type,
-        m.destination,
-        asked,
-        lambda token: started(token, m.destination, m.destination, False, wanted),
-        topic,
-    )
+    return _either(place, m.service_type, m.destination, asked, queue, topic)
 
 
 def _cancel(place: Channel, m: Any, asked: Asked) -> list[Operation]:
@@ -265,19 +336,19 @@ def _browse(place: Channel, m: Any, asked: Asked) -> list[Operation]:
     place.ticket(m.ticket, "consume", "subscribe")
     empty = w.JmsBrowseEmpty if group_of(asked.method) == "jms" else w.FileBrowseEmpty
 
+    def taken(token: Asked, name: str) -> list[Operation]:
+        fetch = Fetch(place.number, token, name, m.auto_ack)
+        return _ours(place, token, name, lambda: [fetch])
+
+    def queue(token: Asked) -> list[Operation]:
+        return taken(token, m.destination)
+
     def topic(token: Asked) -> list[Operation]:
         if not m.subscription:
             return _say(place, empty())
-        return [Fetch(place.number, token, SUBSCRIPTION + m.subscription, m.auto_ack)]
+        return taken(token, SUBSCRIPTION + m.subscription)
 
-    return _either(
-        place,
-        m.service_type,
-        m.destination,
-        asked,
-        lambda token: [Fetch(place.number, token, m.destination, m.auto_ack)],
-        topic,
-    )
+    return _either(place, m.service_type, m.destination, asked, queue, topic)
 
 
 def _ack(place: Channel, m: Any, asked: Asked) -> list[Operation]:
