@@ -25,7 +25,7 @@ from gateway.broker.store import Store
 from gateway.config import Settings
 from gateway.config.web import Bearer, Http, Quota, Route
 from gateway.crossing.crossing import Crossing
-from gateway.errors import Condition, ConfigError, Refusal, StoreError
+from gateway.errors import Condition, ConfigError, StoreError
 from gateway.http.access.buckets import Rate
 from gateway.http.access.catalogue import PARAMETER
 from gateway.http.access.declared import schema_check
@@ -86,11 +86,7 @@ class Gateway:
         settings = self.settings
         octets = int(memory_total() * settings.limits.memory_page)
         limits = BrokerLimits(page_after_octets=octets)
-        try:
-            broker = Broker(self.store, limits, now=int(time.time() * 1000))
-        except Refusal as refusal:
-            # Such as a binding by a regular expression, and no engine for them any more.
-            raise ConfigError(f"what is stored cannot be restored: {refusal}") from None
+        broker = Broker(self.store, limits, now=int(time.time() * 1000))
         for name in settings.vhosts:
             if name not in broker.vhosts:
                 broker.create_vhost(name)

@@ -13,6 +13,7 @@ from gateway.broker.plain import read_table
 from gateway.broker.queues import Queue
 from gateway.broker.store import Depth, Record
 from gateway.broker.vhost import VirtualHost
+from gateway.errors import Refusal, StoreError
 
 TOPOLOGY = ("vhost", "exchange", "queue", "binding", "journal")
 """Kinds of records that a broker starts with. (A journal's messages stand like a queue's.)"""
@@ -88,7 +89,12 @@ def restore_binding(vhost: VirtualHost, key: tuple[str, ...], value: dict[str, A
     )
     if start is not None and found is not None:
         arguments = read_table(value["arguments"])
-        vhost.add_binding(Binding(start, found, routing_key, arguments), save=False)
+        try:
+            vhost.add_binding(Binding(start, found, routing_key, arguments), save=False)
+        except Refusal as refusal:
+            # Such as a regular expression, and no engine for them any more.
+            what = f"'{source}' to '{destination}'"
+            raise StoreError(f"the binding from {what} cannot be restored: {refusal}") from None
 
 
 def drop_orphans(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.broker.kinds import EXCHANGE_TYPES, Lossy, wild
-from gateway.errors import Condition
+from gateway.errors import Condition, StoreError
 from gateway.values import Scaled
 from tests.broker.fakes import (
     House,
@@ -275,8 +275,14 @@ def test_what_is_no_regular_expression(house: House, key: str, given: Any) -> No
 def test_without_an_engine_there_are_no_regular_expressions(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.selector.expressions.re2", None)
+    """A gateway does not start without those that it has promised."""
+    pytest.importorskip("re2")
     channel, _ = house.channel()
-    declare(channel)
+    declare(channel, durable=True)
+    bind(channel, "q", "amq.topic", "a", arguments={"x-regexp": True})
+    house.commit()
+    monkeypatch.setattr("gateway.selector.expressions.re2", None)
     with refused(INVALID, "google-re2"):
-        bind(channel, "q", "amq.topic", "a", arguments={"x-regexp": True})
+        bind(channel, "q", "amq.topic", "b", arguments={"x-regexp": True})
+    with pytest.raises(StoreError, match="google-re2"):
+        house.restart()
