@@ -1,13 +1,17 @@
 """The drafts of 2005 beside our own 0-9-1: nobody else's implementation can be had.
 
-One message of 256 octets with content type, identifier and one header. *decode* is what the
-server's adapter does with a publish, *encode* what it does with a delivery to a client of the same
-version, *publish to consume* all of it in one process: client, server, broker, server, client, with
-the octets between them but without sockets or disk.
+Messages of 256 octets with content type, identifier and one header, each written as its version
+does. *decode* is what the server's adapter does with a publish, *encode* what it does with a
+delivery to a client of the same version, *publish to consume* all of it in one process: client,
+server, broker, server, client, with the octets between them but without sockets or disk. All
+messages have the same header, or each has an identifier of its own: *varying*. That is more
+headers than any cache holds.
 """
 
 import gc
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import cycle
 from typing import Any
 
 from benchmarks.codec import BATCH, COLLECT, Anybody, Work, rate
@@ -16,20 +20,48 @@ from benchmarks.servers import Failed
 
 GROUP = "codec 2005"
 VERSIONS = ("0.8a2", "0-9a0", "0-9a6")
-KINDS = ("decode", "encode", "publish to consume")
+KINDS = (
+    "decode",
+    "decode varying",
+    "encode",
+    "publish to consume",
+    "publish to consume varying",
+)
 BASE = "0-9-1"
 BODY = bytes(256)
 QUEUE = "bench"
 
 
-def message() -> Any:
-    from gateway.adapters.v0_9.content import BASIC
-    from gateway.message import Message, Properties
+OWN = {"0-9a0": "0-9a0-jms", "0-9a6": "0-9a6-jms"}
+"""Dialects that are not called as their version is."""
+BLOCKS = 40
+"""Of varying messages."""
 
-    header = BASIC.write(
-        Properties(content_type="text/plain", message_id="m-1", application={"colour": "red"})
-    )
-    return Message(BASIC, header, BODY, "", QUEUE, BASIC.essentials(header))
+
+def messages(version: str, count: int) -> list[Any]:
+    """So many messages of a client of this version, no two with the same header."""
+    from gateway.message import DIALECTS, Message, Properties
+
+    dialect = DIALECTS[OWN.get(version, version)]
+    made = []
+    for number in range(count):
+        header = dialect.write(
+            Properties(
+                content_type="text/plain",
+                message_id=f"m-{number}",
+                application={"colour": "red"},
+                to=QUEUE if version in OWN else None,
+            )
+        )
+        made.append(Message(dialect, header, BODY, "", QUEUE, dialect.essentials(header)))
+    return made
+
+
+def batches(version: str, varying: bool) -> list[list[Any]]:
+    if varying:
+        made = messages(version, BLOCKS * BATCH)
+        return [made[at : at + BATCH] for at in range(0, len(made), BATCH)]
+    return [messages(version, 1) * BATCH]
 
 
 class House:
@@ -109,21 +141,22 @@ class Nobody:
     def cancelled(self, tag: str) -> None: ...
 
 
-def decoding(version: str) -> Work:
+def decoding(version: str, varying: bool = False) -> Work:
     """Octets of publishes -> operations. The broker is not told."""
     from gateway.operations import Publish
 
     house = House(version)
-    sent = message()
-    house.client.send(Publish(1, sent, False, False))
+    house.client.send(Publish(1, messages(version, 1)[0], False, False))
     house.turn()  # the first may open what it needs
-    for _ in range(BATCH):
-        house.client.send(Publish(1, sent, False, False))
-    data = b"".join(house.client.output())
-    receive = house.server.receive
-    if len(receive(data)) < BATCH:
+    blocks = []
+    for batch in batches(version, varying):
+        for message in batch:
+            house.client.send(Publish(1, message, False, False))
+        blocks.append(b"".join(house.client.output()))
+    receive, turns = house.server.receive, cycle(blocks)
+    if len(receive(blocks[0])) < BATCH:
         raise Failed(f"{version}: not every publish was found")
-    return lambda: receive(data)
+    return lambda: receive(next(turns))
 
 
 def encoding(version: str) -> Work:
@@ -131,7 +164,7 @@ def encoding(version: str) -> Work:
     from gateway.operations import Publish, Subscribe
 
     house = House(version)
-    house.client.send(Publish(1, message(), False, False))
+    house.client.send(Publish(1, messages(version, 1)[0], False, False))
     house.turn()
     queue = house.broker.vhosts["/"].queues[QUEUE]
     consumer: list[tuple[str, Any]] = []
@@ -156,18 +189,18 @@ def encoding(version: str) -> Work:
     return work
 
 
-def passing(version: str) -> Work:
+def passing(version: str, varying: bool = False) -> Work:
     """Published by a client, taken by the same client."""
     from gateway.operations import Deliver, Publish, Subscribe
 
     house = House(version)
     house.ask(Subscribe(1, "consume", QUEUE, "mine", no_ack=True))
-    sent = message()
+    turns = cycle(batches(version, varying))
     send = house.client.send
 
     def work() -> None:
-        for _ in range(BATCH):
-            send(Publish(1, sent, False, False))
+        for message in next(turns):
+            send(Publish(1, message, False, False))
         found = house.turn()
         if sum(isinstance(one, Deliver) for one in found) != BATCH:
             raise Failed(f"{version}: not every message came back")
@@ -176,7 +209,17 @@ def passing(version: str) -> Work:
 
 
 MAKERS: dict[str, Callable[[str], Work]] = dict(
-    zip(KINDS, (decoding, encoding, passing), strict=True)
+    zip(
+        KINDS,
+        (
+            decoding,
+            partial(decoding, varying=True),
+            encoding,
+            passing,
+            partial(passing, varying=True),
+        ),
+        strict=True,
+    )
 )
 
 
