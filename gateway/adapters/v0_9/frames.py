@@ -11,6 +11,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Protocol
 
+from gateway.adapters.kept import Kept
 from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.geometry import Version
 from gateway.errors import Condition, LocalError, PeerError
@@ -20,12 +21,10 @@ from gateway.operations import Deliver, Operation, Outcome, Publish
 Route = tuple[str, str, bool, bool]
 """Exchange, key, mandatory, immediate."""
 
-CACHED = 8192
-"""Entries of a cache before it is emptied. Connections share the caches (one thread)."""
-
-_ROUTES: dict[bool, dict[bytes, Route]] = {False: {}, True: {}}
-_ADDRESSES: dict[bytes, tuple[str, str]] = {}
-_HEADERS: dict[bytes, tuple[bytes, Essentials]] = {}
+_ROUTES: dict[bool, Kept[bytes, Route]] = {False: Kept(), True: Kept()}
+_ADDRESSES: Kept[bytes, tuple[str, str]] = Kept()
+_HEADERS: Kept[bytes, tuple[bytes, Essentials]] = Kept()
+"""Connections share them (one thread)."""
 
 
 class Place(Protocol):
@@ -301,10 +300,7 @@ class Frames:
             bits & 1 != 0,
             bits & 2 != 0,
         )
-        if len(self.routes) >= CACHED:
-            self.routes.clear()
-        self.routes[raw] = route
-        return route
+        return self.routes.keep(raw, route)
 
     def address(self, raw: bytes) -> tuple[str, str] | None:
         """Exchange and key at the end of a delivery; ``None`` if they are not good."""
@@ -318,10 +314,7 @@ class Frames:
             raw[1:middle].decode("utf-8", "surrogateescape"),
             raw[middle + 1 :].decode("utf-8", "surrogateescape"),
         )
-        if len(self.addresses) >= CACHED:
-            self.addresses.clear()
-        self.addresses[raw] = address
-        return address
+        return self.addresses.keep(raw, address)
 
     def known(self, raw: bytes) -> tuple[bytes, Essentials] | None:
         """One shared copy of these properties, and their essentials; ``None`` if it is not good."""
@@ -329,12 +322,7 @@ class Frames:
             essentials = BASIC.essentials(raw)
         except (ValueError, struct.error, IndexError):
             return None
-        entry = raw, essentials
-        if len(raw) <= 512:  # so that the cache holds a few megabytes at most
-            if len(self.headers) >= CACHED:
-                self.headers.clear()
-            self.headers[raw] = entry
-        return entry
+        return self.headers.keep(raw, (raw, essentials))
 
     # --- writing ---------------------------------------------------------------------------------
 

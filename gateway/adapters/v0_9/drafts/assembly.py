@@ -5,7 +5,8 @@ Children come whole, each with a header of its own, between the header and the b
 """
 
 from gateway.adapters.v0_9.drafts.contents import DEEPEST, MOST_CHILDREN, child
-from gateway.adapters.v0_9.geometry import Geometry, Method
+from gateway.adapters.v0_9.drafts.words import Said
+from gateway.adapters.v0_9.geometry import Geometry
 from gateway.errors import Condition, Lost, PeerError
 
 
@@ -30,11 +31,11 @@ class Part:
 class Assembly:
     """The content of one method. ``size`` is what it has announced so far, octets."""
 
-    __slots__ = ("method", "record", "size", "number", "_stack", "_count", "_limit")
+    __slots__ = ("said", "method", "size", "number", "_stack", "_count", "_limit")
 
-    def __init__(self, method: Method, record: object, limit: int) -> None:
-        self.method = method
-        self.record = record
+    def __init__(self, said: Said, limit: int) -> None:
+        self.said = said
+        self.method = said.method
         self.size = 0
         self.number = 0
         """The class its header names, which old clients get wrong."""

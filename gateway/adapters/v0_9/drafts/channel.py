@@ -1,31 +1,25 @@
 """One channel of a draft: its state, its consumers and tickets, what is under way on it."""
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.v0_9 import states
+from gateway.adapters.v0_9.drafts import outlet
 from gateway.adapters.v0_9.drafts.assembly import Assembly
-from gateway.adapters.v0_9.drafts.contents import CONTENTS, DraftDialect
+from gateway.adapters.v0_9.drafts.contents import DraftDialect
+from gateway.adapters.v0_9.drafts.outlet import Writer
 from gateway.adapters.v0_9.drafts.staging import Staging
-from gateway.adapters.v0_9.drafts.words import Awaited, Spoken, Words
-from gateway.adapters.v0_9.geometry import Version
+from gateway.adapters.v0_9.drafts.words import Awaited, Content, Spoken
 from gateway.errors import Condition, LocalError, Lost, PeerError
-from gateway.message import Message
-from gateway.operations import DeclareQueue, Operation, Unsent
+from gateway.operations import DeclareQueue, Operation
 
 MOST_TICKETS = 1024
 MOST_CONSUMERS = 0xFFFF
-CROWD = 16 * 1024
-"""Pieces waiting to be written that are enough for one turn."""
 
 
-class Owner(Protocol):
+class Owner(outlet.Owner, Protocol):
     """What a channel needs of its engine."""
 
-    table: Version
-    words: Words
-    pending: list[bytes]
     later: list[Operation]
     server: bool
     vhost: str
@@ -33,12 +27,6 @@ class Owner(Protocol):
     max_message_octets: int
     announced: int
     """Octets of the contents that are under way on all channels."""
-
-    def speak(self, channel: int, spoken: Spoken) -> None: ...
-
-    def crowd(self) -> None: ...
-
-    def unsent(self, what: Unsent) -> None: ...
 
     def wake(self) -> None: ...
 
@@ -60,22 +48,20 @@ class Consumer(NamedTuple):
     domain: str = ""
 
 
-class Channel:
+class Channel(Writer):
     """Also its own ``Outlet``."""
 
-    gate: Callable[[bool], None]
+    owner: Owner
+    consumers: dict[str, Consumer]
     __slots__ = (
-        "number", "state", "gate", "awaited", "content", "consumers", "tickets", "owner",
-        "prefetch", "transacted", "classes", "unsettled", "files", "wanted", "_tags",
+        "awaited", "content", "tickets", "prefetch", "transacted", "classes", "unsettled", "files",
+        "wanted", "_tags",
     )  # fmt: skip
 
     def __init__(self, number: int, owner: Owner) -> None:
-        self.number = number
-        self.owner = owner
-        self.state = states.OPENING
+        super().__init__(number, owner)
         self.awaited: deque[Awaited] = deque()
         self.content: Assembly | None = None
-        self.consumers: dict[str, Consumer] = {}
         self.tickets: dict[int, frozenset[str]] = {}
         self.prefetch = (0, 0)
         self.transacted = False
@@ -169,23 +155,26 @@ class Channel:
                 return self._tags
 
     def consumer_at(self, group: str, place: str) -> Consumer | None:
-        """Client: whose delivery this is. Deliveries name where they come from, not a consumer."""
-        ours = [c for c in self.consumers.values() if c.group == group]
-        for consumer in ours:
-            if consumer.place == place and not consumer.keyed:
-                return consumer
-        for consumer in ours:
+        """Client: whose delivery this is. Deliveries name where they come from, not a consumer.
+        Hot, where there are few."""
+        keyed = some = None
+        ours = 0
+        for consumer in self.consumers.values():
+            if consumer.group != group:
+                continue
             if consumer.keyed:
+                keyed = keyed or consumer
+            elif consumer.place == place:
                 return consumer
-        return ours[0] if len(ours) == 1 else None
+            some = consumer
+            ours += 1
+        return keyed or (some if ours == 1 else None)
 
     # --- contents --------------------------------------------------------------------------------
 
     def dialect(self, group: str) -> DraftDialect:
         """How contents of a class are written."""
-        table = self.owner.table
-        number = next(n for n, content in table.contents.items() if content.name == group)
-        return CONTENTS[table.name, number]
+        return self.owner.dialects[group]
 
     def speak(self, spoken: Spoken) -> None:
         self.owner.speak(self.number, spoken)
@@ -194,29 +183,10 @@ class Channel:
         """An error that costs the channel."""
         return PeerError(condition, text, Lost.SESSION)
 
-    def divert(self, pending: list[bytes]) -> None:
-        """The engine looks for itself where the output of a channel goes now."""
+    def staged(self, record: Any, content: Content) -> Spoken:
+        return self.files.offer(content, record)
 
     # --- the outlet ------------------------------------------------------------------------------
 
-    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
-        if self.state is not states.OPEN:
-            return
-        if len(self.owner.pending) > CROWD:
-            self.owner.crowd()
-        try:
-            said = self.owner.words.deliver(self, consumer, delivery, redelivered, message)
-        except ValueError:
-            self.owner.unsent(Unsent(self.number, consumer, delivery, message))
-            return
-        for spoken in said:
-            self.speak(spoken)
-
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         raise LocalError(f"{self.owner.table.name} has no confirms")
-
-    def publish(self, message: Message, mandatory: bool, immediate: bool) -> None:
-        if self.state is not states.OPEN:
-            raise LocalError(f"channel {self.number} is {self.state}")
-        for spoken in self.owner.words.publish(self, message, mandatory, immediate):
-            self.speak(spoken)

@@ -15,10 +15,11 @@ import struct
 from struct import Struct
 from typing import Any
 
+from gateway.adapters.kept import Kept
 from gateway.adapters.v0_9.content import canonical, legacy
 from gateway.adapters.v0_9.drafts import tables
+from gateway.adapters.v0_9.drafts.outline import Known, Outline, time_to_live
 from gateway.adapters.v0_9.drafts.versions import DRAFTS, is_first
-from gateway.adapters.v0_9.essentials import EPOCH_LIMIT, PERSISTENT, BadExpiration, expiration
 from gateway.adapters.v0_9.geometry import Content, Version
 from gateway.adapters.v0_9.wire.layouts import BasicProperties
 from gateway.bodies import Body
@@ -51,6 +52,7 @@ class DraftDialect:
 
     def __init__(self, version: Version, content: Content) -> None:
         self.name = f"{version.name}-{content.name}"
+        self.group = content.name
         self.number = content.number
         self._first = is_first(version.name)
         self._content = content
@@ -59,33 +61,44 @@ class DraftDialect:
         self._file = next((n for n in ("file_name", "filename") if hasattr(record, n)), "")
         self._destined = hasattr(record, "destination")
         self._headers = hasattr(record, "headers")
+        self._outline = Outline(content, self._first)
+        self.headers: Kept[bytes, Known] = Kept()
+        self._destinations: Kept[tuple[bytes, str], bytes] = Kept()
 
     def record(self, header: bytes) -> tuple[Any, bytes]:
         """The properties as they stand on the wire, and the children. Raises ``ValueError``."""
         try:
             found, end = self._content.read(header, 0)
+        except (struct.error, IndexError) as error:
+            raise ValueError("the properties are cut short") from error
+        self._check_behind(header, end)
+        return found, header[end:]
+
+    def _check_behind(self, header: bytes, end: int) -> None:
+        try:
             if end > len(header):
                 raise ValueError("the properties are cut short")
             check_children(header[end:])
-        except (struct.error, IndexError) as error:
-            raise ValueError("the properties are cut short") from error
-        return found, header[end:]
+        except struct.error as error:
+            raise ValueError("a child content is cut short") from error
+
+    def known(self, header: bytes) -> Known:
+        """What is read of every message. Raises ``ValueError``. Where it is hot, look into
+        ``headers`` first."""
+        found = self.headers.get(header)
+        if found is None:
+            found = self._outline.read(header)
+            if found.end < len(header):
+                self._check_behind(header, found.end)
+            self.headers.keep(header, found)
+        return found
 
     def destination(self, header: bytes) -> str:
         """Where the sender wants it to go. Raises ``ValueError``."""
-        return getattr(self.record(header)[0], "destination", None) or ""
+        return self.known(header).destination
 
     def essentials(self, header: bytes) -> Essentials:
-        record, _ = self.record(header)
-        headers = self._table(record)
-        ttl = _ttl(getattr(record, "expiration", None))
-        return Essentials(
-            getattr(record, "delivery_mode", None) == PERSISTENT,
-            getattr(record, "priority", None),
-            None if ttl is not None and ttl > EPOCH_LIMIT else ttl,
-            getattr(record, "user_id", None) or None,
-            bool(headers),
-        )
+        return self.known(header).essentials
 
     def _table(self, record: Any) -> Table | None:
         entries = getattr(record, "headers", None)
@@ -119,7 +132,7 @@ class DraftDialect:
                 value = _number(value)
             wire.timestamp = value or None
         elif name == "expiration":
-            wire.expiration = None if _ttl(value) is None else value
+            wire.expiration = None if time_to_live(value) is None else value
         elif value != "":
             setattr(wire, name, value)
 
@@ -174,25 +187,24 @@ class DraftDialect:
         header, body = message.form_for(self)
         if message.dialect is self or not self._destined or not message.key:
             return header, body
+        found = self._destinations.get((header, message.key))
+        if found is None:
+            found = self._destinations.keep(
+                (header, message.key), self._sent_to(header, message.key)
+            )
+        return found, body
+
+    def _sent_to(self, header: bytes, key: str) -> bytes:
         record, children = self.record(header)
-        if not record.destination:
-            record.destination = message.key
-            header = self._content.write(record) + children
-        return header, body
+        if record.destination:
+            return header
+        record.destination = key
+        return self._content.write(record) + children
 
 
 def _number(text: str) -> int | None:
     """A time that is written as a number (0-9a0)."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-
-
-def _ttl(text: str | None) -> int | None:
-    """Milliseconds; "0" and "" are how these peers say that it never expires. What is no number is
-    none."""
-    try:
-        return expiration(text or None) or None
-    except BadExpiration:
-        return None
 
 
 def _kept(wire: BasicProperties, name: str, headers: Table) -> None:

@@ -41,7 +41,13 @@ class DraftEngine(Engine):
         self.first = is_first(self.version)
         self.words = first.WORDS if self.first else second.WORDS
         self.vhost = ""
-        self.frames = DraftFrames(self.table, DraftIncoming(self, self.server))
+        self.dialects = {
+            content.name: CONTENTS[self.version, content.number]
+            for content in self.table.contents.values()
+            if content.name != "test"
+        }
+        link, most = DraftIncoming(self, self.server), self.limits.max_message_octets
+        self.frames = DraftFrames(self.table, link, self.server, self.channels, most)
         self.loads = Loads(self.frames, self.pending)  # type: ignore[arg-type]
         overhead = self.frames.overhead
         limit = self.limits.frame_max or self.limits.max_message_octets + overhead
@@ -171,10 +177,9 @@ class DraftEngine(Engine):
 
     def _contents(self, channel: int, content: Content) -> list[bytes]:
         """Header, children and bodies; of a large body, the frames are made later."""
-        dialect = CONTENTS.get((self.version, content.number))
-        children = b"" if dialect is None else dialect.record(content.header)[1]
-        properties = content.header[: len(content.header) - len(children)]
-        return self._nested(channel, content.number, properties, children, content.body)
+        header = content.header
+        end = CONTENTS[self.version, content.number].known(header).end
+        return self._nested(channel, content.number, header[:end], header[end:], content.body)
 
     def _nested(
         self, channel: int, number: int, properties: bytes, children: bytes, body: Body

@@ -1,14 +1,20 @@
-"""The frames of the drafts, both ways: one plain loop over any geometry.
+"""The frames of the drafts, both ways: one loop over any geometry.
 
 0-9a0 has no end octet, a one-octet channel, and announces large frames and high channels by a meta
-frame; 0-9a6 counts its end octet and has an octet between type and channel. Neither has traffic
-that would want the other loop's short cuts.
+frame; 0-9a6 counts its end octet and has an octet between type and channel. A publish or a delivery
+of which all has come, in one body frame and without children, is taken in one step; what is not
+like that goes frame by frame.
 """
 
+from dataclasses import fields
 from struct import Struct
-from typing import Protocol
+from typing import Any, Protocol
 
-from gateway.adapters.v0_9.geometry import Version
+from gateway.adapters.kept import Kept
+from gateway.adapters.v0_9 import states
+from gateway.adapters.v0_9.drafts.outline import Known
+from gateway.adapters.v0_9.drafts.words import Said
+from gateway.adapters.v0_9.geometry import Geometry, Method, Version
 from gateway.errors import Condition, PeerError
 from gateway.operations import Operation
 
@@ -31,17 +37,58 @@ class Link(Protocol):
         self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
     ) -> None: ...
 
+    def hear(self, buf: bytes, at: int, end: int) -> Said | None: ...
+
+    def on_message(
+        self,
+        place: Any,
+        said: Said,
+        tag: int,
+        redelivered: bool,
+        known: Known,
+        body: bytes,
+        found: list[Operation],
+    ) -> None: ...
+
+
+_HOT: dict[tuple[str, bool], tuple[dict[bytes, int], Kept[bytes, Said]]] = {}
+"""By version, and whether it is the server: what is taken in one step, and what has been said.
+Connections share them (one thread)."""
+
 
 class DraftFrames:
     """The framing of one connection. ``limit``: the largest payload that is taken."""
 
-    def __init__(self, version: Version, link: Link) -> None:
+    def __init__(
+        self,
+        version: Version,
+        link: Link,
+        server: bool = True,
+        channels: dict[int, Any] | None = None,
+        max_body: int = 0,
+    ) -> None:
+        """``server``: publishes are expected, else deliveries. ``max_body``: the largest body that
+        is taken in one step."""
         geometry, numbers = version.geometry, version.constants
         self._geometry = geometry
         self._link = link
-        self._counted = len(geometry.tail) if geometry.size_counts_tail else 0
-        self._widest = 0xFFFF if geometry.meta else 0xFFFF_FFFF
-        self._highest = 0xFF if geometry.meta else 0xFFFF
+        self._channels = {} if channels is None else channels
+        self._max_body = max_body
+        if (version.name, server) not in _HOT:
+            _HOT[version.name, server] = (hot_of(version, server), Kept())
+        self._hot, self._heard = _HOT[version.name, server]
+        head = head_of(geometry)
+        self.pack_head = head.pack
+        self._unpack_head = head.unpack_from
+        content = Struct(head.format + geometry.content.format.lstrip(">"))
+        self.pack_content = content.pack
+        self._unpack_content = content.unpack_from
+        self.content_octets = geometry.content.size
+        self.tail = geometry.tail
+        self._prefix = len(next(iter(version.methods.values())).prefix)
+        self.counted = len(geometry.tail) if geometry.size_counts_tail else 0
+        self.widest = 0xFFFF if geometry.meta else 0xFFFF_FFFF
+        self.highest = 0xFF if geometry.meta else 0xFFFF
         self._meta = numbers.get("frame-meta", -1)
         self._kinds = {
             numbers[f"frame-{name}"]: name
@@ -85,16 +132,16 @@ class DraftFrames:
 
     def _walk(self, buf: bytes, found: list[Operation]) -> int:
         """Where the first unfinished frame begins."""
-        geometry = self._geometry
-        head, tail, order = geometry.head.size, geometry.tail, geometry.order
+        head, tail, counted = self._geometry.head.size, self.tail, self.counted
+        unpack, prefix, hot = self._unpack_head, self._prefix, self._hot
+        method, closing = self.method, len(tail)
         at, size = 0, len(buf)
         while True:
             start = at + head
             self._needed = start - at
             if start > size:
                 return at
-            parts = geometry.head.unpack_from(buf, at)
-            kind, channel, length = (parts[place] for place in order)
+            kind, channel, length = unpack(buf, at)
             if kind == self._meta:
                 if channel or length:
                     raise PeerError(Condition.FRAME_ERROR, "a meta frame is not empty")
@@ -105,7 +152,7 @@ class DraftFrames:
                 kind, flags, channel, length = EXTENDED.unpack_from(buf, start - EXTENDED.size)
                 if kind == self._meta or flags:
                     raise PeerError(Condition.FRAME_ERROR, "a meta frame announces no other frame")
-            length -= self._counted
+            length -= counted
             if length < 0 or length > self.limit:
                 raise PeerError(
                     Condition.FRAME_ERROR, f"a frame of {length} octets, {self.limit} are allowed"
@@ -113,15 +160,82 @@ class DraftFrames:
             end = start + length
             if kind not in self._kinds:
                 raise PeerError(Condition.FRAME_ERROR, f"frame type {kind} is unknown")
-            self._needed = end + len(tail) - at
-            if end + len(tail) > size:
+            stop = end + closing
+            self._needed = stop - at
+            if stop > size:
                 if self._kinds[kind].startswith("oob"):
                     self._frame(kind, channel, buf, start, end, found)
                 return at
-            if buf[end : end + len(tail)] != tail:
+            if buf[end:stop] != tail:
                 raise PeerError(Condition.FRAME_ERROR, "the frame end octet is missing")
+            if kind == method:
+                varying = hot.get(buf[start : start + prefix])
+                if varying is not None:
+                    behind = self._message(channel, buf, start, end, varying, found)
+                    if behind:
+                        at = behind
+                        continue
             self._frame(kind, channel, buf, start, end, found)
-            at = end + len(tail)
+            at = stop
+
+    def _message(
+        self, channel: int, buf: bytes, start: int, end: int, varying: int, found: list[Operation]
+    ) -> int:
+        """Take the method that stands there and the content behind it, and say where that ends; 0
+        if that cannot be done in one step. Hot: two look-ups save the decoding."""
+        place = self._channels.get(channel)
+        if place is None or place.state is not states.OPEN or place.content is not None:
+            return 0
+        size, tail, counted = len(buf), self.tail, self.counted
+        closing, head = len(tail), self._geometry.head.size
+        properties = end + closing + head + self.content_octets
+        if properties >= size:
+            return 0
+        kind, other, length, _, weight, octets = self._unpack_content(buf, end + closing)
+        length -= counted
+        behind = properties - self.content_octets + length
+        begin = behind + closing + head
+        if (
+            kind != self.header
+            or other != channel
+            or weight
+            or length > self.limit
+            or octets > self._max_body
+            or octets > self.limit
+            or buf[behind : behind + closing] != tail
+            or (begin if octets else begin - head) > size
+        ):
+            return 0
+        last: int = behind + closing
+        if octets:
+            last = begin + octets + closing
+            if last > size or buf[last - closing : last] != tail:
+                return 0
+            if self._unpack_head(buf, begin - head) != (self.body, channel, octets + counted):
+                return 0
+        raw = buf[start:end]
+        tag, redelivered = 0, False
+        if varying:
+            at = start + self._geometry.method.size
+            tag = int.from_bytes(buf[at : at + 8], "big")
+            redelivered = varying > 8 and buf[at + 8] & 1 == 1
+            raw = buf[start:at] + buf[at + varying : end]
+        said = self._heard.get(raw)
+        if said is None:
+            said = self._link.hear(buf, start, end)
+            if said is None:
+                return 0
+            self._heard.keep(raw, said)
+        raw = buf[properties:behind]
+        known = said.dialect.headers.get(raw)
+        if known is None:
+            try:
+                known = said.dialect.known(raw)
+            except ValueError:
+                return 0
+        body = buf[begin : begin + octets]
+        self._link.on_message(place, said, tag, redelivered, known, body, found)
+        return last
 
     def _frame(
         self, kind: int, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
@@ -146,15 +260,11 @@ class DraftFrames:
     def frame(self, kind: int, channel: int, payload: bytes) -> bytes:
         """One frame, announced by a meta frame if it must be."""
         geometry = self._geometry
-        if len(payload) > self._widest - self._counted or channel > self._highest:
+        if len(payload) > self.widest - self.counted or channel > self.highest:
             announced = geometry.head.pack(self._meta, 0, 0)
             return announced + EXTENDED.pack(kind, 0, channel, len(payload)) + payload
-        parts = [0] * (3 if len(geometry.heartbeat) == 4 else 4)
-        for place, value in zip(
-            geometry.order, (kind, channel, len(payload) + self._counted), strict=True
-        ):
-            parts[place] = value
-        return geometry.head.pack(*parts) + payload + geometry.tail
+        head = self.pack_head(kind, channel, len(payload) + self.counted)
+        return head + payload + self.tail
 
     def content_header(self, number: int, weight: int, size: int, properties: bytes) -> bytes:
         """The payload of a content header frame."""
@@ -166,3 +276,30 @@ class DraftFrames:
             self.frame(self.body, channel, body[at : at + largest])
             for at in range(0, len(body), largest)
         ]
+
+
+def head_of(geometry: Geometry) -> Struct:
+    """The frame header as type, channel and size, without what stands between them."""
+    letters = geometry.head.format.lstrip(">")
+    kept = (letter if at in geometry.order else "x" for at, letter in enumerate(letters))
+    return Struct(">" + "".join(kept))
+
+
+def hot_of(version: Version, server: bool) -> dict[bytes, int]:
+    """The methods that bring messages to this side, and how many octets of their arguments are
+    another with each message."""
+    return {
+        method.prefix: varying(method)
+        for method in version.methods.values()
+        if method.content
+        and method.name.endswith(".publish" if server else ".deliver")
+        and (method.from_client if server else method.from_server)
+    }
+
+
+def varying(method: Method) -> int:
+    """A delivery's tag has 8 octets, and whether it was delivered before one."""
+    first = [field.name for field in fields(method.record)][:2]
+    if first[:1] != ["delivery_tag"]:
+        return 0
+    return 9 if first[1:] == ["redelivered"] else 8

@@ -15,7 +15,8 @@ from gateway.adapters.v0_9.drafts.assembly import Assembly
 from gateway.adapters.v0_9.drafts.channel import Channel, Owner
 from gateway.adapters.v0_9.drafts.connection import DraftConnection
 from gateway.adapters.v0_9.drafts.contents import CONTENTS
-from gateway.adapters.v0_9.drafts.words import Asked, Spoken
+from gateway.adapters.v0_9.drafts.outline import Known
+from gateway.adapters.v0_9.drafts.words import Asked, Said, Spoken
 from gateway.adapters.v0_9.geometry import Method, Version
 from gateway.errors import Condition, Lost, PeerError
 from gateway.operations import Done, EndSession, Operation, SessionLost
@@ -206,7 +207,7 @@ class DraftIncoming:
         if name in UNDEFINED:
             raise place.fail(Condition.NOT_IMPLEMENTED, f"{name} is not implemented")
         if method.content:
-            place.content = Assembly(method, m, engine.max_message_octets)
+            place.content = Assembly(self._said(method, m), engine.max_message_octets)
         elif name in trials.REQUESTS:
             place.speak(Spoken(trials.REQUESTS[name](engine.words.layouts, m, engine.first)))
         elif self._server and name in engine.words.serve:
@@ -292,31 +293,78 @@ class DraftIncoming:
             place.content = None
             engine.announced -= content.size
             self._complete(place, content, *whole, found)
-        except PeerError as error:
-            error.method = error.method or method.number
-            if error.lost is not Lost.SESSION:
-                raise
-            engine.lose(channel, error.condition, error.text, error.method)
-            found.append(SessionLost(channel, error.condition, error.text))
-        except ValueError as error:
+        except (PeerError, ValueError) as error:
+            self._failed(channel, method, error, found)
+
+    def _failed(
+        self, channel: int, method: Method, error: PeerError | ValueError, found: list[Operation]
+    ) -> None:
+        """Something is wrong with a content, or with what its method says of it."""
+        if not isinstance(error, PeerError):
             raise PeerError(Condition.SYNTAX_ERROR, str(error), method=method.number) from error
+        error.method = error.method or method.number
+        if error.lost is not Lost.SESSION:
+            raise error
+        self._engine.lose(channel, error.condition, error.text, error.method)
+        found.append(SessionLost(channel, error.condition, error.text))
+
+    def _said(self, method: Method, m: Any) -> Said:
+        engine = self._engine
+        dialect = CONTENTS[engine.version, method.number >> 16]
+        return Said(method, m, dialect, engine.words.arrive.get(method.name))
 
     def _complete(
         self, place: Channel, content: Assembly, header: bytes, body: bytes, found: list[Operation]
     ) -> None:
         """All of a message is here."""
-        engine, method, m = self._engine, content.method, content.record
-        CONTENTS[engine.version, method.number >> 16].essentials(header)  # or it is refused
+        engine, said = self._engine, content.said
+        known = said.dialect.known(header)  # or it is refused
+        method, m = said.method, said.record
         if method.name == trials.CONTENT:
             place.speak(trials.echoed(engine.words.layouts, method, header, body))
             return
         awaited = place.awaited[0] if place.awaited else None
-        if awaited is not None and method.name in awaited.method.replies:
+        answers = awaited is not None and method.name in awaited.method.replies
+        if said.arrive is None or (method.name.endswith("browse-ok") and not answers):
+            raise PeerError(Condition.COMMAND_INVALID, f"{method.name} answers nothing")
+        tag, redelivered = getattr(m, "delivery_tag", 0), getattr(m, "redelivered", False)
+        arrived = said.arrive(place, said, tag, redelivered, known, body)
+        if awaited is not None and answers:
             place.awaited.popleft()
             if awaited.operation.token is not None:
-                (value,) = engine.words.received(place, method, m, header, body)
-                found.append(Done(place.number, awaited.operation.token, value))
-            return
-        if method.name.endswith(("browse-ok", "content-ok")):
-            raise PeerError(Condition.COMMAND_INVALID, f"{method.name} answers nothing")
-        found += engine.words.received(place, method, m, header, body)
+                found.append(Done(place.number, awaited.operation.token, arrived))
+        elif arrived is not None:
+            found.append(arrived)
+
+    # --- at once ---------------------------------------------------------------------------------
+
+    def hear(self, buf: bytes, at: int, end: int) -> Said | None:
+        """A method that brings a message, without flags; ``None`` if it is not good (frame by frame
+        it comes out why)."""
+        engine = self._engine
+        layout = engine.table.geometry.method
+        group, name, *rest = layout.unpack_from(buf, at)
+        method = engine.table.methods[group << 16 | name]
+        try:
+            record, stop = method.read(buf, at + layout.size)
+        except (ValueError, struct.error, IndexError):
+            return None
+        if stop != end or any(octet & FLAGS for octet in rest[:-1]):
+            return None
+        return self._said(method, record)
+
+    def on_message(
+        self,
+        place: Channel,
+        said: Said,
+        tag: int,
+        redelivered: bool,
+        known: Known,
+        body: bytes,
+        found: list[Operation],
+    ) -> None:
+        """A publish or a delivery, whole. Hot."""
+        try:
+            found.append(said.arrive(place, said, tag, redelivered, known, body))  # type: ignore[misc]
+        except (PeerError, ValueError) as error:
+            self._failed(place.number, said.method, error, found)

@@ -4,6 +4,7 @@ A transfer that was cut off goes on where it stopped: what had come of it is kep
 (virtual host, user and identifier), on any connection, in memory and within limits.
 """
 
+import hashlib
 from collections import OrderedDict, deque
 from typing import Any, NamedTuple
 
@@ -112,9 +113,13 @@ class Staging:
 
     # --- ours ------------------------------------------------------------------------------------
 
-    def offer(self, identifier: str, content: Content, finish: Any) -> Spoken:
-        """Begin to send a file; ``finish`` is what publishes or delivers it."""
+    def offer(self, content: Content, finish: Any) -> Spoken:
+        """Begin to send a file; ``finish`` is what publishes or delivers it. The same file has the
+        same identifier, so that its transfer may go on after a lost connection, anywhere in the
+        file: it is read into memory."""
         content = content._replace(body=content.body[:])
+        identifier = hashlib.sha256(content.header + b"\0" + content.body[:]).hexdigest()[:32]
+        finish.identifier = identifier
         self._offered.append(Outgoing(content, finish))
         return Spoken(self._w.FileOpen(identifier, len(content.body)))
 

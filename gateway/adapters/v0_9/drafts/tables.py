@@ -10,12 +10,14 @@ import struct
 from typing import Any
 
 from gateway.adapters.v0_9 import fields
+from gateway.adapters.v0_9.essentials import check_value
 from gateway.adapters.v0_9.fields import DEPTH
 from gateway.adapters.v0_9.tags import RABBITMQ, FieldError
 from gateway.message import Table
 from gateway.values import Int, Short
 
 SIGNED_32 = 1 << 31
+SHORTER, LONGER, NESTED = b"SLF"
 
 Lengths = tuple[int, int]
 """Octets that hold the length of S, and of L."""
@@ -79,6 +81,48 @@ def _octets(buf: bytes, at: int, width: int) -> tuple[bytes, int]:
     if end > len(buf):
         raise FieldError("a field runs past its table")
     return buf[start:end], end
+
+
+def check_table(entries: bytes, first: bool) -> None:
+    """Raise ``FieldError`` unless ``read_table`` can read it. Decodes nothing."""
+    readings = READINGS[first]
+    for lengths in readings[:-1]:
+        try:
+            _check(entries, lengths)
+        except FieldError:
+            continue
+        return
+    _check(entries, readings[-1])
+
+
+def _check(entries: bytes, lengths: Lengths) -> None:
+    try:
+        _walk(entries, 0, len(entries), lengths, 0)
+    except IndexError as error:
+        raise FieldError("a field table is cut short") from error
+
+
+def _walk(buf: bytes, at: int, end: int, lengths: Lengths, depth: int) -> None:
+    if depth > DEPTH:
+        raise FieldError(f"tables nest deeper than {DEPTH}")
+    while at < end:
+        stop = at + 1 + buf[at]
+        if stop >= end:
+            raise FieldError("a field name runs past its table")
+        tag = buf[stop]
+        if tag in (SHORTER, LONGER):
+            start = stop + 1 + lengths[tag == LONGER]
+            at = start + int.from_bytes(buf[stop + 1 : start], "big")
+        elif tag == NESTED:
+            start = stop + 5
+            at = start + int.from_bytes(buf[stop + 1 : start], "big")
+            if at > end:
+                raise FieldError("a field runs past its table")
+            _walk(buf, start, at, lengths, depth + 1)
+        else:
+            at = check_value(buf, stop, end, depth)
+    if at != end:
+        raise FieldError("a field runs past its table")
 
 
 def write_table(table: Table, first: bool, depth: int = 0) -> bytes:

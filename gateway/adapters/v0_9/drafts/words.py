@@ -7,13 +7,15 @@ operation, how an answer is a method, and the same from the client's side.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gateway.adapters.v0_9.drafts.contents import DraftDialect
+from gateway.adapters.v0_9.drafts.outline import Known
 from gateway.adapters.v0_9.geometry import Method
 from gateway.bodies import Body
 from gateway.message import Message
 from gateway.operations import Operation
 
 if TYPE_CHECKING:
-    from gateway.adapters.v0_9.drafts.channel import Channel
+    from gateway.adapters.v0_9.drafts.channel import Channel, Consumer
 
 
 def group_of(method: Method) -> str:
@@ -52,6 +54,20 @@ class Spoken(NamedTuple):
     content: Content | None = None
 
 
+class Said(NamedTuple):
+    """A method that a content follows, as the peer has said it. ``dialect`` is that of its class,
+    ``arrive`` what it means with its content (``None``: nothing by itself)."""
+
+    method: Method
+    record: Any
+    dialect: DraftDialect
+    arrive: "Arrive | None"
+
+
+Arrive = Callable[["Channel", Said, int, bool, Known, bytes], Any]
+"""Channel, method, the delivery's tag and whether it was delivered before, header, body -> an
+operation, or what was asked for, or ``None``. Tag and flag of the record do not count: records are
+shared by all deliveries that have the same otherwise. Hot."""
 Serve = Callable[["Channel", Any, Asked], list[Operation]]
 """A method of a client, as operations. May raise ``PeerError`` and write by itself."""
 Answer = Callable[["Channel", Any, Any], Spoken]
@@ -70,10 +86,14 @@ class Words(NamedTuple):
     answer: dict[str, Answer]
     ask: dict[type[Operation], Ask]
     result: dict[str, Result]
-    received: Callable[["Channel", Method, Any, bytes, bytes], list[Operation]]
-    """Content is complete: header and body."""
-    deliver: Callable[["Channel", str, int, bool, Message], list[Spoken]]
-    publish: Callable[["Channel", Message, bool, bool], list[Spoken]]
+    arrive: dict[str, Arrive]
+    source: Callable[["Consumer", Message], str]
+    """What a delivery to a consumer says of where the message comes from. Hot."""
+    delivery: Callable[["Consumer", str, int, bool], Any]
+    """Consumer, source, tag, delivered before -> the method. One that no content follows is about a
+    file that is staged first."""
+    publication: Callable[[str, Message, bool, bool], Any]
+    """Likewise: class, message, mandatory, immediate."""
     returned: Callable[["Channel", Any], list[Operation]]
     """A publish came back (``Returned``); what is done about it."""
     settle: Callable[["Channel", Any], list[Spoken]]

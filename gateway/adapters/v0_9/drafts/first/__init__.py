@@ -7,7 +7,13 @@ service type "fuzzy" asks for the queue first. Publishing to a queue that is not
 """
 
 from gateway.adapters.v0_9.drafts.first.asking import ASK, RESULT, settle, told
-from gateway.adapters.v0_9.drafts.first.messages import deliver, publish, received, returned
+from gateway.adapters.v0_9.drafts.first.messages import (
+    ARRIVE,
+    delivery,
+    publication,
+    returned,
+    source,
+)
 from gateway.adapters.v0_9.drafts.first.serving import ANSWER, SERVE
 from gateway.adapters.v0_9.drafts.words import Words
 from gateway.adapters.v0_9.wire import layouts_0_9a0
@@ -18,9 +24,10 @@ WORDS = Words(
     ANSWER,
     ASK,
     RESULT,
-    received,
-    deliver,
-    publish,
+    ARRIVE,
+    source,
+    delivery,
+    publication,
     returned,
     settle,
     told,

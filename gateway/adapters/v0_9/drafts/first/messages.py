@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from gateway.adapters.v0_9.drafts.channel import Channel
+from gateway.adapters.v0_9.drafts.channel import Channel, Consumer
 from gateway.adapters.v0_9.drafts.first.names import FUZZY, GROUPS, QUEUE, TOPIC, TOPICS
-from gateway.adapters.v0_9.drafts.words import Content, Spoken, group_of
-from gateway.adapters.v0_9.geometry import Method
+from gateway.adapters.v0_9.drafts.outline import Known
+from gateway.adapters.v0_9.drafts.words import Arrive, Content, Said
 from gateway.adapters.v0_9.wire import layouts_0_9a0 as w
 from gateway.errors import Condition, LocalError
-from gateway.message import Message
+from gateway.message import Essentials, Message
 from gateway.operations import (
     Deliver,
     EndSession,
@@ -42,57 +42,82 @@ def content_of(place: Channel, group: str, message: Message) -> Content:
     return Content(dialect.number, *dialect.form_of(message))
 
 
-def received(place: Channel, method: Method, m: Any, header: bytes, body: bytes) -> list[Any]:
-    name, group = method.name, group_of(method)
-    dialect = place.dialect(group)
-    essentials = dialect.essentials(header)
-    if group == "file" and not essentials.durable:
-        essentials = essentials._replace(durable=True)  # files always are
-    number, key = place.number, m.destination
-    if name.endswith(".publish"):
+def _essentials(said: Said, known: Known) -> Essentials:
+    """Files are always durable."""
+    found = known.essentials
+    return found if said.dialect.group != "file" else found._replace(durable=True)
+
+
+def published(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+) -> Operation:
+    """Hot."""
+    m, essentials = said.record, _essentials(said, known)
+    if m.ticket:
         place.ticket(m.ticket, "publish")
-        kind = service(place, m.service_type)
-        if kind == TOPIC:
-            message: Message = Topical(dialect, header, body, TOPICS, key, essentials)
-            return [Publish(number, message, m.immediate, False)]
-        made = Fuzzy if kind == FUZZY else Message
-        message = made(dialect, header, body, "", key, essentials)
-        return [Publish(number, message, True, m.immediate)]
-    tag = getattr(m, "delivery_tag", 0)
-    redelivered = getattr(m, "redelivered", False)
+    kind = service(place, m.service_type)
+    if kind == TOPIC:
+        topical = Topical(said.dialect, known.header, body, TOPICS, m.destination, essentials)
+        return Publish(place.number, topical, m.immediate, False)
+    made = Fuzzy if kind == FUZZY else Message
+    message = made(said.dialect, known.header, body, "", m.destination, essentials)
+    return Publish(place.number, message, True, m.immediate)
+
+
+def _message(said: Said, known: Known, body: bytes, consumer: Consumer | None) -> Message:
+    exchange = TOPICS if consumer is not None and consumer.keyed else ""
+    key, essentials = said.record.destination, _essentials(said, known)
+    return Message(said.dialect, known.header, body, exchange, key, essentials)
+
+
+def _browsed(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+) -> Fetched:
     if tag:
         place.unsettled[tag] = None
-    consumer = place.consumer_at(group, key)
-    exchange = TOPICS if consumer is not None and consumer.keyed else ""
-    message = Message(dialect, header, body, exchange, key, essentials)
-    if name.endswith(".browse-ok"):
-        return [Fetched(tag, redelivered, message, m.message_count)]
-    return [Deliver(number, consumer.tag if consumer else "", tag, redelivered, message)]
+    consumer = place.consumer_at(said.dialect.group, said.record.destination)
+    message = _message(said, known, body, consumer)
+    return Fetched(tag, redelivered, message, said.record.message_count)
 
 
-def deliver(
-    place: Channel, tag: str, delivery: int, redelivered: bool, message: Message
-) -> list[Spoken]:
-    consumer = place.consumers.get(tag)
-    if consumer is None:
-        return []
-    name = message.key if consumer.keyed else consumer.place
-    content = content_of(place, consumer.group, message)
+def delivered(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+) -> Operation:
+    """Client. Hot."""
+    if tag:
+        place.unsettled[tag] = None
+    consumer = place.consumer_at(said.dialect.group, said.record.destination)
+    name = consumer.tag if consumer is not None else ""
+    message = _message(said, known, body, consumer)
+    return Deliver(place.number, name, tag, redelivered, message)
+
+
+ARRIVE: dict[str, Arrive] = {
+    **{f"{group}.publish": published for group in GROUPS},
+    **{f"{group}.deliver": delivered for group in GROUPS},
+    "jms.browse-ok": _browsed,
+    "file.browse-ok": _browsed,
+}
+
+
+def source(consumer: Consumer, message: Message) -> str:
+    return message.key if consumer.keyed else consumer.place
+
+
+def delivery(consumer: Consumer, name: str, tag: int, redelivered: bool) -> Any:
     if consumer.group == "stream":
-        return [Spoken(w.StreamDeliver(name), content)]
+        return w.StreamDeliver(name)
     record: Any = w.JmsDeliver if consumer.group == "jms" else w.FileDeliver
-    return [Spoken(record(delivery, redelivered, name), content)]
+    return record(tag, redelivered, name)
 
 
-def publish(place: Channel, message: Message, mandatory: bool, immediate: bool) -> list[Spoken]:
-    """Client: to a queue by its name, or to a topic; in the class that the message is of."""
+def publication(group: str, message: Message, mandatory: bool, immediate: bool) -> Any:
+    """Client: to a queue by its name, or to a topic."""
     if message.exchange not in ("", TOPICS):
         raise LocalError(f"0-9a0 has no exchange '{message.exchange}'")
     kind = TOPIC if message.exchange else QUEUE
-    group = next((n for n in GROUPS if message.dialect is place.dialect(n)), "jms")
     record: Any = {"jms": w.JmsPublish, "file": w.FilePublish, "stream": w.StreamPublish}[group]
-    said = record(0, kind, message.key, immediate)
-    return [Spoken(said, content_of(place, group, message))]
+    return record(0, kind, message.key, immediate)
 
 
 def returned(place: Channel, op: Returned) -> list[Operation]:

@@ -8,7 +8,13 @@ destination.
 """
 
 from gateway.adapters.v0_9.drafts.second.asking import ASK, RESULT, settle, told
-from gateway.adapters.v0_9.drafts.second.messages import deliver, publish, received, returned
+from gateway.adapters.v0_9.drafts.second.messages import (
+    ARRIVE,
+    delivery,
+    publication,
+    returned,
+    source,
+)
 from gateway.adapters.v0_9.drafts.second.serving import ANSWER, SERVE
 from gateway.adapters.v0_9.drafts.words import Words
 from gateway.adapters.v0_9.wire import layouts_0_9a6
@@ -19,9 +25,10 @@ WORDS = Words(
     ANSWER,
     ASK,
     RESULT,
-    received,
-    deliver,
-    publish,
+    ARRIVE,
+    source,
+    delivery,
+    publication,
     returned,
     settle,
     told,

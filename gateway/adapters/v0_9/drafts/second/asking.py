@@ -4,14 +4,13 @@ from typing import Any
 
 from gateway.adapters.v0_9.drafts import tables
 from gateway.adapters.v0_9.drafts.channel import Channel, Consumer
-from gateway.adapters.v0_9.drafts.second.messages import delivery
-from gateway.adapters.v0_9.drafts.second.names import NAMES, OURS, THEIRS
+from gateway.adapters.v0_9.drafts.second.messages import delivered
+from gateway.adapters.v0_9.drafts.second.names import NAMES, THEIRS
 from gateway.adapters.v0_9.drafts.second.serving import file_opened, open_file
-from gateway.adapters.v0_9.drafts.words import Asked, Spoken
+from gateway.adapters.v0_9.drafts.words import Asked, Said, Spoken
 from gateway.adapters.v0_9.geometry import Method
 from gateway.adapters.v0_9.wire import layouts_0_9a6 as w
 from gateway.errors import LocalError
-from gateway.message import Message
 from gateway.operations import (
     BeginSession,
     Bind,
@@ -161,14 +160,7 @@ def told(place: Channel, method: Method, m: Any) -> list[Operation] | None:
         return file_opened(place, m, asked)
     if method.name == "file.deliver":
         staged = place.files.taken(m.identifier)
-        dialect = place.dialect("file")
-        message = Message(
-            dialect,
-            staged.header,
-            staged.body,
-            OURS.get(m.exchange, m.exchange),
-            dialect.destination(staged.header),
-            dialect.essentials(staged.header),
-        )
-        return [delivery(place, "file", m, message)]
+        said = Said(method, m, place.dialect("file"), None)
+        known = said.dialect.known(staged.header)
+        return [delivered(place, said, m.delivery_tag, m.redelivered, known, staged.body)]
     return None

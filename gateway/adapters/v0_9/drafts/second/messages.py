@@ -1,10 +1,10 @@
 """Messages of 0-9a6, both ways and in both roles."""
 
-import hashlib
 from typing import Any
 
-from gateway.adapters.v0_9.drafts.channel import Channel
+from gateway.adapters.v0_9.drafts.channel import Channel, Consumer
 from gateway.adapters.v0_9.drafts.contents import DraftDialect
+from gateway.adapters.v0_9.drafts.outline import Known
 from gateway.adapters.v0_9.drafts.second.names import (
     DIRECT,
     GROUPS,
@@ -12,8 +12,7 @@ from gateway.adapters.v0_9.drafts.second.names import (
     THEIRS,
     queue_name,
 )
-from gateway.adapters.v0_9.drafts.words import Content, Spoken, group_of
-from gateway.adapters.v0_9.geometry import Method
+from gateway.adapters.v0_9.drafts.words import Arrive, Content, Said, Spoken
 from gateway.adapters.v0_9.wire import layouts_0_9a6 as w
 from gateway.errors import Condition
 from gateway.message import Message
@@ -41,95 +40,100 @@ def content_of(place: Channel, group: str, message: Message) -> Content:
 
 
 def published(
-    place: Channel, m: Any, dialect: DraftDialect, header: bytes, body: bytes
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
 ) -> Operation:
-    key = dialect.destination(header)
-    essentials = dialect.essentials(header)
+    """Hot."""
+    m, essentials, key = said.record, known.essentials, known.destination
+    if m.ticket:
+        place.ticket(m.ticket, "write")
     exchange = OURS.get(m.exchange, m.exchange)
     mandatory = getattr(m, "mandatory", False)
-    if dialect.name.endswith("-file") and not essentials.durable:
-        essentials = essentials._replace(durable=True)  # files always are (message persistence)
     if exchange == DIRECT and not place.transacted:
-        tried = Tried(dialect, header, body, exchange, key, essentials)
+        tried = Tried(said.dialect, known.header, body, exchange, key, essentials)
         tried.mandatory, tried.immediate = mandatory, m.immediate
         return Publish(place.number, tried, True, m.immediate)
-    message = Message(dialect, header, body, exchange, key, essentials)
+    message = Message(said.dialect, known.header, body, exchange, key, essentials)
     return Publish(place.number, message, mandatory, m.immediate)
 
 
-def received(place: Channel, method: Method, m: Any, header: bytes, body: bytes) -> list[Any]:
-    name, group = method.name, group_of(method)
-    dialect = place.dialect(group)
-    if name == "file.stage":
-        place.files.staged(header, body)
-        return []
-    if name.endswith(".publish"):
-        place.ticket(m.ticket, "write")
-        return [published(place, m, dialect, header, body)]
-    key, essentials = dialect.destination(header), dialect.essentials(header)
-    exchange = OURS.get(m.exchange, m.exchange)
-    message = Message(dialect, header, body, exchange, key, essentials)
-    if name.endswith(".bounce"):
-        condition = place.owner.condition(m.reply_code)
-        return [Returned(place.number, message, condition, m.reply_text)]
-    if name.endswith(".browse-ok"):
-        tag = getattr(m, "delivery_tag", 0)
-        redelivered = getattr(m, "redelivered", False)
-        return [Fetched(tag, redelivered, message, m.message_count)]
-    return [delivery(place, group, m, message)]
+def published_file(
+    place: Channel, m: Any, dialect: DraftDialect, header: bytes, body: bytes
+) -> Operation:
+    """A file that was staged. Files are always durable (message persistence)."""
+    known = dialect.known(header)
+    known = known._replace(essentials=known.essentials._replace(durable=True))
+    method = place.owner.table.by_name["file.publish"]
+    return published(place, Said(method, m, dialect, None), 0, False, known, body)
 
 
-def delivery(place: Channel, group: str, m: Any, message: Message) -> Operation:
-    """Client: the consumer is the one on that queue."""
-    name = queue_name(m.domain, m.queue)
-    consumer = place.consumer_at(group, name)
-    tag = getattr(m, "delivery_tag", 0)
+def _message(said: Said, known: Known, body: bytes) -> Message:
+    exchange = OURS.get(said.record.exchange, said.record.exchange)
+    return Message(said.dialect, known.header, body, exchange, known.destination, known.essentials)
+
+
+def _staged(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+) -> None:
+    place.files.staged(known.header, body)
+
+
+def _bounced(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+) -> Operation:
+    m = said.record
+    condition = place.owner.condition(m.reply_code)
+    return Returned(place.number, _message(said, known, body), condition, m.reply_text)
+
+
+def _browsed(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+) -> Fetched:
+    return Fetched(tag, redelivered, _message(said, known, body), said.record.message_count)
+
+
+def delivered(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+) -> Operation:
+    """Client: the consumer is the one on that queue. Hot."""
+    m = said.record
+    consumer = place.consumer_at(said.dialect.group, queue_name(m.domain, m.queue))
     if tag:
         place.unsettled[tag] = None
-    redelivered = getattr(m, "redelivered", False)
-    return Deliver(place.number, consumer.tag if consumer else "", tag, redelivered, message)
+    name = consumer.tag if consumer is not None else ""
+    return Deliver(place.number, name, tag, redelivered, _message(said, known, body))
 
 
-def deliver(
-    place: Channel, tag: str, delivery: int, redelivered: bool, message: Message
-) -> list[Spoken]:
-    consumer = place.consumers.get(tag)
-    if consumer is None:
-        return []
+ARRIVE: dict[str, Arrive] = {
+    **dict.fromkeys(["basic.publish", "jms.publish", "stream.publish"], published),
+    **dict.fromkeys(["basic.deliver", "jms.deliver", "stream.deliver"], delivered),
+    **dict.fromkeys(["basic.bounce", "jms.bounce"], _bounced),
+    **dict.fromkeys(["basic.browse-ok", "jms.browse-ok"], _browsed),
+    "file.stage": _staged,
+}
+
+
+def source(consumer: Consumer, message: Message) -> str:
+    return THEIRS.get(message.exchange, message.exchange)
+
+
+def delivery(consumer: Consumer, exchange: str, tag: int, redelivered: bool) -> Any:
     group, domain, queue = consumer.group, consumer.domain, consumer.place
-    exchange = THEIRS.get(message.exchange, message.exchange)
-    content = content_of(place, group, message)
     if group == "basic":
-        return [Spoken(w.BasicDeliver(exchange, domain, queue), content)]
+        return w.BasicDeliver(exchange, domain, queue)
     if group == "stream":
-        return [Spoken(w.StreamDeliver(delivery, exchange, domain, queue), content)]
-    if group == "jms":
-        record = w.JmsDeliver(delivery, redelivered, exchange, domain, queue)
-        return [Spoken(record, content)]
-    # The same file has the same identifier, so that its transfer may go on after a lost
-    # connection, anywhere in the file: it is read into memory.
-    identifier = hashlib.sha256(content.header + b"\0" + content.body[:]).hexdigest()[:32]
-    finish = w.FileDeliver(delivery, redelivered, exchange, domain, queue, identifier)
-    return [place.files.offer(identifier, content, finish)]
+        return w.StreamDeliver(tag, exchange, domain, queue)
+    record: Any = w.JmsDeliver if group == "jms" else w.FileDeliver
+    return record(tag, redelivered, exchange, domain, queue)
 
 
-def publish(place: Channel, message: Message, mandatory: bool, immediate: bool) -> list[Spoken]:
-    """Client: in the class that the message is of, else as a JMS message. The default exchange is
-    ``queue`` here, where each queue is bound by its name."""
-    group = "jms"
-    for name in GROUPS:
-        if message.dialect is place.dialect(name):
-            group = name
+def publication(group: str, message: Message, mandatory: bool, immediate: bool) -> Any:
+    """Client: the default exchange is ``queue`` here, where each queue is bound by its name."""
     exchange = THEIRS.get(message.exchange, message.exchange or "queue")
-    content = content_of(place, group, message)
     if group == "basic":
-        return [Spoken(w.BasicPublish(0, exchange, mandatory, immediate), content)]
-    if group == "stream":
-        return [Spoken(w.StreamPublish(0, exchange, immediate), content)]
+        return w.BasicPublish(0, exchange, mandatory, immediate)
     if group == "jms":
-        return [Spoken(w.JmsPublish(0, exchange, mandatory, immediate), content)]
-    digest = hashlib.sha256(content.header + b"\0" + content.body[:]).hexdigest()[:32]
-    return [place.files.offer(digest, content, w.FilePublish(0, exchange, immediate, digest))]
+        return w.JmsPublish(0, exchange, mandatory, immediate)
+    return (w.StreamPublish if group == "stream" else w.FilePublish)(0, exchange, immediate)
 
 
 def returned(place: Channel, op: Returned) -> list[Operation]:

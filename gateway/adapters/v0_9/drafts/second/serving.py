@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.adapters.v0_9.drafts import tables
 from gateway.adapters.v0_9.drafts.channel import Channel, Consumer
-from gateway.adapters.v0_9.drafts.second.messages import content_of, published
+from gateway.adapters.v0_9.drafts.second.messages import content_of, published_file
 from gateway.adapters.v0_9.drafts.second.names import (
     ACKED,
     BUILT_IN,
@@ -197,7 +197,7 @@ def file_opened(place: Channel, m: w.FileOpenOk, asked: Asked) -> list[Operation
 def _publish_file(place: Channel, m: w.FilePublish, asked: Asked) -> list[Operation]:
     place.ticket(m.ticket, "write")
     staged = place.files.taken(m.identifier)
-    return [published(place, m, place.dialect("file"), staged.header, staged.body)]
+    return [published_file(place, m, place.dialect("file"), staged.header, staged.body)]
 
 
 def _select(place: Channel, m: Any, asked: Asked) -> list[Operation]:

@@ -1,0 +1,127 @@
+"""What the broker needs of encoded properties of the drafts, without decoding the rest.
+
+As ``v0_9/essentials.py`` does for the basic properties, but for any class of content: which
+property stands where is worked out once for each word of flags.
+"""
+
+from dataclasses import fields
+from typing import NamedTuple
+
+from gateway.adapters.kept import Kept
+from gateway.adapters.v0_9.drafts import tables
+from gateway.adapters.v0_9.essentials import EPOCH_LIMIT, PERSISTENT, BadExpiration, expiration
+from gateway.adapters.v0_9.geometry import Content
+from gateway.message import Essentials
+
+
+class Known(NamedTuple):
+    """One header, in one copy for all messages that have it. ``end``: where its own properties do;
+    what stands behind are child contents."""
+
+    header: bytes
+    essentials: Essentials
+    destination: str
+    end: int
+
+
+PASS, PASS_TEXT, TABLE, MODE, PRIORITY, DESTINATION, EXPIRATION, USER = range(8)
+"""What is to be done at a property: step over octets, or over a text, or look."""
+
+WANTED = {
+    "headers": TABLE,
+    "delivery_mode": MODE,
+    "priority": PRIORITY,
+    "destination": DESTINATION,
+    "expiration": EXPIRATION,
+    "user_id": USER,
+}
+
+Step = tuple[int, int]
+"""What to do, and octets: of the value, or of the length before a table."""
+
+
+class Outline:
+    """Where the properties of one class of content stand."""
+
+    def __init__(self, content: Content, first: bool) -> None:
+        self._first = first
+        self._steps: list[Step] = [
+            step(content, field.name, str(field.type)) for field in fields(content.record)
+        ]
+        self._unknown = 0xFFFF >> len(self._steps)
+        self._plans: Kept[bytes, tuple[Step, ...]] = Kept()
+
+    def plan(self, flags: bytes) -> tuple[Step, ...]:
+        """The properties that these flags name. Raises ``ValueError`` for others."""
+        number = int.from_bytes(flags, "big")
+        if len(flags) < 2:
+            raise ValueError("the properties are cut short")
+        if number & self._unknown:
+            raise ValueError(f"flags {number:04x} name unknown properties")
+        steps = tuple(step for at, step in enumerate(self._steps) if number & 0x8000 >> at)
+        return self._plans.keep(flags, steps)
+
+    def read(self, header: bytes) -> Known:
+        """Raises ``ValueError``. Warm: steps over what nobody asks for, checking lengths and tags.
+        Behind the properties anything may stand."""
+        flags = header[:2]
+        steps = self._plans.get(flags)
+        if steps is None:
+            steps = self.plan(flags)
+        try:
+            return self._walk(header, steps)
+        except IndexError as error:
+            raise ValueError("the properties are cut short") from error
+
+    def _walk(self, header: bytes, steps: tuple[Step, ...]) -> Known:
+        at, size, destination = 2, len(header), ""
+        durable, priority, ttl, user, headers = False, None, None, None, False
+        for kind, width in steps:
+            if kind == PASS_TEXT:
+                at += 1 + header[at]
+            elif kind == PASS:
+                at += width
+            elif kind == TABLE:
+                start = at + width
+                at = start + int.from_bytes(header[at:start], "big")
+                if at > size:
+                    raise ValueError("the headers run past the properties")
+                tables.check_table(header[start:at], self._first)
+                headers = at > start
+            elif kind == MODE:
+                durable = header[at] == PERSISTENT
+                at += 1
+            elif kind == PRIORITY:
+                priority = header[at]
+                at += 1
+            else:
+                start, at = at + 1, at + 1 + header[at]
+                text = header[start:at].decode("utf-8", "surrogateescape")
+                if kind == DESTINATION:
+                    destination = text
+                elif kind == EXPIRATION:
+                    ttl = time_to_live(text)
+                else:
+                    user = text or None
+        if at > size:
+            raise ValueError("the properties are cut short")
+        if ttl is not None and ttl > EPOCH_LIMIT:
+            ttl = None
+        return Known(header, Essentials(durable, priority, ttl, user, headers), destination, at)
+
+
+def step(content: Content, name: str, kind: str) -> Step:
+    """What is to be done at a property; how wide it is, its writer tells."""
+    empty: dict[str, object] = {"str": "", "bytes": b"", "int": 0}
+    value = empty[kind.split(" ")[0]]
+    width = len(content.write(content.record(**{name: value}))) - 2
+    return WANTED.get(name, PASS_TEXT if value == "" else PASS), width
+
+
+def time_to_live(text: str | None) -> int | None:
+    """Milliseconds; "0" and "" are how these peers say that it never expires. What is no number is
+    none."""
+    try:
+        return expiration(text or None) or None
+    except BadExpiration:
+        return None
