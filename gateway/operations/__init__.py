@@ -19,6 +19,7 @@ from gateway.operations.destinations import (
     Service,
 )
 from gateway.operations.links import (
+    Assure,
     Attached,
     AttachSource,
     AttachTarget,
@@ -87,6 +88,7 @@ from gateway.operations.words import (
 __all__ = [
     "AttachSource",
     "AttachTarget",
+    "Assure",
     "Attached",
     "BeginSession",
     "Bind",

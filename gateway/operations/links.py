@@ -130,6 +130,11 @@ class Modify(Operation):
 
 
 @dataclass(slots=True)
+class Assure(Request):
+    """Answered when all that was done before on the channel is safe."""
+
+
+@dataclass(slots=True)
 class Unsent(Operation):
     """A delivery that has no form for the peer: it was not sent. ``consumer`` is empty if it was
     fetched."""

@@ -4,6 +4,7 @@ One ``Linking`` belongs to one session. What outlives its connection is in ``Lin
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gateway.broker.channel import Channel
@@ -12,6 +13,7 @@ from gateway.broker.linked import Holding
 from gateway.broker.replies import REPLY_TO
 from gateway.errors import Refusal
 from gateway.operations import (
+    Assure,
     Attached,
     AttachSource,
     AttachTarget,
@@ -70,6 +72,7 @@ class Linking:
             DetachLink: self._detach,
             Credit: self._credit,
             Modify: self._modify,
+            Assure: self._assure,
             DeclareTransaction: self._declare,
             Discharge: self._discharge,
             Post: self._post,
@@ -156,10 +159,16 @@ class Linking:
             return []
         entries = {tag: entry for tag, entry in parked.items() if not entry.lane.queue.gone}
         numbers = channel.adopt(op.link, list(entries.values()))
-        return [
-            Resumed(tag, number, None, entry.message)
-            for (tag, entry), number in zip(entries.items(), numbers, strict=True)
-        ]
+        resumed = []
+        for (tag, entry), number in zip(entries.items(), numbers, strict=True):
+            outcome = op.unsettled.get(tag)
+            if outcome is None:
+                resumed.append(Resumed(tag, number, None, entry.message))
+                continue
+            # The peer has decided: that is safe before the attach is answered.
+            apply(channel, number, outcome)
+            resumed.append(Resumed(tag, 0, outcome, None))
+        return resumed
 
     def _attach_target(self, channel: Channel, op: AttachTarget) -> None:
         key = self._key(op, False)
@@ -290,6 +299,9 @@ class Linking:
         if not self._managing.credit(op):
             self._session.credit(channel, op)
 
+    def _assure(self, channel: Channel, op: Assure) -> None:
+        self._session.answer_when_safe(op.channel, op.token)
+
     def _modify(self, channel: Channel, op: Modify) -> None:
         channel.modify(op)
 
@@ -332,6 +344,13 @@ class Linking:
 
     def _retire(self, channel: Channel, op: Retire) -> None:
         channel.retire(op.transaction, op.delivery, op.outcome, op.settled)
+
+
+def apply(channel: Channel, delivery: int, outcome: Outcome | Modify) -> None:
+    if isinstance(outcome, Modify):
+        channel.modify(replace(outcome, delivery=delivery))
+    else:
+        channel.settle(delivery, False, outcome)
 
 
 def release(channel: Channel, entries: Iterable[Entry]) -> None:

@@ -171,10 +171,28 @@ def test_kill_at_any_moment(tmp_path: Path) -> None:
         assert found == sorted(set(found)) and subscribed <= set(found)
 
 
+def decide(wire: Wire10, count: int) -> set[int]:
+    """Two of three messages are accepted by a receiver that waits for us to settle (mode "second");
+    those for which that was answered by the time of the last answer that is heard."""
+    wire.sender(4, "/queues/decided")
+    wire.post(4, *[durable(b"%d" % number) for number in range(count)])
+    wire.receiver(5, "/queues/decided", count, rcv_settle_mode=1)
+    first = [wire.message()[0].delivery_id for _ in range(count)][0]
+    answered: set[int] = set()
+    for number in range(first, first + count, 3):
+        wire.tell(w.Disposition(True, number, number + 1, None, w.ACCEPTED))
+        if number < first + count // 2 or number + 3 >= first + count:
+            told = wire.heard_among(w.Disposition)
+            assert told.settled and not told.role and told.state == w.ACCEPTED
+            answered |= set(range(told.first - first, told.last - first + 1))
+    return answered
+
+
 def test_what_was_answered_is_there(tmp_path: Path) -> None:
-    """Killed right after the answer: accepted, committed, subscribed, rolled back."""
+    """Killed right after the answer: accepted, committed, subscribed, rolled back, settled."""
     with Running(tmp_path) as gateway:
         gateway.wire(1).declare("kept", durable=True)
+        gateway.wire(1).declare("decided", durable=True)
         wire = gateway.wire_1_0(container="me")
         wire.receiver(0, None, 0, name="news", source=SUBSCRIPTION_TOPIC)
         wire.sender(1, "/queues/kept")
@@ -194,10 +212,13 @@ def test_what_was_answered_is_there(tmp_path: Path) -> None:
         work = wire.heard_among(w.Disposition).state.txn_id
         wire.send(wire.transfer(1, durable(b"6 unfinished"), state=w.TransactionalState(work)))
         wire.heard_among(w.Disposition)
+        answered = decide(wire, 60)
         gateway.kill()
 
         gateway.start()
         assert read(gateway.wire(1), "kept") == [1, 4]
+        left = set(read(gateway.wire(1), "decided"))
+        assert len(answered) > 20 and not left & answered and left >= set(range(2, 60, 3))
         wire = gateway.wire_1_0(container="me")
         wire.tell(w.Attach("news", 0, True, source=SUBSCRIPTION_TOPIC, target=w.Target()))
         wire.send(packed(wire.credit(0, 10)))

@@ -7,6 +7,7 @@ import pytest
 from gateway.adapters import Role
 from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.engine import Engine
+from gateway.adapters.v1_0.resuming import read_map
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER
 from gateway.operations import DeclareQueue, DeleteQueue
@@ -16,6 +17,7 @@ from tests.pair import Users
 from tests.sessions.test_session import House
 
 MESSAGE = b"\x00\x53\x75\xa0\x05hello"
+DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41" + MESSAGE
 
 
 def tag(number: int) -> bytes:
@@ -153,6 +155,46 @@ def test_outcomes_that_come_after_the_detach(house: House, state: Any, left: int
     assert peer.says(w.Disposition(True, 1, None, True, w.ACCEPTED)) == []
 
 
+STATES = [w.ACCEPTED, w.Rejected(), w.Modified(True, True)]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_who_waits_for_us_is_told_when_the_store_has_it(house: House, state: Any) -> None:
+    """§2.6.12. Nobody else waits, nor does the answer for what the store never had."""
+    peer = Linked(house)
+    peer.sender(1, "more", w.Target("/queues/q"))
+    peer.says(w.Transfer(1, 0, b"d", 0), DURABLE)
+    assert len(sent(peer.receiver(0, 10))) == 4
+
+    def decide(first: int, last: int, settled: bool) -> list[Any]:
+        record = w.Disposition(True, first, last, settled, state)
+        peer.session.perform(peer.engine.receive(packed(record, 0)))
+        peer.house.broker.end_turn()
+        return peer.hears()
+
+    if state == w.ACCEPTED:  # it leaves no trace; others do, such as their deaths
+        assert decide(0, 1, False) == [w.Disposition(False, 0, 1, True, state)]
+    before = peer.house.store.mark
+    assert decide(2, 3, False) == []
+    peer.house.commit()
+    assert peer.house.store.mark == before + 1
+    assert peer.hears() == [w.Disposition(False, 2, 3, True, state)]
+
+
+def test_the_answer_to_a_detach_comes_behind(house: House) -> None:
+    peer = Linked(house)
+    peer.sender(1, "more", w.Target("/queues/q"))
+    peer.says(w.Transfer(1, 0, b"d", 0), DURABLE)
+    peer.receiver(0, 10)
+    octets = packed(w.Disposition(True, 0, 3, False, w.ACCEPTED)) + packed(w.Detach(0, True))
+    peer.session.perform(peer.engine.receive(octets))
+    assert peer.hears() == []
+    peer.turn()
+    told, detach = peer.hears()
+    assert told == w.Disposition(False, 0, 3, True, w.ACCEPTED)
+    assert detach == w.Detach(1, True)
+
+
 def test_outcomes_that_come_too_late(house: House) -> None:
     peer, other = Linked(house), Linked(house)
     peer.receiver(0, 2)
@@ -179,7 +221,12 @@ def test_outcomes_decided_before_are_applied(house: House) -> None:
     heard = peer.receiver(3, 0, unsettled={tag(1): w.ACCEPTED, tag(2): w.Released()})
     heard += peer.says(w.Flow(0, 1000, 0, 1000, 3, 0, 2))
     assert sent(heard) == [(tag(1), True), (tag(2), True)]
-    assert [r.state for r in heard if isinstance(r, w.Transfer)] == [w.ACCEPTED, w.Released()]
+    states = [w.ACCEPTED, w.Released()]
+    known = read_map(heard[0].unsettled)
+    assert known is not None and list(known.values()) == states  # safe before we attach
+    assert [(r.state, r.settled) for r in heard if isinstance(r, w.Transfer)] == [
+        (state, True) for state in states
+    ]
     assert depth(house) == 2
 
 

@@ -4,7 +4,7 @@ One ``Asker`` belongs to one session. Publishing, consuming, transactions and to
 each; here is what is said of the session itself, and which operation goes where.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from gateway.adapters.v1_0 import places
@@ -153,6 +153,18 @@ class Asker:
         found.append(SessionLost(session.number, condition, text))
         if record is not None:
             session.end(found)
+
+    def on_decided(
+        self,
+        session: Session,
+        runs: Iterable[tuple[int, int]],
+        state: Any,
+        before: int,
+        found: list[Operation],
+    ) -> None:
+        """What we send is kept nowhere here."""
+        for first, last in runs:
+            session.settle_sent(first, last, state)
 
     def deliver(self, *_: Any) -> None:
         raise LocalError("a client does not deliver")

@@ -348,7 +348,7 @@ class Coordinator:
         """Outcomes apply, and we settle what the peer has not (§4.4.2)."""
         for sent in self._live(work):
             del self.session.sent[sent.id], sent.link.unsettled[sent.id]
-            self.session.settle_sent([sent], sent.retired)
+            self.session.settle_sent(sent.id, sent.id, sent.retired)
         self._forget(work)
 
     def _rolled_back(self, work: bytes, found: list[Operation]) -> None:

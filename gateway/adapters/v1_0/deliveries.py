@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
-from gateway.adapters.v1_0.links import MASK, Link, ahead
+from gateway.adapters.v1_0.links import MASK, Link, SessionUse, ahead
 from gateway.adapters.v1_0.outcomes import ACCEPTED, TERMINAL, bare, is_transactional
 from gateway.adapters.v1_0.outgoing import Outgoing, Sent
 from gateway.adapters.v1_0.violation import Violation
@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 class Deliveries(ABC):
     """The part of a session that knows what is unsettled."""
+
+    use: SessionUse
 
     def __init__(self, number: int, room: int) -> None:
         self.number = number
@@ -68,7 +70,7 @@ class Deliveries(ABC):
         self, deliveries: list[Sent], state: Any, settled: bool, found: list[Operation]
     ) -> None:
         """The receiver's state: kept until it is final or the receiver has settled. Then we settle
-        too, and say so if the receiver waits for it (§2.6.12)."""
+        too, and the use sees to it that the receiver is told if it waits for it (§2.6.12)."""
         final = settled or type(state) in TERMINAL
         if not final and not is_transactional(state):
             for sent in deliveries:
@@ -78,6 +80,7 @@ class Deliveries(ABC):
             for sent in deliveries:
                 number = sent.id
                 del self.sent[number], sent.link.unsettled[number]
+        before = len(found)
         for sent in deliveries:
             link = sent.link
             try:
@@ -85,12 +88,11 @@ class Deliveries(ABC):
             except Violation as violated:
                 self.failed(link, violated, found)
         if final and not settled:
-            self.settle_sent(deliveries, state)
+            self.use.on_decided(self, runs(sent.id for sent in deliveries), state, before, found)
 
-    def settle_sent(self, deliveries: Iterable[Sent], state: Any) -> None:
-        """Tell the receiver that we have settled with this state."""
-        for first, last in runs(sent.id for sent in deliveries):
-            self._say_state(False, first, last, True, state)
+    def settle_sent(self, first: int, last: int, state: Any) -> None:
+        """Tell the receiver that we have settled these with this state."""
+        self._say_state(False, first, last, True, state)
 
     def settle(self, arrivals: Iterable[Arrival], state: Any) -> None:
         """Tell the sender the state of what it sent. Deliveries of mode "first" are settled by it,

@@ -9,7 +9,7 @@ Whatever ends a link (the peer's detach, our own, an error, the end of its sessi
 its use hears ``on_detached`` exactly once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.adapters.v1_0.violation import Violation, error
@@ -110,9 +110,51 @@ class SessionUse(Protocol):
         ``lost``: the connection is over."""
         ...
 
+    def on_decided(
+        self,
+        session: Any,
+        runs: Iterable[tuple[int, int]],
+        state: Any,
+        before: int,
+        found: list[Operation],
+    ) -> None:
+        """The receiver has said the outcome of these deliveries of ours (first and last id of each
+        run) and waits for us to settle, which ``session.settle_sent`` does, now or later. What
+        ``on_outcome`` made of them stands in ``found`` from index ``before`` on. Hot."""
+        ...
+
     def confirm(self, session: "Session", sequence: int, multiple: bool, accepted: bool) -> None:
         """The outlet's word, if it is for us."""
         ...
+
+
+class Over:
+    """The use of a session that is over: nothing is done with it."""
+
+    def on_begin(self, session: "Session", record: w.Begin, found: list[Operation]) -> None:
+        """It has been."""
+
+    def on_attach(self, session: "Session", record: w.Attach, found: list[Operation]) -> None:
+        """None is made."""
+
+    def on_end(
+        self,
+        session: "Session",
+        record: w.End | None,
+        fault: w.Error | None,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        """It has been."""
+
+    def on_decided(self, *_: Any) -> None:
+        """Nobody is left to be told."""
+
+    def confirm(self, session: "Session", sequence: int, multiple: bool, accepted: bool) -> None:
+        """Nobody is left to be told."""
+
+
+OVER = Over()
 
 
 class Link:

@@ -4,13 +4,14 @@ Requests carry an ``Asked`` as their token, which knows what the answer means. O
 belongs to one session, and is the use of its links but for those to the coordinator.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gateway.adapters.v1_0 import termini
 from gateway.adapters.v1_0.asked import Asked
 from gateway.adapters.v1_0.composites import condition_for, symbol_for
 from gateway.adapters.v1_0.coordinator import Coordinator
+from gateway.adapters.v1_0.decided import Decided, decide
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
 from gateway.adapters.v1_0.large import Parted
 from gateway.adapters.v1_0.links import Link
@@ -70,6 +71,7 @@ class Serving:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.decided: Decided | None = None
         self.coordinator = Coordinator(session)
         self.posts = Posts(session, self.coordinator)
 
@@ -316,6 +318,16 @@ class Serving:
         if outcome is None:
             outcome = default_outcome(link, number)
         found.append(settle(outcome, self.session.number, number))
+
+    def on_decided(
+        self,
+        session: Session,
+        runs: Iterable[tuple[int, int]],
+        state: Any,
+        before: int,
+        found: list[Operation],
+    ) -> None:
+        self.decided = decide(session, self.decided, runs, state, before, found)
 
 
 def refuser(link: Link) -> Callable[[Condition, str], None]:

@@ -13,7 +13,7 @@ from typing import Any
 from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.deliveries import Deliveries
 from gateway.adapters.v1_0.incoming import Incoming
-from gateway.adapters.v1_0.links import MASK, Link, LinkUse, ahead
+from gateway.adapters.v1_0.links import MASK, OVER, Link, LinkUse, SessionUse, ahead
 from gateway.adapters.v1_0.outgoing import Outgoing
 from gateway.adapters.v1_0.owner import Owner
 from gateway.adapters.v1_0.violation import Violation, error, framing_error
@@ -38,32 +38,6 @@ HANDLE_MAX = 1023
 
 def _open_gate(open_: bool) -> None:
     """Nobody is to be stopped."""
-
-
-class Over:
-    """The use of a session that is over: nothing is done with it."""
-
-    def on_begin(self, session: "Session", record: w.Begin, found: list[Operation]) -> None:
-        """It has been."""
-
-    def on_attach(self, session: "Session", record: w.Attach, found: list[Operation]) -> None:
-        """None is made."""
-
-    def on_end(
-        self,
-        session: "Session",
-        record: w.End | None,
-        fault: w.Error | None,
-        lost: bool,
-        found: list[Operation],
-    ) -> None:
-        """It has been."""
-
-    def confirm(self, session: "Session", sequence: int, multiple: bool, accepted: bool) -> None:
-        """Nobody is left to be told."""
-
-
-OVER = Over()
 
 
 class Session(Deliveries):
@@ -107,7 +81,7 @@ class Session(Deliveries):
         """What was to be written before our begin."""
         self.suspended: dict[tuple[str, bool], Link] = {}
         """Links detached and not closed, of whose deliveries something is still to be said."""
-        self.use = engine.use(self)
+        self.use: SessionUse = engine.use(self)
 
     def serial(self) -> str:
         """A name for the next link, in operations."""

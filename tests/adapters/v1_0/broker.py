@@ -9,6 +9,7 @@ from gateway.adapters.v1_0.engine import Engine
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Message
 from gateway.operations import (
+    Assure,
     Attached,
     AttachSource,
     AttachTarget,
@@ -92,7 +93,7 @@ class Broker:
 
     def _perform(self, op: Any) -> None:
         match op:
-            case Open() | EndSession() | SelectConfirms() | BeginSession() | Manage():
+            case Open() | EndSession() | SelectConfirms() | BeginSession() | Manage() | Assure():
                 self.answer(op)
                 if isinstance(op, BeginSession):
                     self.published[op.channel] = self.delivered[op.channel] = 0

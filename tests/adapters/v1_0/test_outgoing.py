@@ -14,6 +14,7 @@ from gateway.adapters.v1_0.sections import part, pieces
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.message import Essentials, Message, Properties
 from gateway.operations import (
+    Assure,
     Attached,
     AttachSource,
     Credit,
@@ -183,7 +184,41 @@ def test_who_waits_for_us_is_told_that_we_settled() -> None:
         w.Disposition(False, 0, None, True, state),
         w.Disposition(False, 2, 3, True, state),
     ]
-    assert peer.broker.heard[-3:] == [Modify(0, n, True, True, None) for n in (1, 3, 4)]
+    *_, one, two, three, assure = peer.broker.heard
+    assert [one, two, three] == [Modify(0, n, True, True, None) for n in (1, 3, 4)]
+    assert isinstance(assure, Assure)
+
+
+def test_who_waits_for_us_is_told_when_it_is_safe() -> None:
+    """One answer for what was decided in one read, as far as it is the same."""
+    peer = filled(9)
+    transfers(peer)
+    peer.broker.hold.add(Assure)
+    said = [(0, 1, w.ACCEPTED), (2, None, w.ACCEPTED), (3, None, w.ACCEPTED), (5, 6, w.ACCEPTED)]
+    said += [(7, None, w.Rejected()), (4, None, w.ACCEPTED)]
+    peer.feed(b"".join(packed(w.Disposition(True, *one[:2], None, one[2])) for one in said))
+    assert [type(op) for op in peer.broker.heard[-9:]] == [Settle] * 8 + [Assure]
+    peer.says(w.Disposition(True, 8, None, None, w.ACCEPTED))
+    assert not peer.hears() and not peer.session.sent
+    peer.broker.release()
+    assert peer.hears() == [
+        w.Disposition(False, 0, 3, True, w.ACCEPTED),
+        w.Disposition(False, 5, 6, True, w.ACCEPTED),
+        w.Disposition(False, 7, None, True, w.Rejected()),
+        w.Disposition(False, 4, None, True, w.ACCEPTED),
+        w.Disposition(False, 8, None, True, w.ACCEPTED),
+    ]
+
+
+def test_nobody_is_told_after_the_end_of_the_session() -> None:
+    peer = filled(2)
+    transfers(peer)
+    peer.broker.hold.add(Assure)
+    peer.says(w.Disposition(True, 0, 1, None, w.ACCEPTED))
+    peer.says(w.End())
+    peer.hears()
+    peer.broker.release()
+    assert not peer.hears()
 
 
 HUGE = {Symbol("x-opt-a"): "x" * 600}
