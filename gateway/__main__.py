@@ -171,7 +171,7 @@ def version() -> None:
 def inspect(
     file: Annotated[Path, typer.Argument(help="Hex dump, capture JSON, or pcap.")],
     as_version: Annotated[
-        str | None, typer.Option("--as", help="What the header 1 1 0 9 means.")
+        str | None, typer.Option("--as", help="The version, where the octets do not say it.")
     ] = None,
 ) -> None:
     """Decode recorded octets into readable frames of the detected version."""
