@@ -14,6 +14,8 @@ import pytest
 from gateway.adapters import Credentials
 from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.drafts.contents import CONTENTS
+from gateway.adapters.v0_9.drafts.words import Spoken
+from gateway.adapters.v0_9.wire import layouts_0_9a6 as w
 from gateway.errors import Condition, LocalError, Refusal
 from gateway.message import Message, Properties
 from gateway.net.dialer import Remote, dial
@@ -230,6 +232,31 @@ def test_a_subscription_chooses_and_does_so_after_a_restart(served: tuple[str, R
             return await received(remote, 2)
 
     assert [d.message.body for d in asyncio.run(hear())] == [b"news/a", b"sport/b"]
+
+
+def test_a_stream_has_a_rate(served: tuple[str, Running]) -> None:
+    """The third message waits for the next second, and comes without anybody asking for it."""
+    version, _ = served
+    if version != "0-9a6":
+        return
+
+    async def talk() -> list[Deliver]:
+        async with dialled(served) as remote:
+            await remote.ask(DeclareQueue(1, None, "paced"))
+            for body in (b"a", b"b", b"c"):
+                remote.say(Publish(1, text(body * 700, key="paced"), False, False))
+            words = remote.adapter.words  # type: ignore[attr-defined]
+            asked = {
+                Subscribe: lambda place, op: [Spoken(w.StreamConsume(0, "", op.queue, 0, 0, 900))]
+            }
+            heard = {"stream.consume-ok": words.result["jms.consume-ok"]}
+            remote.adapter.words = words._replace(  # type: ignore[attr-defined]
+                ask=words.ask | asked, result=words.result | heard
+            )
+            await remote.ask(Subscribe(1, None, "paced", "mine"))
+            return await received(remote, 3)
+
+    assert [d.message.body[:1] for d in asyncio.run(talk())] == [b"a", b"b", b"c"]
 
 
 def test_one_message_at_a_time(served: tuple[str, Running]) -> None:

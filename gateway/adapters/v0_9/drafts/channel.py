@@ -8,10 +8,12 @@ from gateway.adapters.v0_9.drafts import outlet
 from gateway.adapters.v0_9.drafts.assembly import Assembly
 from gateway.adapters.v0_9.drafts.contents import DraftDialect
 from gateway.adapters.v0_9.drafts.outlet import Writer
+from gateway.adapters.v0_9.drafts.pacing import Pace
 from gateway.adapters.v0_9.drafts.staging import Staging
 from gateway.adapters.v0_9.drafts.words import Awaited, Content, Spoken
 from gateway.errors import Condition, LocalError, Lost, PeerError
-from gateway.operations import DeclareQueue, Operation
+from gateway.message import Message
+from gateway.operations import Credit, DeclareQueue, Operation
 
 MOST_TICKETS = 1024
 MOST_CONSUMERS = 0xFFFF
@@ -27,6 +29,8 @@ class Owner(outlet.Owner, Protocol):
     max_message_octets: int
     announced: int
     """Octets of the contents that are under way on all channels."""
+
+    def follow(self, operations: list[Operation]) -> None: ...
 
     def wake(self) -> None: ...
 
@@ -46,6 +50,7 @@ class Consumer(NamedTuple):
     tag: str
     keyed: bool = False
     domain: str = ""
+    pace: Pace | None = None
 
 
 class Channel(Writer):
@@ -55,7 +60,7 @@ class Channel(Writer):
     consumers: dict[str, Consumer]
     __slots__ = (
         "awaited", "content", "tickets", "prefetch", "transacted", "classes", "unsettled", "files",
-        "wanted", "_tags",
+        "wanted", "paced", "_tags",
     )  # fmt: skip
 
     def __init__(self, number: int, owner: Owner) -> None:
@@ -72,6 +77,8 @@ class Channel(Writer):
         self.files = Staging(owner.words.layouts, owner.max_message_octets)
         self.wanted: dict[str, DeclareQueue] = {}
         """Client: subscriptions declared and not yet bound (0-9a0)."""
+        self.paced = False
+        """Some consumer here has a rate."""
         self._tags = 0
 
     # --- state -----------------------------------------------------------------------------------
@@ -154,6 +161,12 @@ class Channel(Writer):
             if str(self._tags) not in self.consumers:
                 return self._tags
 
+    def consume(self, consumer: Consumer) -> None:
+        """Server: a consumer is subscribed."""
+        self.consumers[consumer.tag] = consumer
+        if consumer.pace is not None:
+            self.paced = True
+
     def consumer_at(self, group: str, place: str) -> Consumer | None:
         """Client: whose delivery this is. Deliveries name where they come from, not a consumer.
         Hot, where there are few."""
@@ -187,6 +200,22 @@ class Channel(Writer):
         return self.files.offer(content, record)
 
     # --- the outlet ------------------------------------------------------------------------------
+
+    def count(self, consumer: Consumer, message: Message) -> None:
+        """One more for a consumer that has a rate."""
+        assert consumer.pace is not None
+        count = consumer.pace.sent(message.size)
+        if count:
+            self.owner.follow([Credit(self.number, None, consumer.tag, count)])
+
+    def later(self, seconds: float) -> list[Operation]:
+        """Time has passed: consumers with a rate may get more."""
+        found: list[Operation] = []
+        for tag, consumer in self.consumers.items():
+            count = 0 if consumer.pace is None else consumer.pace.later(seconds)
+            if count:
+                found.append(Credit(self.number, None, tag, count))
+        return found
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         raise LocalError(f"{self.owner.table.name} has no confirms")

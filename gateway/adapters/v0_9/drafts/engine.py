@@ -66,6 +66,14 @@ class DraftEngine(Engine):
             self, self.role, authority, self.limits, credentials, mechanisms
         )
 
+    def tick(self, now: float) -> list[Operation]:
+        seconds = now - self._last_tick if self._ticking else 0.0
+        found = super().tick(now)
+        for place in self.channels.values():
+            if place.paced and not self.closing:
+                found += place.later(seconds)
+        return found
+
     # --- the end ---------------------------------------------------------------------------------
 
     def _violated(self, error: PeerError, found: list[Operation]) -> None:

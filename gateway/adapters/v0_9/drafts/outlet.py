@@ -86,6 +86,8 @@ class Writer:
         whose = self.consumers.get(consumer)
         if self.state is not states.OPEN or whose is None:
             return
+        if whose.pace is not None:
+            self.count(whose, message)
         words = self.owner.words
         source = words.source(whose, message)
         start = self._starts.get((consumer, source))
@@ -104,6 +106,10 @@ class Writer:
         if not self._whole(start, octets, header, body):
             record = words.delivery(whose, source, delivery, redelivered)
             self._say(record, Content(start.dialect.number, header, body))
+
+    def count(self, consumer: Any, message: Message) -> None:
+        """One more for a consumer that has a rate."""
+        raise NotImplementedError
 
     def publish(self, message: Message, mandatory: bool, immediate: bool) -> None:
         """Hot for a client: in the class that the message is of, else as a JMS message."""

@@ -20,6 +20,7 @@ from gateway.adapters.v0_9.drafts.first.names import (
     TOPICS,
     TPATH,
 )
+from gateway.adapters.v0_9.drafts.pacing import pace_of
 from gateway.adapters.v0_9.drafts.words import Asked, Spoken, group_of
 from gateway.adapters.v0_9.wire import layouts_0_9a0 as w
 from gateway.errors import Condition, PeerError
@@ -294,11 +295,12 @@ def _consume(place: Channel, m: Any, asked: Asked) -> list[Operation]:
     text = getattr(m, "message_selector", b"")
     wanted = _selector(place, text, getattr(m, "message_seltype", 0))
     no_ack = getattr(m, "auto_ack", True)
-    credit = getattr(m, "auto_cancel", 0) or None
+    pace = pace_of(m)
+    credit = 1 if pace else getattr(m, "auto_cancel", 0) or None
     tag = place.next_tag()
 
     def started(token: Asked, queue: str, name: str, keyed: bool) -> list[Operation]:
-        place.consumers[str(tag)] = Consumer(group, name, tag, str(tag), keyed)
+        place.consume(Consumer(group, name, tag, str(tag), keyed, pace=pace))
         matches = None if keyed or wanted is None else wanted.matches
         limit = Prefetch(number, None, m.prefetch_count, m.prefetch_size)
         subscribe = Subscribe(

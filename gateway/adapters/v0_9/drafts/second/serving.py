@@ -4,6 +4,7 @@ from typing import Any
 
 from gateway.adapters.v0_9.drafts import tables
 from gateway.adapters.v0_9.drafts.channel import Channel, Consumer
+from gateway.adapters.v0_9.drafts.pacing import pace_of
 from gateway.adapters.v0_9.drafts.second.messages import content_of, published_file
 from gateway.adapters.v0_9.drafts.second.names import (
     ACKED,
@@ -154,13 +155,23 @@ def _consume(place: Channel, m: Any, asked: Asked) -> list[Operation]:
     group = group_of(asked.method)
     number = place.next_tag()
     tag = str(number)
-    place.consumers[tag] = Consumer(group, m.queue, number, tag, domain=m.domain)
+    pace = pace_of(m)
+    place.consume(Consumer(group, m.queue, number, tag, domain=m.domain, pace=pace))
     no_ack = group not in ACKED or m.auto_ack
     count, size = getattr(m, "prefetch_count", 0), getattr(m, "prefetch_size", 0)
     name = queue_name(m.domain, m.queue)
     return [
         Prefetch(place.number, None, count, size),
-        Subscribe(place.number, asked, name, tag, no_ack, m.exclusive, m.no_local),
+        Subscribe(
+            place.number,
+            asked,
+            name,
+            tag,
+            no_ack,
+            m.exclusive,
+            m.no_local,
+            credit=1 if pace else None,
+        ),
     ]
 
 
