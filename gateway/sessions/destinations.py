@@ -2,7 +2,8 @@
 
 A queue service is the queues of the virtual host; a topic service is ``amq.topic`` with the name as
 key; a peer is a queue that somebody serves, who answers into a queue of the handle's own. A durable
-subscription is a queue, named like one of 1.0: ``subscription:<client>:<identifier>``.
+subscription is a queue, named like one of 1.0: ``subscription:<client>:<identifier>``; its user's
+and nobody else's.
 """
 
 import secrets
@@ -15,9 +16,10 @@ from gateway.operations import Bind, DeclareQueue, PurgeQueue
 from gateway.selector import Selector, SelectorError
 from gateway.sessions.addresses import TOPICS
 from gateway.sessions.nodes import rebind
+from gateway.sessions.subscriptions import PREFIX, check_owner, name_of, ownership
 
 TEMPORARY = "tmp/"
-NOBODYS = ("amq.", "subscription:", TEMPORARY)
+NOBODYS = ("amq.", PREFIX, TEMPORARY)
 """Beginnings of names that a message to all queues does not mean."""
 MOST_COPIES = 1000
 """Queues that one message may be sent to."""
@@ -128,7 +130,7 @@ def binding_key(name: str) -> str:
 def subscription_name(client: str, identifier: str) -> str:
     if not client:
         raise Refusal(Condition.SYNTAX_ERROR, "a durable subscription needs a client name")
-    return check_name(f"subscription:{client}:{identifier}")
+    return check_name(name_of(client, identifier))
 
 
 def subscribe(channel: Channel, name: str, client: str, identifier: str) -> str:
@@ -144,8 +146,11 @@ def subscribe(channel: Channel, name: str, client: str, identifier: str) -> str:
             durable=durable,
             exclusive=not durable,
             auto_delete=not durable,
+            arguments=ownership(channel, client) if durable else {},
         )
     ).name
+    if durable:
+        check_owner(channel, queue, client)
     try:
         channel.bind(Bind(channel.number, None, queue, TOPICS, key))
     except Refusal:

@@ -45,6 +45,7 @@ from gateway.sessions.destinations import (
     temporary_name,
 )
 from gateway.sessions.staging import Staged
+from gateway.sessions.subscriptions import check_owner
 
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
@@ -298,6 +299,7 @@ class Handling:
         if found is None:
             raise Refusal(Condition.NOT_FOUND, f"no subscription '{op.identifier}'")
         channel.need("configure", "queue", name)
+        check_owner(channel, name, handle.client)
         for other in self._handles.values():
             where = self._session.channels.get(other.channel)
             for tag in [tag for tag, queue in other.consumers.items() if queue == name]:

@@ -41,6 +41,7 @@ from gateway.sessions.nodes import (
     make_dynamic,
     reply_source,
 )
+from gateway.sessions.subscriptions import PREFIX
 
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
@@ -121,7 +122,7 @@ class Linking:
             and node is not None
             and asked.address in (None, old.terminus.address)
             and node.queue in channel.vhost.queues
-            and not node.queue.startswith("subscription:")
+            and not node.queue.startswith(PREFIX)
         ):
             asked.address = node.queue
             source = find_source(channel, asked, op.container, op.name, False)

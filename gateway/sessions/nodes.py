@@ -3,7 +3,8 @@ exchanges, and nodes made on demand.
 
 A source over an exchange is a queue bound to it. Its name tells whose it is, so that a durable
 subscription is found again after a restart: ``subscription:<container>:<name>``, without the
-container for one that all containers share (JMS 2.0's shared subscriptions).
+container for one that all containers share (JMS 2.0's shared subscriptions). It is resumed only by
+the user who made it.
 """
 
 import secrets
@@ -22,6 +23,7 @@ from gateway.sessions.addresses import (
 )
 from gateway.sessions.filters import Filters, read_filters
 from gateway.sessions.links import Links, Node
+from gateway.sessions.subscriptions import check_owner, name_of, ownership
 from gateway.values import Described
 
 SHARED = frozenset(["shared", "global"])
@@ -136,13 +138,19 @@ def find_source(
     return Source(there, node, filters)
 
 
-def subscription_name(terminus: Terminus, container: str, name: str) -> str:
-    """The queue of a subscription that has a name. JMS clients number the links of a shared one
-    behind a bar."""
+def subscription_name(terminus: Terminus, container: str, name: str) -> tuple[str, str]:
+    """The queue of a subscription that has a name, and whose it is: a container's, or "" for all.
+    JMS clients number the links of a shared one behind a bar. Refuses (406) a container without a
+    name."""
     shared = SHARED & frozenset(terminus.capabilities)
     if shared:
         name = name.partition("|")[0]
-    return f"subscription:{'' if 'global' in shared else container}:{name}"
+    if "global" in shared:
+        return name_of("", name), ""
+    if not container:
+        text = "a subscription that may be resumed needs a container-id"
+        raise Refusal(Condition.PRECONDITION_FAILED, text)
+    return name_of(container, name), container
 
 
 def known_subscription(
@@ -151,8 +159,9 @@ def known_subscription(
     """A source without an address means the subscription that this link had (JMS unsubscribes
     like that)."""
     for who in (container, ""):
-        queue = f"subscription:{who}:{name.partition('|')[0]}"
+        queue = name_of(who, name.partition("|")[0])
         if queue in channel.vhost.queues:
+            check_owner(channel, queue, who)
             terminus.address = queue
             terminus.durable, terminus.expiry = 1, NEVER
             return Source(terminus, Node(queue, True, True), filters)
@@ -174,16 +183,20 @@ def subscription(
     channel.vhost.exchange(place.name)
     key = binding_key(channel, place, filters)
     number = channel.number
+    wanted, owner = subscription_name(terminus, container, name) if named else ("", "")
     lasting = named or terminus.expiry in (NEVER, "connection-close") or terminus.timeout > 0
-    wanted = DeclareQueue(
+    declared = DeclareQueue(
         number,
         None,
-        subscription_name(terminus, container, name) if named else "",
+        wanted,
         durable=durable,
         exclusive=not lasting,
         auto_delete=not lasting,
+        arguments=ownership(channel, owner),
     )
-    queue = channel.declare_queue(wanted).name
+    queue = channel.declare_queue(declared).name
+    if named:
+        check_owner(channel, queue, owner)
     try:
         channel.bind(Bind(number, None, queue, place.name, key, filters.headers or {}))
     except Refusal:

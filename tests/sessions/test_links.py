@@ -7,7 +7,7 @@ import pytest
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.encoding import write_value
 from gateway.adapters.v1_0.fields import read_value
-from gateway.errors import Condition, Lost
+from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Essentials, Message, Properties
 from gateway.operations import (
     Attached,
@@ -27,6 +27,7 @@ from gateway.operations import (
     EndSession,
     Manage,
     Modify,
+    Open,
     Operation,
     Outcome,
     Post,
@@ -37,6 +38,7 @@ from gateway.operations import (
     Stolen,
     Terminus,
 )
+from gateway.sessions.destinations import subscribe
 from gateway.values import Described, Symbol
 from tests.broker.fakes import message
 from tests.sessions.test_session import House, Peer
@@ -47,15 +49,16 @@ SELECTOR = "apache.org:selector-filter:string"
 class LinkPeer(Peer):
     """A peer whose adapter speaks of links. ``stolen`` answers ``Stolen`` as an adapter does."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, user: str = "guest", container: str = "me") -> None:
         super().__init__(house)
+        self.container = container
         self.adapter.linked = True  # type: ignore[misc]
         self.session = type(self.session)(
             house.broker, self.adapter, house.registry, address="x:1", loopback=True, since=0
         )
         self.tags: dict[int, bytes] = {}
         self.adapter.found = self.found  # type: ignore[method-assign]
-        self.session.perform([Open_("/")])
+        self.session.perform([Open("open", "/", user)])
         self.heard()
         self.done(BeginSession(1, "begin"))
         self.serial = 0
@@ -79,7 +82,8 @@ class LinkPeer(Peer):
         settled, unsettled = more.pop("settled", False), more.pop("unsettled", None)
         channel = more.pop("channel", 1)
         terminus = Terminus(address, **more)
-        return link, AttachSource(channel, "a", link, name, "me", terminus, settled, unsettled)
+        who = self.container
+        return link, AttachSource(channel, "a", link, name, who, terminus, settled, unsettled)
 
     def target(self, address: str | None, **more: Any) -> tuple[str, Attached]:
         self.serial += 1
@@ -94,12 +98,6 @@ class LinkPeer(Peer):
         return [
             said for said in self.says(Credit(1, None, link, credit)) if isinstance(said, Deliver)
         ]
-
-
-def Open_(vhost: str) -> Operation:
-    from gateway.operations import Open
-
-    return Open("open", vhost, "guest")
 
 
 @pytest.fixture
@@ -496,6 +494,56 @@ def test_unsubscribing_without_an_address(house: House, peer: LinkPeer) -> None:
     assert not house.broker.vhosts["/"].queues
     _, operation = peer.asking(None, name="sub")
     assert peer.refused(operation).condition is Condition.NOT_FOUND
+
+
+@pytest.mark.parametrize("shared", [(), ("shared",)])
+def test_a_subscription_is_its_users(house: House, peer: LinkPeer, shared: tuple[str, ...]) -> None:
+    """Anybody may call his container the same; names may contain what divides them."""
+    house.broker.access.add_user("other", "secret")
+    house.broker.access.set_permissions("other", "/", ".*", ".*", ".*")
+    capabilities = ("topic", *shared)
+    asked: dict[str, Any] = {"durable": 1, "expiry": "never", "capabilities": capabilities}
+    link, _ = peer.source("news", name="a:b", **asked)
+    suspended(peer, link, [], lost=True)
+    publish(peer, "news", "kept", exchange="amq.topic")
+    for other in (LinkPeer(house, "other"), LinkPeer(house, "guest", "me:a")):
+        name = "b" if other.container == "me:a" else "a:b"
+        _, operation = other.asking("elsewhere", name=name, **asked)
+        said = other.refused(operation)
+        assert said.condition is Condition.ACCESS_REFUSED and said.lost is Lost.LINK
+        _, operation = other.asking(None, name=name)
+        assert other.refused(operation).condition is Condition.ACCESS_REFUSED
+    again, _ = peer.source("news", name="a:b", **asked)
+    assert bodies(peer.receives(again)) == ["kept"]
+    peer.done(DetachLink(1, "t", again, closed=True))
+    other = LinkPeer(house, "other")
+    other.source("news", name="a:b", **asked)
+
+
+def test_subscriptions_of_handles_are_their_users_too(house: House, peer: LinkPeer) -> None:
+    house.broker.access.add_user("other", "secret")
+    house.broker.access.set_permissions("other", "/", ".*", ".*", ".*")
+    other = LinkPeer(house, "other")
+    name = subscribe(peer.session.channels[1], "news", "me", "sub")
+    assert subscribe(peer.session.channels[1], "news", "me", "sub") == name
+    with pytest.raises(Refusal) as refused:
+        subscribe(other.session.channels[1], "news", "me", "sub")
+    assert refused.value.condition is Condition.ACCESS_REFUSED
+    link, _ = peer.source(None, name="sub")  # the same subscription in 1.0
+    _, operation = other.asking(None, name="sub")
+    assert other.refused(operation).condition is Condition.ACCESS_REFUSED
+
+
+def test_a_subscription_needs_a_container(house: House, peer: LinkPeer) -> None:
+    """Or it would be one of those that are everybody's."""
+    nameless = LinkPeer(house, container="")
+    asked: dict[str, Any] = {"durable": 1, "expiry": "never"}
+    _, operation = nameless.asking("/exchanges/amq.topic/#", name="sub", **asked)
+    assert nameless.refused(operation).condition is Condition.PRECONDITION_FAILED
+    everybodys = {**asked, "capabilities": ("topic", "shared", "global")}
+    for one in (nameless, peer):
+        one.source("news", name="sub", **everybodys)
+    assert list(house.broker.vhosts["/"].queues) == ["subscription::sub"]
 
 
 def test_a_copy_of_a_subscription_is_the_subscription(house: House, peer: LinkPeer) -> None:
