@@ -7,18 +7,20 @@ order: original servers do both.
 
 import hashlib
 from collections.abc import Callable
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from gateway.adapters.base import Outlet
+from gateway.adapters.kept import Kept
 from gateway.adapters.v0_8a import requests
 from gateway.adapters.v0_8a.command import Command
-from gateway.adapters.v0_8a.content import COMMAND, read_head
+from gateway.adapters.v0_8a.content import COMMAND, SIZE_OCTETS
 from gateway.adapters.v0_8a.fragments import Arriving
 from gateway.adapters.v0_8a.lines import MOST_TAG, Ask, Channel, Found, Line
 from gateway.adapters.v0_8a.states import CLOSING, OPEN
 from gateway.adapters.v0_8a.violation import Violation, brief, condition_of
 from gateway.adapters.v0_8a.wire import layouts as w
-from gateway.adapters.v0_8a.wire.tables import REPLIES, SUCCESS
+from gateway.adapters.v0_8a.wire.tables import END, REPLIES, SUCCESS
 from gateway.errors import Condition, LocalError, Lost
 from gateway.message import Message
 from gateway.operations import (
@@ -39,6 +41,16 @@ if TYPE_CHECKING:
     from gateway.adapters.v0_8a.engine import Engine
 
 TOPICS = "amq.topic"
+
+NOTIFY = Struct(">HIIBB")
+"""Handle, number of the message, octets of the fragment, bits, octets of the name (§3.5.11)."""
+LEAST = NOTIFY.size + 2
+"""Octets of the command with its type and its end, without a name."""
+DELIVERED, REDELIVERED = 8, 16
+
+ENDS = 1024
+"""Encoded commands kept by a connection."""
+
 MOST_NUMBERS = 1 << 16
 """Numbers of one index."""
 
@@ -53,6 +65,8 @@ class Asking:
         self.channel_max = MOST_TAG
         self.handle_max = MOST_TAG
         self._tag = 0
+        self.ends: Kept[tuple[int, str], tuple[bytes, bytes]] = Kept(ENDS)
+        """Commands of messages as they are written, without what varies."""
         self._on_line: dict[str, Callable[[Line, Any, bytes, Found], None]] = {
             "handle.created": self._created,
             "handle.reply": self._reply,
@@ -221,6 +235,47 @@ class Asking:
 
     # --- messages -------------------------------------------------------------------------------
 
+    def at_once(self, buf: bytes, start: int, stop: int, end: int) -> int:
+        """Take a delivery that is whole in one fragment, as the server's side does a message."""
+        if stop - start < LEAST:
+            return 0
+        number, delivery, size, bits, length = NOTIFY.unpack_from(buf, start + 1)
+        behind: int = stop + size
+        line = self.lines.get(number)
+        octets = int.from_bytes(buf[stop : stop + SIZE_OCTETS], "big")
+        body, most = behind - octets, self.engine.limits.max_message_octets
+        if (
+            line is None
+            or bits & ~REDELIVERED != DELIVERED
+            or stop - start != LEAST + length
+            or buf[stop - 1] != END
+            or behind > end
+            or size > self.engine.frames.limit
+            or body <= stop + SIZE_OCTETS
+            or (most and octets > most)
+            or line.state is not OPEN
+            or line.channel.state is not OPEN
+            or line.channel.arriving is not None
+        ):
+            return 0
+        try:
+            known = self.engine.headers.arrived(buf[stop + SIZE_OCTETS : body], "", "")
+        except ValueError:
+            return 0
+        name = buf[start + LEAST - 1 : stop - 1].decode("utf-8", "surrogateescape")
+        channel, exchange = line.channel, TOPICS if line.service is Service.TOPIC else ""
+        message = Message(COMMAND, known.header, buf[body:behind], exchange, name, known.essentials)
+        self._unsettled(line, delivery)
+        self.engine.found_now().append(
+            Deliver(channel.number, line.tag, delivery, bits & REDELIVERED != 0, message)
+        )
+        return behind
+
+    def _unsettled(self, line: Line, delivery: int) -> None:
+        if not line.settled and line.service is not Service.PEER:
+            line.channel.unsettled[delivery] = False
+            line.channel.over[delivery] = line
+
     def _notify(self, line: Line, m: w.HandleNotify, fragment: bytes, found: Found) -> None:
         if m.out_of_band:
             raise Violation("not-implemented", "nothing is agreed about out of band", Lost.LINK)
@@ -254,20 +309,18 @@ class Asking:
     def _first(self, line: Line, fragment: bytes) -> Arriving:
         """The fragment with the header."""
         try:
-            record, start = read_head(fragment)
-            header = self.engine.headers.arrived(record, "", "")
-            self.engine.headers.known(header)
+            size, known, start = self.engine.headers.first(fragment, "", "")
         except ValueError as error:
             raise Violation("invalid-message", str(error), Lost.LINK) from None
         most = self.engine.limits.max_message_octets
-        if most and record.body_size > most:
-            raise Violation("message-too-large", f"{record.body_size} octets", Lost.LINK)
-        arriving = Arriving(line.number, header, record.body_size)
+        if most and size > most:
+            raise Violation("message-too-large", f"{size} octets", Lost.LINK)
+        arriving = Arriving(line.number, known.header, size)
         arriving.add(fragment[start:], False)
         return arriving
 
     def _whole(self, line: Line, m: w.HandleNotify, arriving: Arriving, found: Found) -> None:
-        channel, essentials = line.channel, self.engine.headers.known(arriving.header)[0]
+        channel, essentials = line.channel, self.engine.headers.known(arriving.header).essentials
         exchange = TOPICS if line.service is Service.TOPIC else ""
         message = Message(
             COMMAND, arriving.header, arriving.body(), exchange, m.dest_name, essentials
@@ -280,9 +333,7 @@ class Asking:
             looked = Looked(m.message_nbr, m.dest_name, message)
             found.append(Done(channel.number, token, looked))
             return
-        if not line.settled and line.service is not Service.PEER:
-            channel.unsettled[m.message_nbr] = False
-            channel.over[m.message_nbr] = line
+        self._unsettled(line, m.message_nbr)
         found.append(Deliver(channel.number, line.tag, m.message_nbr, m.redelivered, message))
 
     def _streamed(self, line: Line, m: w.HandleNotify, fragment: bytes, found: Found) -> None:
@@ -291,7 +342,7 @@ class Asking:
         if line.streaming is None:
             arriving = self._first(line, fragment[: len(fragment)])
             line.streaming, body = arriving.header, arriving.body()
-        essentials = self.engine.headers.known(line.streaming)[0]
+        essentials = self.engine.headers.known(line.streaming).essentials
         message = Message(COMMAND, line.streaming, body, "", m.dest_name, essentials)
         found.append(Deliver(line.channel.number, line.tag, m.message_nbr, False, message))
 

@@ -20,6 +20,8 @@ from gateway.adapters.v0_9.content import BASIC
 from gateway.message import DIALECTS, Essentials, Properties, Table
 
 SIZE_OCTETS = 4
+FIXED = 10
+"""Octets of size, persistence, priority and expiry."""
 MORE = "AMQP_MORE"
 NAMED = (("REPLY_TO", "reply_to"), ("CORRELATION_ID", "correlation_id"))
 """Fields for what a peer must know to answer; the document has no place for it."""
@@ -56,6 +58,22 @@ def read_header(header: bytes) -> MessageProperties:
     return record
 
 
+def end_of_head(octets: bytes, at: int = 0) -> tuple[int, int]:
+    """Where the fields of the header at the beginning of a first fragment stand, and where the body
+    does. Raises ``ValueError``. Decodes nothing."""
+    try:
+        at += FIXED
+        for _ in range(3):  # type, encoding, identifier
+            at += 1 + octets[at]
+        start = at + 2
+        end = start + (octets[at] << 8 | octets[at + 1])
+    except IndexError:
+        raise ValueError("the message header is cut short") from None
+    if end > len(octets):
+        raise ValueError("the message header is cut short")
+    return start, end
+
+
 class CommandDialect:
     """The ``Dialect`` of message headers of 0.8a2."""
 
@@ -63,11 +81,14 @@ class CommandDialect:
 
     def essentials(self, header: bytes) -> Essentials:
         """Expiry is a date here: whoever knows the time makes it a time to live."""
-        record = read_header(header)
-        some = fields.check_table(record.headers)
+        start, end = end_of_head(header, -SIZE_OCTETS)
+        if end != len(header):
+            raise ValueError("octets follow the message header")
+        table = header[start:]
+        some = fields.check_table(table)
         # CC and BCC are lists elsewhere; here there are none, so a field of that name is plain.
-        copies = b"\x02CC" in record.headers or b"\x03BCC" in record.headers
-        return Essentials(record.persistent, record.priority, has_headers=some and not copies)
+        copies = some and (b"\x02CC" in table or b"\x03BCC" in table)
+        return Essentials(header[0] & 1 != 0, header[1], has_headers=some and not copies)
 
     def read(self, header: bytes) -> Properties:
         record = read_header(header)

@@ -70,7 +70,6 @@ class Engine:
         self.later: list[Operation] = []
         """Found outside ``receive``; the next one, or the next tick, returns them."""
         self.state = HEADING
-        self.frames = Frames(self._on_command, HANDSHAKE_MAX)
         self.frame_max = greeting.frame_max(limits)
         """The largest frame and fragment that we take."""
         self.frame_out = HANDSHAKE_MAX
@@ -84,6 +83,8 @@ class Engine:
         self.work: serving.Serving | asking.Asking = (
             serving.Serving(self) if server else asking.Asking(self)
         )
+        hot = "handle.send" if server else "handle.notify"
+        self.frames = Frames(self._on_command, HANDSHAKE_MAX, hot, self.work.at_once)
         self._opening = b""
         self._reason: tuple[Condition | None, str] = (None, "")
         self._theirs = False
@@ -276,9 +277,13 @@ class Engine:
         self.put(octets)
 
     def write_fragment(self, record: Any, fragment: bytes) -> None:
-        """A command with octets of a message. Hot."""
-        self.put(frame(record) + fragment)
-        self._weight += len(fragment) + 64
+        """A command with octets of a message."""
+        self.put_message(frame(record) + fragment)
+
+    def put_message(self, octets: bytes) -> None:
+        """Command and fragment. Hot."""
+        self.put(octets)
+        self._weight += len(octets)
         if self._weight > MOST_OCTETS:
             self.crowded()
 

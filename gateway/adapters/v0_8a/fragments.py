@@ -2,11 +2,20 @@
 frames (document §3.4)."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from gateway.adapters.kept import Kept
 from gateway.adapters.v0_8a import fields
-from gateway.adapters.v0_8a.content import COMMAND, SIZE_OCTETS, least, read_head
+from gateway.adapters.v0_8a.content import (
+    COMMAND,
+    SIZE_OCTETS,
+    end_of_head,
+    least,
+    read_head,
+    read_header,
+)
 from gateway.adapters.v0_8a.violation import Violation
-from gateway.adapters.v0_8a.wire.layouts import MessageProperties, write_message_properties
+from gateway.adapters.v0_8a.wire.layouts import write_message_properties
 from gateway.bodies import Body
 from gateway.errors import Lost
 from gateway.message import Essentials, Message
@@ -14,7 +23,13 @@ from gateway.message import Essentials, Message
 REMEMBERED = 1024
 """Headers whose meaning is remembered."""
 
-Known = tuple[Essentials, int | None]
+
+class Known(NamedTuple):
+    """A header in the dialect's octets, what the broker reads of it, the millisecond of expiry."""
+
+    header: bytes
+    essentials: Essentials
+    expires: int | None
 
 
 class Headers:
@@ -26,7 +41,8 @@ class Headers:
     def __init__(self) -> None:
         self.full: dict[str, str] = {}
         self.alias: dict[str, str] = {}
-        self._known: dict[bytes, Known] = {}
+        self._known: Kept[bytes, Known] = Kept(REMEMBERED)
+        self._arrived: Kept[tuple[bytes, str, str], Known] = Kept(REMEMBERED)
 
     def add(self, dictionary: bytes) -> None:
         """Merge a dictionary of the peer. Raises ``ValueError``."""
@@ -35,24 +51,39 @@ class Headers:
                 raise fields.FieldError(f"alias '{alias[:60]}' stands for no name")
             self.full[alias] = name
             self.alias.setdefault(name, alias)
+        self._arrived.clear()
 
-    def arrived(self, record: MessageProperties, mime_type: str, encoding: str) -> bytes:
-        """The dialect's octets of a header, with the handle's defaults. Raises ``ValueError``."""
-        record.mime_type = record.mime_type or mime_type
-        record.encoding = record.encoding or encoding
-        if self.full and record.headers:
-            record.headers = fields.renamed(record.headers, self.full)
-        return write_message_properties(record)[SIZE_OCTETS:]
+    def arrived(self, raw: bytes, mime_type: str, encoding: str) -> Known:
+        """A header as it came, without the size of the body, and the handle's defaults. Raises
+        ``ValueError``. Hot."""
+        if not (self.full or mime_type or encoding) and raw[:1] < b"\2":
+            return self._known.get(raw) or self.known(raw)
+        key = (raw, mime_type, encoding)
+        found = self._arrived.get(key)
+        if found is None:
+            record = read_header(raw)
+            record.mime_type = record.mime_type or mime_type
+            record.encoding = record.encoding or encoding
+            if self.full and record.headers:
+                record.headers = fields.renamed(record.headers, self.full)
+            header = write_message_properties(record)[SIZE_OCTETS:]
+            found = self._arrived.keep(key, self.known(header))
+        return found
+
+    def first(self, fragment: bytes, mime_type: str, encoding: str) -> tuple[int, Known, int]:
+        """Size of the body, header, and where the body begins in the first fragment. Raises
+        ``ValueError``."""
+        _, start = end_of_head(fragment)
+        size = int.from_bytes(fragment[:SIZE_OCTETS], "big")
+        return size, self.arrived(fragment[SIZE_OCTETS:start], mime_type, encoding), start
 
     def known(self, header: bytes) -> Known:
-        """What the broker needs, and the millisecond of expiry. Raises ``ValueError``."""
+        """What is read of a header in the dialect's octets. Raises ``ValueError``."""
         found = self._known.get(header)
         if found is None:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
             seconds = int.from_bytes(header[2:6], "big")
-            found = COMMAND.essentials(header), seconds * 1000 if seconds else None
-            self._known[header] = found
+            expires = seconds * 1000 if seconds else None
+            found = self._known.keep(header, Known(header, COMMAND.essentials(header), expires))
         return found
 
     def leaving(self, message: Message, limit: int) -> tuple[bytes, bytes]:

@@ -24,14 +24,20 @@ LONG_HEAD = 6
 TAIL = bytes((END,))
 
 OnCommand = Callable[[Command, Any, bytes], None]
+AtOnce = Callable[[bytes, int, int, int], int]
+"""Octets, where the type stands, where the frame ends, where the octets do -> where the message
+behind the frame ends; 0 if it has to go the long way."""
 
 
 class Frames:
     """Cuts a stream into commands. ``limit`` is the largest frame and fragment accepted."""
 
-    __slots__ = ("limit", "held", "stopped", "_take")
+    __slots__ = ("limit", "held", "stopped", "_take", "_hot", "_at_once")
 
-    def __init__(self, take: OnCommand, limit: int) -> None:
+    def __init__(self, take: OnCommand, limit: int, hot: str, at_once: AtOnce) -> None:
+        """``hot`` is the command that brings messages, which are offered to ``at_once`` first."""
+        self._hot = BY_NAME[hot].number
+        self._at_once = at_once
         self.limit = limit
         self.held = b""
         self.stopped = False
@@ -56,6 +62,11 @@ class Frames:
             stop = start + size
             if stop > end:
                 break
+            if size and buf[start] == self._hot:
+                behind = self._at_once(buf, start, stop, end)
+                if behind:
+                    at = behind
+                    continue
             command, record = read_command(buf, start, stop)
             fragment = b""
             if command.fragment:

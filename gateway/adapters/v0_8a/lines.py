@@ -29,14 +29,14 @@ class Line:
 
     __slots__ = (
         "number", "channel", "service", "tag", "state", "asked", "queries", "browses", "prepares",
-        "created", "settled", "streaming", "partial",
+        "created", "settled", "streaming", "partial", "link",
     )  # fmt: skip
 
     def __init__(self, number: int, channel: "Channel", service: Service) -> None:
         self.number = number
         self.channel = channel
         self.service = service
-        self.tag = str(number)
+        self.link = self.tag = str(number)
         self.state: State = OPEN
         self.asked: dict[int, Ask] = {}
         """By confirm tag."""
@@ -50,10 +50,6 @@ class Line:
         """Header of the stream that comes in."""
         self.partial: Arriving | None = None
         """What the server has prepared."""
-
-    @property
-    def link(self) -> str:
-        return str(self.number)
 
 
 class Channel:

@@ -8,9 +8,12 @@ on the channel waits.
 import hashlib
 from collections import deque
 from collections.abc import Callable
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from gateway.adapters.kept import Kept
 from gateway.adapters.v0_8a.fragments import Arriving, cut, loaded
+from gateway.adapters.v0_8a.frames import frame
 from gateway.adapters.v0_8a.states import CLOSING, OPEN, State
 from gateway.adapters.v0_8a.streams import Part, Stream, without_marks
 from gateway.adapters.v0_8a.wire import layouts as w
@@ -22,6 +25,12 @@ if TYPE_CHECKING:
     from gateway.adapters.v0_8a.engine import Engine
 
 MOST_NUMBER = (1 << 32) - 1
+
+ENDS = 1024
+"""Encoded commands kept by a channel."""
+VARYING_AT, VARYING = 5, Struct(">IIB")
+"""Behind size, type and handle: number of the message, octets of the fragment, bits (§3.5.11)."""
+DELIVERED, REDELIVERED = 8, 16
 
 
 class Waiting(NamedTuple):
@@ -41,11 +50,12 @@ class Handle:
 
     __slots__ = (
         "number", "channel", "service", "name", "producer", "consumer", "browser", "mime_type",
-        "encoding", "state", "names", "tags", "stream", "preparing",
+        "encoding", "state", "names", "tags", "stream", "preparing", "link",
     )  # fmt: skip
 
     def __init__(self, channel: "Channel", record: w.HandleOpen, service: Service) -> None:
         self.number = record.handle_id
+        self.link = str(record.handle_id)
         self.channel = channel
         self.service = service
         self.name = record.dest_name
@@ -62,10 +72,6 @@ class Handle:
         """What the client is streaming over it."""
         self.preparing = False
         """The client has prepared a message and may send the rest of it."""
-
-    @property
-    def link(self) -> str:
-        return str(self.number)
 
 
 class Channel:
@@ -92,6 +98,8 @@ class Channel:
         self._preparing: tuple[Waiting, bytes] | None = None
         """A delivery, and its body as the client gets it."""
         self._held: deque[Waiting] = deque()
+        self._ends: Kept[tuple[int, str], tuple[bytes, bytes]] = Kept(ENDS)
+        """Commands of deliveries as they are written, without what varies."""
         self.gate = lambda _: None
 
     # --- the outlet -----------------------------------------------------------------------------
@@ -104,12 +112,47 @@ class Channel:
         name = handle.names.get(consumer, "")
         if handle.service is not Service.QUEUE:
             name = message.key if handle.service is Service.TOPIC else handle.name
+        plain = self._preparing is None and self.out is None and delivery <= MOST_NUMBER
+        if plain and self._whole(handle, name, consumer, delivery, redelivered, message):
+            return
         due = Waiting(handle, name, delivery, redelivered, message, consumer)
         if self._preparing is not None:
             self._held.append(due)
             self.gate(False)
         else:
             self._out(due)
+
+    def _whole(
+        self,
+        handle: Handle,
+        name: str,
+        consumer: str,
+        delivery: int,
+        redelivered: bool,
+        message: Message,
+    ) -> bool:
+        """A message in one fragment and in one piece, if it is like that. Hot."""
+        engine, limit = self.engine, self.engine.frame_out
+        if len(message.body) >= limit or handle.service is Service.PEER:
+            return False
+        try:
+            head, body = engine.headers.leaving(message, limit)
+        except ValueError:
+            engine.found_now().append(Unsent(self.number, consumer, delivery, message))
+            return True
+        size = len(head) + len(body)
+        if size > limit:
+            return False
+        ends = self._ends.get((handle.number, name))
+        if ends is None:
+            octets = frame(w.HandleNotify(handle.number, dest_name=name))
+            ends = octets[:VARYING_AT], octets[VARYING_AT + VARYING.size :]
+            self._ends.keep((handle.number, name), ends)
+        bits = DELIVERED | REDELIVERED if redelivered else DELIVERED
+        engine.put_message(
+            b"".join((ends[0], VARYING.pack(delivery, size, bits), ends[1], head, body))
+        )
+        return True
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         """Confirms are tags here, and come as answers."""

@@ -1,16 +1,19 @@
 """Messages that a client sends: fragments put together, streams, and messages in parts (document
 §3.4.2, §3.5.3, §3.5.13)."""
 
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from gateway.adapters.v0_8a.answering import Asked
-from gateway.adapters.v0_8a.content import COMMAND, read_head
+from gateway.adapters.v0_8a.content import COMMAND, SIZE_OCTETS
 from gateway.adapters.v0_8a.fragments import Arriving
 from gateway.adapters.v0_8a.greeting import TXN_LIMIT
 from gateway.adapters.v0_8a.places import Channel, Handle
+from gateway.adapters.v0_8a.states import OPEN
 from gateway.adapters.v0_8a.streams import Stream
 from gateway.adapters.v0_8a.violation import Violation
 from gateway.adapters.v0_8a.wire import layouts as w
+from gateway.adapters.v0_8a.wire.tables import END
 from gateway.errors import Lost
 from gateway.message import Message
 from gateway.operations import Continue, Operation, Prepare, SendTo, Service
@@ -19,6 +22,11 @@ if TYPE_CHECKING:
     from gateway.adapters.v0_8a.serving import Serving
 
 SHA1_DIGITS = 40
+
+SEND = Struct(">HHIBB")
+"""Handle, confirm tag, octets of the fragment, bits, octets of the name (§3.5.3)."""
+LEAST = SEND.size + 2
+"""Octets of the command with its type and its end, without a name."""
 
 
 class Posting:
@@ -44,6 +52,52 @@ class Posting:
             self._stream(handle, m, fragment, found)
         else:
             self._send(handle, m, fragment, found)
+
+    def at_once(self, buf: bytes, start: int, stop: int, end: int) -> int:
+        """Take a message that is whole in one fragment, if nothing is unusual about it: where it
+        ends, or 0. The command's type stands at ``start``, its fragment at ``stop``. Hot."""
+        if stop - start < LEAST:
+            return 0
+        number, tag, size, bits, length = SEND.unpack_from(buf, start + 1)
+        behind: int = stop + size
+        handle = self._serving.handles.get(number)
+        if (
+            handle is None
+            or bits
+            or stop - start != LEAST + length
+            or buf[stop - 1] != END
+            or behind > end
+            or size > self._engine.frames.limit
+            or handle.state is not OPEN
+            or not (handle.producer or handle.service is Service.PEER)
+        ):
+            return 0
+        channel, octets = handle.channel, int.from_bytes(buf[stop : stop + SIZE_OCTETS], "big")
+        body = behind - octets
+        if (
+            body <= stop + SIZE_OCTETS
+            or channel.state is not OPEN
+            or channel.transacted
+            or channel.arriving is not None
+            or channel.streamer is not None
+        ):
+            return 0
+        engine = self._engine
+        most, headers = engine.limits.max_message_octets, engine.headers
+        if most and octets + engine.under_way > most:
+            return 0
+        raw = buf[stop + SIZE_OCTETS : body]
+        try:
+            known = headers.arrived(raw, handle.mime_type, handle.encoding)
+        except ValueError:
+            return 0
+        message = Message(COMMAND, known.header, buf[body:behind], "", "", known.essentials)
+        name = buf[start + LEAST - 1 : stop - 1].decode("utf-8", "surrogateescape")
+        token = Asked("handle.send", number, tag)
+        engine.found_now().append(
+            SendTo(channel.number, token, handle.link, name, message, tag != 0, known.expires)
+        )
+        return behind
 
     # --- whole messages -------------------------------------------------------------------------
 
@@ -96,17 +150,15 @@ class Posting:
     def _head(self, handle: Handle, fragment: bytes) -> tuple[int, bytes, int]:
         """Size of the body, header, and where the body begins."""
         try:
-            record, start = read_head(fragment)
-            size = record.body_size
-            header = self._engine.headers.arrived(record, handle.mime_type, handle.encoding)
-            self._engine.headers.known(header)
+            headers = self._engine.headers
+            size, known, start = headers.first(fragment, handle.mime_type, handle.encoding)
         except ValueError as error:
             raise Violation("invalid-message", str(error), Lost.LINK) from None
-        return size, header, start
+        return size, known.header, start
 
     def _message(self, header: bytes, body: bytes) -> tuple[Message, int | None]:
-        essentials, expires = self._engine.headers.known(header)
-        return Message(COMMAND, header, body, "", "", essentials), expires
+        known = self._engine.headers.known(header)
+        return Message(COMMAND, known.header, body, "", "", known.essentials), known.expires
 
     def _count(self, channel: Channel) -> None:
         channel.posts += 1

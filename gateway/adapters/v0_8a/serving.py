@@ -55,6 +55,7 @@ class Serving:
         self.channels: dict[int, Channel] = {}
         self.handles: dict[int, Handle] = {}
         self._posting = Posting(self)
+        self.at_once = self._posting.at_once
         self._on_channel: dict[str, Callable[[Channel, Any, Found], None]] = {
             "channel.ack": self._ack,
             "channel.commit": self._commit,
