@@ -84,8 +84,7 @@ class Gateway:
 
     def _broker(self) -> Broker:
         settings = self.settings
-        octets = int(memory_total() * settings.limits.memory_page)
-        limits = BrokerLimits(page_after_octets=octets)
+        limits = BrokerLimits(int(memory_total() * settings.limits.memory_page))
         broker = Broker(self.store, limits, now=int(time.time() * 1000))
         for name in settings.vhosts:
             if name not in broker.vhosts:
@@ -122,10 +121,11 @@ class Gateway:
                 amqp.handshake_seconds,
                 amqp.max_connections,
                 adapters.Limits(
-                    frame_max=amqp.frame_max,
-                    channel_max=amqp.channel_max,
-                    heartbeat=amqp.heartbeat_seconds,
-                    max_message_octets=amqp.max_message_octets,
+                    amqp.frame_max,
+                    amqp.channel_max,
+                    amqp.heartbeat_seconds,
+                    amqp.max_message_octets,
+                    synch=amqp.synch,
                 ),
             ),
             mechanisms=tuple(amqp.mechanisms),

@@ -21,6 +21,8 @@ class Limits(NamedTuple):
     """From the first tick to an open connection."""
     close_timeout: float = 5.0
     """How long our close may wait for its answer."""
+    synch: bool = False
+    """Answer SYNCHREQ (0-9a0) with a method that the document names and does not number."""
 
 
 class Product(NamedTuple):

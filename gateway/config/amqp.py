@@ -64,6 +64,10 @@ class Amqp(Section):
     compat: Literal["", "rabbitmq-4"] = Field(
         default="", description="broker that clients of 1.0 are told they talk to, if they insist"
     )
+    synch: bool = Field(
+        default=False,
+        description="answer SYNCHREQ of 0-9a0 with method 2, 6, which its document does not number",
+    )
     handshake_seconds: float = Field(
         default=10, gt=0, description="a peer that has not opened by then is dropped"
     )

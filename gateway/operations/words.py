@@ -289,6 +289,11 @@ class Recover(Request):
     requeue: bool = False
 
 
+@dataclass(slots=True)
+class Synchronize(Request):
+    """Answered when all that was asked before on this channel is done, and safe."""
+
+
 # --- transactions and confirms ------------------------------------------------------------------
 
 

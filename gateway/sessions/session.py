@@ -36,6 +36,7 @@ from gateway.operations import (
     SessionLost,
     Settle,
     Subscribe,
+    Synchronize,
     Unblocked,
     Unsent,
     Unsubscribe,
@@ -117,6 +118,7 @@ class Session:
             FindQueue: self._find_queue,
             Unsent: lambda channel, op: channel.unsent(op.consumer, op.delivery, op.message),
             Commit: self._commit,
+            Synchronize: lambda channel, op: self.answer_when_safe(op.channel, op.token),
         }
         if adapter.linked:
             self._linking = Linking(self)

@@ -29,7 +29,9 @@ from gateway.operations import (
     EndSession,
     Fetch,
     Fetched,
+    FindQueue,
     Flow,
+    FoundQueue,
     Open,
     Operation,
     Outcome,
@@ -46,6 +48,7 @@ from gateway.operations import (
     SessionLost,
     Settle,
     Subscribe,
+    Synchronize,
     Unbind,
     Unblocked,
     Unsubscribe,
@@ -301,6 +304,19 @@ def test_the_whole_vocabulary(peer: Peer) -> None:
     assert done(Select(1, 20)) is None
     assert done(Rollback(1, 21)) is None
     assert done(Commit(1, 22)) is None
+
+
+def test_synchronized_when_what_was_said_before_is_safe(peer: Peer) -> None:
+    peer.done(DeclareQueue(1, 1, "q", durable=True))
+    peer.done(Bind(1, 2, "q", "amq.topic", "a", {"x-selector": "n = 1"}))
+    said = peer.says(Publish(1, message("one", "q", durable=True), False, False), Synchronize(1, 3))
+    assert said == [], "answered before it is safe"
+    peer.house.commit()
+    assert peer.heard() == [Done(1, 3)]
+    found = peer.says(FindQueue(1, 4, "q"))
+    bindings = (("amq.topic", "a", {"x-selector": "n = 1"}),)
+    assert found == [Done(1, 4, FoundQueue("q", 1, 0, {}, bindings))]
+    assert peer.says(FindQueue(1, 5, "none")) == [Done(1, 5)]
 
 
 def test_credit_filter_and_copy(peer: Peer) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gateway.adapters import Limits
 from gateway.adapters.v0_9.drafts import tables
 from gateway.adapters.v0_9.drafts.staging import SHELF
 from gateway.adapters.v0_9.wire import layouts_0_9a0 as first
@@ -16,6 +17,7 @@ from gateway.operations import (
     DeclareExchange,
     DeclareQueue,
     Deliver,
+    Done,
     EndSession,
     Fetch,
     FindQueue,
@@ -32,6 +34,7 @@ from gateway.operations import (
     SessionLost,
     Settle,
     Subscribe,
+    Synchronize,
 )
 from tests.adapters.drafts.talking import VERSIONS, Both, said
 from tests.pair import sized
@@ -303,8 +306,9 @@ def test_what_is_defined_nowhere_is_refused() -> None:
     ):
         both = Both(version).opened()
         ((name, close),) = answers(both, record)
-        assert (name, close.reply_code) == ("channel.close", 540)
-        assert isinstance(both.asked[-1], SessionLost)
+        place = "connection" if version == "0-9a0" else "channel"
+        assert (name, close.reply_code) == (f"{place}.close", 540)
+        assert isinstance(both.asked[-1], SessionLost) or version == "0-9a0"
     for kind in ("nothing", "system", ""):
         both = Both("0-9a6").opened()
         ((name, close),) = answers(both, second.ExchangeDeclare(0, "x", kind))
@@ -336,6 +340,75 @@ def test_a_binding_that_means_nothing_costs_the_channel() -> None:
     both.server.send(Refused(1, bind.token, Condition.PRECONDITION_FAILED, "no"))  # type: ignore[attr-defined]
     ((name, close),) = said(both.client, b"".join(both.server.output()))
     assert (name, close.reply_code, close.method_id) == ("channel.close", 503, 3)
+
+
+@pytest.mark.parametrize("version", FIRST)
+def test_a_test_of_dtx_says_that_it_is_unknown(version: str) -> None:
+    both = Both(version).opened()
+    octets = flagged(both, first.DtxStart("t"), 0x40)
+    assert not both.server.receive(octets)
+    ((name, unknown),) = said(both.client, b"".join(both.server.output()))
+    assert (name, unknown.class_) == (
+        "connection.unknown", 10,
+    )  # fmt: skip
+
+
+def flagged(both: Both, record: Any, flag: int, tag: int = 0) -> bytes:
+    """A method with a flag and a synchtag (0-9a0)."""
+    engine = both.client
+    layout = engine.table.geometry.method
+    method = engine.table.by_record[type(record)]
+    group, name = method.number >> 16, method.number & 0xFFFF
+    flags = (flag,) if layout.size == 7 else (0, flag)
+    payload = layout.pack(group, name, *flags, tag) + method.write(record)
+    return engine.frames.frame(engine.frames.method, 1, payload)
+
+
+@pytest.mark.parametrize("version", FIRST)
+def test_synchreq_is_answered_where_a_setting_says_so(version: str) -> None:
+    for synch in (False, True):
+        both = Both(version, limits=Limits(synch=synch)).opened()
+        engine = both.client
+        tags = []
+        for record in (
+            first.ChannelFlow(False),
+            first.JmsCancel(9),
+            first.JmsAck(0, True),
+            first.JmsReject(1, True),
+            first.TestInteger(1, 2, 3, 4, 1),
+            first.DestinationQuery(0, 1, "q"),
+        ):
+            both.perform(both.server.receive(flagged(both, record, 0x80, 0xABCD0001 + len(tags))))
+            tags.append(b"".join(both.server.output()))
+        answered = [octets for octets in tags if octets[4:6] == bytes((2, 6))]
+        assert len(answered) == (4 if synch else 0)
+        width = engine.table.geometry.method.size
+        for number, octets in enumerate(answered):
+            assert octets[4:] == bytes((2, 6)) + bytes(width - 6) + (0xABCD0001 + number).to_bytes(
+                4
+            )
+        publish = flagged(both, first.JmsPublish(0, 1, "q"), 0x80, 7)
+        both.forget()
+        both.perform(both.server.receive(publish))
+        assert not both.asked and not both.server.output()
+        frames = engine.frames
+        head = frames.content_header(6, 0, 2, bytes(2))
+        both.perform(both.server.receive(frames.frame(frames.header, 1, head)))
+        assert not both.server.output()
+        both.perform(both.server.receive(frames.frame(frames.body, 1, b"hi")))
+        kinds = [type(o) for o in both.asked]
+        assert kinds == ([Publish, Synchronize] if synch else [Publish])
+        assert b"".join(both.server.output())[-4:] == (bytes((0, 0, 0, 7)) if synch else b"")
+
+
+def test_what_fails_is_not_synchronized() -> None:
+    both = Both("0-9a0", limits=Limits(synch=True)).opened()
+    found = both.server.receive(flagged(both, first.JmsCancel(9), 0x80, 7))
+    assert isinstance(found[-1], Synchronize)
+    both.server.send(Refused(1, None, Condition.NOT_FOUND, "no"))
+    both.server.send(Done(1, found[-1].token))
+    ((name, close),) = said(both.client, b"".join(both.server.output()))
+    assert (name, close.reply_code) == ("channel.close", 404)
 
 
 def test_an_out_of_band_setting_is_refused() -> None:

@@ -8,6 +8,7 @@ from gateway.adapters.v0_9.drafts.contents import DEEPEST, MOST_CHILDREN, child
 from gateway.adapters.v0_9.drafts.words import Said
 from gateway.adapters.v0_9.geometry import Geometry
 from gateway.errors import Condition, Lost, PeerError
+from gateway.operations import Operation
 
 
 class Part:
@@ -31,7 +32,7 @@ class Part:
 class Assembly:
     """The content of one method. ``size`` is what it has announced so far, octets."""
 
-    __slots__ = ("said", "method", "size", "number", "_stack", "_count", "_limit")
+    __slots__ = ("said", "method", "size", "number", "after", "_stack", "_count", "_limit")
 
     def __init__(self, said: Said, limit: int) -> None:
         self.said = said
@@ -39,6 +40,8 @@ class Assembly:
         self.size = 0
         self.number = 0
         """The class its header names, which old clients get wrong."""
+        self.after: Operation | None = None
+        """What is to be done when this is."""
         self._stack: list[Part] = []
         self._count = 0
         self._limit = limit

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Protocol
 
+from gateway.adapters.options import Limits
 from gateway.adapters.v0_9 import states
 from gateway.adapters.v0_9.drafts import trials
 from gateway.adapters.v0_9.drafts.assembly import Assembly
@@ -19,9 +20,11 @@ from gateway.adapters.v0_9.drafts.outline import Known
 from gateway.adapters.v0_9.drafts.words import Asked, Said, Spoken
 from gateway.adapters.v0_9.geometry import Method, Version
 from gateway.errors import Condition, Lost, PeerError
-from gateway.operations import Done, EndSession, Operation, SessionLost
+from gateway.operations import Done, EndSession, Operation, SessionLost, Synchronize
 
 SYNCHREQ, UNREAL = 0x80, 0x40
+SYNCH = (2, 6)
+"""Channel.Synch (0-9a0): the document gives it no number; this is the first one that is free."""
 FLAGS = 0xF0
 """The high half of an octet of flags; the low half is the revision (0-9a0)."""
 
@@ -31,8 +34,16 @@ THREE_FIELDS = Struct(">HIH")
 UNDER_WAY = 4
 """How many of the largest messages one connection may have half sent, over all its channels."""
 
+ASYNCHRONOUS = frozenset(
+    ["channel.flow"]
+    + [f"{group}.{verb}" for group in ("jms", "file", "stream") for verb in ("publish", "cancel")]
+    + [f"{group}.{verb}" for group in ("jms", "file") for verb in ("ack", "reject")]
+)
+"""What a client may send on a channel of 0-9a0 without being answered."""
+
 UNDEFINED = frozenset(["dtx.select", "dtx.start"])
-"""Named by the drafts, with nothing said of what a distributed transaction would be."""
+"""Named by the drafts, with nothing said of what a distributed transaction would be. What a peer
+does not support costs the connection in 0-9a0 (interface tests), the channel in 0-9a6 (dtx)."""
 
 
 class Engine(Owner, Protocol):
@@ -46,6 +57,9 @@ class Engine(Owner, Protocol):
     channel_max: int
     announced: int
     max_message_octets: int
+    limits: Limits
+
+    def put(self, octets: bytes) -> None: ...
 
     def write(self, channel: int, record: Any) -> None: ...
 
@@ -79,7 +93,7 @@ class DraftIncoming:
         for octet in rest[:-1]:
             flags |= octet & FLAGS
         method = engine.table.methods.get(number)
-        if method is None:
+        if method is None or (flags & UNREAL and method.name in UNDEFINED):
             if flags & UNREAL:
                 self._unknown(number, rest[-1])
                 return
@@ -99,6 +113,8 @@ class DraftIncoming:
             raise PeerError(Condition.COMMAND_INVALID, "a server may not ask for synch")
         try:
             self._dispatch(channel, place, method, record, found)
+            if flags & SYNCHREQ and engine.limits.synch and place is not None:
+                self._synch(place, method, record, rest[-1], found)
         except PeerError as error:
             error.method = error.method or number
             fatal = method.name.startswith(("connection.", "access."))
@@ -114,6 +130,28 @@ class DraftIncoming:
         unknown = self._engine.words.layouts.ConnectionUnknown
         code, text, _ = self._engine.table.codes[Condition.NOT_IMPLEMENTED.value]
         self._engine.write(0, unknown(number >> 16, number & 0xFFFF, tag & 0xFFFF, code, text))
+
+    def _synch(
+        self, place: Channel, method: Method, m: Any, tag: int, found: list[Operation]
+    ) -> None:
+        """Answer what has no answer of its own, once it is done and safe (0-9a0 §3.6.4)."""
+        if method.replies or method.name not in ASYNCHRONOUS:
+            return
+        number = place.number
+        layout = self._engine.table.geometry.method
+        flags = (0,) * (layout.size - len(SYNCH) - 4)
+        frames = self._engine.frames
+
+        def then(_: Any) -> list[Operation]:
+            octets = layout.pack(*SYNCH, *flags, tag)
+            self._engine.put(frames.frame(frames.method, number, octets))
+            return []
+
+        done = Synchronize(number, Asked(method, m, then))
+        if method.content and place.content is not None:
+            place.content.after = done
+        else:
+            found.append(done)
 
     def _alias(self, method: Method, size: int) -> Method:
         """0-9a6: close and close-ok are 9 and 10, or 10 and 11. 10 with fields is a close."""
@@ -205,7 +243,8 @@ class DraftIncoming:
     def _on_channel(self, place: Channel, method: Method, m: Any, found: list[Operation]) -> None:
         engine, name = self._engine, method.name
         if name in UNDEFINED:
-            raise place.fail(Condition.NOT_IMPLEMENTED, f"{name} is not implemented")
+            lost = Lost.CONNECTION if engine.first else Lost.SESSION
+            raise PeerError(Condition.NOT_IMPLEMENTED, f"{name} is not implemented", lost)
         if method.content:
             place.content = Assembly(self._said(method, m), engine.max_message_octets)
         elif name in trials.REQUESTS:
@@ -335,6 +374,8 @@ class DraftIncoming:
                 found.append(Done(place.number, awaited.operation.token, arrived))
         elif arrived is not None:
             found.append(arrived)
+        if content.after is not None:
+            found.append(content.after)
 
     # --- at once ---------------------------------------------------------------------------------
 
