@@ -7,7 +7,6 @@ memory is short its tail is only in the store, and comes back in portions as the
 from bisect import bisect, bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
-from heapq import merge
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,9 @@ MOST_AHEAD = 256
 """Messages read at once by who looks through what is paged out: each time twice as many."""
 AHEAD_OCTETS = 256 * 1024
 """About how much that may be."""
+
+FEW = 64
+"""So many entries are put back one by one; more are sorted in, which looks at the whole lane."""
 
 by_position = attrgetter("position")
 
@@ -206,11 +208,11 @@ class Lane:
         ready = self.ready
         if not ready or entries[-1].position < ready[0].position:
             ready.extendleft(reversed(entries))
-        elif len(entries) == 1:
-            entry = entries[0]
-            ready.insert(bisect(ready, entry.position, key=by_position), entry)
+        elif len(entries) <= FEW:
+            for entry in entries:
+                ready.insert(bisect(ready, entry.position, key=by_position), entry)
         else:
-            self.ready = deque(merge(entries, ready, key=by_position))
+            self.ready = deque(sorted([*entries, *ready], key=by_position))
 
     def return_paged(self, entry: Entry) -> bool:
         """One that stood among the paged is paged again. One that was delivered as it was put has

@@ -3,8 +3,11 @@ transactions by id, and deliveries that outlive their channel.
 """
 
 import secrets
+from collections.abc import Iterable
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from gateway.broker.consumers import Consumer
 from gateway.broker.deliveries import Entry
 from gateway.broker.queues import Queue
 from gateway.broker.settling import Settling, unknown_tag
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 
 FAILED = "x-delivery-count"
 """Note with the number of deliveries that failed; RabbitMQ's name for it."""
+
+LEAST_SHEAVES = 1000
+"""Settled deliveries that sheaves may hold numbers of before they are made anew."""
 
 MOST_TRANSACTIONS = 255
 """Open at a time on one channel."""
@@ -38,14 +44,46 @@ class Work:
         self.octets = 0
 
 
+class Sheaves:
+    """Numbers of unsettled deliveries by consumer, gathered when a consumer is parked, so that a
+    thousand of them do not look at everything a thousand times. Nobody else pays for it."""
+
+    __slots__ = ("numbers", "last", "count")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.numbers: dict[Consumer, list[int]] = {}
+        self.last = 0
+        """Deliveries up to this one have been looked at."""
+        self.count = 0
+
+    def take(self, consumer: Consumer, unsettled: dict[int, Entry]) -> list[int]:
+        """What may be of this consumer, ascending. ``unsettled`` is in the order of numbers."""
+        if self.count > 2 * len(unsettled) + LEAST_SHEAVES:
+            self.clear()
+        fresh = list(takewhile(lambda number: number > self.last, reversed(unsettled)))
+        for number in reversed(fresh):
+            holder = unsettled[number].consumer
+            if holder is not None:
+                self.numbers.setdefault(holder, []).append(number)
+            self.last = number
+        self.count += len(fresh)
+        found = self.numbers.pop(consumer, [])
+        self.count -= len(found)
+        return found
+
+
 class Linked(Settling):
     """The part of a channel that only versions with links use. ``works``: open transactions."""
 
-    __slots__ = ("works",)
+    __slots__ = ("works", "sheaves")
 
     def __init__(self, client: "Client") -> None:
         super().__init__(client)
         self.works: dict[bytes, Work] = {}
+        self.sheaves = Sheaves()
 
     # --- outcomes -------------------------------------------------------------------------------
 
@@ -156,6 +194,10 @@ class Linked(Settling):
             [(entry, Outcome.RELEASE) for _, entry, _, settled in work.retired if settled]
         )
 
+    def restore(self, found: Iterable[tuple[int, Entry]]) -> None:
+        super().restore(found)
+        self.sheaves.clear()
+
     def abandon(self) -> None:
         """The channel is over, and with it its transactions."""
         for work in self.works.values():
@@ -171,7 +213,9 @@ class Linked(Settling):
         consumer = self.consumers.pop(tag, None)
         if consumer is None:
             return []
-        found = [(n, entry) for n, entry in self.unsettled.items() if entry.consumer is consumer]
+        unsettled = self.unsettled
+        numbers = self.sheaves.take(consumer, unsettled)
+        found = [(n, unsettled[n]) for n in numbers if n in unsettled]
         for number, entry in found:
             del self.unsettled[number]
             consumer.release(entry)

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from gateway.sessions.session import Session
 
 MOST_LATE = 10_000
-"""Outcomes that may be late before those are looked for whose time is over."""
+"""Outcomes that may be late before those are looked for whose time is over; more if so many are
+still good."""
 
 Perform = Callable[[Channel, Any], None]
 
@@ -65,6 +66,7 @@ class Linking:
         self._late: dict[tuple[int, int], tuple[Link, bytes]] = {}
         """What suspended links left unsettled, by channel and delivery: the peer may still say its
         outcome by that (§2.7.6)."""
+        self._most_late = MOST_LATE
         self._works: dict[tuple[int, str], list[bytes]] = {}
         self._managing = Managing(session)
         self.handlers: dict[type[Any], Perform] = {
@@ -262,8 +264,9 @@ class Linking:
             return
         tags = op.unsettled
         link.parked = {tags[number]: entry for number, entry in held if number in tags}
-        if len(self._late) > MOST_LATE:
+        if len(self._late) > self._most_late:
             self._late = {k: late for k, late in self._late.items() if late[1] in late[0].parked}
+            self._most_late = max(MOST_LATE, 2 * len(self._late))
         self._late |= {(op.channel, n): (link, tags[n]) for n, _ in held if n in tags}
         release(channel, (entry for number, entry in held if number not in tags))
         link.outcomes = op.outcomes

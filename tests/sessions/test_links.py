@@ -716,3 +716,30 @@ def test_nowhere_to_answer(peer: LinkPeer) -> None:
     request = Message(SECTIONS, header, b"", "", "", Essentials())
     refused = peer.refused(Manage(1, "t", sender, request))
     assert (refused.condition, refused.lost) == (Condition.PRECONDITION_FAILED, Lost.LINK)
+
+
+def test_what_each_of_many_links_holds_is_parked_with_it(house: House, peer: LinkPeer) -> None:
+    """However deliveries, outcomes, rollbacks and the ends of links take turns."""
+    declare(peer, "q")
+    publish(peer, "q", *[str(number) for number in range(300)])
+    links = [peer.source("q", name=f"l{number}", expiry="never")[0] for number in range(10)]
+    channel = peer.session.channels[1]
+    held: dict[str, list[int]] = {}
+    for count, link in zip([7, 1, 0, 30, 12, 5, 9, 3, 20, 2], links, strict=True):
+        held[link] = [said.delivery for said in peer.receives(link, count)]
+    channel.fetch("q")
+    for gone in ("1", "4", "8"):
+        for link in sorted(held.keys() - {gone}):
+            held[link] += [said.delivery for said in peer.receives(link, len(held[link]) + 2)]
+            if held[link]:
+                peer.says(Settle(1, held[link].pop(0), False, Outcome.ACCEPT))
+        work = peer.done(DeclareTransaction(1, "t", "coordinator"))
+        other = "10"
+        peer.says(*[Retire(1, work, one, Outcome.ACCEPT, False) for one in held[other]])
+        peer.done(Discharge(1, "t", "coordinator", work, True))
+        found = channel.park(gone)
+        assert [number for number, _ in found] == held.pop(gone)
+        assert all(entry.consumer is None for _, entry in found)
+    for link, numbers in held.items():
+        assert [number for number, _ in channel.park(link)] == numbers
+    assert len(channel.unsettled) == 1 and not channel.sheaves.numbers
