@@ -26,7 +26,7 @@ class Kept(dict[K, V]):
         """Keep it, unless the key is long."""
         if len(self) >= self.entries:
             self.clear()
-        if length(key) <= LONGEST:
+        if (len(key) if key.__class__ is bytes else length(key)) <= LONGEST:  # type: ignore[arg-type]
             self[key] = meaning
         return meaning
 

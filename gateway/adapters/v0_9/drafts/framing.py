@@ -84,6 +84,7 @@ class DraftFrames:
         self.pack_content = content.pack
         self._unpack_content = content.unpack_from
         self.content_octets = geometry.content.size
+        self._head, self._fixed = head.size, geometry.method.size
         self.tail = geometry.tail
         self._prefix = len(next(iter(version.methods.values())).prefix)
         self.counted = len(geometry.tail) if geometry.size_counts_tail else 0
@@ -132,17 +133,17 @@ class DraftFrames:
 
     def _walk(self, buf: bytes, found: list[Operation]) -> int:
         """Where the first unfinished frame begins."""
-        head, tail, counted = self._geometry.head.size, self.tail, self.counted
+        head, tail, counted = self._head, self.tail, self.counted
         unpack, prefix, hot = self._unpack_head, self._prefix, self._hot
-        method, closing = self.method, len(tail)
+        meta, method, closing = self._meta, self.method, len(tail)
         at, size = 0, len(buf)
         while True:
             start = at + head
-            self._needed = start - at
             if start > size:
+                self._needed = head
                 return at
             kind, channel, length = unpack(buf, at)
-            if kind == self._meta:
+            if kind == meta:
                 if channel or length:
                     raise PeerError(Condition.FRAME_ERROR, "a meta frame is not empty")
                 start += EXTENDED.size
@@ -150,7 +151,7 @@ class DraftFrames:
                 if start > size:
                     return at
                 kind, flags, channel, length = EXTENDED.unpack_from(buf, start - EXTENDED.size)
-                if kind == self._meta or flags:
+                if kind == meta or flags:
                     raise PeerError(Condition.FRAME_ERROR, "a meta frame announces no other frame")
             length -= counted
             if length < 0 or length > self.limit:
@@ -161,8 +162,8 @@ class DraftFrames:
             if kind not in self._kinds:
                 raise PeerError(Condition.FRAME_ERROR, f"frame type {kind} is unknown")
             stop = end + closing
-            self._needed = stop - at
             if stop > size:
+                self._needed = stop - at
                 if self._kinds[kind].startswith("oob"):
                     self._frame(kind, channel, buf, start, end, found)
                 return at
@@ -186,37 +187,41 @@ class DraftFrames:
         place = self._channels.get(channel)
         if place is None or place.state is not states.OPEN or place.content is not None:
             return 0
-        size, tail, counted = len(buf), self.tail, self.counted
-        closing, head = len(tail), self._geometry.head.size
-        properties = end + closing + head + self.content_octets
+        size, tail, counted, limit = len(buf), self.tail, self.counted, self.limit
+        closing = len(tail)
+        at = end + closing
+        properties = at + self._head + self.content_octets
         if properties >= size:
             return 0
-        kind, other, length, _, weight, octets = self._unpack_content(buf, end + closing)
+        kind, other, length, _, weight, octets = self._unpack_content(buf, at)
         length -= counted
-        behind = properties - self.content_octets + length
-        begin = behind + closing + head
+        behind = at + self._head + length
+        last: int = behind + closing
         if (
             kind != self.header
             or other != channel
             or weight
-            or length > self.limit
+            or length > limit
+            or octets > limit
             or octets > self._max_body
-            or octets > self.limit
-            or buf[behind : behind + closing] != tail
-            or (begin if octets else begin - head) > size
+            or last > size
+            or buf[behind:last] != tail
         ):
             return 0
-        last: int = behind + closing
+        body = b""
         if octets:
-            last = begin + octets + closing
-            if last > size or buf[last - closing : last] != tail:
+            begin = last + self._head
+            stop = begin + octets
+            at, last = last, stop + closing
+            if last > size or buf[stop:last] != tail:
                 return 0
-            if self._unpack_head(buf, begin - head) != (self.body, channel, octets + counted):
+            if self._unpack_head(buf, at) != (self.body, channel, octets + counted):
                 return 0
+            body = buf[begin:stop]
         raw = buf[start:end]
         tag, redelivered = 0, False
         if varying:
-            at = start + self._geometry.method.size
+            at = start + self._fixed
             tag = int.from_bytes(buf[at : at + 8], "big")
             redelivered = varying > 8 and buf[at + 8] & 1 == 1
             raw = buf[start:at] + buf[at + varying : end]
@@ -233,7 +238,6 @@ class DraftFrames:
                 known = said.dialect.known(raw)
             except ValueError:
                 return 0
-        body = buf[begin : begin + octets]
         self._link.on_message(place, said, tag, redelivered, known, body, found)
         return last
 

@@ -65,11 +65,8 @@ class Outline:
         """Raises ``ValueError``. Warm: steps over what nobody asks for, checking lengths and tags.
         Behind the properties anything may stand."""
         flags = header[:2]
-        steps = self._plans.get(flags)
-        if steps is None:
-            steps = self.plan(flags)
         try:
-            return self._walk(header, steps)
+            return self._walk(header, self._plans.get(flags) or self.plan(flags))
         except IndexError as error:
             raise ValueError("the properties are cut short") from error
 

@@ -27,7 +27,7 @@ SECOND: Lengths = (4, 4)
 AS_WRITTEN: Lengths = (1, 4)
 """0-9a6 as its text has it."""
 
-READINGS: dict[bool, tuple[Lengths, ...]] = {
+READINGS: dict[bool, tuple[Lengths, Lengths]] = {
     True: (FIRST, SECOND),
     False: (SECOND, AS_WRITTEN),
 }
@@ -35,13 +35,11 @@ READINGS: dict[bool, tuple[Lengths, ...]] = {
 
 def read_table(entries: bytes, first: bool) -> Table:
     """The table whose entries these are; ``first``: in 0-9a0. Raises ``FieldError``."""
-    readings = READINGS[first]
-    for lengths in readings[:-1]:
-        try:
-            return _read(entries, lengths)
-        except FieldError:
-            continue
-    return _read(entries, readings[-1])
+    usual, other = READINGS[first]
+    try:
+        return _read(entries, usual)
+    except FieldError:
+        return _read(entries, other)
 
 
 def _read(entries: bytes, lengths: Lengths) -> Table:
@@ -85,21 +83,14 @@ def _octets(buf: bytes, at: int, width: int) -> tuple[bytes, int]:
 
 def check_table(entries: bytes, first: bool) -> None:
     """Raise ``FieldError`` unless ``read_table`` can read it. Decodes nothing."""
-    readings = READINGS[first]
-    for lengths in readings[:-1]:
-        try:
-            _check(entries, lengths)
-        except FieldError:
-            continue
-        return
-    _check(entries, readings[-1])
-
-
-def _check(entries: bytes, lengths: Lengths) -> None:
+    usual, other = READINGS[first]
     try:
-        _walk(entries, 0, len(entries), lengths, 0)
-    except IndexError as error:
-        raise FieldError("a field table is cut short") from error
+        _walk(entries, 0, len(entries), usual, 0)
+    except (FieldError, IndexError):
+        try:
+            _walk(entries, 0, len(entries), other, 0)
+        except IndexError as error:
+            raise FieldError("a field table is cut short") from error
 
 
 def _walk(buf: bytes, at: int, end: int, lengths: Lengths, depth: int) -> None:
