@@ -36,7 +36,7 @@ from gateway.http.app import build
 from gateway.http.app import close as close_http
 from gateway.http.doors import ConnectionInfo, Doors, HttpSettings
 from gateway.http.events.asking import PARAMETERS
-from gateway.http.publish.spool import open_spool
+from gateway.http.publish.spool import open_shelf, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.message import cross_with
 from gateway.net.alarms import Watch, memory_total
@@ -68,10 +68,10 @@ class Gateway:
         """Of ``amqp.listeners``, in their order."""
         self.http_port = 0
         self.admin_port: int | None = None
-        self.registry = Registry()
         self.store = open_store(settings)
         try:
             self.spool = open_spool(settings)
+            self.registry = Registry(shelf=open_shelf(settings, self.spool))
             self.broker = self._broker()
             key, crossing = secret(settings, CROSSING_FILE), settings.crossing
         except BaseException:

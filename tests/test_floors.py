@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent / "gateway"
 
 FLOOR = {
     "__init__": 0, "errors": 0, "values": 0, "bodies": 0,
-    "message": 1,
+    "message": 1, "staged": 1,
     "operations": 2, "selector": 2,
     "adapters": 3, "broker": 3, "store": 3,
     "sessions": 4, "config": 4, "inspect": 4, "crossing": 4,
@@ -24,8 +24,8 @@ EXCEPTIONS = {
 }
 
 PURE = (
-    "errors", "values", "bodies", "message", "operations", "selector", "adapters", "broker",
-    "store", "crossing",
+    "errors", "values", "bodies", "message", "staged", "operations", "selector",
+    "adapters", "broker", "store", "crossing",
 )  # fmt: skip
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "threading", "time", "fastapi", "pydantic", "logging"}
 

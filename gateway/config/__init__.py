@@ -54,6 +54,13 @@ class LimitsSection(Section):
     spool_octets: int = Field(
         default=16 << 30, ge=0, description="octets in such files that are open; 0 is no limit"
     )
+    staged_octets: int = Field(
+        default=4 << 30, ge=0, description="octets of half received bodies; 0 is no limit"
+    )
+    staged_items: int = Field(default=256, ge=1, description="half received bodies")
+    staged_seconds: int = Field(
+        default=86400, ge=1, description="how long one waits for its sender to go on"
+    )
 
 
 class Settings(BaseSettings):

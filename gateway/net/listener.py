@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from gateway.adapters import Adapter, Product, Role, adapter_for
 from gateway.adapters import Limits as AdapterLimits
 from gateway.adapters.sniff import TLS_1_0
+from gateway.adapters.v0_9.drafts.versions import DRAFTS
 from gateway.bodies import Spool
 from gateway.broker.broker import Broker
 from gateway.net import ports
@@ -79,6 +80,7 @@ class Listener:
         self._context = context
         self._compat = compat
         self._spool = spool
+        registry.shelf.tick(broker.now)
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._arriving = 0
@@ -157,6 +159,8 @@ class Listener:
         more: dict[str, Any] = {}
         if version == "1.0":
             more = {"product": COMPAT[self._compat], "annotates": bool(self._compat)}
+        elif version in DRAFTS:
+            more = {"shelf": self.registry.shelf}
         return adapter_for(
             version,
             Role.SERVER,
@@ -182,6 +186,7 @@ class Listener:
 
     def tick(self, now: float) -> None:
         """Once a second (monotonic seconds)."""
+        self.registry.shelf.tick(self.broker.now)
         for connection in self:
             try:
                 connection.tick(now)

@@ -44,7 +44,7 @@ from gateway.sessions.destinations import (
     subscription_name,
     temporary_name,
 )
-from gateway.sessions.staging import Staged
+from gateway.sessions.staging import Arriving, Owner
 from gateway.sessions.subscriptions import check_owner
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Handle:
         self.queue = ""
         """What ``index`` is about."""
         self.index: list[Place] = []
-        self.staged: Staged | None = None
+        self.staged: Arriving | None = None
         self.expires: int | None = None
         self.answers = ""
         """The private queue of a peer handle."""
@@ -100,6 +100,8 @@ class Handling:
         """By channel: deliveries whose place is free already, and that may come to be unsettled
         again by a rollback."""
         self._topics: list[tuple[str, str]] = []
+        self._nameless: set[Owner] = set()
+        """Under which messages in parts are kept that go with the connection."""
         self.handlers: dict[type[Any], Perform] = {
             OpenDestination: self._open,
             CloseDestination: self._close,
@@ -181,6 +183,8 @@ class Handling:
             self.ended(number)
         for key in self._topics:
             self._session.registry.topics.pop(key, None)
+        for owner in self._nameless:
+            self._staging.forget(owner)
 
     # --- sending --------------------------------------------------------------------------------
 
@@ -222,35 +226,34 @@ class Handling:
         if most is not None and op.size > most:
             raise Refusal(Condition.CONTENT_TOO_LARGE, f"a message has {most} octets at most")
         owner = (session.vhost, session.user, handle.client or f"#{session.number}")
-        now = channel.broker.now
-        handle.staged = self._staging.begin(owner, op.message, op.size, op.digest, now)
+        if not handle.client:
+            self._nameless.add(owner)
+        lasting = bool(handle.client)
+        handle.staged = self._staging.begin(owner, op.message, op.size, op.digest, lasting)
         handle.expires = op.expires
-        session.answer(op.channel, op.token, len(handle.staged.octets))
+        session.answer(op.channel, op.token, handle.staged.item.have)
 
     def _continue(self, channel: Channel, op: Continue) -> None:
         handle = self._handles.get(op.link)
         if handle is None:
             return
-        item = handle.staged
-        if item is None:
+        arriving = handle.staged
+        if arriving is None:
             raise Refusal(Condition.COMMAND_INVALID, "nothing was prepared")
         try:
-            self._staging.extend(item, op.octets, channel.broker.now)
+            self._staging.extend(arriving, op.octets)
         except Refusal:
             handle.staged = None
             raise
         if not op.last:
             return
         handle.staged = None
-        fault = item.fault()
-        if fault:
-            self._staging.drop(item)
-            self._session.answer(op.channel, op.token, fault)
+        body = self._staging.finish(arriving)
+        if isinstance(body, str):
+            self._session.answer(op.channel, op.token, body)
             return
-        old = item.message
-        body = bytes(item.octets)
+        old = arriving.message
         message = Message(old.dialect, old.header, body, "", "", old.essentials)
-        self._staging.drop(item)
         self._publish(channel, handle, op.name, message, handle.expires)
         self._sent(op, "")
 

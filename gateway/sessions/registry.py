@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from gateway.errors import Condition, Lost, Refusal
 from gateway.sessions.links import Links
 from gateway.sessions.staging import Staging
+from gateway.staged import Shelf
 
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
@@ -15,13 +16,14 @@ class Registry:
     """All open sessions of this process by number. Numbers are never used again.
 
     ``links`` are those that may outlive their connections; ``create_queues`` lets a link make the
-    queue that its plain address names.
+    queue that its plain address names; ``shelf`` is where messages are that are not all here.
     """
 
-    def __init__(self, create_queues: bool = True) -> None:
+    def __init__(self, create_queues: bool = True, shelf: Shelf | None = None) -> None:
         self.links = Links()
         self.create_queues = create_queues
-        self.staging = Staging()
+        self.shelf = shelf or Shelf()
+        self.staging = Staging(self.shelf)
         self.topics: dict[tuple[str, str], Session] = {}
         """Temporary topics (virtual host, name), and whose they are."""
         self._clients: dict[tuple[str, str], Session] = {}

@@ -1,118 +1,102 @@
 """Large messages that come in parts and may be resumed over another connection (0.8a2 §3.3.2.2).
 
-Parts are kept in memory, by client and by everything the header says: that is what identifies a
-message there. Room is limited; what has waited longest is given up first.
+What there is of them is on the ``Shelf``, by client and by everything the header says: that is what
+identifies a message there. A client without a name has them for as long as its connection lasts.
 """
 
 import hashlib
 
+from gateway.bodies import Body
 from gateway.errors import Condition, Refusal
 from gateway.message import Message
+from gateway.staged import Key, Shelf, Staged
 
-MOST_OCTETS = 64 << 20
-"""Octets of all half received messages."""
 MOST_OF_CLIENT = 16
 """Half received messages of one client."""
-KEEP_MS = 60 * 60 * 1000
-"""How long one waits for the rest."""
 
 Owner = tuple[str, str, str]
 """Virtual host, user, client name."""
-Key = tuple[Owner, int, bytes]
 
 
-class Staged:
-    """What there is of one message."""
+class Arriving:
+    """A message that a handle is receiving."""
 
-    __slots__ = ("key", "message", "size", "digest", "octets", "touched", "used")
+    __slots__ = ("message", "item")
 
-    def __init__(self, key: Key, message: Message, size: int, digest: str) -> None:
-        self.key = key
+    def __init__(self, message: Message, item: Staged) -> None:
         self.message = message
-        self.size = size
-        self.digest = digest
-        self.octets = bytearray()
-        self.touched = 0
-        self.used = True
-        """A handle is receiving it."""
-
-    def fault(self) -> str:
-        """Why it is not the message that was announced, or nothing."""
-        if len(self.octets) != self.size:
-            return f"{len(self.octets)} octets of {self.size} have come"
-        if self.digest and hashlib.sha1(self.octets).hexdigest() != self.digest.lower():
-            return "the contents are not those that the hash was taken of"
-        return ""
+        self.item = item
 
 
 class Staging:
-    """All messages that are half received."""
+    """All messages that are half received. Everything refuses for want of room."""
 
-    def __init__(self) -> None:
-        self._items: dict[Key, Staged] = {}
-        self.octets = 0
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
 
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def begin(self, owner: Owner, message: Message, size: int, digest: str, now: int) -> Staged:
-        """The place for a message, with what came of it before. Refuses for want of room."""
-        key = (owner, size, message.header)
-        found = self._items.pop(key, None)
-        if found is not None and found.used:
-            self._items[key] = found
+    def begin(
+        self, owner: Owner, message: Message, size: int, digest: str, lasting: bool = True
+    ) -> Arriving:
+        """The place for a message, with what came of it before. ``lasting``: its owner has the same
+        name on another connection."""
+        whose: Key = ("0.8a2", *owner)
+        key: Key = (*whose, str(size), hashlib.sha256(message.header).hexdigest())
+        if key in self.shelf.used:
             raise Refusal(Condition.NOT_ALLOWED, "this message is being received already")
-        if found is not None and found.digest != digest:
-            self.octets -= len(found.octets)
-            found = None
-        if found is None:
-            found = Staged(key, message, size, digest)
-            self._make_room(owner, now)
-        found.used, found.touched = True, now
-        self._items[key] = found
+        if key not in self.shelf.kept:
+            self._make_room(whose)
+        try:
+            arriving = Arriving(message, self.shelf.begin(key, size, digest, lasting))
+        except OSError as error:
+            raise no_room(error) from error
         start = message.body
-        if len(start) > len(found.octets):
-            self.extend(found, start[len(found.octets) :], now)
-        return found
+        if len(start) > arriving.item.have:
+            self.extend(arriving, start[arriving.item.have :])
+        return arriving
 
-    def extend(self, item: Staged, octets: bytes, now: int) -> None:
-        """The next octets. Refuses what is more than was announced, or for want of room."""
-        if len(item.octets) + len(octets) > item.size:
-            self.drop(item)
+    def extend(self, arriving: Arriving, octets: bytes) -> None:
+        """The next octets. Refuses what is more than was announced too."""
+        item = arriving.item
+        if len(octets) > item.left:
+            self.shelf.drop(item)
             raise Refusal(Condition.SYNTAX_ERROR, "more octets than the message has")
-        while self.octets + len(octets) > MOST_OCTETS and self._give_up_one():
-            pass
-        if self.octets + len(octets) > MOST_OCTETS:
-            self.drop(item)
-            raise Refusal(Condition.CONTENT_TOO_LARGE, "no room for messages in parts")
-        item.octets += octets
-        item.touched = now
-        self.octets += len(octets)
+        try:
+            item.add(octets)
+        except OSError as error:
+            self.shelf.drop(item)
+            raise no_room(error) from error
 
-    def leave(self, item: Staged) -> None:
+    def finish(self, arriving: Arriving) -> Body | str:
+        """All of the body, or why it is not what was announced; it is given up then."""
+        try:
+            fault = arriving.item.fault()
+            if not fault:
+                return self.shelf.finish(arriving.item)
+        except OSError as error:
+            self.shelf.drop(arriving.item)
+            raise no_room(error) from error
+        self.shelf.drop(arriving.item)
+        return fault
+
+    def leave(self, arriving: Arriving) -> None:
         """Nobody is receiving it: it waits for the rest."""
-        item.used = False
+        self.shelf.leave(arriving.item)
 
-    def drop(self, item: Staged) -> None:
-        """It is complete, or spoilt."""
-        if self._items.pop(item.key, None) is item:
-            self.octets -= len(item.octets)
+    def forget(self, owner: Owner) -> None:
+        """A client without a name is gone: nobody will ask for these."""
+        for item in self.shelf.of(("0.8a2", *owner)):
+            self.shelf.drop(item)
 
-    def _make_room(self, owner: Owner, now: int) -> None:
-        for item in list(self._items.values()):
-            if not item.used and now - item.touched > KEEP_MS:
-                self.drop(item)
-        mine = [item for item in self._items.values() if item.key[0] == owner]
+    def _make_room(self, whose: Key) -> None:
+        mine = self.shelf.of(whose)
         for item in mine[: max(0, len(mine) - MOST_OF_CLIENT + 1)]:
-            if item.used:
-                raise Refusal(
-                    Condition.CONTENT_TOO_LARGE, f"more than {MOST_OF_CLIENT} messages in parts"
-                )
-            self.drop(item)
+            if self.shelf.used.get(item.key) is item:
+                text = f"more than {MOST_OF_CLIENT} messages in parts"
+                raise Refusal(Condition.CONTENT_TOO_LARGE, text)
+            self.shelf.drop(item)
 
-    def _give_up_one(self) -> bool:
-        for item in self._items.values():
-            if not item.used:
-                self.drop(item)
-                return True
-        return False
+
+def no_room(error: OSError) -> Refusal:
+    """The disk is short, or a limit reached."""
+    text = f"no room for messages in parts: {error.strerror}"
+    return Refusal(Condition.CONTENT_TOO_LARGE, text)

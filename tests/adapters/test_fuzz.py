@@ -23,7 +23,7 @@ def held(adapter: Any) -> int:
     kept = adapter.frames.held
     for channel in adapter.channels.values():
         if channel.content is not None:
-            kept += sum(map(len, channel.content.pieces))
+            kept += channel.content.place.have
     return int(kept)
 
 

@@ -141,7 +141,7 @@ def looked(serving: "Serving", handle: Handle, token: Asked, result: Looked | No
         serving.engine.write(record)
         return
     due = Waiting(handle, result.name, result.number, False, result.message)
-    handle.channel.notify(due, b"".join(form), False, delivered=False)
+    handle.channel.notify(due, *form, False, delivered=False)
 
 
 def ready(serving: "Serving", handle: Handle, token: Asked, result: int) -> None:

@@ -5,7 +5,6 @@ A close may come at any level, whatever the document says about it, and answers 
 order: original servers do both.
 """
 
-import hashlib
 from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from gateway.adapters.kept import Kept
 from gateway.adapters.v0_8a import requests
 from gateway.adapters.v0_8a.command import Command
 from gateway.adapters.v0_8a.content import COMMAND, SIZE_OCTETS
-from gateway.adapters.v0_8a.fragments import Arriving
+from gateway.adapters.v0_8a.fragments import Arriving, loaded
 from gateway.adapters.v0_8a.lines import MOST_TAG, Ask, Channel, Found, Line
 from gateway.adapters.v0_8a.states import CLOSING, OPEN
 from gateway.adapters.v0_8a.violation import Violation, brief, condition_of
@@ -290,8 +289,6 @@ class Asking:
             arriving.add(fragment, not m.partial)
             if not m.partial:
                 line.partial = None
-                if arriving.digest and hashlib.sha1(arriving.body()).hexdigest() != arriving.digest:
-                    raise Violation("invalid-message", "the hash is another", Lost.LINK)
                 self._whole(line, m, arriving, found)
             return
         arriving = channel.arriving
@@ -306,7 +303,7 @@ class Asking:
             arriving.add(b"", True)
             self._whole(line, m, arriving, found)
 
-    def _first(self, line: Line, fragment: bytes) -> Arriving:
+    def _first(self, line: Line, fragment: bytes, digest: str = "") -> Arriving:
         """The fragment with the header."""
         try:
             size, known, start = self.engine.headers.first(fragment, "", "")
@@ -315,7 +312,7 @@ class Asking:
         most = self.engine.limits.max_message_octets
         if most and size > most:
             raise Violation("message-too-large", f"{size} octets", Lost.LINK)
-        arriving = Arriving(line.number, known.header, size)
+        arriving = Arriving(line.number, known.header, size, self.engine.spool, digest)
         arriving.add(fragment[start:], False)
         return arriving
 
@@ -341,7 +338,7 @@ class Asking:
         body = fragment
         if line.streaming is None:
             arriving = self._first(line, fragment[: len(fragment)])
-            line.streaming, body = arriving.header, arriving.body()
+            line.streaming, body = arriving.header, loaded(arriving.body())
         essentials = self.engine.headers.known(line.streaming).essentials
         message = Message(COMMAND, line.streaming, body, "", m.dest_name, essentials)
         found.append(Deliver(line.channel.number, line.tag, m.message_nbr, False, message))
@@ -350,11 +347,16 @@ class Asking:
         """We keep nothing over connections: ready for all but what came with it (§3.5.14)."""
         if not line.channel.restartable:
             raise Violation("command-invalid", "the channel is not restartable", Lost.LINK)
-        line.partial = arriving = self._first(line, fragment)
-        arriving.digest = m.content_hash.strip().lower()
+        digest = m.content_hash.strip().lower()
+        line.partial = arriving = self._first(line, fragment, digest)
         self.engine.write(w.HandleReady(line.number, arriving.have))
 
     # --- out ------------------------------------------------------------------------------------
+
+    def channel_of(self, handle: int) -> int:
+        """The number of its channel; 0 if there is no such handle."""
+        line = self.lines.get(handle)
+        return 0 if line is None else line.channel.number
 
     def say(self, operation: Operation) -> None:
         requests.say(self, operation)

@@ -8,16 +8,18 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.base import Authority, Outlet, Role
+from gateway.adapters.loads import Load, Loads, Place
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.v0_8a import asking, greeting, serving
 from gateway.adapters.v0_8a.command import Command
-from gateway.adapters.v0_8a.fragments import Headers
+from gateway.adapters.v0_8a.fragments import Fragments, Headers, Make, pieces
 from gateway.adapters.v0_8a.frames import BY_RECORD, Frames, frame
 from gateway.adapters.v0_8a.pulse import Pulse
 from gateway.adapters.v0_8a.states import CLOSING, GREETING, HEADING, OPEN, OPENING
 from gateway.adapters.v0_8a.violation import Violation, brief, code_of, condition_of
 from gateway.adapters.v0_8a.wire import layouts as w
 from gateway.adapters.v0_8a.wire.tables import HANDSHAKE_MAX, HEADER, REPLIES, SUCCESS
+from gateway.bodies import Body, LargeBody, Spool
 from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import Close, Closed, Open, Operation, Peer, Refused
 
@@ -48,10 +50,10 @@ class Engine:
         external_subject: str | None = None,
         mechanisms: tuple[str, ...] = MECHANISMS,
         wake: Callable[[], None] = _nothing,
-        spool: object = None,
+        spool: Spool | None = None,
         handle_errors: str = "handle",
     ) -> None:
-        """``spool`` is not used: what arrives is put together in memory, within the limits."""
+        """``spool``: where bodies go that are too large for memory; ``None``: they stay there."""
         self.version = version
         self.role = role
         self.server = server = role is Role.SERVER
@@ -66,7 +68,9 @@ class Engine:
         self.handle_errors = handle_errors
         self.peer = Peer(version=version)
         self.headers = Headers()
+        self.spool = spool
         self.pending: list[bytes] = []
+        self.loads = Loads(self.pending)
         self.later: list[Operation] = []
         """Found outside ``receive``; the next one, or the next tick, returns them."""
         self.state = HEADING
@@ -75,7 +79,7 @@ class Engine:
         self.frame_out = HANDSHAKE_MAX
         """The largest that the peer takes."""
         self.under_way = 0
-        """Octets announced of messages that are half received."""
+        """Octets announced of messages that are half received, and in memory."""
         self.pulse = Pulse(limits)
         self.greeting: greeting.Server | greeting.Client = (
             greeting.Server(self) if server else greeting.Client(self)
@@ -179,6 +183,7 @@ class Engine:
             self.write(w.ConnectionClose(code or code_of(condition), brief(text)))
         self.state = CLOSING
         self._reason, self._theirs = (condition, text), theirs
+        self.loads.end(self.work.channels)
         self.work.silence()
 
     def _violated(self, violation: Violation) -> None:
@@ -192,6 +197,7 @@ class Engine:
         found = self.found_now()
         self.closing = True
         self.frames.stop()
+        self.loads.end(self.work.channels)
         why = condition or Condition.CONNECTION_FORCED
         for number, token in [*self.greeting.waiting(), *self.work.waiting()]:
             found.append(
@@ -274,30 +280,60 @@ class Engine:
         octets = frame(record)
         if len(octets) > self.frame_out + 6:
             raise LocalError(f"{command.name} does not fit a frame of the peer")
-        self.put(octets)
+        if self.loads.tracks:
+            self.put_on(self._channel_of(record), octets)
+        else:
+            self.put(octets)
 
-    def write_fragment(self, record: Any, fragment: bytes) -> None:
-        """A command with octets of a message."""
-        self.put_message(frame(record) + fragment)
+    def _channel_of(self, record: Any) -> int:
+        """The channel that a command concerns, 0 for the connection."""
+        number: int = getattr(record, "channel_id", 0)
+        return number or self.work.channel_of(getattr(record, "handle_id", 0))
 
-    def put_message(self, octets: bytes) -> None:
+    def put_on(self, channel: int, octets: bytes) -> None:
+        """Output of a channel: behind the large bodies it is saying."""
+        track = self.loads.tracks.get(channel)
+        if track is None:
+            self.put(octets)
+        else:
+            track.append(octets)
+
+    def put_message(self, channel: int, octets: bytes) -> None:
         """Command and fragment. Hot."""
-        self.put(octets)
+        if self.loads.tracks:
+            self.put_on(channel, octets)
+        else:
+            self.put(octets)
         self._weight += len(octets)
         if self._weight > MOST_OCTETS:
             self.crowded()
 
+    def write_message(self, place: Place, head: bytes, body: Body, make: Make) -> None:
+        """Header and body in as many fragments as they need."""
+        if isinstance(body, LargeBody):
+            self.load(place, Fragments(make, head, body, self.frame_out))
+            return
+        for fragment, more in pieces(head + body, self.frame_out):
+            self.put_message(place.number, make(fragment, more))
+
+    def load(self, place: Place, load: Load) -> None:
+        """What comes next on a channel, in portions."""
+        self.loads.add(place, load)
+        if not self._receiving:
+            self.wake()
+
     @property
     def more(self) -> int:
-        """Bodies are not said in portions here: ``output`` gives all there is."""
-        return 0
+        return self.loads.more
 
     def refill(self) -> None:
-        """There is never more."""
+        self.loads.refill()
 
     def output(self) -> list[bytes]:
-        """Take what is to be written."""
+        """Take what is to be written; of large bodies a portion. Raises ``OSError``."""
         pending = self.pending
+        if self.loads.tracks:
+            self.loads.move(self.work.channels)
         if not pending:
             return []
         self.pulse.spoke = True

@@ -1,7 +1,8 @@
 """Messages <-> fragments: header and body as one run of octets, cut to the size of the peer's
 frames (document §3.4)."""
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from gateway.adapters.kept import Kept
@@ -16,7 +17,7 @@ from gateway.adapters.v0_8a.content import (
 )
 from gateway.adapters.v0_8a.violation import Violation
 from gateway.adapters.v0_8a.wire.layouts import write_message_properties
-from gateway.bodies import Body
+from gateway.bodies import WRITE_FROM, Body, LargeBody, Spool, gathering
 from gateway.errors import Lost
 from gateway.message import Essentials, Message
 
@@ -86,11 +87,10 @@ class Headers:
             found = self._known.keep(header, Known(header, COMMAND.essentials(header), expires))
         return found
 
-    def leaving(self, message: Message, limit: int) -> tuple[bytes, bytes]:
+    def leaving(self, message: Message, limit: int) -> tuple[bytes, Body]:
         """Header with the size of the body, and body, for the peer: with short names, and without
         fields if it does not fit a fragment. Raises ``ValueError`` if it has no such form."""
-        header, large = message.form_for(COMMAND)
-        body = loaded(large)
+        header, body = message.form_for(COMMAND)
         if self.alias:
             head = read_head(bytes(SIZE_OCTETS) + header)[0]
             head.headers = fields.renamed(head.headers, self.alias)
@@ -101,8 +101,8 @@ class Headers:
 
 
 def loaded(body: Body) -> bytes:
-    """The octets of a body that may be in a file: this version's adapter has them in memory.
-    Raises ``ValueError`` if they cannot be read."""
+    """The octets of a body that may be in a file, where they are few. Raises ``ValueError`` if they
+    cannot be read."""
     if isinstance(body, bytes):
         return body
     try:
@@ -111,7 +111,7 @@ def loaded(body: Body) -> bytes:
         raise ValueError(f"the body cannot be read: {error.strerror}") from error
 
 
-def cut(octets: bytes, limit: int) -> Iterator[tuple[bytes, bool]]:
+def pieces(octets: bytes, limit: int) -> Iterator[tuple[bytes, bool]]:
     """Fragments, and whether more follow; one of them in any case."""
     if len(octets) <= limit:
         yield octets, False
@@ -122,26 +122,108 @@ def cut(octets: bytes, limit: int) -> Iterator[tuple[bytes, bool]]:
 
 
 class Arriving:
-    """A message of which not all has come. ``digest`` is what it must have, "" if nobody said."""
+    """A message of which not all has come. ``digest`` is what it must have, "" if nobody said.
+    Everything raises ``Violation``."""
 
-    __slots__ = ("handle", "header", "size", "parts", "have", "digest")
+    __slots__ = ("handle", "header", "size", "have", "digest", "_place", "_hash")
 
-    def __init__(self, handle: int, header: bytes, size: int) -> None:
+    def __init__(
+        self, handle: int, header: bytes, size: int, spool: Spool | None, digest: str = ""
+    ) -> None:
         self.handle = handle
         self.header = header
         self.size = size
-        self.parts: list[bytes] = []
         self.have = 0
-        self.digest = ""
+        self.digest = digest
+        self._hash = hashlib.sha1() if digest else None
+        try:
+            self._place = gathering(spool, size)
+        except OSError as error:
+            raise self._not_kept(error) from error
+
+    @property
+    def held(self) -> int:
+        """Octets that will be in memory."""
+        return self._place.held
 
     def add(self, octets: bytes, last: bool) -> None:
-        """The next fragment. Raises ``Violation`` if the body is not what the header says."""
+        """The next fragment."""
         self.have += len(octets)
-        if octets:
-            self.parts.append(octets)
         if self.have > self.size or (last and self.have != self.size):
             text = f"a body of {self.size} octets was announced, {self.have} have come"
             raise Violation("invalid-message", text, Lost.LINK)
+        if not octets:
+            return
+        try:
+            self._place.add(octets)
+        except OSError as error:
+            raise self._not_kept(error) from error
+        if self._hash is not None:
+            self._hash.update(octets)
 
-    def body(self) -> bytes:
-        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+    def body(self) -> Body:
+        """All of it, if it is what the digest says."""
+        if self._hash is not None and self._hash.hexdigest() != self.digest:
+            raise Violation("invalid-message", "the hash is another", Lost.LINK)
+        try:
+            return self._place.finish()
+        except OSError as error:
+            raise self._not_kept(error) from error
+
+    def abandon(self) -> None:
+        """The rest will not come."""
+        self._place.abandon()
+
+    def _not_kept(self, error: OSError) -> Violation:
+        text = f"there is no room for a message of {self.size} octets: {error.strerror}"
+        return Violation("message-too-large", text, Lost.SESSION)
+
+
+Make = Callable[[bytes, bool], bytes]
+"""A command with a fragment, and whether more follow."""
+
+
+class Fragments:
+    """A ``Load``: header and large body, in as many fragments as they need."""
+
+    __slots__ = ("over", "spent", "_make", "_head", "_body", "_limit", "_at")
+
+    def __init__(self, make: Make, head: bytes, body: LargeBody, limit: int) -> None:
+        self.over = False
+        self.spent = 0
+        self._make = make
+        self._head = head
+        self._body = body
+        self._limit = limit
+        self._at = 0
+
+    def frame(self) -> bytes:
+        head, self._head = self._head, b""
+        octets = self._body[self._at : self._at + max(0, self._limit - len(head))]
+        self._at += len(octets)
+        self.over = self._at >= len(self._body)
+        self.spent = len(head) + len(octets)
+        return self._make(head + octets, not self.over)
+
+
+class Hashed:
+    """A ``Load``: what is said of a large body once its SHA-1 is known. That takes a second for a
+    gigabyte, so it is done in portions too."""
+
+    __slots__ = ("over", "spent", "_make", "_body", "_hash", "_at")
+
+    def __init__(self, make: Callable[[str], bytes], body: LargeBody) -> None:
+        self.over = False
+        self.spent = 0
+        self._make = make
+        self._body = body
+        self._hash = hashlib.sha1()
+        self._at = 0
+
+    def frame(self) -> bytes:
+        octets = self._body[self._at : self._at + WRITE_FROM]
+        self._hash.update(octets)
+        self._at += len(octets)
+        self.spent = len(octets)
+        self.over = self._at >= len(self._body)
+        return self._make(self._hash.hexdigest()) if self.over else b""

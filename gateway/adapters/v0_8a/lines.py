@@ -81,6 +81,9 @@ class Channel:
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         raise LocalError("a client does not deliver")
 
+    def divert(self, pending: list[bytes]) -> None:
+        """The engine looks for itself where the output of a channel goes now."""
+
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         raise LocalError("a client does not confirm")
 

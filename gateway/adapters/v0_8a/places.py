@@ -12,12 +12,13 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.adapters.kept import Kept
-from gateway.adapters.v0_8a.fragments import Arriving, cut, loaded
+from gateway.adapters.v0_8a.fragments import Arriving, Hashed, loaded, pieces
 from gateway.adapters.v0_8a.frames import frame
 from gateway.adapters.v0_8a.states import CLOSING, OPEN, State
 from gateway.adapters.v0_8a.streams import Part, Stream, without_marks
 from gateway.adapters.v0_8a.wire import layouts as w
 from gateway.adapters.v0_8a.wire.tables import REPLIES, SUCCESS
+from gateway.bodies import Body, LargeBody, cut
 from gateway.message import Message
 from gateway.operations import Service, Unsent
 
@@ -95,7 +96,7 @@ class Channel:
         """Messages of the transaction at hand."""
         self.out: tuple[Handle, str] | None = None
         """The handle, and the stream, over which we stream to the client."""
-        self._preparing: tuple[Waiting, bytes] | None = None
+        self._preparing: tuple[Waiting, Body] | None = None
         """A delivery, and its body as the client gets it."""
         self._held: deque[Waiting] = deque()
         self._ends: Kept[tuple[int, str], tuple[bytes, bytes]] = Kept(ENDS)
@@ -149,10 +150,14 @@ class Channel:
             ends = octets[:VARYING_AT], octets[VARYING_AT + VARYING.size :]
             self._ends.keep((handle.number, name), ends)
         bits = DELIVERED | REDELIVERED if redelivered else DELIVERED
-        engine.put_message(
-            b"".join((ends[0], VARYING.pack(delivery, size, bits), ends[1], head, body))
+        octets = b"".join(
+            (ends[0], VARYING.pack(delivery, size, bits), ends[1], head, loaded(body))
         )
+        engine.put_message(self.number, octets)
         return True
+
+    def divert(self, pending: list[bytes]) -> None:
+        """The engine looks for itself where the output of a channel goes now."""
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         """Confirms are tags here, and come as answers."""
@@ -180,9 +185,11 @@ class Channel:
         if self.restartable and len(head) + len(body) > limit:
             self._prepare(due, head, body)
             return
-        self.notify(due, head + body, False)
+        self.notify(due, head, body, False)
 
-    def notify(self, due: Waiting, octets: bytes, recovery: bool, delivered: bool = True) -> None:
+    def notify(
+        self, due: Waiting, head: bytes, body: Body, recovery: bool, delivered: bool = True
+    ) -> None:
         """All fragments of a message, or of what the client lacks of it. The name is on the last
         (§3.5.11)."""
         record = w.HandleNotify(
@@ -192,11 +199,14 @@ class Channel:
             delivered=delivered,
             redelivered=due.redelivered,
         )
-        for fragment, more in cut(octets, self.engine.frame_out):
+
+        def make(fragment: bytes, more: bool) -> bytes:
             record.fragment_size = len(fragment)
             record.partial = more
             record.dest_name = "" if more else due.name
-            self.engine.write_fragment(record, fragment)
+            return frame(record) + fragment
+
+        self.engine.write_message(self, head, body, make)
 
     # --- streams --------------------------------------------------------------------------------
 
@@ -220,9 +230,9 @@ class Channel:
         record = w.HandleNotify(
             due.handle.number, due.delivery, partial=True, delivered=True, streaming=True
         )
-        for fragment, _ in cut(octets, self.engine.frame_out):
+        for fragment, _ in pieces(octets, self.engine.frame_out):
             record.fragment_size = len(fragment)
-            self.engine.write_fragment(record, fragment)
+            self.engine.put_message(self.number, frame(record) + fragment)
 
     def _end_stream(self, code: int, text: str) -> None:
         """Either side ends a stream by closing its handle."""
@@ -232,12 +242,17 @@ class Channel:
 
     # --- restartable ----------------------------------------------------------------------------
 
-    def _prepare(self, due: Waiting, head: bytes, body: bytes) -> None:
-        first = head + body[: self.engine.frame_out - len(head)]
-        digest = hashlib.sha1(body).hexdigest()
+    def _prepare(self, due: Waiting, head: bytes, body: Body) -> None:
+        first = head + loaded(cut(body, 0, self.engine.frame_out - len(head)))
         self._preparing = (due, body)
-        record = w.HandlePrepare(due.handle.number, len(first), digest)
-        self.engine.write_fragment(record, first)
+
+        def make(digest: str) -> bytes:
+            return frame(w.HandlePrepare(due.handle.number, len(first), digest)) + first
+
+        if isinstance(body, LargeBody):
+            self.engine.load(self, Hashed(make, body))
+        else:
+            self.engine.put_on(self.number, make(hashlib.sha1(body).hexdigest()))
 
     def ready(self, handle: Handle, have: int) -> bool:
         """The client has so much of the body; false if nobody asked."""
@@ -247,7 +262,7 @@ class Channel:
         if have > len(body):
             return False
         self._preparing = None
-        self.notify(due, body[have:], True)
+        self.notify(due, b"", cut(body, have, len(body)), True)
         self._go_on()
         return True
 
@@ -269,14 +284,20 @@ class Channel:
             due = held.popleft()
             if due.handle.state is OPEN and self.state is OPEN:
                 self._out(due)
-        if not held:
+        if not held and self.number not in self.engine.loads.tracks:
             self.gate(True)
+
+    def abandon(self) -> None:
+        """Forget what is half received."""
+        arriving, self.arriving = self.arriving, None
+        if arriving is not None:
+            self.engine.under_way -= arriving.held
+            arriving.abandon()
 
     def die(self, code: int) -> None:
         """We close it: only the close goes on."""
         self.state = CLOSING
         self.code = code
-        self.engine.under_way -= self.arriving.size if self.arriving is not None else 0
-        self.arriving = None
+        self.abandon()
         self._preparing = None
         self._held.clear()

@@ -14,6 +14,7 @@ from gateway.adapters.v0_8a.streams import Stream
 from gateway.adapters.v0_8a.violation import Violation
 from gateway.adapters.v0_8a.wire import layouts as w
 from gateway.adapters.v0_8a.wire.tables import END
+from gateway.bodies import Body
 from gateway.errors import Lost
 from gateway.message import Message
 from gateway.operations import Continue, Operation, Prepare, SendTo, Service
@@ -118,9 +119,10 @@ class Posting:
         if m.partial:
             return
         arriving.add(b"", True)
+        body = arriving.body()
         self.abandon(channel)
         self._count(channel)
-        message, expires = self._message(arriving.header, arriving.body())
+        message, expires = self._message(arriving.header, body)
         found.append(
             SendTo(
                 channel.number,
@@ -138,13 +140,15 @@ class Posting:
         size, header, start = self._head(handle, fragment)
         engine = self._engine
         most = engine.limits.max_message_octets
-        if most and size + engine.under_way > most:
+        arriving = None
+        if not most or size <= most:
+            arriving = Arriving(handle.number, header, size, engine.spool)
+        if arriving is None or (most and arriving.held + engine.under_way > most):
             text = f"{size} octets are too large for a message now"
             raise Violation("message-too-large", text, Lost.SESSION)
-        arriving = Arriving(handle.number, header, size)
-        arriving.add(fragment[start:], False)
-        engine.under_way += size
+        engine.under_way += arriving.held
         handle.channel.arriving = arriving
+        arriving.add(fragment[start:], False)
         return arriving
 
     def _head(self, handle: Handle, fragment: bytes) -> tuple[int, bytes, int]:
@@ -156,7 +160,7 @@ class Posting:
             raise Violation("invalid-message", str(error), Lost.LINK) from None
         return size, known.header, start
 
-    def _message(self, header: bytes, body: bytes) -> tuple[Message, int | None]:
+    def _message(self, header: bytes, body: Body) -> tuple[Message, int | None]:
         known = self._engine.headers.known(header)
         return Message(COMMAND, known.header, body, "", "", known.essentials), known.expires
 
@@ -175,8 +179,7 @@ class Posting:
         """Forget what is half received on a channel, or over one of its handles."""
         arriving = channel.arriving
         if arriving is not None and (handle is None or arriving.handle == handle.number):
-            self._engine.under_way -= arriving.size
-            channel.arriving = None
+            channel.abandon()
 
     # --- streams --------------------------------------------------------------------------------
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.adapters.v0_8a import states
 from gateway.adapters.v0_8a.content import COMMAND
-from gateway.adapters.v0_8a.fragments import cut, loaded
+from gateway.adapters.v0_8a.fragments import loaded, pieces
 from gateway.adapters.v0_8a.frames import frame
 from gateway.adapters.v0_8a.lines import MOST_TAG, Ask, Channel, Line
 from gateway.adapters.v0_8a.states import CLOSING, OPEN
 from gateway.adapters.v0_8a.wire import layouts as w
 from gateway.adapters.v0_8a.wire.tables import SERVICES, SUCCESS
+from gateway.bodies import Body
 from gateway.errors import LocalError
 from gateway.message import Message
 from gateway.operations import (
@@ -261,25 +262,27 @@ def post(asking: "Asking", line: Line, tag: int, name: str, message: Message) ->
     head, body = engine.headers.leaving(message, engine.frame_out)
     size = len(head) + len(body)
     if size > engine.frame_out:
-        send(asking, line, tag, name, head + body)
+        send(asking, line, w.HandleSend(line.number, tag), name, head, body)
         return
     ends = asking.ends.get((line.number, name))
     if ends is None:
         octets = frame(w.HandleSend(line.number, dest_name=name))
         ends = octets[:VARYING_AT], octets[VARYING_AT + VARYING.size :]
         asking.ends.keep((line.number, name), ends)
-    engine.put_message(b"".join((ends[0], VARYING.pack(tag, size, 0), ends[1], head, body)))
+    octets = b"".join((ends[0], VARYING.pack(tag, size, 0), ends[1], head, loaded(body)))
+    engine.put_message(line.channel.number, octets)
 
 
 def send(
-    asking: "Asking", line: Line, tag: int, name: str, octets: bytes, recovery: bool = False
+    asking: "Asking", line: Line, record: w.HandleSend, name: str, head: bytes, body: Body
 ) -> None:
-    record = w.HandleSend(line.number, tag, recovery=recovery)
-    for fragment, more in cut(octets, asking.engine.frame_out):
+    def make(fragment: bytes, more: bool) -> bytes:
         record.fragment_size = len(fragment)
         record.partial = more
         record.dest_name = "" if more else name
-        asking.engine.write_fragment(record, fragment)
+        return frame(record) + fragment
+
+    asking.engine.write_message(line.channel, head, body, make)
 
 
 def prepare(asking: "Asking", op: Prepare) -> None:
@@ -288,12 +291,12 @@ def prepare(asking: "Asking", op: Prepare) -> None:
         raise LocalError(f"channel {op.channel} is not restartable")
     size = op.size.to_bytes(4, "big")
     header, body = op.message.form_for(COMMAND)
-    first = size + header + loaded(body)
-    if len(first) > asking.engine.frame_out:
+    if len(size) + len(header) + len(body) > asking.engine.frame_out:
         raise LocalError("what is prepared does not fit a fragment")
+    first = size + header + loaded(body)
     line.prepares.append(op.token)
     record = w.HandlePrepare(line.number, len(first), op.digest)
-    asking.engine.write_fragment(record, first)
+    asking.engine.put_message(op.channel, frame(record) + first)
 
 
 def go_on(asking: "Asking", op: Continue) -> None:
@@ -302,12 +305,13 @@ def go_on(asking: "Asking", op: Continue) -> None:
     if op.last and op.answered:
         tag = wanted(asking, line.asked, Ask("send", op.token))
     if op.last:
-        send(asking, line, tag, op.name, op.octets, True)
+        record = w.HandleSend(line.number, tag, recovery=True)
+        send(asking, line, record, op.name, b"", op.octets)
         return
     record = w.HandleSend(line.number, partial=True, recovery=True)
-    for fragment, _ in cut(op.octets, asking.engine.frame_out):
+    for fragment, _ in pieces(op.octets, asking.engine.frame_out):
         record.fragment_size = len(fragment)
-        asking.engine.write_fragment(record, fragment)
+        asking.engine.put_message(op.channel, frame(record) + fragment)
 
 
 # --- as in other versions -----------------------------------------------------------------------

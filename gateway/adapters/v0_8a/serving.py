@@ -350,6 +350,11 @@ class Serving:
 
     # --- out ------------------------------------------------------------------------------------
 
+    def channel_of(self, handle: int) -> int:
+        """The number of its channel; 0 if there is no such handle."""
+        found = self.handles.get(handle)
+        return 0 if found is None else found.channel.number
+
     def say(self, operation: Operation) -> None:
         answering.say(self, operation)
 
@@ -371,6 +376,8 @@ class Serving:
         return []
 
     def forget(self) -> None:
+        for channel in self.channels.values():
+            channel.abandon()
         self.channels.clear()
         self.handles.clear()
 

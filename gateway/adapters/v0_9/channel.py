@@ -9,7 +9,7 @@ from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.essentials import BadExpiration
 from gateway.adapters.v0_9.geometry import Method
 from gateway.adapters.v0_9.outlet import Owner, Writer
-from gateway.bodies import Body, Filling
+from gateway.bodies import Body, Gathering, gathering
 from gateway.errors import Condition, Lost, PeerError
 from gateway.message import Essentials, Message
 from gateway.operations import (
@@ -27,6 +27,9 @@ from gateway.operations import (
 
 UNDER_WAY = 4
 """How many of the largest messages one connection may have half sent, over all its channels."""
+
+NOWHERE = Gathering(0, None)
+"""Where a body is before its size is known."""
 
 
 class Asked(NamedTuple):
@@ -49,12 +52,9 @@ class Awaited(NamedTuple):
 
 
 class Content:
-    """A message of which some frames are still to come. ``filling``: they go there."""
+    """A message of which some frames are still to come. ``place``: where its body goes."""
 
-    __slots__ = (
-        "method", "record", "header", "essentials", "size", "missing", "announced", "pieces",
-        "filling",
-    )  # fmt: skip
+    __slots__ = ("method", "record", "header", "essentials", "size", "missing", "place")
 
     def __init__(self, method: Method, record: Any) -> None:
         self.method = method
@@ -62,34 +62,25 @@ class Content:
         self.header: bytes | None = None
         self.essentials = Essentials()
         self.size = self.missing = 0
-        self.announced = 0
-        """Octets that will be in memory."""
-        self.pieces: list[bytes] = []
-        self.filling: Filling | None = None
+        self.place = NOWHERE
 
     def add(self, octets: bytes) -> None:
         """Raises ``PeerError``: the peer loses its channel, for the message cannot be kept."""
         self.missing -= len(octets)
-        if self.filling is None:
-            self.pieces.append(octets)
-            return
         try:
-            self.filling.add(octets)
+            self.place.add(octets)
         except OSError as error:
             raise self.not_kept(error) from error
 
     def body(self) -> Body:
         """All of it. Raises ``PeerError``."""
-        if self.filling is None:
-            return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
         try:
-            return self.filling.finish()
+            return self.place.finish()
         except OSError as error:
             raise self.not_kept(error) from error
 
     def not_kept(self, error: OSError) -> PeerError:
         """The disk is short: larger than we can take at the present time (§1.2, 311)."""
-        self.filling = None
         return PeerError(
             Condition.CONTENT_TOO_LARGE,
             f"there is no room for a message of {self.size} octets: {error.strerror}",
@@ -129,7 +120,7 @@ class Channel(Writer):
     def die(self) -> None:
         """Discard everything but the answer to our close."""
         if self.content is not None:
-            self._owner.announced -= self.content.announced
+            self._owner.announced -= self.content.place.held
             self._forget_content()
         self.move("lose")
         self._addresses.clear()
@@ -142,8 +133,8 @@ class Channel(Writer):
 
     def _forget_content(self) -> None:
         """What is under way is not wanted any more."""
-        if self.content is not None and self.content.filling is not None:
-            self.content.filling.abandon()
+        if self.content is not None:
+            self.content.place.abandon()
         self.content = None
 
     # --- names of queues -------------------------------------------------------------------------
@@ -213,25 +204,19 @@ class Channel(Writer):
                 Lost.SESSION,
                 content.method.number,
             )
-        spool = self._owner.spool
-        if spool is not None and octets >= spool.threshold:
-            content.size = octets
-            try:
-                content.filling = spool.start(octets)
-            except OSError as error:
-                raise content.not_kept(error) from error
-        self._announce(content, octets)
-        content.header, content.essentials = known
         content.size = content.missing = octets
+        try:
+            content.place = gathering(self._owner.spool, octets)
+        except OSError as error:
+            raise content.not_kept(error) from error
+        self._announce(content)
+        content.header, content.essentials = known
         if not octets:
             self._complete(content, found)
 
-    def _announce(self, content: Content, octets: int) -> None:
-        """So many octets of the content will be in memory."""
-        if content.filling is not None:
-            return
-        content.announced = octets
-        self._owner.announced += octets
+    def _announce(self, content: Content) -> None:
+        """What of the content will be in memory."""
+        self._owner.announced += content.place.held
         if self._owner.announced > UNDER_WAY * self._owner.max_message_octets:
             raise PeerError(
                 Condition.RESOURCE_ERROR,
@@ -267,7 +252,7 @@ class Channel(Writer):
 
     def _complete(self, content: Content, found: list[Operation]) -> None:
         body = content.body()
-        self._owner.announced -= content.announced
+        self._owner.announced -= content.place.held
         self.content = None
         self.ready = self.state is states.OPEN
         m, name = content.record, content.method.name

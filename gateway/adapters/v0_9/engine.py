@@ -5,9 +5,11 @@ and turns what is wrong into the close that the specification asks for.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gateway.adapters.base import Authority, Outlet, Role
+from gateway.adapters.loads import PORTION, BodyLoad, Loads
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.v0_9 import fields, states
 from gateway.adapters.v0_9.channel import Awaited, Channel
@@ -16,7 +18,6 @@ from gateway.adapters.v0_9.connection import Connection, Ended
 from gateway.adapters.v0_9.frames import Frames
 from gateway.adapters.v0_9.geometry import Method
 from gateway.adapters.v0_9.incoming import Incoming
-from gateway.adapters.v0_9.loads import Loads
 from gateway.adapters.v0_9.speech import SPEECH
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.adapters.v0_9.wire.tables import VERSIONS
@@ -117,7 +118,7 @@ class Engine:
             Incoming(self, server),
             limits.max_message_octets,
         )
-        self.loads = Loads(self.frames, self.pending)
+        self.loads = Loads(self.pending)
         overhead = self.frames.overhead
         self.frames.limit = (limits.frame_max or limits.max_message_octets + overhead) - overhead
         self.body_max = self.table.constants["frame-min-size"] - overhead
@@ -397,7 +398,8 @@ class Engine:
         self.weigh(len(body) + WEIGHT)
 
     def load(self, channel: int, body: LargeBody) -> None:
-        self.loads.add(self.channel(channel), body, self.body_max)
+        make = partial(self.frames.frame, self.frames.body, channel)
+        self.loads.add(self.channel(channel), BodyLoad(make, body, min(self.body_max, PORTION)))
 
     @property
     def more(self) -> int:

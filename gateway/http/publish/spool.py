@@ -1,12 +1,15 @@
-"""Where large bodies stand: with the data, whose disk is watched."""
+"""Where large bodies stand, and what there is of those that are not all here: with the data, whose
+disk is watched."""
 
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from gateway.bodies import Spool
 from gateway.config import Settings
 from gateway.errors import ConfigError
+from gateway.staged import Shelf
 
 if sys.platform != "win32":
     import resource
@@ -47,3 +50,20 @@ def open_spool(settings: Settings) -> Spool:
         most_octets=limits.spool_octets,
         most_files=most_files(),
     )
+
+
+def open_shelf(settings: Settings, spool: Spool) -> Shelf:
+    """What half came of messages and files, before the last stop too. Raises ``ConfigError``."""
+    limits = settings.limits
+    directory = settings.data_dir / "staged" if settings.durable else None
+    try:
+        return Shelf(
+            spool,
+            directory,
+            most_octets=limits.staged_octets,
+            most_items=limits.staged_items,
+            keep_ms=limits.staged_seconds * 1000,
+            now=int(time.time() * 1000),
+        )
+    except OSError as error:
+        raise ConfigError(f"{directory}: {error.strerror}") from None

@@ -29,7 +29,8 @@ SIZES = [1, 2, 3, 5, 11, 64, 1 << 30]
 
 class Both:
     """``asked`` is what the server role asked of its broker, ``heard`` what the client learnt.
-    ``queues`` are there; ``results`` are what requests are answered with, by their type."""
+    ``queues`` are there; ``results`` are what requests are answered with, by their type;
+    ``serving`` are further options of the server."""
 
     def __init__(
         self,
@@ -37,10 +38,11 @@ class Both:
         cut: Cut = whole,
         limits: Limits = Limits(),  # noqa: B008
         results: dict[type[Operation], Any] | None = None,
+        **serving: Any,
     ) -> None:
         self.cut = cut
         self.server: DraftEngine = adapter_for(  # type: ignore[assignment]
-            version, Role.SERVER, authority=Users(), limits=limits
+            version, Role.SERVER, authority=Users(), limits=limits, **serving
         )
         self.client: DraftEngine = adapter_for(  # type: ignore[assignment]
             version, Role.CLIENT, limits=limits

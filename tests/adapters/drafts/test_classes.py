@@ -6,7 +6,6 @@ import pytest
 
 from gateway.adapters import Limits
 from gateway.adapters.v0_9.drafts import tables
-from gateway.adapters.v0_9.drafts.staging import SHELF
 from gateway.adapters.v0_9.wire import layouts_0_9a0 as first
 from gateway.adapters.v0_9.wire import layouts_0_9a6 as second
 from gateway.errors import Condition
@@ -36,6 +35,7 @@ from gateway.operations import (
     Subscribe,
     Synchronize,
 )
+from gateway.staged import Shelf
 from tests.adapters.drafts.talking import VERSIONS, Both, said
 from tests.pair import sized
 
@@ -506,8 +506,9 @@ def test_a_file_is_staged_both_ways(size: int) -> None:
 def test_a_file_that_was_cut_off_goes_on_where_it_stopped() -> None:
     body = b"0123456789" * 1000
     sizes: list[int] = []
+    shelf = Shelf()
     for cut in (4000, 3000, None):
-        both = Both("0-9a6").opened()
+        both = Both("0-9a6", shelf=shelf).opened()
         ((name, record),) = answers(both, second.FileOpen("film", len(body)))
         sizes.append(record.staged_size)
         rest = body[record.staged_size :]
@@ -525,7 +526,7 @@ def test_a_file_that_was_cut_off_goes_on_where_it_stopped() -> None:
     )
     (operation,) = both.asked
     assert isinstance(operation, Publish) and operation.message.body == body
-    assert SHELF.octets == 0 and not SHELF.kept
+    assert shelf.octets == 0 and not shelf.kept
 
 
 def test_files_that_are_not_there() -> None:

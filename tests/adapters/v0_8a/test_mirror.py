@@ -252,7 +252,7 @@ def test_messages_in_parts_and_over_connections(house: House, cut: Cut) -> None:
     (large,) = couple.delivered()
     assert large.message.body == body, "prepared, and sent in parts, to the client too"
     assert large.message.properties.message_id == "large"
-    assert len(house.registry.staging) == 0 and house.registry.staging.octets == 0
+    assert house.registry.shelf.number == 0 == house.registry.shelf.octets
 
 
 def test_contents_that_are_not_what_was_hashed(house: House) -> None:
@@ -263,7 +263,7 @@ def test_contents_that_are_not_what_was_hashed(house: House) -> None:
     refused = couple.ask(Continue(1, "t", "1", "", b"xyz", True, True))
     assert refused.condition is Condition.PRECONDITION_FAILED, "542"
     assert house.broker.vhosts["/test"].queues["test"].depth == 0
-    assert len(house.registry.staging) == 0
+    assert house.registry.shelf.number == 0
 
 
 def test_too_large_to_be_prepared_costs_the_channel(house: House) -> None:
@@ -378,16 +378,17 @@ def test_several_channels_interleave(house: House) -> None:
 
 def test_every_command_was_said_by_one_of_us(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above, together, use all 28."""
-    from gateway.adapters.v0_8a import engine as module
+    from gateway.adapters.v0_8a import engine, places, requests
+    from gateway.adapters.v0_8a.frames import frame as real
 
     seen: set[str] = set()
-    real = module.frame
 
     def frame(record: object) -> bytes:
         seen.add(BY_RECORD[type(record)].name)
         return real(record)
 
-    monkeypatch.setattr(module, "frame", frame)
+    for module in (engine, places, requests):
+        monkeypatch.setattr(module, "frame", frame)
     for test in (
         test_a_queue,
         test_transactions,

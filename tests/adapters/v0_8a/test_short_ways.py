@@ -9,6 +9,7 @@ from hypothesis import strategies as some
 from gateway.adapters import Credentials, Limits, Role, adapter_for
 from gateway.adapters.v0_8a import fields, requests
 from gateway.adapters.v0_8a.content import COMMAND, read_head, read_header
+from gateway.adapters.v0_8a.frames import frame
 from gateway.adapters.v0_8a.wire import layouts as w
 from gateway.adapters.v0_8a.wire.tables import REPLIES
 from gateway.message import Essentials, Message, Properties
@@ -70,7 +71,7 @@ class Both:
     def put(self, octets: bytes, tag: int = 0, bits: int = 0) -> None:
         """A fragment from the client's producer."""
         record = w.HandleSend(1, tag, len(octets), bool(bits & 1), dest_name="q")
-        self.client.write_fragment(record, octets)
+        self.client.put_message(1, frame(record) + octets)
 
 
 def plain(operations: list[Operation]) -> list[Any]:

@@ -4,40 +4,61 @@ Children come whole, each with a header of its own, between the header and the b
 (0-9a0 §3.4.5, 0-9a6 "Content frames").
 """
 
+from collections.abc import Callable
+from typing import Protocol
+
 from gateway.adapters.v0_9.drafts.contents import DEEPEST, MOST_CHILDREN, child
 from gateway.adapters.v0_9.drafts.words import Said
 from gateway.adapters.v0_9.geometry import Geometry
+from gateway.bodies import Body, Gathering
 from gateway.errors import Condition, Lost, PeerError
 from gateway.operations import Operation
+
+
+class Place(Protocol):
+    """Where a body goes. ``add`` and ``finish`` raise ``OSError`` if it cannot be kept."""
+
+    @property
+    def held(self) -> int:
+        """Octets of it that will be in memory."""
+        ...
+
+    def add(self, octets: bytes) -> None: ...
+
+    def finish(self) -> Body: ...
+
+    def abandon(self) -> None: ...
 
 
 class Part:
     """One content of which something is missing: ``weight`` children, ``missing`` octets."""
 
-    __slots__ = ("number", "weight", "missing", "properties", "children", "pieces")
+    __slots__ = ("number", "weight", "missing", "properties", "children", "place")
 
-    def __init__(self, number: int, weight: int, missing: int, properties: bytes) -> None:
+    def __init__(
+        self, number: int, weight: int, missing: int, properties: bytes, place: Place
+    ) -> None:
         self.number = number
         self.weight = weight
         self.missing = missing
         self.properties = properties
         self.children: list[bytes] = []
-        self.pieces: list[bytes] = []
-
-    @property
-    def body(self) -> bytes:
-        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+        self.place = place
 
 
 class Assembly:
-    """The content of one method. ``size`` is what it has announced so far, octets."""
+    """The content of one method. ``size`` is what it has announced so far, octets; ``held``, what
+    of that will be in memory. ``keep`` finds a place for its body, of a known size; children are
+    part of the header, and stay in memory. Everything raises ``PeerError``."""
 
-    __slots__ = ("said", "method", "size", "number", "after", "_stack", "_count", "_limit")
+    __slots__ = (
+        "said", "method", "size", "held", "number", "after", "_stack", "_count", "_limit", "_keep",
+    )  # fmt: skip
 
-    def __init__(self, said: Said, limit: int) -> None:
+    def __init__(self, said: Said, limit: int, keep: Callable[[int], Place]) -> None:
         self.said = said
         self.method = said.method
-        self.size = 0
+        self.size = self.held = 0
         self.number = 0
         """The class its header names, which old clients get wrong."""
         self.after: Operation | None = None
@@ -45,9 +66,10 @@ class Assembly:
         self._stack: list[Part] = []
         self._count = 0
         self._limit = limit
+        self._keep = keep
 
-    def on_header(self, geometry: Geometry, payload: bytes) -> tuple[bytes, bytes] | None:
-        """Header and body once all is there. Raises ``PeerError``."""
+    def on_header(self, geometry: Geometry, payload: bytes) -> tuple[bytes, Body] | None:
+        """Header and body once all is there."""
         layout = geometry.content
         if len(payload) < layout.size + 2:
             raise PeerError(Condition.SYNTAX_ERROR, "the content header is too short")
@@ -68,12 +90,19 @@ class Assembly:
             raise PeerError(
                 Condition.RESOURCE_ERROR, "too many child contents", method=self.method.number
             )
-        if not self._stack:
+        if self._stack:
+            place: Place = Gathering(size, None)
+        else:
             self.number = number
-        self._stack.append(Part(number, weight, size, properties))
+            try:
+                place = self._keep(size)
+            except OSError as error:
+                raise self._not_kept(error) from error
+        self.held += place.held + len(properties)
+        self._stack.append(Part(number, weight, size, properties, place))
         return self._close()
 
-    def on_body(self, octets: bytes) -> tuple[bytes, bytes] | None:
+    def on_body(self, octets: bytes) -> tuple[bytes, Body] | None:
         """As ``on_header``. An empty body frame means nothing."""
         if not self._stack or self._stack[-1].weight:
             raise PeerError(Condition.UNEXPECTED_FRAME, "a content body where a header is due")
@@ -85,23 +114,39 @@ class Assembly:
                 method=self.method.number,
             )
         if octets:
-            part.pieces.append(octets)
             part.missing -= len(octets)
+            try:
+                part.place.add(octets)
+            except OSError as error:
+                raise self._not_kept(error) from error
         return self._close()
 
-    @property
-    def begun(self) -> bytes:
-        """What there is of the body."""
-        return self._stack[0].body if self._stack else b""
+    def drop(self) -> None:
+        """It is not wanted any more."""
+        for part in self._stack:
+            part.place.abandon()
+        self._stack.clear()
 
-    def _close(self) -> tuple[bytes, bytes] | None:
+    def _not_kept(self, error: OSError) -> PeerError:
+        return PeerError(
+            Condition.CONTENT_TOO_LARGE,
+            f"there is no room for a message of {self.size} octets: {error.strerror}",
+            Lost.SESSION,
+            self.method.number,
+        )
+
+    def _close(self) -> tuple[bytes, Body] | None:
         """Whatever is complete becomes a child of what it stands in."""
         stack = self._stack
         while stack and not stack[-1].weight and not stack[-1].missing:
             part = stack.pop()
+            try:
+                body = part.place.finish()
+            except OSError as error:
+                raise self._not_kept(error) from error
             if not stack:
-                return part.properties + b"".join(part.children), part.body
+                return part.properties + b"".join(part.children), body
             parent = stack[-1]
             parent.weight -= 1
-            parent.children.append(child(part.number, part.properties, part.children, part.body))
+            parent.children.append(child(part.number, part.properties, part.children, body[:]))
         return None

@@ -11,9 +11,11 @@ from gateway.adapters.v0_9.drafts.outlet import Writer
 from gateway.adapters.v0_9.drafts.pacing import Pace
 from gateway.adapters.v0_9.drafts.staging import Staging
 from gateway.adapters.v0_9.drafts.words import Awaited, Content, Spoken
+from gateway.bodies import Spool
 from gateway.errors import Condition, LocalError, Lost, PeerError
 from gateway.message import Message
 from gateway.operations import Credit, DeclareQueue, Operation
+from gateway.staged import Shelf
 
 MOST_TICKETS = 1024
 MOST_CONSUMERS = 0xFFFF
@@ -28,7 +30,11 @@ class Owner(outlet.Owner, Protocol):
     connection: Any
     max_message_octets: int
     announced: int
-    """Octets of the contents that are under way on all channels."""
+    """Octets of the contents that are under way on all channels, and in memory."""
+    spool: Spool | None
+    """Where larger ones go; ``None``: they stay in memory."""
+    shelf: Shelf
+    """Where files are that are not all here (0-9a6)."""
 
     def follow(self, operations: list[Operation]) -> None: ...
 
@@ -74,7 +80,7 @@ class Channel(Writer):
         """Exchanges declared here and their types: what a binding must say depends on it."""
         self.unsettled: dict[int, None] = {}
         """Client: deliveries, for rejecting many of them, which is no method here."""
-        self.files = Staging(owner.words.layouts, owner.max_message_octets)
+        self.files = Staging(owner.words.layouts, owner.max_message_octets, owner.shelf)
         self.wanted: dict[str, DeclareQueue] = {}
         """Client: subscriptions declared and not yet bound (0-9a0)."""
         self.paced = False
@@ -113,14 +119,11 @@ class Channel(Writer):
 
     def drop_content(self) -> None:
         """What is under way is not; of a file that is being staged, the beginning is kept."""
-        content = self.content
-        self.content = None
-        cut = b""
+        content, self.content = self.content, None
         if content is not None:
-            self.owner.announced -= content.size
-            if content.method.name == "file.stage":
-                cut = content.begun
-        self.files.cut(cut)
+            self.owner.announced -= content.held
+            content.drop()
+        self.files.cut()
 
     def covered(self, delivery: int, multiple: bool) -> list[int]:
         """Client: the deliveries that are settled by this; they are settled then."""

@@ -6,7 +6,8 @@ that close what their class says, contents with children, answers that lead to m
 
 from typing import Any
 
-from gateway.adapters.base import Authority, Outlet
+from gateway.adapters.base import Authority, Outlet, Role
+from gateway.adapters.loads import Loads
 from gateway.adapters.options import Credentials, Product
 from gateway.adapters.v0_9 import states
 from gateway.adapters.v0_9.drafts import first, second
@@ -20,10 +21,10 @@ from gateway.adapters.v0_9.drafts.versions import DRAFTS, is_first
 from gateway.adapters.v0_9.drafts.words import Content, Spoken
 from gateway.adapters.v0_9.engine import WEIGHT, Engine
 from gateway.adapters.v0_9.geometry import Method
-from gateway.adapters.v0_9.loads import PORTION, Loads
 from gateway.bodies import Body, LargeBody
 from gateway.errors import Condition, LocalError, Lost, PeerError
 from gateway.operations import Closed, Operation, Refused
+from gateway.staged import Shelf
 
 UNREAL = 0x40
 """The flag of a method that is only a test (0-9a0)."""
@@ -37,6 +38,13 @@ class DraftEngine(Engine):
     connection: DraftConnection  # type: ignore[assignment]
     channels: dict[int, Channel]  # type: ignore[assignment]
 
+    def __init__(
+        self, version: str, role: Role, *, shelf: Shelf | None = None, **more: Any
+    ) -> None:
+        """``shelf``: where files are that are not all here; without one they go with this."""
+        self.shelf = Shelf(more.get("spool")) if shelf is None else shelf
+        super().__init__(version, role, **more)
+
     def _set_frames(self) -> None:
         self.first = is_first(self.version)
         self.words = first.WORDS if self.first else second.WORDS
@@ -48,7 +56,7 @@ class DraftEngine(Engine):
         }
         link, most = DraftIncoming(self, self.server), self.limits.max_message_octets
         self.frames = DraftFrames(self.table, link, self.server, self.channels, most)
-        self.loads = Loads(self.frames, self.pending)  # type: ignore[arg-type]
+        self.loads = Loads(self.pending)
         overhead = self.frames.overhead
         limit = self.limits.frame_max or self.limits.max_message_octets + overhead
         self.frames.limit = limit - overhead
@@ -179,7 +187,7 @@ class DraftEngine(Engine):
             self.put(octets[0])
             self.pending += octets[1:]
         if large is not None:
-            self.loads.add(self.channel(channel), large, min(self.body_max, PORTION))
+            self.load(channel, large)
         if content is not None:
             self.weigh((0 if large is not None else len(content.body)) + WEIGHT)
 

@@ -6,19 +6,21 @@ in the classes connection and access cost the connection, all others the channel
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import Any, Protocol
 
 from gateway.adapters.options import Limits
 from gateway.adapters.v0_9 import states
 from gateway.adapters.v0_9.drafts import trials
-from gateway.adapters.v0_9.drafts.assembly import Assembly
+from gateway.adapters.v0_9.drafts.assembly import Assembly, Place
 from gateway.adapters.v0_9.drafts.channel import Channel, Owner
 from gateway.adapters.v0_9.drafts.connection import DraftConnection
 from gateway.adapters.v0_9.drafts.contents import CONTENTS
 from gateway.adapters.v0_9.drafts.outline import Known
 from gateway.adapters.v0_9.drafts.words import Asked, Said, Spoken
 from gateway.adapters.v0_9.geometry import Method, Version
+from gateway.bodies import Body, gathering
 from gateway.errors import Condition, Lost, PeerError
 from gateway.operations import Done, EndSession, Operation, SessionLost, Synchronize
 
@@ -246,7 +248,10 @@ class DraftIncoming:
             lost = Lost.CONNECTION if engine.first else Lost.SESSION
             raise PeerError(Condition.NOT_IMPLEMENTED, f"{name} is not implemented", lost)
         if method.content:
-            place.content = Assembly(self._said(method, m), engine.max_message_octets)
+            keep: Callable[[int], Place] = partial(gathering, engine.spool)
+            if name == "file.stage":
+                keep = place.files.rest
+            place.content = Assembly(self._said(method, m), engine.max_message_octets, keep)
         elif name in trials.REQUESTS:
             place.speak(Spoken(trials.REQUESTS[name](engine.words.layouts, m, engine.first)))
         elif self._server and name in engine.words.serve:
@@ -302,7 +307,7 @@ class DraftIncoming:
     def _on_content(
         self,
         channel: int,
-        step: Callable[[Assembly], tuple[bytes, bytes] | None],
+        step: Callable[[Assembly], tuple[bytes, Body] | None],
         found: list[Operation],
     ) -> None:
         engine = self._engine
@@ -319,9 +324,11 @@ class DraftIncoming:
             raise PeerError(Condition.UNEXPECTED_FRAME, "content that nobody announced")
         method = content.method
         try:
-            before = content.size
-            whole = step(content)
-            engine.announced += content.size - before
+            before = content.held
+            try:
+                whole = step(content)
+            finally:
+                engine.announced += content.held - before
             if engine.announced > UNDER_WAY * engine.max_message_octets:
                 raise PeerError(
                     Condition.RESOURCE_ERROR,
@@ -330,7 +337,7 @@ class DraftIncoming:
             if whole is None:
                 return
             place.content = None
-            engine.announced -= content.size
+            engine.announced -= content.held
             self._complete(place, content, *whole, found)
         except (PeerError, ValueError) as error:
             self._failed(channel, method, error, found)
@@ -353,7 +360,7 @@ class DraftIncoming:
         return Said(method, m, dialect, engine.words.arrive.get(method.name))
 
     def _complete(
-        self, place: Channel, content: Assembly, header: bytes, body: bytes, found: list[Operation]
+        self, place: Channel, content: Assembly, header: bytes, body: Body, found: list[Operation]
     ) -> None:
         """All of a message is here."""
         engine, said = self._engine, content.said

@@ -1,54 +1,36 @@
 """Files of 0-9a6: offered by open, staged, then published or delivered by their identifier.
 
-A transfer that was cut off goes on where it stopped: what had come of it is kept for its sender
-(virtual host, user and identifier), on any connection, in memory and within limits.
+A transfer that was cut off goes on where it stopped: what had come of it is on the ``Shelf``, for
+its sender (virtual host, user and identifier) and on any connection. So is a file that was staged
+and never published.
 """
 
 import hashlib
-from collections import OrderedDict, deque
+import secrets
+from collections import deque
 from typing import Any, NamedTuple
 
 from gateway.adapters.v0_9.drafts.words import Content, Spoken
+from gateway.bodies import Body, cut, fingerprint
 from gateway.errors import Condition, Lost, PeerError
+from gateway.staged import Shelf, Staged
 
 MOST_STAGED = 64
 """Files staged on one channel and not yet published."""
-MOST_KEPT = 256
-MOST_KEPT_OCTETS = 64 << 20
-"""Files cut off in the middle that are kept, over all connections: the oldest go first."""
-
-Key = tuple[str, str, str]
 
 
-class Shelf:
-    """What was cut off in the middle."""
+class Complete(NamedTuple):
+    """A file that was staged."""
 
-    def __init__(self) -> None:
-        self.kept: OrderedDict[Key, bytes] = OrderedDict()
-        self.octets = 0
-
-    def put(self, key: Key, octets: bytes) -> None:
-        self.take(key)
-        if not octets or len(octets) > MOST_KEPT_OCTETS:
-            return
-        self.kept[key] = octets
-        self.octets += len(octets)
-        while len(self.kept) > MOST_KEPT or self.octets > MOST_KEPT_OCTETS:
-            _, dropped = self.kept.popitem(last=False)
-            self.octets -= len(dropped)
-
-    def take(self, key: Key) -> bytes:
-        octets = self.kept.pop(key, b"")
-        self.octets -= len(octets)
-        return octets
-
-
-SHELF = Shelf()
-
-
-class Staged(NamedTuple):
     header: bytes
-    body: bytes
+    item: Staged
+
+
+class File(NamedTuple):
+    """The same, as its receiver gets it."""
+
+    header: bytes
+    body: Body
 
 
 class Outgoing(NamedTuple):
@@ -58,14 +40,41 @@ class Outgoing(NamedTuple):
     finish: Any
 
 
+class Rest:
+    """Where the rest of a file goes: behind what there is of it."""
+
+    __slots__ = ("_item", "_shelf")
+    held = 0
+    """The shelf counts for itself."""
+
+    def __init__(self, shelf: Shelf, item: Staged) -> None:
+        self._shelf = shelf
+        self._item = item
+
+    def add(self, octets: bytes) -> None:
+        try:
+            self._item.add(octets)
+        except OSError:
+            self._shelf.drop(self._item)
+            raise
+
+    def finish(self) -> bytes:
+        """The file itself has it all."""
+        return b""
+
+    def abandon(self) -> None:
+        """What has come is kept."""
+
+
 class Staging:
     """The files of one channel, both ways."""
 
-    def __init__(self, layouts: Any, limit: int) -> None:
+    def __init__(self, layouts: Any, limit: int, shelf: Shelf) -> None:
         self._w = layouts
         self._limit = limit
-        self._opened: deque[tuple[Key, bytes]] = deque()
-        self._staged: dict[str, Staged] = {}
+        self._shelf = shelf
+        self._opened: deque[Staged] = deque()
+        self._staged: dict[str, Complete] = {}
         self._offered: deque[Outgoing] = deque()
 
     # --- theirs ----------------------------------------------------------------------------------
@@ -77,49 +86,59 @@ class Staging:
             raise PeerError(Condition.CONTENT_TOO_LARGE, text, Lost.SESSION)
         if len(self._opened) + len(self._staged) >= MOST_STAGED:
             raise PeerError(Condition.RESOURCE_ERROR, "too many files are staged", Lost.SESSION)
-        key = (vhost, user, m.identifier)
-        have = SHELF.take(key)
-        if len(have) > m.content_size:
-            have = b""
-        self._opened.append((key, have))
-        return Spoken(self._w.FileOpenOk(len(have)))
+        try:
+            item = self._shelf.begin(("0-9a6", vhost, user, m.identifier), m.content_size)
+        except OSError as error:
+            raise not_kept(m.content_size, error) from error
+        self._opened.append(item)
+        return Spoken(self._w.FileOpenOk(item.have))
 
-    def staged(self, header: bytes, body: bytes) -> None:
-        """The rest of the file that was opened first."""
+    def rest(self, size: int) -> Rest:
+        """A place for the rest of the file that was opened first. Less than was announced is taken
+        for the whole, more is not."""
         if not self._opened:
             raise PeerError(Condition.COMMAND_INVALID, "file.stage without open", Lost.SESSION)
-        key, have = self._opened.popleft()
-        if len(have) + len(body) > self._limit:
-            raise PeerError(Condition.CONTENT_TOO_LARGE, "the file is too large", Lost.SESSION)
-        self._staged[key[2]] = Staged(header, have + body)
+        item = self._opened[0]
+        if size > item.left:
+            text = f"a file of {item.size} octets was announced, {item.have + size} would come"
+            raise PeerError(Condition.CONTENT_TOO_LARGE, text, Lost.SESSION)
+        return Rest(self._shelf, item)
 
-    def cut(self, body: bytes) -> None:
-        """The channel is over in the middle of a stage, of which this has come."""
-        if self._opened:
-            key, have = self._opened.popleft()
-            SHELF.put(key, have + body)
-        for key, have in self._opened:
-            SHELF.put(key, have)
+    def staged(self, header: bytes) -> None:
+        """The rest of that file has come."""
+        item = self._opened.popleft()
+        older = self._staged.pop(item.key[-1], None)
+        if older is not None:
+            self._shelf.drop(older.item)
+        self._staged[item.key[-1]] = Complete(header, item)
+
+    def cut(self) -> None:
+        """The channel is over: what there is of these files waits for their sender."""
+        for item in [*self._opened, *(file.item for file in self._staged.values())]:
+            self._shelf.leave(item)
         self._opened.clear()
         self._staged.clear()
+        self._offered.clear()
 
-    def taken(self, identifier: str) -> Staged:
+    def taken(self, identifier: str) -> File:
         """A staged file, to be published or delivered."""
         found = self._staged.pop(identifier, None)
         if found is None:
             text = f"no file '{identifier[:80]}' is staged"
             raise PeerError(Condition.NOT_FOUND, text, Lost.SESSION)
-        return found
+        size = found.item.have
+        try:
+            return File(found.header, self._shelf.finish(found.item))
+        except OSError as error:
+            raise not_kept(size, error) from error
 
     # --- ours ------------------------------------------------------------------------------------
 
     def offer(self, content: Content, finish: Any) -> Spoken:
         """Begin to send a file; ``finish`` is what publishes or delivers it. The same file has the
         same identifier, so that its transfer may go on after a lost connection, anywhere in the
-        file: it is read into memory."""
-        content = content._replace(body=content.body[:])
-        identifier = hashlib.sha256(content.header + b"\0" + content.body[:]).hexdigest()[:32]
-        finish.identifier = identifier
+        file."""
+        identifier = finish.identifier = identified(content)
         self._offered.append(Outgoing(content, finish))
         return Spoken(self._w.FileOpen(identifier, len(content.body)))
 
@@ -128,7 +147,23 @@ class Staging:
         if not self._offered:
             raise PeerError(Condition.COMMAND_INVALID, "file.open-ok without open", Lost.SESSION)
         content, finish = self._offered.popleft()
-        if m.staged_size > len(content.body):
+        size = len(content.body)
+        if m.staged_size > size:
             raise PeerError(Condition.COMMAND_INVALID, "more is staged than there is", Lost.SESSION)
-        rest = content._replace(body=content.body[m.staged_size :])
+        rest = content._replace(body=cut(content.body, m.staged_size, size))
         return [Spoken(self._w.FileStage(), rest), Spoken(finish)]
+
+
+def identified(content: Content) -> str:
+    """The name of a file that we send; none that is known, if it cannot be looked at."""
+    try:
+        mark = fingerprint(content.body)
+    except OSError:
+        mark = secrets.token_bytes(32)
+    return hashlib.sha256(content.header + b"\0" + mark).hexdigest()[:32]
+
+
+def not_kept(size: int, error: OSError) -> PeerError:
+    """The disk is short, or a limit reached."""
+    text = f"there is no room for a file of {size} octets: {error.strerror}"
+    return PeerError(Condition.CONTENT_TOO_LARGE, text, Lost.SESSION)

@@ -11,6 +11,7 @@ from typing import Any
 from gateway.adapters.v0_9.drafts import tables
 from gateway.adapters.v0_9.drafts.words import Content, Spoken
 from gateway.adapters.v0_9.geometry import Method
+from gateway.bodies import Body
 from gateway.errors import Condition, Lost, PeerError
 
 ADD, LEAST, GREATEST = 1, 2, 3
@@ -59,7 +60,8 @@ REQUESTS: dict[str, Callable[[Any, Any, bool], Any]] = {
 CONTENT = "test.content"
 
 
-def echoed(layouts: Any, method: Method, header: bytes, body: bytes) -> Spoken:
+def echoed(layouts: Any, method: Method, header: bytes, body: Body) -> Spoken:
     """The answer to ``test.content``: the same content, and its checksum."""
     number = method.number >> 16
-    return Spoken(layouts.TestContentOk(sum(body) & 0xFFFF_FFFF), Content(number, header, body))
+    checksum = sum(map(sum, [body] if isinstance(body, bytes) else body.chunks()))
+    return Spoken(layouts.TestContentOk(checksum & 0xFFFF_FFFF), Content(number, header, body))

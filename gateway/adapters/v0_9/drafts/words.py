@@ -64,7 +64,7 @@ class Said(NamedTuple):
     arrive: "Arrive | None"
 
 
-Arrive = Callable[["Channel", Said, int, bool, Known, bytes], Any]
+Arrive = Callable[["Channel", Said, int, bool, Known, Body], Any]
 """Channel, method, the delivery's tag and whether it was delivered before, header, body -> an
 operation, or what was asked for, or ``None``. Tag and flag of the record do not count: records are
 shared by all deliveries that have the same otherwise. Hot."""

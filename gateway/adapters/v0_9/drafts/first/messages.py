@@ -7,6 +7,7 @@ from gateway.adapters.v0_9.drafts.first.names import FUZZY, GROUPS, QUEUE, TOPIC
 from gateway.adapters.v0_9.drafts.outline import Known
 from gateway.adapters.v0_9.drafts.words import Arrive, Content, Said
 from gateway.adapters.v0_9.wire import layouts_0_9a0 as w
+from gateway.bodies import Body
 from gateway.errors import Condition, LocalError
 from gateway.message import Essentials, Message
 from gateway.operations import (
@@ -49,7 +50,7 @@ def _essentials(said: Said, known: Known) -> Essentials:
 
 
 def published(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Hot."""
     m, essentials = said.record, _essentials(said, known)
@@ -64,14 +65,14 @@ def published(
     return Publish(place.number, message, True, m.immediate)
 
 
-def _message(said: Said, known: Known, body: bytes, consumer: Consumer | None) -> Message:
+def _message(said: Said, known: Known, body: Body, consumer: Consumer | None) -> Message:
     exchange = TOPICS if consumer is not None and consumer.keyed else ""
     key, essentials = said.record.destination, _essentials(said, known)
     return Message(said.dialect, known.header, body, exchange, key, essentials)
 
 
 def _browsed(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Fetched:
     if tag:
         place.unsettled[tag] = None
@@ -81,7 +82,7 @@ def _browsed(
 
 
 def delivered(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Client. Hot."""
     if tag:

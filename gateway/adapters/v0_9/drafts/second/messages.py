@@ -14,6 +14,7 @@ from gateway.adapters.v0_9.drafts.second.names import (
 )
 from gateway.adapters.v0_9.drafts.words import Arrive, Content, Said, Spoken
 from gateway.adapters.v0_9.wire import layouts_0_9a6 as w
+from gateway.bodies import Body
 from gateway.errors import Condition
 from gateway.message import Message
 from gateway.operations import (
@@ -40,7 +41,7 @@ def content_of(place: Channel, group: str, message: Message) -> Content:
 
 
 def published(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Hot."""
     m, essentials, key = said.record, known.essentials, known.destination
@@ -57,7 +58,7 @@ def published(
 
 
 def published_file(
-    place: Channel, m: Any, dialect: DraftDialect, header: bytes, body: bytes
+    place: Channel, m: Any, dialect: DraftDialect, header: bytes, body: Body
 ) -> Operation:
     """A file that was staged. Files are always durable (message persistence)."""
     known = dialect.known(header)
@@ -66,19 +67,19 @@ def published_file(
     return published(place, Said(method, m, dialect, None), 0, False, known, body)
 
 
-def _message(said: Said, known: Known, body: bytes) -> Message:
+def _message(said: Said, known: Known, body: Body) -> Message:
     exchange = OURS.get(said.record.exchange, said.record.exchange)
     return Message(said.dialect, known.header, body, exchange, known.destination, known.essentials)
 
 
 def _staged(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> None:
-    place.files.staged(known.header, body)
+    place.files.staged(known.header)
 
 
 def _bounced(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     m = said.record
     condition = place.owner.condition(m.reply_code)
@@ -86,13 +87,13 @@ def _bounced(
 
 
 def _browsed(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Fetched:
     return Fetched(tag, redelivered, _message(said, known, body), said.record.message_count)
 
 
 def delivered(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: bytes
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Client: the consumer is the one on that queue. Hot."""
     m = said.record

@@ -1,43 +1,58 @@
-"""Large bodies on their way out: body frames that are made as the socket takes them.
+"""Large bodies on their way out: frames that are made as the socket takes them.
 
 A channel that has begun to say a large body says nothing else before its end (0-9-1 §4.2.6: frames
-of one content are not mixed with others of the same channel). So from then on all its output goes
-to a ``Track`` of its own, and the frames of other channels, heartbeats too, go between those of the
-body. When the track is empty the channel writes to the common output again.
+of one content are not mixed with others of the same channel; 0.8a2 §3.4.2 has it likewise). So from
+then on all its output goes to a ``Track`` of its own, and the frames of other channels, heartbeats
+too, go between those of the body. When the track is empty the channel writes to the common output
+again.
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from gateway.adapters.v0_9.frames import Frames
 from gateway.bodies import LargeBody
 
 PORTION = 1 << 20
 """Octets of large bodies in one output, over all channels, but a frame of each at least."""
 
 
-class Load:
-    """What is left of one large body. ``largest``: room for octets in one frame."""
+class Load(Protocol):
+    """What is left of one large body."""
 
-    __slots__ = ("frames", "channel", "body", "largest", "at")
+    @property
+    def over(self) -> bool: ...
 
-    def __init__(self, frames: Frames, channel: int, body: LargeBody, largest: int) -> None:
-        self.frames = frames
-        self.channel = channel
+    @property
+    def spent(self) -> int:
+        """Octets that the last frame took."""
+        ...
+
+    def frame(self) -> bytes:
+        """The next frame, or nothing if octets were read for something else. Raises ``OSError``."""
+        ...
+
+
+class BodyLoad:
+    """Frames that hold ``largest`` octets of the body each; ``make`` makes one."""
+
+    __slots__ = ("make", "body", "largest", "at", "spent")
+
+    def __init__(self, make: Callable[[bytes], bytes], body: LargeBody, largest: int) -> None:
+        self.make = make
         self.body = body
         self.largest = largest
-        self.at = 0
+        self.at = self.spent = 0
 
     @property
     def over(self) -> bool:
         return self.at >= len(self.body)
 
     def frame(self) -> bytes:
-        """The next frame. Raises ``OSError``."""
         octets = self.body[self.at : self.at + self.largest]
         self.at += len(octets)
-        return self.frames.frame(self.frames.body, self.channel, octets)
+        self.spent = len(octets)
+        return self.make(octets)
 
 
 class Track(list[bytes]):
@@ -67,8 +82,9 @@ class Track(list[bytes]):
                 if room <= 0:
                     return False
                 octets = load.frame()
-                room -= len(octets)
-                output.append(octets)
+                room -= load.spent
+                if octets:
+                    output.append(octets)
             loads.popleft()
         output += self
         self.clear()
@@ -94,22 +110,21 @@ class Place(Protocol):
 class Loads:
     """The large bodies of one connection. ``pending``: its output."""
 
-    def __init__(self, frames: Frames, pending: list[bytes]) -> None:
+    def __init__(self, pending: list[bytes]) -> None:
         self.tracks: dict[int, Track] = {}
-        self._frames = frames
         self._pending = pending
         self._freed: list[Place] = []
         """Channels that have said all, and may have deliveries again."""
 
-    def add(self, place: Place, body: LargeBody, largest: int) -> None:
-        """The frames of this body come next on a channel, which gets no more deliveries until they
-        are said."""
+    def add(self, place: Place, load: Load) -> None:
+        """These frames come next on a channel, which gets no more deliveries until they are
+        said."""
         track = self.tracks.get(place.number)
         if track is None:
             track = self.tracks[place.number] = Track()
             place.divert(track)
             place.gate(False)
-        track.add(Load(self._frames, place.number, body, largest))
+        track.add(load)
 
     @property
     def more(self) -> int:

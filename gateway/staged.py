@@ -1,0 +1,352 @@
+"""Bodies of which not all has come, kept so that their senders may go on, on any connection.
+
+0.8a2 has them (messages that are prepared, §3.3.2.2), and 0-9a6 (files that are staged). A
+``Shelf`` keeps them all, within its limits: what has waited longest is given up first. What its
+sender is at work on is never given up, and lives as long as that goes on.
+
+With a directory, a body stands in a file there as it comes, and a record beside it says whose it
+is; so it is there after ``kill -9`` too. Small ones get their file when they are cut off. After the
+machine itself has started anew only those are trusted that have a digest: nothing was synced.
+Without a directory they are in files of the spool, and without that in memory.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import secrets
+from collections import OrderedDict
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gateway.bodies import Body, Filling, Gathering, Spool
+
+Key = tuple[str, ...]
+"""Whose it is, and everything that identifies it for them; the first word is the version."""
+
+SMALL = 1 << 16
+"""A body announced to be smaller gets its file only when it is cut off."""
+MOST_IN_MEMORY = 128 << 20
+"""Octets in memory, of all that are kept there."""
+MOST_OPEN = 64
+"""Files without a name that are held open for senders who are gone."""
+CATCH_UP = 1 << 20
+"""Octets of an earlier process that are hashed with each piece that comes."""
+
+BODY, RECORD = ".part", ".json"
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Staged:
+    """What there is of one body. ``size`` is announced; ``digest`` its SHA-1 in hexadecimal, or
+    "". ``lasting``: its key means the same after a restart."""
+
+    __slots__ = (
+        "key", "size", "digest", "lasting", "have", "touched", "path", "place", "_hash", "_hashed",
+        "_shelf",
+    )  # fmt: skip
+
+    def __init__(self, shelf: "Shelf", key: Key, size: int, digest: str, lasting: bool) -> None:
+        self.key = key
+        self.size = size
+        self.digest = digest.lower()
+        self.lasting = lasting
+        self.have = 0
+        """Octets that have come."""
+        self.touched = 0
+        """When it was left, milliseconds."""
+        self.path = ""
+        """Its file, without the suffix."""
+        self.place: Gathering | None = None
+        """Where octets go; ``None`` before the first, and while its file is closed."""
+        self._hash = hashlib.sha1() if digest else None
+        self._hashed = 0
+        self._shelf = shelf
+
+    @property
+    def held(self) -> int:
+        """Octets of it in memory."""
+        return self.have if self.place is not None and self.place.filling is None else 0
+
+    @property
+    def left(self) -> int:
+        """Octets that are still to come."""
+        return self.size - self.have
+
+    def add(self, octets: bytes) -> None:
+        """The next octets. Raises ``OSError``; then it can only be dropped."""
+        if not octets:
+            return
+        if self.place is None:
+            self.place = self._shelf.room_for(self)
+        self._shelf.take(self, len(octets))
+        self.have += len(octets)
+        self.place.add(octets)
+        if self._hash is not None and not self._behind(CATCH_UP):
+            self._hash.update(octets)
+            self._hashed = self.have
+
+    def _behind(self, most: int) -> bool:
+        """Hash what an earlier process has left, so much of it; true if there is such."""
+        filling = None if self.place is None else self.place.filling
+        if self._hash is None or filling is None or not self._shelf.inherited(self):
+            return False
+        body = filling.begun()
+        for at in range(self._hashed, min(self.have, self._hashed + most), CATCH_UP):
+            piece = body[at : min(at + CATCH_UP, self.have)]
+            self._hash.update(piece)
+            self._hashed += len(piece)
+        return True
+
+    def fault(self) -> str:
+        """Why it is not the body that was announced, or nothing. Raises ``OSError``."""
+        if self.have != self.size:
+            return f"{self.have} octets of {self.size} have come"
+        if self._hash is not None:
+            self._behind(self.size)
+            if self._hash.hexdigest() != self.digest:
+                return "the contents are not those that the hash was taken of"
+        return ""
+
+
+class Shelf:
+    """All bodies that are half here.
+
+    ``directory``: where their files are; ``None``: nothing outlives the process. ``most_octets`` of
+    all of them, 0 for no limit, ``most_items`` of those with any octets, and ``keep_ms``, how long
+    one waits for its sender. Raises ``OSError`` if what is in the directory cannot be looked at.
+    """
+
+    def __init__(
+        self,
+        spool: Spool | None = None,
+        directory: Path | None = None,
+        *,
+        most_octets: int = 0,
+        most_items: int = 256,
+        keep_ms: int = 60 * 60 * 1000,
+        now: int = 0,
+    ) -> None:
+        self.spool = spool
+        self.directory = directory if spool is not None else None
+        self.most_octets = most_octets
+        self.most_items = most_items
+        self.keep_ms = keep_ms
+        self.now = now
+        self.kept: OrderedDict[Key, Staged] = OrderedDict()
+        """Whose sender is not there, in the order in which they left."""
+        self.used: dict[Key, Staged] = {}
+        self.octets = self.number = self.memory = 0
+        self._inherited: set[str] = set()
+        self._boot = BOOT.read_text().strip() if BOOT.is_file() else ""
+        if self.directory is not None and self.directory.is_dir():
+            self._find(self.directory)
+
+    # --- an earlier process ---------------------------------------------------------------------
+
+    def _find(self, directory: Path) -> None:
+        """Take stock; what makes no sense is swept."""
+        found = []
+        for file in list(directory.iterdir()):
+            if file.suffix == RECORD:
+                item = self._read(file)
+                if item is not None:
+                    found.append(item)
+        paths = {item.path for item in found}
+        for file in list(directory.iterdir()):
+            if file.suffix in (BODY, RECORD) and str(file.with_suffix("")) not in paths:
+                file.unlink()
+        for item in sorted(found, key=lambda item: item.touched):
+            older = self.kept.pop(item.key, None)
+            if older is not None:
+                self.drop(older)
+            self.kept[item.key] = item
+            self.octets += item.have
+            self.number += 1
+            self._inherited.add(item.path)
+        while self._full(0) and self._give_up_one():
+            pass
+        self.tick(self.now)
+
+    def _read(self, file: Path) -> Staged | None:
+        """What a record says, if it is to be believed."""
+        try:
+            said: Any = json.loads(file.read_bytes())
+            body = file.with_suffix(BODY).stat()
+            key, size, digest = tuple(map(str, said["key"])), int(said["size"]), said["digest"]
+            good = 0 < body.st_size <= size and (said["boot"] == self._boot or digest)
+            item = Staged(self, key, size, str(digest), True)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        item.path = str(file.with_suffix(""))
+        item.have = body.st_size
+        item.touched = min(self.now, body.st_mtime_ns // 1_000_000)
+        return item if good else None
+
+    def inherited(self, item: Staged) -> bool:
+        """Whether it was begun by an earlier process."""
+        return item.path in self._inherited
+
+    # --- begin and end --------------------------------------------------------------------------
+
+    def begin(self, key: Key, size: int, digest: str = "", lasting: bool = True) -> Staged:
+        """Somebody sends this, from where it ends here. What is there under that key and is
+        another body is dropped; who is at work on it by now will leave nothing. Raises
+        ``OSError``."""
+        item = self.kept.get(key)
+        if item is not None and (item.size, item.digest) != (size, digest.lower()):
+            self.drop(item)
+            item = None
+        if item is not None and item.place is None:
+            assert self.spool is not None
+            filling = self.spool.start(item.left, item.path + BODY)
+            if filling is None:
+                raise OSError(errno.EMFILE, "too many files are open")
+            if filling.size == item.have:
+                item.place = Gathering(size, filling)
+            else:
+                filling.abandon()
+                self.drop(item)
+                item = None
+        if item is None:
+            item = Staged(self, key, size, digest, lasting)
+        self.kept.pop(key, None)
+        self.used[key] = item
+        return item
+
+    def of(self, owner: Key) -> list[Staged]:
+        """All whose key begins like that, those that wait first and in their order."""
+        items = [*self.kept.values(), *self.used.values()]
+        return [item for item in items if item.key[: len(owner)] == owner]
+
+    def leave(self, item: Staged) -> None:
+        """Its sender is gone: it waits for the rest."""
+        if self.used.get(item.key) is not item or not item.have:
+            self.drop(item)
+            return
+        try:
+            self._lay_down(item)
+        except OSError:
+            self.drop(item)
+            return
+        del self.used[item.key]
+        item.touched = self.now
+        self.kept[item.key] = item
+        opened = [kept for kept in self.kept.values() if kept.place is not None and not kept.held]
+        for kept in opened[: max(0, len(opened) - MOST_OPEN)]:
+            self.drop(kept)
+
+    def drop(self, item: Staged) -> None:
+        """It is spoilt, or given up."""
+        self._forget(item)
+        if item.place is not None:
+            item.place.abandon()
+        elif item.path:
+            with suppress(OSError):
+                os.unlink(item.path + BODY)
+        item.place, item.have = None, 0
+
+    def finish(self, item: Staged) -> Body:
+        """All of it has come: it is the receiver's now. Raises ``OSError``."""
+        self._forget(item)
+        place, item.place, item.have = item.place, None, 0
+        if place is None:
+            return b""
+        try:
+            body = place.finish()
+            large = self.spool is not None and len(body) >= self.spool.threshold
+            return body if large else body[:]
+        except OSError:
+            place.abandon()
+            raise
+
+    def _forget(self, item: Staged) -> None:
+        for table in (self.kept, self.used):
+            if table.get(item.key) is item:
+                del table[item.key]
+        if item.have:
+            self.octets -= item.have
+            self.memory -= item.held
+            self.number -= 1
+        if item.path:
+            self._inherited.discard(item.path)
+            with suppress(OSError):
+                os.unlink(item.path + RECORD)
+
+    def tick(self, now: int) -> None:
+        """Milliseconds since 1970: those that have waited too long are given up."""
+        self.now = now
+        for item in list(self.kept.values()):
+            if now - item.touched <= self.keep_ms:
+                break
+            self.drop(item)
+
+    # --- room -----------------------------------------------------------------------------------
+
+    def take(self, item: Staged, octets: int) -> None:
+        """So many more are to be kept of it. Raises ``OSError`` if there is no room."""
+        while self._full(octets, new=not item.have) and self._give_up_one():
+            pass
+        if self._full(octets, new=not item.have):
+            raise OSError(errno.ENOSPC, "what is staged takes all the room it may")
+        if item.place is not None and item.place.filling is None:
+            if self.memory + octets > MOST_IN_MEMORY:
+                raise OSError(errno.ENOSPC, "what is staged in memory takes all the room it may")
+            self.memory += octets
+        self.octets += octets
+        self.number += not item.have
+
+    def _full(self, octets: int, new: bool = False) -> bool:
+        return self.number + new > self.most_items or bool(
+            self.most_octets and self.octets + octets > self.most_octets
+        )
+
+    def _give_up_one(self) -> bool:
+        for item in self.kept.values():
+            self.drop(item)
+            return True
+        return False
+
+    def room_for(self, item: Staged) -> Gathering:
+        """Where its first octets go. Raises ``OSError``."""
+        if self.spool is None:
+            return Gathering(item.size, None)
+        if item.lasting and self.directory is not None and item.size >= SMALL:
+            return Gathering(item.size, self._named(item))
+        if item.size >= self.spool.threshold:
+            return Gathering(item.size, self.spool.start(item.size))
+        return Gathering(item.size, None)
+
+    def _lay_down(self, item: Staged) -> None:
+        """No more comes for now: into its file with it, and that is closed. Raises ``OSError``."""
+        place = item.place
+        if place is None:
+            return
+        filling = place.filling
+        if filling is None and item.lasting and self.directory is not None:
+            filling = self._named(item)
+            if filling is not None:
+                self.memory -= item.held
+                item.place = Gathering(item.size, filling)
+                filling.add(bytes(place.finish()[:]))
+        if filling is not None and filling.path:
+            filling.leave()
+            item.place = None
+
+    def _named(self, item: Staged) -> Filling | None:
+        """A file and its record. Raises ``OSError``."""
+        assert self.spool is not None and self.directory is not None
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = str(self.directory / secrets.token_hex(16))
+        filling = self.spool.start(item.left, path + BODY)
+        if filling is None:
+            return None
+        item.path = path
+        said = {"key": item.key, "size": item.size, "digest": item.digest, "boot": self._boot}
+        try:
+            Path(path + RECORD).write_text(json.dumps(said))
+        except OSError:
+            filling.abandon()
+            raise
+        return filling
