@@ -23,23 +23,24 @@ class Peer:
         self.sent = 0
         self.heard = 0
         """Octets, in all."""
+        self._rest = b""
         self.ask(Open("t", "/", "guest"))
         self.ask(BeginSession(1, "t", restartable=version == "0.8a2"))
 
     def flush(self, most: int | None = None) -> int:
         """Write what there is, or so many octets of it and then no more; how many these were."""
-        written = 0
-        while pieces := self.adapter.output():
-            octets = b"".join(pieces)
-            if most is not None:
-                octets = octets[: most - written]
-            self.socket.sendall(octets)
-            written += len(octets)
-            self.adapter.refill()
-            if most is not None and written >= most:
+        before = self.sent
+        while most is None or self.sent - before < most:
+            if not self._rest:
+                self._rest = b"".join(self.adapter.output())
+                self.adapter.refill()
+            if not self._rest:
                 break
-        self.sent += written
-        return written
+            end = len(self._rest) if most is None else most - (self.sent - before)
+            octets, self._rest = self._rest[:end], self._rest[end:]
+            self.socket.sendall(octets)
+            self.sent += len(octets)
+        return self.sent - before
 
     def hear(self) -> None:
         """What comes next, and what we have to say to that is not written yet."""

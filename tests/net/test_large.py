@@ -6,6 +6,7 @@ The ones that stream have 256 MiB, or what ``LARGE_MIB`` says (1024 is what they
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -19,8 +20,12 @@ import httpx
 import pytest
 
 from gateway.adapters.v0_9 import fields
+from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.wire import layouts as w
+from gateway.message import Message, Properties
+from gateway.operations import Deliver, Publish, Subscribe
 from tests.net import streams
+from tests.net.peer import Peer
 from tests.net.running import ROOT, Running, environment, until
 from tests.net.wire import HEARTBEAT, PERSISTENT, PIECE
 from tests.talk import body as body_frame
@@ -30,6 +35,8 @@ MIB = 1 << 20
 STREAMED = int(os.environ.get("LARGE_MIB", "256")) * MIB
 ABOVE_IDLE = 64 * MIB
 LARGE = b"0123456789abcdef" * (3 * MIB // 16) + b"the end"
+
+DRAFTS = ("0-9a0", "0-9a6")
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 pytestmark = [pytest.mark.timeout(600), linux]
@@ -42,6 +49,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         "amqp__max_message_octets": 2 << 30,
         "http__max_body_octets": 64 * MIB,
         "limits__spool_octets": max(4 * STREAMED, 64 * MIB),
+        "amqp__listeners": json.dumps([{"port": 0, "header_0_9": draft} for draft in DRAFTS]),
     }
     with Running(folder, **settings) as running:
         yield running
@@ -200,6 +208,56 @@ def test_messages_behind_a_large_one_keep_their_order(gateway: Running) -> None:
     for one in bodies:
         assert wire.delivered()[1] == one
     until(lambda: not spooled(gateway), "no file is left")
+
+
+# --- the oldest versions --------------------------------------------------------------------------
+
+
+def peer_of(gateway: Running, version: str) -> Peer:
+    """A client of an old version, with channel 1 open."""
+    port = gateway.port
+    if version in DRAFTS:
+        found = re.search(rf"AMQP on \S+:(\d+), where 1 1 0 9 is {version}\n", gateway.log())
+        assert found is not None
+        port = int(found[1])
+    return Peer(port, version, "large")
+
+
+def to_queue(key: str, octets: bytes) -> Publish:
+    header = BASIC.write(Properties(content_type="text/plain"))
+    message = Message(BASIC, header, octets, "", key, BASIC.essentials(header))
+    return Publish(1, message, False, False)
+
+
+@pytest.mark.parametrize("version", ["0.8a2", *DRAFTS])
+def test_old_versions_have_them_in_files_too(gateway: Running, version: str) -> None:
+    """In, cut off, and out."""
+    wire = gateway.wire(1)
+    wire.declare("old", durable=True)
+    peer = peer_of(gateway, version)
+    peer.adapter.send(to_queue("old", LARGE))
+    peer.flush(len(LARGE) // 2)
+    until(lambda: spooled(gateway) == 1, "it is coming in")
+    peer.flush()
+    until(lambda: wire.depth("old") == 1, "it is there")
+    assert spooled(gateway) == 1
+    assert wire.got("old") == LARGE
+    until(lambda: not spooled(gateway), "it is gone")
+    peer.adapter.send(to_queue("old", LARGE))
+    peer.flush(len(LARGE) // 2)
+    until(lambda: spooled(gateway) == 1, "it is coming in")
+    peer.reset()
+    until(lambda: not spooled(gateway), "the socket is gone")
+    assert wire.depth("old") == 0
+    peer = peer_of(gateway, version)
+    wire.publish("old", LARGE)
+    wire.publish("old", b"behind it")
+    peer.ask(Subscribe(1, "t", "old", "reader", no_ack=True))
+    assert [peer.next(Deliver).message.body[:] for _ in range(2)] == [LARGE, b"behind it"]
+    until(lambda: not spooled(gateway), "no file is left")
+    wire.say(1, w.QueueDelete(queue="old"))
+    wire.heard(w.QueueDeleteOk)
+    peer.reset()
 
 
 # --- what is cut short --------------------------------------------------------------------------

@@ -119,6 +119,7 @@ class Engine:
             self._violated(violation)
         finally:
             self._receiving = False
+            self._found = []  # or the last message would live until the next
         return found
 
     def _initiation(self, data: bytes) -> bytes:
