@@ -266,7 +266,7 @@ def test_what_a_client_says_again_is_what_it_said() -> None:
         requests.post(asking, line, tag, name, one)
         quick = b"".join(both.client.output())
         head, body = both.client.headers.leaving(one, both.client.frame_out)
-        requests.send(asking, line, tag, name, head + body)
+        requests.send(asking, line, w.HandleSend(line.number, tag), name, head, body)
         assert quick == b"".join(both.client.output())
         assert read_head(quick, quick.index(head))[0].identifier == "m"
 
