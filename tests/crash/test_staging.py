@@ -125,10 +125,14 @@ def test_all_go_on(tmp_path: Path) -> None:
         reader = consuming(gateway, shelf)
         assert reader.next(Deliver).message.body == BODY
         assert reader.heard < len(BODY) - SURE + 50_000, "only the rest was sent"
+        wire = gateway.wire(1)
+        wire.call(1, layouts.ConfirmSelect(), layouts.ConfirmSelectOk)
+        wire.publish("out", b"", PERSISTENT)
+        wire.heard(layouts.BasicAck)
         gateway.kill()
         gateway.start()
 
         wire = gateway.wire(1)
         for queue in QUEUES:
-            assert wire.got(queue) == BODY, "it was confirmed, or the channel's end was"
+            assert wire.got(queue) == BODY, "it was confirmed, or what came behind it"
         assert not [name for name, size in parts(gateway).items() if size > 1000]
