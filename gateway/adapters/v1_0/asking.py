@@ -69,6 +69,8 @@ class Asker:
         self.form: str = self.engine.addresses or places.form_of(self.engine.peer)
         self.beginning: Token = None
         self.ending: Token = None
+        self.leaving = False
+        """It ends as soon as all is sent."""
         self.foreign = False
         """The peer has begun it, and was refused."""
         self._serial = 0
@@ -174,6 +176,16 @@ class Asker:
 
     # --- what is said ---------------------------------------------------------------------------
 
+    def leave(self) -> None:
+        """End the session, but not before messages that wait for credit are out: with every other
+        version what was published before is there."""
+        if self.session.mute:
+            return
+        if self.publishing.holding:
+            self.engine.put_off(self.leave)
+        else:
+            self.session.end()
+
     def detach(self, op: DetachLink) -> None:
         """A link of ``AttachSource`` or ``AttachTarget``; for good, or to be resumed."""
         link = self.consuming.links.get(op.link) or self.publishing.named.get(op.link)
@@ -195,17 +207,17 @@ def _begin(engine: Any, op: BeginSession) -> None:
 def _asker(engine: Any, number: int) -> Asker:
     """Of an open session. Raises ``LocalError`` if it has ended, or never begun."""
     session = engine.channel(number)
-    if session.mute:
-        raise LocalError(f"channel {number} is lost")
     asker: Asker = session.use
+    if session.mute or asker.leaving:
+        raise LocalError(f"channel {number} is lost")
     return asker
 
 
 def _end(engine: Any, op: EndSession) -> None:
     asker = _asker(engine, op.channel)
     engine.say_now()
-    session, asker.ending = asker.session, op.token
-    session.end()
+    asker.ending, asker.leaving = op.token, True
+    asker.leave()
 
 
 def _nothing(engine: Any, op: Operation) -> None:

@@ -71,6 +71,11 @@ class Publishing:
         """Outcomes of later numbers."""
         self._stuffed = 0
 
+    @property
+    def holding(self) -> bool:
+        """Messages wait to be sent: for an attach, for credit, for the window."""
+        return any(link.held for link in self.links.values())
+
     # --- out ------------------------------------------------------------------------------------
 
     def publish(self, op: Publish) -> None:

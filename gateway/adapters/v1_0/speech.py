@@ -1,6 +1,7 @@
 """What is said of the connection itself, and all that can be said in each role."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gateway.adapters.v1_0 import asking, serving
@@ -41,6 +42,16 @@ def _close(engine: Any, op: Close) -> None:
     engine.say_close(op.condition, op.text, record, False)
 
 
+def _leave(engine: Any, op: Close) -> None:
+    """A client that has no complaint goes when all that it has published is out."""
+    if op.condition is None and any(
+        each.use.publishing.holding for each in engine.sessions.values()
+    ):
+        engine.put_off(partial(_leave, engine, op))
+    else:
+        _close(engine, op)
+
+
 def _blocked(engine: Any, op: Blocked) -> None:
     engine.blocked = True
 
@@ -59,4 +70,4 @@ SERVER: dict[type[Operation], Speak] = {
     Blocked: _blocked,
     Unblocked: _unblocked,
 }
-CLIENT: dict[type[Operation], Speak] = {**asking.SPEECH, Open: _open, Close: _close}
+CLIENT: dict[type[Operation], Speak] = {**asking.SPEECH, Open: _open, Close: _leave}
