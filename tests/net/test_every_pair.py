@@ -20,8 +20,10 @@ from gateway.message import Message, Properties
 from gateway.net.dialer import Remote, dial
 from gateway.operations import (
     BeginSession,
+    Closed,
     DeclareQueue,
     Deliver,
+    EndSession,
     Outcome,
     Publish,
     PurgeQueue,
@@ -173,3 +175,27 @@ def test_consumers_of_all_versions_share_the_work(gateway: Running) -> None:
     asyncio.run(share())
     assert sorted(itertools.chain(*taken.values())) == expected
     assert all(taken.values()), "somebody was given nothing"
+
+
+@pytest.mark.parametrize("ending", ["session", "connection"])
+def test_what_was_published_before_the_end_is_there(gateway: Running, ending: str) -> None:
+    """Though nobody waits for it, and in 1.0 there is no credit yet."""
+
+    async def publish_and_leave() -> None:
+        async with entered(gateway, "0-9-1", "maker") as maker:
+            await maker.ask(DeclareQueue(1, None, QUEUE, durable=True))
+            await maker.ask(PurgeQueue(1, None, QUEUE))
+            for version in VERSIONS:
+                async with entered(gateway, version, "writer") as writer:
+                    for n in range(3):
+                        said = message(f"{version} {n}".encode(), durable=True)
+                        writer.say(Publish(1, said, False, False))
+                    if ending == "session":
+                        await writer.ask(EndSession(1, None))
+                assert writer.closed == Closed(None, "", theirs=False), version
+            await maker.ask(Subscribe(1, None, QUEUE, "mine"))
+            bodies = [(await heard(maker)).message.body.decode() for _ in range(3 * len(VERSIONS))]
+            assert sorted(bodies) == sorted(f"{v} {n}" for v in VERSIONS for n in range(3))
+            await maker.ask(Unsubscribe(1, None, "mine"))
+
+    asyncio.run(publish_and_leave())

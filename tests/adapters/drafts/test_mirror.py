@@ -9,7 +9,7 @@ import pytest
 from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.drafts.contents import CHILDREN, CONTENTS, child
 from gateway.errors import Condition, LocalError, Lost
-from gateway.message import Message, Properties
+from gateway.message import Dialect, Message, Properties
 from gateway.operations import (
     BeginSession,
     Bind,
@@ -364,3 +364,27 @@ def test_returned(version: str) -> None:
     else:
         assert [type(o) for o in both.heard] == [SessionLost]
         assert both.asked[-1] == EndSession(1, None)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("to", [None, "k", "elsewhere"])
+@pytest.mark.parametrize("own", [True, False])
+def test_a_publish_goes_where_it_is_told(version: str, to: str | None, own: bool) -> None:
+    """In 0-9a6 the destination of the content is the key, whatever the message had there."""
+    both = Both(version).opened()
+    both.queues.add("k")
+    dialect: Dialect = both.client.channel(1).dialect("jms") if own else BASIC
+    given = Properties(message_id="m-1", to=to, application={"a": "b"})
+    header = dialect.write(given)
+    sent = Message(dialect, header, b"x", "", "k", dialect.essentials(header))
+    for _ in range(2):
+        both.client.send(Publish(1, sent, False, False))
+    both.run()
+    heard = [op.message for op in both.asked if isinstance(op, Publish)]
+    assert [m.key for m in heard] == ["k", "k"]
+    found = heard[0].properties
+    assert (found.message_id, found.application) == ("m-1", {"a": "b"})
+    if version == "0-9a6":
+        assert found.to == "k"
+    if own and to == "k":
+        assert heard[0].header == header, "as it came"

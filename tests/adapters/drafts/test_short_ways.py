@@ -160,11 +160,11 @@ def test_a_bad_header_is_refused_each_time(version: str) -> None:
     good = Both(version).opened()
     dialect = good.server.channel(1).dialect("jms")
     # The headers of a header are cut short, and nothing else is wrong.
+    header = dialect.write(Properties(to="q", application={"a": "b"}))
     bad = dialect.write(Properties(application={"a": "b"}))[:-1]
     for _ in range(3):
         both = Both(version).opened()
-        sent = Message(dialect, dialect.write(Properties(application={"a": "b"})), b"x", "", "q",
-                       Essentials())  # fmt: skip
+        sent = Message(dialect, header, b"x", "", "q", Essentials())
         both.client.send(Publish(1, sent, False, False))
         octets = b"".join(both.client.output())
         frames = both.client.frames

@@ -60,6 +60,8 @@ class DraftDialect:
         self._has = frozenset(name for name in PLAIN if hasattr(record, name))
         self._file = next((n for n in ("file_name", "filename") if hasattr(record, n)), "")
         self._destined = hasattr(record, "destination")
+        self.routes = self._destined and not self._first
+        """The destination is what a publish has for a routing key (0-9a6)."""
         self._headers = hasattr(record, "headers")
         self._outline = Outline(content, self._first)
         self.headers: Kept[bytes, Known] = Kept()
@@ -187,19 +189,19 @@ class DraftDialect:
         header, body = message.form_for(self)
         if message.dialect is self or not self._destined or not message.key:
             return header, body
-        found = self._destinations.get((header, message.key))
-        if found is None:
-            found = self._destinations.keep(
-                (header, message.key), self._sent_to(header, message.key)
-            )
-        return found, body
+        if (self.headers.get(header) or self.known(header)).destination:
+            return header, body
+        return self.sent_to(header, message.key), body
 
-    def _sent_to(self, header: bytes, key: str) -> bytes:
-        record, children = self.record(header)
-        if record.destination:
-            return header
-        record.destination = key
-        return self._content.write(record) + children
+    def sent_to(self, header: bytes, key: str) -> bytes:
+        """The header with this destination. Raises ``ValueError``."""
+        found = self._destinations.get((header, key))
+        if found is None:
+            record, children = self.record(header)
+            record.destination = key
+            sent = self._content.write(record) + children
+            found = self._destinations.keep((header, key), sent)
+        return found
 
 
 def _number(text: str) -> int | None:

@@ -23,7 +23,7 @@ from gateway.adapters.v0_9.engine import WEIGHT, Engine
 from gateway.adapters.v0_9.geometry import Method
 from gateway.bodies import Body, LargeBody
 from gateway.errors import Condition, LocalError, Lost, PeerError
-from gateway.operations import Closed, Operation, Refused
+from gateway.operations import Closed, Operation, Refused, Returned
 from gateway.staged import Shelf
 
 UNREAL = 0x40
@@ -127,6 +127,9 @@ class DraftEngine(Engine):
 
     def send(self, operation: Operation) -> None:
         if self.closing:
+            if isinstance(operation, Returned):
+                # They have said goodbye behind their publish: it goes on all the same.
+                self.follow(self.words.second_step(operation))
             return
         speak = SPEECH.get(type(operation))
         if speak is None and type(operation) in self.words.ask:

@@ -130,6 +130,11 @@ class Writer:
                 header, body = start.dialect.form_of(message)
             except ValueError as error:
                 raise LocalError(f"the message cannot be written here: {error}") from error
+        dialect = start.dialect
+        if dialect.routes:
+            known = dialect.headers.get(header) or dialect.known(header)
+            if known.destination != message.key:
+                header = dialect.sent_to(header, message.key)
         if not self._whole(start, b"", header, body):
             record = owner.words.publication(group, message, mandatory, immediate)
             self._say(record, Content(start.dialect.number, header, body))

@@ -12,7 +12,7 @@ from gateway.adapters.v0_9.drafts.outline import Known
 from gateway.adapters.v0_9.geometry import Method
 from gateway.bodies import Body
 from gateway.message import Message
-from gateway.operations import Operation
+from gateway.operations import Operation, Returned
 
 if TYPE_CHECKING:
     from gateway.adapters.v0_9.drafts.channel import Channel, Consumer
@@ -96,6 +96,8 @@ class Words(NamedTuple):
     """Likewise: class, message, mandatory, immediate."""
     returned: Callable[["Channel", Any], list[Operation]]
     """A publish came back (``Returned``); what is done about it."""
+    second_step: Callable[[Returned], list[Operation]]
+    """Where a publish goes that came back, if its first place was not its last."""
     settle: Callable[["Channel", Any], list[Spoken]]
     told: Callable[["Channel", Method, Any], list[Operation] | None]
     """Client: a method of the server that answers nothing; ``None`` if it is not known."""

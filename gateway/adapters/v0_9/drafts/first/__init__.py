@@ -12,6 +12,7 @@ from gateway.adapters.v0_9.drafts.first.messages import (
     delivery,
     publication,
     returned,
+    second_step,
     source,
 )
 from gateway.adapters.v0_9.drafts.first.serving import ANSWER, SERVE
@@ -29,6 +30,7 @@ WORDS = Words(
     delivery,
     publication,
     returned,
+    second_step,
     settle,
     told,
 )

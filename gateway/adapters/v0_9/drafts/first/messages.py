@@ -121,14 +121,22 @@ def publication(group: str, message: Message, mandatory: bool, immediate: bool) 
     return record(0, kind, message.key, immediate)
 
 
+def second_step(op: Returned) -> list[Operation]:
+    """Server: what is no queue is a topic."""
+    message = op.message
+    if not isinstance(message, Fuzzy) or op.condition is not Condition.NO_ROUTE:
+        return []
+    again = Topical(
+        message.dialect, message.header, message.body, TOPICS, message.key, message.essentials
+    )
+    return [Publish(op.channel, again, False, False)]
+
+
 def returned(place: Channel, op: Returned) -> list[Operation]:
     """Server: nobody has taken a publish."""
     message = op.message
-    if isinstance(message, Fuzzy) and op.condition is Condition.NO_ROUTE:
-        again = Topical(
-            message.dialect, message.header, message.body, TOPICS, message.key, message.essentials
-        )
-        return [Publish(place.number, again, False, False)]
+    if again := second_step(op):
+        return again
     text = f"'{message.key[:80]}' is not there"
     if isinstance(message, Topical) or op.condition is Condition.NO_CONSUMERS:
         text = f"'{message.key[:80]}' has no consumers"

@@ -13,6 +13,7 @@ from gateway.adapters.v0_9.drafts.second.messages import (
     delivery,
     publication,
     returned,
+    second_step,
     source,
 )
 from gateway.adapters.v0_9.drafts.second.serving import ANSWER, SERVE
@@ -30,6 +31,7 @@ WORDS = Words(
     delivery,
     publication,
     returned,
+    second_step,
     settle,
     told,
 )

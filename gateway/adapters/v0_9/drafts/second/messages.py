@@ -137,15 +137,22 @@ def publication(group: str, message: Message, mandatory: bool, immediate: bool) 
     return (w.StreamPublish if group == "stream" else w.FilePublish)(0, exchange, immediate)
 
 
-def returned(place: Channel, op: Returned) -> list[Operation]:
-    """Server: a publish comes back. From ``queue`` it goes on to the queue of that name; classes
-    without bounce drop it."""
+def second_step(op: Returned) -> list[Operation]:
+    """Server: from ``queue`` it goes on to the queue of that name."""
     message = op.message
-    if isinstance(message, Tried) and op.condition is Condition.NO_ROUTE:
-        again = Message(
-            message.dialect, message.header, message.body, "", message.key, message.essentials
-        )
-        return [Publish(place.number, again, message.mandatory, message.immediate)]
+    if not isinstance(message, Tried) or op.condition is not Condition.NO_ROUTE:
+        return []
+    again = Message(
+        message.dialect, message.header, message.body, "", message.key, message.essentials
+    )
+    return [Publish(op.channel, again, message.mandatory, message.immediate)]
+
+
+def returned(place: Channel, op: Returned) -> list[Operation]:
+    """Server: a publish comes back. Classes without bounce drop it."""
+    message = op.message
+    if again := second_step(op):
+        return again
     group = next((n for n in GROUPS if message.dialect is place.dialect(n)), "jms")
     bounce = {"basic": w.BasicBounce, "jms": w.JmsBounce}.get(group)
     if bounce is not None:
