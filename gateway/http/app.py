@@ -14,6 +14,7 @@ from gateway.errors import Refusal
 from gateway.http import console, description, health, problems, topology
 from gateway.http.access.front import Front
 from gateway.http.access.gate import Gate
+from gateway.http.access.offered import ways_in
 from gateway.http.access.routes import routes as access_routes
 from gateway.http.admin.routes import routes as admin_routes
 from gateway.http.context import Context
@@ -144,5 +145,6 @@ def describe(app: FastAPI) -> dict[str, Any]:
         schema = get_openapi(
             title=app.title, version=app.version, routes=app.routes, openapi_version="3.1.0"
         )
-        app.openapi_schema = description.complete(schema, app.routes)
+        schemes = ways_in(app.state.context.gate)
+        app.openapi_schema = description.complete(schema, app.routes, schemes)
     return app.openapi_schema

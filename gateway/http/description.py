@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute, Route
 
+from gateway.http.access.offered import Schemes, ways_into
 from gateway.http.problems import ALL_ROWS, BY_STATUS, PREFIX, Row
 from gateway.http.schemas import ProblemDocument, Receipt
 
@@ -221,7 +222,9 @@ def bare_operations() -> dict[str, dict[str, Any]]:
     }
 
 
-def complete(schema: dict[str, Any], routes: Iterable[BaseRoute]) -> dict[str, Any]:
+def complete(
+    schema: dict[str, Any], routes: Iterable[BaseRoute], schemes: Schemes
+) -> dict[str, Any]:
     """Add the routes that FastAPI does not know, credentials, and the problem document."""
     paths: dict[str, Any] = schema.setdefault("paths", {})
     bare = bare_operations()
@@ -234,9 +237,8 @@ def complete(schema: dict[str, Any], routes: Iterable[BaseRoute]) -> dict[str, A
         elif isinstance(route, Route) and route.path in bare:
             paths.setdefault(route.path, {}).update(bare[route.path])
     components = schema.setdefault("components", {})
-    schemes = components.setdefault("securitySchemes", {})
-    schemes.setdefault("basic", {"type": "http", "scheme": "basic"})
-    schema["security"] = [{name: []} for name in schemes]
+    components["securitySchemes"] = schemes
+    schema["security"] = ways_into(schemes, "", "")
     shapes = components.setdefault("schemas", {})
     ordered = sorted(models, key=lambda model: model.__name__)
     _, told = models_json_schema(
@@ -246,8 +248,8 @@ def complete(schema: dict[str, Any], routes: Iterable[BaseRoute]) -> dict[str, A
     for unused in ("HTTPValidationError", "ValidationError"):
         shapes.pop(unused, None)
     for path, operations in paths.items():
-        for operation in operations.values():
-            finish(path, operation, schemes)
+        for method, operation in operations.items():
+            finish(method, path, operation, schemes)
     return schema
 
 
@@ -255,7 +257,7 @@ OPEN = ("/livez", "/readyz", "/startupz", "/.well-known/")
 """Beginnings of paths that ask for no credentials."""
 
 
-def finish(path: str, operation: dict[str, Any], schemes: Iterable[str]) -> None:
+def finish(method: str, path: str, operation: dict[str, Any], schemes: Schemes) -> None:
     """What holds for every route: who may fail, and how."""
     responses = operation["responses"]
     # FastAPI documents its own validation error shape; ours replaces it.
@@ -265,8 +267,10 @@ def finish(path: str, operation: dict[str, Any], schemes: Iterable[str]) -> None
         operation["parameters"] = [shown(one) for one in operation["parameters"]]
     if path.startswith(OPEN):
         operation["security"] = []
-    if path == "/metrics":
-        operation["security"] = [{}, *({name: []} for name in schemes)]
+    elif path == "/metrics":
+        operation["security"] = [{}, *ways_into(schemes, method, path)]
+    elif (ways := ways_into(schemes, method, path)) != ways_into(schemes, "", ""):
+        operation["security"] = ways
     always = {431, 500}
     if operation.get("security") != []:
         always |= {401, 403, 429}

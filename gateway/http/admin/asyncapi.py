@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from gateway import __version__
 from gateway.broker.counters import ExchangeSnapshot, QueueSnapshot
+from gateway.http.access.offered import ways_in
 from gateway.http.access.principal import Action
 from gateway.http.access.settings import DeclaredRoute
 from gateway.http.admin import asyncapi_routes
@@ -156,11 +157,11 @@ async def show_asyncapi(call: Call) -> dict[str, Any]:
     if gate.names_nodes(call.request.scope):
         add_nodes(document, call)
     host = call.request.headers.get("host", "localhost")
-    security = [{"$ref": "#/components/securitySchemes/basic"}]
-    schemes: dict[str, Any] = {"basic": {"type": "http", "scheme": "basic"}}
-    if gate.bearer is not None:
-        security.append({"$ref": "#/components/securitySchemes/bearer"})
-        schemes["bearer"] = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+    schemes = ways_in(gate)
+    for scheme in schemes.values():
+        if scheme["type"] == "apiKey":  # which means something else there
+            scheme["type"] = "httpApiKey"
+    security = [{"$ref": f"#/components/securitySchemes/{name}"} for name in schemes]
     return {
         "asyncapi": "3.0.0",
         "info": {
