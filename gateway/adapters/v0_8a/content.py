@@ -63,8 +63,9 @@ def end_of_head(octets: bytes, at: int = 0) -> tuple[int, int]:
     does. Raises ``ValueError``. Decodes nothing."""
     try:
         at += FIXED
-        for _ in range(3):  # type, encoding, identifier
-            at += 1 + octets[at]
+        at += 1 + octets[at]  # type
+        at += 1 + octets[at]  # encoding
+        at += 1 + octets[at]  # identifier
         start = at + 2
         end = start + (octets[at] << 8 | octets[at + 1])
     except IndexError:
@@ -84,11 +85,13 @@ class CommandDialect:
         start, end = end_of_head(header, -SIZE_OCTETS)
         if end != len(header):
             raise ValueError("octets follow the message header")
-        table = header[start:]
-        some = fields.check_table(table)
-        # CC and BCC are lists elsewhere; here there are none, so a field of that name is plain.
-        copies = some and (b"\x02CC" in table or b"\x03BCC" in table)
-        return Essentials(header[0] & 1 != 0, header[1], has_headers=some and not copies)
+        some = end > start
+        if some:
+            table = header[start:]
+            fields.check_table(table)
+            # CC and BCC are lists elsewhere; here there are none, so such a field is plain.
+            some = b"\x02CC" not in table and b"\x03BCC" not in table
+        return Essentials(header[0] & 1 != 0, header[1], None, None, some)
 
     def read(self, header: bytes) -> Properties:
         record = read_header(header)

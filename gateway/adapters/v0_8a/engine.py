@@ -304,7 +304,10 @@ class Engine:
         if self.loads.tracks:
             self.put_on(channel, octets)
         else:
-            self.put(octets)
+            pending = self.pending
+            pending.append(octets)
+            if len(pending) == 1 and not self._receiving:
+                self.wake()
         self._weight += len(octets)
         if self._weight > MOST_OCTETS:
             self.crowded()

@@ -47,9 +47,8 @@ STRING, INTEGER, DECIMAL, TIME = b"SIDT"
 WIDTHS = {INTEGER: 4, DECIMAL: 5, TIME: 4}
 
 
-def check_table(entries: bytes) -> bool:
-    """Raise ``FieldError`` unless it can be read; whether anything is in it. Warm: decodes
-    nothing."""
+def check_table(entries: bytes) -> None:
+    """Raise ``FieldError`` unless it can be read. Warm: decodes nothing."""
     at, end = 0, len(entries)
     while at < end:
         start = at + 1 + entries[at]
@@ -64,7 +63,6 @@ def check_table(entries: bytes) -> bool:
             raise FieldError(f"a field has the unknown type {letter}")
         if at > end:
             raise FieldError("a field runs past its table")
-    return end > 0
 
 
 def read_table(entries: bytes) -> Table:

@@ -58,7 +58,7 @@ class Headers:
         """A header as it came, without the size of the body, and the handle's defaults. Raises
         ``ValueError``. Hot."""
         if not (self.full or mime_type or encoding) and raw[:1] < b"\2":
-            return self._known.get(raw) or self.known(raw)
+            return self.known(raw)
         key = (raw, mime_type, encoding)
         found = self._arrived.get(key)
         if found is None:
@@ -79,7 +79,7 @@ class Headers:
         return size, self.arrived(fragment[SIZE_OCTETS:start], mime_type, encoding), start
 
     def known(self, header: bytes) -> Known:
-        """What is read of a header in the dialect's octets. Raises ``ValueError``."""
+        """What is read of a header in the dialect's octets. Raises ``ValueError``. Hot."""
         found = self._known.get(header)
         if found is None:
             seconds = int.from_bytes(header[2:6], "big")
