@@ -304,10 +304,7 @@ class Engine:
         if self.loads.tracks:
             self.put_on(channel, octets)
         else:
-            pending = self.pending
-            pending.append(octets)
-            if len(pending) == 1 and not self._receiving:
-                self.wake()
+            self.put(octets)
         self._weight += len(octets)
         if self._weight > MOST_OCTETS:
             self.crowded()

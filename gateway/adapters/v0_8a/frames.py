@@ -53,10 +53,13 @@ class Frames:
         buf = self.held + data if self.held else data
         at, end = 0, len(buf)
         while not self.stopped:
-            start = head_of(buf, at)
-            if start is None:
-                break
-            size = int.from_bytes(buf[at + 2 : start] or buf[at:start], "big")
+            start = at + 2
+            size = int.from_bytes(buf[at:start], "big")
+            if size == ESCAPE or start > end:
+                behind = head_of(buf, at)
+                if behind is None:
+                    break
+                start, size = behind, int.from_bytes(buf[start:behind], "big")
             if size > self.limit:
                 raise Violation("frame-error", f"a frame of {size} octets, {self.limit} at most")
             stop = start + size
