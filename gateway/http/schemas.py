@@ -18,7 +18,6 @@ class Receipt(Shape):
     duplicate: bool | str = Field(
         description="`possible`: sent once more after the gateway's process died with the first"
     )
-    fidelity: str = Field(examples=["exact"])
     attempts: int
     confirmed_at: str = Field(examples=["2026-08-21T10:00:00.123Z"])
 

@@ -51,6 +51,16 @@ async def test_every_route_is_described(rig: Any) -> None:
     assert missing == []
 
 
+async def test_a_receipt_says_what_is_known(rig: Any) -> None:
+    """And nothing of readers, whichever way it was made."""
+    rig.queue("q")
+    known = set((await description(rig))["components"]["schemas"]["Receipt"]["properties"])
+    async with rig.http() as http:
+        for headers in ({}, {"Idempotency-Key": '"one"'}):
+            answer = await http.post("/v1/%2F/queues/q/messages", content=b"x", headers=headers)
+            assert answer.status_code == 201 and answer.json().keys() == known
+
+
 async def test_the_description_is_valid(rig: Any) -> None:
     validator = pytest.importorskip("openapi_spec_validator")
     validator.validate(await description(rig))

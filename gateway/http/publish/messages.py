@@ -133,7 +133,7 @@ class PublishEndpoint:
         body = (
             f'{{"outcome":"accepted","durability":"broker-confirmed",'
             f'"message_id":{quote(shown_id(message_id))},"address":{quote(address)},'
-            f'"routed":true,"duplicate":false,"fidelity":"exact","attempts":1,'
+            f'"routed":true,"duplicate":false,"attempts":1,'
             f'"confirmed_at":"{instant(self.broker.now)}"}}'
         ).encode()
         headers = [

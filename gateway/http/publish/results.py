@@ -99,7 +99,6 @@ def receipt_of(
         "address": address,
         "routed": True,
         "duplicate": "possible" if attempts > 1 else False,
-        "fidelity": "exact",
         "attempts": attempts,
     }
     if confirmed:
