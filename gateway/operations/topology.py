@@ -111,3 +111,12 @@ class FoundQueue(QueueState):
 
     arguments: Table = field(default_factory=dict)
     bindings: tuple[tuple[str, str, Table], ...] = ()
+
+
+@dataclass(slots=True)
+class EnterRealm(Request):
+    """Work with an access realm until the channel ends; ``exclusive``: nobody else does meanwhile.
+    Refused (403) if that cannot be."""
+
+    name: str
+    exclusive: bool = False

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from gateway.errors import Condition, Lost, Refusal
 from gateway.sessions.links import Links
+from gateway.sessions.realms import Realms
 from gateway.sessions.staging import Staging
 from gateway.staged import Shelf
 
@@ -24,6 +25,7 @@ class Registry:
         self.create_queues = create_queues
         self.shelf = shelf or Shelf()
         self.staging = Staging(self.shelf)
+        self.realms = Realms()
         self.topics: dict[tuple[str, str], Session] = {}
         """Temporary topics (virtual host, name), and whose they are."""
         self._clients: dict[tuple[str, str], Session] = {}

@@ -24,6 +24,7 @@ from gateway.operations import (
     Credit,
     Done,
     EndSession,
+    EnterRealm,
     Fetch,
     FindQueue,
     Flow,
@@ -116,6 +117,7 @@ class Session:
             Credit: self.credit,
             Fetch: self._fetch,
             FindQueue: self._find_queue,
+            EnterRealm: self._enter_realm,
             Unsent: lambda channel, op: channel.unsent(op.consumer, op.delivery, op.message),
             Commit: self._commit,
             Synchronize: lambda channel, op: self.answer_when_safe(op.channel, op.token),
@@ -269,6 +271,8 @@ class Session:
         if self._linking is not None:
             self._linking.closed()
         self._handling.closed()
+        for channel in self.channels.values():
+            self.registry.realms.leave(channel)
         self.channels.clear()
         if self._client is not None:
             self._client.close()
@@ -332,6 +336,7 @@ class Session:
             del self.channels[number]
             if self._linking is not None:
                 self._linking.ended(number)
+            self.registry.realms.leave(channel)
             channel.close()
             cast(ChannelRecipient, channel.recipient).part()
 
@@ -420,6 +425,10 @@ class Session:
         # At once, not behind earlier answers: what the adapter asks next depends on it.
         self.adapter.send(Done(operation.channel, operation.token, state))
         self.follow()
+
+    def _enter_realm(self, channel: Channel, operation: EnterRealm) -> None:
+        self.registry.realms.enter(channel, operation.name, operation.exclusive)
+        self.answer(operation.channel, operation.token)
 
     def follow(self) -> None:
         """Perform what the adapter asks because of what it was just told."""

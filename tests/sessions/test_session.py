@@ -27,6 +27,7 @@ from gateway.operations import (
     Deliver,
     Done,
     EndSession,
+    EnterRealm,
     Fetch,
     Fetched,
     FindQueue,
@@ -317,6 +318,24 @@ def test_synchronized_when_what_was_said_before_is_safe(peer: Peer) -> None:
     bindings = (("amq.topic", "a", {"x-selector": "n = 1"}),)
     assert found == [Done(1, 4, FoundQueue("q", 1, 0, {}, bindings))]
     assert peer.says(FindQueue(1, 5, "none")) == [Done(1, 5)]
+
+
+def test_a_realm_is_shared_or_somebodys_alone(house: House, peer: Peer) -> None:
+    other = house.enter()
+    other.heard()
+    for number in (1, 2):
+        other.done(BeginSession(number, "begin"))
+    peer.done(EnterRealm(1, 1, "/data"))
+    peer.done(EnterRealm(1, 2, "/data", True))
+    refused = other.refused(EnterRealm(1, 1, "/data"))
+    assert (refused.condition, refused.lost) == (Condition.ACCESS_REFUSED, Lost.SESSION)
+    other.done(EnterRealm(2, 2, "/data/mine"))
+    peer.done(EndSession(1, 3))
+    other.done(EnterRealm(2, 4, "/data"))
+    peer.done(BeginSession(1, 5))
+    peer.refused(EnterRealm(1, 6, "/data", True))
+    other.says(Closed())
+    assert not house.registry.realms
 
 
 def test_credit_filter_and_copy(peer: Peer) -> None:

@@ -18,6 +18,7 @@ from gateway.operations import (
     Deliver,
     Done,
     EndSession,
+    EnterRealm,
     Fetch,
     FindQueue,
     FoundQueue,
@@ -125,6 +126,39 @@ def test_tickets_of_0_9a0(version: str) -> None:
     assert name == "destination.purge-ok" and isinstance(both.asked[-1], PurgeQueue)
     ((name, record),) = answers(both, first.DestinationPurge(2, 1, "q"))
     assert (name, record.reply_code) == ("channel.close", 403)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_ticket_is_for_a_realm_which_may_be_asked_for_alone(version: str) -> None:
+    w = layouts(version)
+    request = w.AccessRequest if w is second else w.AccessGrant
+    for exclusive in (False, True):
+        both = Both(version).opened()
+        ((name, _),) = answers(both, request("/data", exclusive=exclusive))
+        assert name in ("access.request-ok", "access.grant-ok")
+        assert isinstance(both.asked[-1], EnterRealm)
+        assert (both.asked[-1].name, both.asked[-1].exclusive) == ("/data", exclusive)
+    (enter,) = both.server.receive(both.client.encoded(1, request("/data")))
+    both.server.send(Refused(1, enter.token, Condition.ACCESS_REFUSED, "taken"))  # type: ignore[attr-defined]
+    ((name, close),) = said(both.client, b"".join(both.server.output()))
+    assert (name, close.reply_code) == ("channel.close", 403)
+
+
+@pytest.mark.parametrize("version", FIRST)
+def test_a_ticket_of_another_channel_costs_the_connection(version: str) -> None:
+    both = Both(version).opened()
+    answers(both, first.ChannelOpen(0, "", 1), 2)
+    ((_, one),) = answers(both, first.AccessGrant("/data", purge=True), 1)
+    ((_, two),) = answers(both, first.AccessGrant("/data", purge=True), 2)
+    assert (one.ticket, two.ticket) == (1, 2)
+    answers(both, first.ChannelClose(200, ""), 2)
+    ((name, record),) = answers(both, first.DestinationPurge(2, 1, "q"), 1)
+    assert (name, record.reply_code) == ("channel.close", 403), "nobody has it any more"
+    both = Both(version).opened()
+    answers(both, first.ChannelOpen(0, "", 1), 2)
+    answers(both, first.AccessGrant("/data", purge=True), 1)
+    ((name, record),) = answers(both, first.DestinationPurge(1, 1, "q"), 2)
+    assert (name, record.reply_code) == ("connection.close", 403)
 
 
 # --- 0-9a0: destinations and subscriptions -------------------------------------------------------
@@ -340,6 +374,44 @@ def test_a_binding_that_means_nothing_costs_the_channel() -> None:
     both.server.send(Refused(1, bind.token, Condition.PRECONDITION_FAILED, "no"))  # type: ignore[attr-defined]
     ((name, close),) = said(both.client, b"".join(both.server.output()))
     assert (name, close.reply_code, close.method_id) == ("channel.close", 503, 3)
+
+
+@pytest.mark.parametrize("version", FIRST)
+def test_channels_share_what_the_connection_takes_in_advance(version: str) -> None:
+    both = Both(version).opened()
+    both.server.connection.prefetch_max = 1000
+
+    def windows(record: Any, channel: int) -> dict[int, int]:
+        both.forget()
+        answers(both, record, channel)
+        found = [o for o in both.asked if isinstance(o, Prefetch)]
+        assert all(o.shared and not o.count for o in found)
+        return {o.channel: o.size for o in found}
+
+    assert windows(first.ChannelOpen(0, "", 1), 2) == {1: 500, 2: 500}
+    assert windows(first.ChannelOpen(100, "", 1), 3) == {1: 250, 2: 250, 3: 100}
+    assert windows(first.ChannelOpen(0, "", 1), 4) == {4: 250}
+    assert windows(first.ChannelOpen(0, "", 1), 5) == {1: 125, 2: 125, 3: 100, 4: 125, 5: 125}
+    for channel in (5, 4, 3):
+        assert windows(first.ChannelClose(200, ""), channel) == {}
+    assert windows(first.ChannelClose(200, ""), 2) == {1: 250}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        first.JmsConsume(0, 1, ""),
+        first.JmsConsume(0, 2, ""),
+        first.JmsConsume(0, 1, "q", "s"),
+        first.FileBrowse(0, 3, ""),
+        first.DestinationQuery(0, 2, ""),
+        first.DestinationCancel(0, 1, ""),
+    ],
+)
+def test_destinations_have_names(record: Any) -> None:
+    both = Both("0-9a0").opened()
+    ((name, close),) = answers(both, record)
+    assert (name, close.reply_code) == ("channel.close", 503)
 
 
 @pytest.mark.parametrize("version", FIRST)

@@ -35,6 +35,8 @@ class Owner(outlet.Owner, Protocol):
     """Where larger ones go; ``None``: they stay in memory."""
     shelf: Shelf
     """Where files are that are not all here (0-9a6)."""
+    first: bool
+    channels: dict[int, "Channel"]
 
     def follow(self, operations: list[Operation]) -> None: ...
 
@@ -66,7 +68,7 @@ class Channel(Writer):
     consumers: dict[str, Consumer]
     __slots__ = (
         "awaited", "content", "tickets", "prefetch", "transacted", "classes", "unsettled", "files",
-        "wanted", "paced", "_tags",
+        "wanted", "paced", "prefetch_max", "_tags",
     )  # fmt: skip
 
     def __init__(self, number: int, owner: Owner) -> None:
@@ -83,6 +85,8 @@ class Channel(Writer):
         self.files = Staging(owner.words.layouts, owner.max_message_octets, owner.shelf)
         self.wanted: dict[str, DeclareQueue] = {}
         """Client: subscriptions declared and not yet bound (0-9a0)."""
+        self.prefetch_max = 0
+        """Octets that the client will take in advance here (0-9a0); 0 is no limit."""
         self.paced = False
         """Some consumer here has a rate."""
         self._tags = 0
@@ -114,6 +118,8 @@ class Channel(Writer):
 
     def vanish(self) -> None:
         """The channel is no more; whoever still holds it as an outlet says nothing."""
+        for number in self.tickets:
+            self.owner.connection.tickets.pop(number, None)
         self.state = states.CLOSED
         self.drop_content()
 
@@ -141,7 +147,7 @@ class Channel(Writer):
         do is for the broker to say, whatever the ticket."""
         if len(self.tickets) >= MOST_TICKETS:
             raise PeerError(Condition.RESOURCE_ERROR, "too many access tickets")
-        number = len(self.tickets) + 1
+        number: int = self.owner.connection.new_ticket(self.number)
         self.tickets[number] = frozenset(rights)
         return number
 
@@ -151,6 +157,9 @@ class Channel(Writer):
         if not number:
             return
         granted = self.tickets.get(number)
+        if granted is None and self.owner.first and number in self.owner.connection.tickets:
+            text = f"ticket {number} was granted to another channel"
+            raise PeerError(Condition.ACCESS_REFUSED, text, Lost.CONNECTION)
         if granted is None or (rights and not granted & frozenset(rights)):
             text = f"ticket {number} is not good for {' or '.join(rights) or 'this'}"
             raise PeerError(Condition.ACCESS_REFUSED, text, Lost.SESSION)

@@ -23,6 +23,7 @@ from gateway.message import Table
 from gateway.operations import Closed, Done, Open, Operation, Peer
 
 PLAIN = "PLAIN"
+MOST_TICKETS = 32 * 1024
 LARGEST_BODY = 64 * 1024
 """Octets in one body frame where the draft lets nobody say what it can take (0-9a6)."""
 
@@ -90,6 +91,13 @@ class DraftConnection:
         self.user = ""
         self.client_id = ""
         """Who owns what is private (0-9a0)."""
+        self.prefetch_max = 0
+        """Octets that may be under way over all channels (0-9a0); 0 is no limit."""
+        self.shares = 1
+        """What each channel has of it: the whole divided by this."""
+        self.tickets: dict[int, int] = {}
+        """Whose channel each ticket is."""
+        self._last_ticket = 0
         self._owner = owner
         self._first = owner.first
         self._w = owner.words.layouts
@@ -174,6 +182,7 @@ class DraftConnection:
     def _on_tune_ok(self, m: Any, found: list[Operation]) -> None:
         ours = self._limits
         frame_max = getattr(m, "frame_max", 0)
+        self.prefetch_max = getattr(m, "prefetch_max", 0)
         least = self._owner.table.constants["frame-min-size"]
         if frame_max and (frame_max < least or (ours.frame_max and frame_max > ours.frame_max)):
             raise PeerError(Condition.NOT_ALLOWED, f"frame-max {frame_max} was not proposed")
@@ -189,6 +198,19 @@ class DraftConnection:
         # The virtual host comes with the first channel. Contexts are not kept over connections.
         self.state = states.OPEN
         self._owner.write(0, self._w.ConnectionOpenOk(m.context_key))
+
+    def new_ticket(self, channel: int) -> int:
+        """A number that no other ticket of this connection has."""
+        if len(self.tickets) >= MOST_TICKETS:
+            raise PeerError(Condition.RESOURCE_ERROR, "too many access tickets")
+        number = self._last_ticket
+        while True:
+            number = number % 0xFFFF + 1
+            if number not in self.tickets:
+                break
+        self._last_ticket = number
+        self.tickets[number] = channel
+        return number
 
     def opened(self, m: Any) -> None:
         """The virtual host is there."""

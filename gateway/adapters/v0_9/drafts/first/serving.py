@@ -5,16 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.v0_9.drafts.channel import Channel, Consumer
+from gateway.adapters.v0_9.drafts.first.channels import close_channel, grant, open_channel, say
 from gateway.adapters.v0_9.drafts.first.messages import content_of, service
 from gateway.adapters.v0_9.drafts.first.names import (
-    DISTRIBUTED,
     GROUPS,
     OWNER,
     QUEUE,
     REGEXP,
-    RIGHTS,
     SIMPLE,
-    STANDARD,
     SUBSCRIPTION,
     TOPIC,
     TOPICS,
@@ -26,7 +24,6 @@ from gateway.adapters.v0_9.wire import layouts_0_9a0 as w
 from gateway.errors import Condition, PeerError
 from gateway.message import Table
 from gateway.operations import (
-    BeginSession,
     Bind,
     Commit,
     DeclareQueue,
@@ -43,7 +40,6 @@ from gateway.operations import (
     PurgeQueue,
     QueueState,
     Rollback,
-    Select,
     Settle,
     Subscribe,
     Unsubscribe,
@@ -66,7 +62,12 @@ def _either(
     topic: Callable[[Asked], list[Operation]],
 ) -> list[Operation]:
     """What is to be done with a queue, or with a topic; or with the one that is there."""
-    if service(place, kind) == QUEUE:
+    subscription = getattr(asked.record, "subscription", "")
+    if service(place, kind) == QUEUE and subscription:
+        raise place.fail(Condition.COMMAND_INVALID, "a queue has no subscriptions")
+    if not name and not (kind == TOPIC and subscription):
+        raise place.fail(Condition.COMMAND_INVALID, "the destination is empty")
+    if kind == QUEUE:
         return queue(asked)
     if kind == TOPIC:
         return topic(asked)
@@ -117,38 +118,12 @@ def _made(
     )
 
 
-def _say(place: Channel, record: Any) -> list[Operation]:
-    place.speak(Spoken(record))
-    return []
-
-
-def _open(place: Channel, m: w.ChannelOpen, asked: Asked) -> list[Operation]:
-    if m.out_of_band:
-        raise place.fail(Condition.NOT_IMPLEMENTED, "out-of-band transport is not implemented")
-    if m.tx_mode == DISTRIBUTED:
-        raise place.fail(Condition.NOT_IMPLEMENTED, "distributed transactions are not implemented")
-    if m.tx_mode > DISTRIBUTED:
-        raise place.fail(Condition.COMMAND_INVALID, f"transaction mode {m.tx_mode} is unknown")
-    found: list[Operation] = [BeginSession(place.number, asked)]
-    if m.prefetch_max:
-        found.append(Prefetch(place.number, None, 0, m.prefetch_max, True))
-    if m.tx_mode == STANDARD:
-        place.transacted = True
-        found.append(Select(place.number, None))
-    return found
-
-
-def _grant(place: Channel, m: w.AccessGrant, asked: Asked) -> list[Operation]:
-    rights = [name for name in RIGHTS if getattr(m, name)]
-    return _say(place, w.AccessGrantOk(place.grant(*rights)))
-
-
 def _define(place: Channel, m: w.DestinationDefine, asked: Asked) -> list[Operation]:
     """What is there already stays as it is (destination.define)."""
     place.ticket(m.ticket, "dynamic")
     number, name = place.number, m.destination
     if service(place, m.service_type, (QUEUE, TOPIC)) == TOPIC:
-        return _say(place, w.DestinationDefineOk(name or f"topic-{secrets.token_hex(8)}", 0))
+        return say(place, w.DestinationDefineOk(name or f"topic-{secrets.token_hex(8)}", 0))
     made = _made(place, asked, name, m.private, m.auto_cancel)
     if not name:
         return [made]
@@ -172,7 +147,7 @@ def _query(place: Channel, m: w.DestinationQuery, asked: Asked) -> list[Operatio
         m.destination,
         asked,
         lambda token: [DeclareQueue(place.number, token, m.destination, passive=True)],
-        lambda token: _say(place, w.DestinationQueryOk(TOPIC, m.destination, 0, 0, 0)),
+        lambda token: say(place, w.DestinationQueryOk(TOPIC, m.destination, 0, 0, 0)),
     )
 
 
@@ -185,7 +160,7 @@ def _purge(place: Channel, m: w.DestinationPurge, asked: Asked) -> list[Operatio
         m.destination,
         asked,
         lambda token: [PurgeQueue(place.number, token, m.destination)],
-        lambda token: _say(place, w.DestinationPurgeOk(0)),
+        lambda token: say(place, w.DestinationPurgeOk(0)),
     )
 
 
@@ -197,7 +172,7 @@ def _cancel_destination(place: Channel, m: w.DestinationCancel, asked: Asked) ->
         m.destination,
         asked,
         lambda token: [DeleteQueue(place.number, token, m.destination, False, m.ifempty)],
-        lambda token: _say(place, w.DestinationCancelOk(0)),
+        lambda token: say(place, w.DestinationCancelOk(0)),
     )
 
 
@@ -347,7 +322,7 @@ def _browse(place: Channel, m: Any, asked: Asked) -> list[Operation]:
 
     def topic(token: Asked) -> list[Operation]:
         if not m.subscription:
-            return _say(place, empty())
+            return say(place, empty())
         return taken(token, SUBSCRIPTION + m.subscription)
 
     return _either(place, m.service_type, m.destination, asked, queue, topic)
@@ -363,10 +338,10 @@ def _reject(place: Channel, m: Any, asked: Asked) -> list[Operation]:
 
 
 SERVE: dict[str, Any] = {
-    "channel.open": _open,
+    "channel.open": open_channel,
     "channel.flow": lambda place, m, asked: [Flow(place.number, None, not m.flow_pause)],
-    "channel.close": lambda place, m, asked: [EndSession(place.number, asked)],
-    "access.grant": _grant,
+    "channel.close": close_channel,
+    "access.grant": grant,
     "destination.define": _define,
     "destination.query": _query,
     "destination.purge": _purge,

@@ -30,6 +30,7 @@ from gateway.operations import (
     DeleteExchange,
     DeleteQueue,
     EndSession,
+    EnterRealm,
     Fetch,
     Fetched,
     FindQueue,
@@ -70,8 +71,13 @@ def _open(place: Channel, m: w.ChannelOpen, asked: Asked) -> list[Operation]:
 
 def _request(place: Channel, m: w.AccessRequest, asked: Asked) -> list[Operation]:
     rights = [name for name in RIGHTS if getattr(m, name)]
-    place.speak(Spoken(w.AccessRequestOk(place.grant(*rights))))
-    return []
+    granted = Spoken(w.AccessRequestOk(place.grant(*rights)))
+
+    def then(_: None) -> list[Operation]:
+        place.speak(granted)
+        return []
+
+    return [EnterRealm(place.number, asked._replace(then=then), m.realm, m.exclusive)]
 
 
 def _declare_exchange(place: Channel, m: w.ExchangeDeclare, asked: Asked) -> list[Operation]:

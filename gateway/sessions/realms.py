@@ -1,0 +1,37 @@
+"""Access realms of the drafts of 2005: who works with one, and who has it alone (0-9a0 §4.4.1)."""
+
+from gateway.broker.channel import Channel
+from gateway.errors import Condition, Refusal
+
+Realm = tuple[str, str]
+"""Virtual host and name."""
+
+
+class Realms:
+    """Who holds tickets for what. What a realm is about is for permissions to say."""
+
+    def __init__(self) -> None:
+        self._holders: dict[Realm, dict[Channel, bool]] = {}
+        self._held: dict[Channel, set[Realm]] = {}
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def enter(self, channel: Channel, name: str, exclusive: bool) -> None:
+        """Until ``leave``. Refuses (403) if another channel has it alone, or is in the way of
+        having it so."""
+        realm = channel.vhost.name, name
+        holders = self._holders.setdefault(realm, {})
+        if any(alone or exclusive for holder, alone in holders.items() if holder is not channel):
+            text = f"realm '{name[:80]}' in vhost '{realm[0]}' has other active tickets"
+            raise Refusal(Condition.ACCESS_REFUSED, text)
+        holders[channel] = holders.get(channel, False) or exclusive
+        self._held.setdefault(channel, set()).add(realm)
+
+    def leave(self, channel: Channel) -> None:
+        """Its tickets are no more."""
+        for realm in self._held.pop(channel, ()):
+            holders = self._holders[realm]
+            del holders[channel]
+            if not holders:
+                del self._holders[realm]
