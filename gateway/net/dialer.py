@@ -118,7 +118,8 @@ class Remote(asyncio.Protocol):
             raise refusal_of(self.closed)
 
     async def close(self, seconds: float = 5.0) -> None:
-        """Say goodbye and wait up to ``seconds`` for the answer, then drop the socket.
+        """Say goodbye behind all that was said, wait up to ``seconds`` for the answer, then drop
+        the socket. In 1.0 a message may wait for its credit as long.
 
         What was received before can still be iterated. May be called twice.
         """
