@@ -72,7 +72,7 @@ def said_0_8a(random: Random, room: Room) -> bytes:
     recovery, have, first = chance < 0.7, 0, size.to_bytes(4, "big") + header
     octets = b""
     if recovery:
-        digest = hashlib.sha1(bytes(size)).hexdigest() if random.random() < 0.5 else ""
+        digest = hashlib.sha1(bytes(min(size, MOST))).hexdigest() if random.random() < 0.5 else ""
         digest = "0" * 40 if random.random() < 0.1 else digest
         for item in room.shelf.kept.values():
             if item.key[4:] == (str(size), hashlib.sha256(header).hexdigest()):
