@@ -1,4 +1,4 @@
-"""From one dialect to the other: natural, looked at from behind, and with a capsule if need be.
+"""From one dialect to another: natural, looked at from behind, and with a capsule if need be.
 
 ``Crossing`` is set up once (``message.cross_with``). For each message it writes the natural form,
 runs the inverse in memory, and if that is not the same message attaches a capsule; a message that
@@ -10,44 +10,28 @@ from collections import Counter
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
-from gateway.adapters.v0_9.content import BASIC, BODY, OURS, REFERENCE, reference
-from gateway.adapters.v0_9.splicing import cut, joined, with_headers, without_header
-from gateway.adapters.v1_0.content import FORMS, NESTED, SECTIONS, UNFIT
-from gateway.adapters.v1_0.encoding import pairs_of
-from gateway.adapters.v1_0.fields import FieldError
-from gateway.adapters.v1_0.sections import DELIVERY, is_plain, split_header
-from gateway.adapters.v1_0.splicing import annotations_of, with_annotations, with_section
+from gateway.adapters.v0_9.content import BODY, REFERENCE, reference
+from gateway.adapters.v1_0.content import SECTIONS
+from gateway.adapters.v1_0.sections import is_plain
 from gateway.bodies import Body, LargeBody
-from gateway.crossing import bodies
 from gateway.crossing.capsule import (
     LARGEST,
-    PASSING,
     Capsule,
-    Parts,
     Seal,
     digest,
     digests_of,
     part_of_body,
-    parts_of_basic,
-    parts_of_sections,
-    speaks_for,
 )
-from gateway.crossing.natural import ORIGIN, OUR_ORIGIN, rise, risen, sink, sunk
-from gateway.crossing.overlay import overlay, rewritten
-from gateway.crossing.sameness import (
-    same_basic,
-    same_body,
-    same_sections,
-    unequal_basic,
-    unequal_sections,
-)
-from gateway.crossing.types import TYPES
-from gateway.message import Dialect, Message, plainly
-from gateway.values import Map, Symbol
+from gateway.crossing.elders import FORMS, form_of
+from gateway.crossing.forms import Form
+from gateway.crossing.returning import Opened, edited, opened, untouched
+from gateway.crossing.sameness import same_body
+from gateway.crossing.ways import Hop, over
+from gateway.message import Dialect, Message
 
 Mode = Literal["natural", "lossless", "strict", "lenient"]
 
-CACHED, LONGEST = 4096, 512
+CACHED, LONGEST = 8192, 512
 """Entries of the cache before it is emptied, and octets of a header that is kept in it."""
 
 REFERENCES, REFERRED = 1024, 60
@@ -57,14 +41,8 @@ an id may be one (its text may be several times as long)."""
 NAMED = 8
 """Names of what is inexact that a capsule tells, for those who look into it."""
 
-ORIGIN_OCTETS, OUR_ORIGIN_OCTETS, BODY_OCTETS = (
-    name.encode() for name in (ORIGIN, OUR_ORIGIN, BODY)
-)
-
-NOT_KEPT = (BODY_OCTETS, REFERENCE.encode())
-"""What makes a conversion depend on more than the header."""
-
-PASSING_OCTETS = tuple(name.encode() for name in PASSING)
+BODY_OCTETS, REFERENCE_OCTETS = BODY.encode(), REFERENCE.encode()
+"""What makes a conversion to 1.0 depend on more than the header."""
 
 
 class Fidelity(StrEnum):
@@ -128,9 +106,8 @@ class Crossing:
         """Capsules that were not ours, or not of their message."""
         self.refused = 0
         """Messages that could not be given to a reader."""
-        self._risen: dict[tuple[bytes, str, str], Draft] = {}
+        self._drafts: dict[tuple[str | bytes, ...], Draft] = {}
         self._references: dict[str, Any] = {}
-        self._sunk: dict[bytes, Draft] = {}
 
     def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
         """The crosser of ``message.cross_with``. Raises ``ValueError``."""
@@ -144,22 +121,21 @@ class Crossing:
 
     def cross(self, message: Message, dialect: Dialect) -> Crossed:
         """Raises ``ValueError`` if the message has no form for this reader, or none that is good
-        enough."""
+        enough. Hot."""
         header, body = message.header, message.body
         if isinstance(body, LargeBody):
             return self._large(message, body, dialect)
-        if message.dialect is BASIC and dialect is SECTIONS:
-            return self._rise(header, body, message.exchange, message.key)
-        if message.dialect is SECTIONS and dialect is BASIC:
-            return self._sink(header, body)
+        known: tuple[str | bytes, ...]
         if dialect is SECTIONS:
-            # All others are near 0-9-1, and go by its way.
-            header = BASIC.write(message.dialect.read(header))
-            return self._rise(header, body, message.exchange, message.key)
-        if message.dialect is SECTIONS:
-            crossed = self._sink(header, body)
-            return crossed._replace(header=dialect.write(BASIC.read(crossed.header)))
-        return Crossed(*plainly(message, dialect), Fidelity.NATURAL)
+            known = message.dialect.name, header, message.exchange, message.key
+        else:
+            known = message.dialect.name, header, dialect.name
+        draft = self._drafts.get(known)
+        if draft is None:
+            return self._anew(message, header, body, dialect, known)
+        if draft.capsule is None:
+            return Crossed(draft.header, body, draft.fidelity, draft.inexact)
+        return self._sealed(form_of(dialect), draft, body, digest(part_of_body(body)))
 
     def _large(self, message: Message, body: LargeBody, dialect: Dialect) -> Crossed:
         """A body of data goes over as it is, and a capsule is not bound to it; whatever else has to
@@ -176,120 +152,59 @@ class Crossing:
             raise ValueError(f"a body of {len(body)} octets that is not data")
         return self.cross(with_body(message, body[:]), dialect)
 
-    # --- 0-9-1 -> 1.0 ---------------------------------------------------------------------------
+    # --- out ------------------------------------------------------------------------------------
 
-    def _rise(self, header: bytes, body: Body, exchange: str, key: str) -> Crossed:
-        draft = self._risen.get((header, exchange, key))
-        if draft is not None:
-            return self._finished(draft, body, body)
-        capsuled = OUR_ORIGIN_OCTETS in header
+    def _anew(
+        self, message: Message, header: bytes, body: bytes, dialect: Dialect, known: Any
+    ) -> Crossed:
+        source, reader = form_of(message.dialect), form_of(dialect)
+        capsuled = source.marker in header
         if capsuled:
-            restored = self._restore_sections(header, body)
-            if restored is not None:
-                return restored
-            header = without_header(header, OUR_ORIGIN_OCTETS)
-        draft = self._draft_of_sections(header, body, exchange, key)
-        if len(header) <= LONGEST and not (capsuled or any(o in header for o in NOT_KEPT)):
-            if len(self._risen) >= CACHED:
-                self._risen.clear()
-            self._risen[header, exchange, key] = draft._replace(body=b"")
-        return self._finished(draft, body, draft.body)
+            returned = self._returned(source, reader, message, body)
+            if returned is not None:
+                return returned
+            header = source.without(header)
+        hop = Hop(message.exchange, message.key, self._references)
+        draft = self._draft(source, reader, header, body, hop)
+        modern = message.dialect is SECTIONS
+        if len(header) <= LONGEST and not capsuled:
+            if modern:
+                keep = is_plain(header) and REFERENCE_OCTETS not in draft.header
+            else:
+                keep = dialect is not SECTIONS or not depends(header)
+            if keep:
+                self._keep(known, draft)
+        if draft.capsule is None:
+            return Crossed(draft.header, draft.body, draft.fidelity, draft.inexact)
+        told = draft.body if modern else body  # as the family has it
+        return self._sealed(reader, draft, draft.body, digest(part_of_body(told)))
 
-    def _draft_of_sections(self, header: bytes, body: Body, exchange: str, key: str) -> Draft:
-        flat = self.mode == "lenient"
-        try:
-            natural, inner = rise(header, body, exchange, key, flat, self._references)
-        except FieldError:
-            natural, inner = rise(header, body, exchange, key, True, self._references)
+    def _keep(self, known: Any, draft: Draft) -> None:
+        if len(self._drafts) >= CACHED:
+            self._drafts.clear()
+        self._drafts[known] = draft._replace(body=b"")
+
+    def _draft(self, source: Form, reader: Form, header: bytes, body: bytes, hop: Hop) -> Draft:
+        lenient = self.mode == "lenient"
+        natural, inner, word, lead, id_ = over(source, reader, header, body, hop, lenient)
+        self._remember(id_)
         if self.mode == "natural":
             return Draft(natural, inner, Fidelity.NATURAL)
-        if flat:
-            natural = without_carriers(natural)
-        back, outer = sink(natural, inner)
-        if back == header and outer == body:
+        if lenient:
+            natural = reader.bare(natural)
+        original = source.without(header)
+        back, outer, *_ = over(reader, source, natural, inner)
+        if back == original and outer == body:
             return Draft(natural, inner, Fidelity.EXACT)
-        if not self.octets and outer == body and same_basic(back, header):
+        encoded = word not in (None, "none")
+        if not self.octets and source.same(back, original) and same_body(outer, body, encoded):
             return Draft(natural, inner, Fidelity.EQUIVALENT)
-        inexact = tuple(unequal_basic(back, header))
-        if self.mode == "lenient":
+        inexact = tuple(source.unequal(back, original)) or ("body",)
+        if lenient:
             return Draft(natural, inner, Fidelity.LOSSY, inexact)
-        capsule = Capsule(
-            BASIC.name, header, digests_of(parts_of_sections(natural)), names=inexact[:NAMED]
-        )
+        digests = digests_of(reader.parts(natural))
+        capsule = Capsule(source.name, original, digests, word, lead, inexact[:NAMED])
         return Draft(natural, inner, Fidelity.CAPSULE, inexact, capsule)
-
-    def _restore_sections(self, header: bytes, body: Body) -> Crossed | None:
-        """A message of 1.0 that has come back, or ``None``."""
-        parts = (*parts_of_basic(header), part_of_body(body))
-        capsule = self._open(carried_by(header), SECTIONS.name, parts)
-        if capsule is None:
-            return None
-        if not isinstance(body, LargeBody):
-            inner: Body = capsule.lead + body
-        elif capsule.lead or capsule.word is not None:
-            return None
-        else:
-            inner = body
-        if digests_of(parts) == capsule.digests:
-            return Crossed(capsule.header, inner, Fidelity.EXACT)
-        found = SECTIONS.read(capsule.header)
-        kind = None if found.body_kind == "data" else found.body_kind
-        expected = BASIC.write(sunk(SECTIONS.read(capsule.header), capsule.word))
-        written, _ = risen(expected, body)
-        received, anew = risen(header, body)
-        untouched = capsule.word is None or digest(parts[-1]) == capsule.digests[-1]
-        if received.body_kind == kind and untouched:
-            form = form_of(capsule.header)
-        else:
-            inner, form = anew, FORMS.get(received.body_kind or "", b"")
-        written.body_kind = received.body_kind = None
-        changed = overlay(found, written, received)
-        restored = rewritten(capsule.header, found, changed, form)
-        return Crossed(restored, inner, Fidelity.EDITED)
-
-    # --- 1.0 -> 0-9-1 ---------------------------------------------------------------------------
-
-    def _sink(self, header: bytes, body: Body) -> Crossed:
-        draft = self._sunk.get(header)
-        if draft is not None:
-            return self._finished(draft, body, body)
-        capsuled = ORIGIN_OCTETS in header
-        if capsuled:
-            restored = self._restore_basic(header, body)
-            if restored is not None:
-                return restored
-        draft = self._draft_of_basic(header, body)
-        referred = NOT_KEPT[1] in draft.header
-        if len(header) <= LONGEST and is_plain(header) and not (capsuled or referred):
-            if len(self._sunk) >= CACHED:
-                self._sunk.clear()
-            self._sunk[header] = draft._replace(body=b"")
-        return self._finished(draft, draft.body, draft.body)
-
-    def _draft_of_basic(self, header: bytes, body: Body) -> Draft:
-        found = SECTIONS.read(header)
-        kind = found.body_kind
-        self._remember(found.message_id)
-        flat = bodies.flatten(kind, body)
-        natural = BASIC.write(sunk(found, flat.word))
-        if self.mode == "natural":
-            return Draft(natural, flat.octets, Fidelity.NATURAL)
-        if self.mode == "lenient":
-            natural = without_ours(natural)
-        original = without_passing(with_section(header, DELIVERY, b""))
-        back, inner = risen(natural, flat.octets)
-        again = SECTIONS.write(back)
-        if again == original and inner == body:
-            return Draft(natural, flat.octets, Fidelity.EXACT)
-        encoded = kind in ("value", "sequence")
-        if not self.octets and same_sections(again, original) and same_body(inner, body, encoded):
-            return Draft(natural, flat.octets, Fidelity.EQUIVALENT)
-        inexact = tuple(unequal_sections(again, original)) or ("body",)
-        if self.mode == "lenient":
-            return Draft(natural, flat.octets, Fidelity.LOSSY, inexact)
-        digests = digests_of(parts_of_basic(natural))
-        capsule = Capsule(SECTIONS.name, original, digests, flat.word, flat.lead, inexact[:NAMED])
-        return Draft(natural, flat.octets, Fidelity.CAPSULE, inexact, capsule)
 
     def _remember(self, id_: Any) -> None:
         """A legacy reader is given a reference for an id of this length, and may answer with it."""
@@ -298,96 +213,59 @@ class Crossing:
                 self._references.pop(next(iter(self._references)))
             self._references[reference(id_)] = id_
 
-    def _restore_basic(self, header: bytes, body: Body) -> Crossed | None:
-        """A legacy message that has come back, or ``None``."""
-        flat = bodies.flatten(SECTIONS.read(header).body_kind, body)
-        parts = (*parts_of_sections(header), part_of_body(flat.octets))
-        capsule = self._open(annotations_of(header).get(ORIGIN), BASIC.name, parts)
-        if capsule is None:
-            return None
-        if flat.word is None and digests_of(parts[:-1]) == capsule.digests[:-1]:
-            return Crossed(capsule.header, flat.octets, Fidelity.EXACT)
-        found = BASIC.read(capsule.header)
-        written = BASIC.read(sink(*rise(capsule.header, body, "", ""))[0])
-        received = BASIC.read(sink(header, body)[0])
-        if not overlay(found, written, received):
-            return Crossed(capsule.header, flat.octets, Fidelity.EXACT)
-        return Crossed(BASIC.write(found), flat.octets, Fidelity.EDITED)
+    def _sealed(self, reader: Form, draft: Draft, body: Body, told: bytes) -> Crossed:
+        """With its capsule. ``told``: digest of the body, as the family has it."""
+        header, _, fidelity, inexact, capsule = draft
+        assert capsule is not None
+        octets = self.seal.write(capsule._replace(digests=(*capsule.digests, told)))
+        try:
+            if len(octets) > LARGEST:
+                raise ValueError("too large for a capsule")
+            return Crossed(reader.carry(header, octets), body, fidelity, inexact)
+        except ValueError as error:
+            if self.mode == "strict":
+                names = ", ".join(inexact)[:200]
+                raise ValueError(f"cannot be carried exactly: {names}") from error
+            return Crossed(header, body, Fidelity.LOSSY, inexact)
 
-    # --- capsules -------------------------------------------------------------------------------
+    # --- back -----------------------------------------------------------------------------------
 
-    def _open(self, octets: Any, protocol: str, parts: Parts) -> Capsule | None:
-        """A capsule that may be used for a message of these parts, if there is one."""
+    def _returned(
+        self, source: Form, reader: Form, message: Message, body: bytes
+    ) -> Crossed | None:
+        """A message with a capsule of ours, or ``None``. It is first what it was; if the reader's
+        dialect is yet another one, that goes over."""
+        octets = source.carried(message.header)
         if octets is None or self.mode == "natural":
             return None
         capsule = self.seal.read(octets)
-        if (
-            capsule is None
-            or capsule.protocol != protocol
-            or not speaks_for(capsule.digests, parts)
-        ):
+        found = None if capsule is None else opened(FORMS, source, capsule, message.header, body)
+        if found is None:
             self.forged += 1
             return None
-        return capsule
+        original = untouched(found)
+        if original is None:
+            return self._edited(found, reader, message)
+        if found.home is reader:
+            return Crossed(*original, Fidelity.EXACT)
+        own = Message(
+            found.home.dialect, *original, message.exchange, message.key, message.essentials
+        )
+        return self.cross(own, reader.dialect)
 
-    def _finished(self, draft: Draft, told: Body, body: Body) -> Crossed:
-        """For a body: ``told`` is what a capsule speaks of, ``body`` what is sent."""
-        header, _, fidelity, inexact, capsule = draft
-        if capsule is None:
-            return Crossed(header, body, fidelity, inexact)
-        digests = (*capsule.digests, digest(part_of_body(told)))
-        octets = self.seal.write(capsule._replace(digests=digests))
-        if len(octets) > LARGEST:
-            return self._lossy(header, body, inexact)
-        if capsule.protocol == BASIC.name:
-            header = with_annotations(header, {**annotations_of(header), Symbol(ORIGIN): octets})
-        else:
-            header = with_headers(header, {OUR_ORIGIN: octets})
-        return Crossed(header, body, fidelity, inexact)
-
-    def _lossy(self, header: bytes, body: Body, inexact: tuple[str, ...]) -> Crossed:
-        """What would need a capsule that is too large."""
-        if self.mode == "strict":
-            raise ValueError(f"cannot be carried exactly: {', '.join(inexact)[:200]}")
-        return Crossed(header, body, Fidelity.LOSSY, inexact)
-
-
-def carried_by(header: bytes) -> bytes | None:
-    """The capsule among these headers, if it is one long string or binary."""
-    for name, raw in cut(header).entries or []:
-        if name == OUR_ORIGIN_OCTETS:
-            tag = 1 + len(name)
-            return raw[tag + 5 :] if raw[tag : tag + 1] in (b"x", b"S") else b""
-    return None
+    def _edited(self, found: Opened, reader: Form, message: Message) -> Crossed:
+        """Edits win; for a reader of a third dialect the capsule goes on, of what it was."""
+        home, capsule = found.home, found.capsule
+        changed, header, body, natural = edited(found, reader, Hop(message.exchange, message.key))
+        if home is reader:
+            return Crossed(header, body, Fidelity.EDITED if changed else Fidelity.EXACT)
+        if self.mode == "lenient":
+            return Crossed(reader.bare(header), body, Fidelity.EDITED)
+        going = capsule._replace(digests=digests_of(reader.parts(natural)))
+        draft = Draft(header, body, Fidelity.EDITED, capsule.names, going)
+        return self._sealed(reader, draft, body, capsule.digests[-1])
 
 
-def form_of(header: bytes) -> bytes:
-    """The form of the body in a stored header."""
-    found = split_header(header).body
-    return header[found[0][1][0] : found[0][1][2]] if found else b""
-
-
-def without_passing(header: bytes) -> bytes:
-    """Without annotations that tell of one hop only, and without capsules."""
-    if not any(name in header for name in PASSING_OCTETS):
-        return header
-    annotations = annotations_of(header)
-    kept = [pair for pair in pairs_of(annotations) if pair[0] not in PASSING]
-    if len(kept) == len(pairs_of(annotations)):
-        return header
-    return with_annotations(header, Map(kept) if type(annotations) is Map else dict(kept))
-
-
-def without_carriers(header: bytes) -> bytes:
-    """Without what carries legacy values that 1.0 has no place for."""
-    annotations = annotations_of(header)
-    kept = {key: value for key, value in annotations.items() if key not in (NESTED, UNFIT)}
-    return header if len(kept) == len(annotations) else with_annotations(header, kept)
-
-
-def without_ours(header: bytes) -> bytes:
-    """Without headers that carry what the older versions have no place for."""
-    parts = cut(header)
-    ours = (OURS.encode(), TYPES.encode())
-    kept = [entry for entry in parts.entries or [] if not entry[0].startswith(ours)]
-    return joined(parts._replace(entries=kept or None))
+def depends(header: bytes) -> bool:
+    """Whether what this header becomes in 1.0 depends on more than itself."""
+    return BODY_OCTETS in header or REFERENCE_OCTETS in header

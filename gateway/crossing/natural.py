@@ -11,6 +11,7 @@ from gateway.adapters.v0_9.content import (
     ANNOTATIONS,
     BASIC,
     BODY,
+    DELIVERY_ANNOTATIONS,
     FOOTER,
     OURS,
 )
@@ -38,6 +39,11 @@ FIRST_DEATHS = tuple(
     for which in ("first", "last")
     for what in ("reason", "queue", "exchange")
 )
+KEYED = (
+    (ANNOTATIONS, "annotations"),
+    (DELIVERY_ANNOTATIONS, "delivery_annotations"),
+    (FOOTER, "footer"),
+)
 UINT = 1 << 32
 
 
@@ -47,14 +53,14 @@ UINT = 1 << 32
 def rise(
     header: bytes,
     body: Body,
-    exchange: str,
+    exchange: str | None,
     key: str,
     flat: bool = False,
     references: Mapping[str, Any] = {},
 ) -> tuple[bytes, Body]:
-    """The 1.0 form; ``flat``: without tables and arrays among the headers, and with
-    times as plain numbers; ``references``: long ids that a correlation-id may stand for. Raises
-    ``ValueError``."""
+    """The 1.0 form. Without ``exchange``, nothing is said of exchange and key. ``flat``: without
+    tables and arrays among the headers, and with times as plain numbers; ``references``: long ids
+    that a correlation-id may stand for. Raises ``ValueError``."""
     found, body = risen(header, body)
     if type(found.correlation_id) is str:
         found.correlation_id = references.get(found.correlation_id, found.correlation_id)
@@ -62,10 +68,11 @@ def rise(
         more = (found.delivery_annotations, found.footer)
         for table in (found.application, found.annotations, *more):
             flatten(table or {})
-    annotations = found.annotations or {}
-    annotations[Symbol(EXCHANGE)] = exchange
-    annotations[Symbol(KEY)] = key
-    found.annotations = annotations
+    if exchange is not None:
+        annotations = found.annotations or {}
+        annotations[Symbol(EXCHANGE)] = exchange
+        annotations[Symbol(KEY)] = key
+        found.annotations = annotations
     return SECTIONS.write(found), body
 
 
@@ -82,6 +89,11 @@ def risen(header: bytes, body: Body) -> tuple[Properties, Body]:
     """The canonical properties of a legacy message, as 1.0 has them. Raises ``ValueError``."""
     found = BASIC.read(header)
     headers: Table = found.application or {}
+    for name, attribute in KEYED:
+        table = getattr(found, attribute)
+        if table and not all(isinstance(key, int) or key.isascii() for key in table):
+            headers[name] = table  # no keys for 1.0: it stays what it is
+            setattr(found, attribute, None)
     annotations: dict[Any, Any] = dict(found.annotations or {})
     if headers:
         apply_notes(headers)

@@ -9,7 +9,8 @@ from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.sections import part, split
 from gateway.adapters.v1_0.splicing import annotations_of
 from gateway.crossing.capsule import LARGEST
-from gateway.crossing.crossing import Crossing, Fidelity, carried_by, without_passing
+from gateway.crossing.crossing import Crossing, Fidelity
+from gateway.crossing.forms import BASIC_FORM, without_passing
 from gateway.crossing.sameness import same_basic, same_body, same_sections
 from gateway.message import Dialect, Message
 from tests.crossing.messages import LEGACY, legacy, modern, octets_of, sections
@@ -81,7 +82,7 @@ def clean(header: bytes) -> bytes:
 def capsuled(header: bytes, dialect: Dialect) -> bool:
     if dialect is SECTIONS:
         return "x-opt-bridge-origin" in annotations_of(header)
-    return carried_by(header) is not None
+    return BASIC_FORM.carried(header) is not None
 
 
 @pytest.mark.parametrize("mode", ["natural", "lenient", "strict"])

@@ -8,7 +8,6 @@ out: the message itself must reach its reader.
 """
 
 import struct
-from typing import Any
 
 from gateway.adapters.v0_8a import fields
 from gateway.adapters.v0_8a.wire.layouts import (
@@ -96,9 +95,7 @@ class CommandDialect:
     def read(self, header: bytes) -> Properties:
         record = read_header(header)
         table = fields.read_table(record.headers)
-        more = table.pop(MORE, None)
-        raw = more.encode("utf-8", "surrogateescape") if isinstance(more, str) else more
-        found = Properties() if raw is None else self._more(raw, table)
+        found = self._more(table)
         found.durable = record.persistent
         if found.priority is None or min(found.priority, HIGHEST_PRIORITY) != record.priority:
             found.priority = record.priority
@@ -120,13 +117,18 @@ class CommandDialect:
             found.application = {**table, **(found.application or {})}
         return found
 
-    def _more(self, octets: Any, table: Table) -> Properties:
+    def _more(self, table: Table) -> Properties:
         """What another version had; a field of that name that is none of ours stays a field."""
-        try:
-            return BASIC.read(octets)
-        except ValueError:
-            table[MORE] = octets
-            return Properties()
+        more = table.get(MORE)
+        octets = more.encode("utf-8", "surrogateescape") if isinstance(more, str) else more
+        if isinstance(octets, bytes):
+            try:
+                found = BASIC.read(octets)
+            except ValueError:
+                return Properties()
+            del table[MORE]
+            return found
+        return Properties()
 
     def write(self, properties: Properties) -> bytes:
         rest = Properties()

@@ -61,7 +61,7 @@ def without_marks(header: bytes) -> bytes:
     """The header that the stream began with."""
     record = read_header(header)
     pieces = [
-        record.headers[start - 2 - len(name.encode()) : end]
+        record.headers[start - 2 - len(name.encode("utf-8", "surrogateescape")) : end]
         for name, _, start, end in fields.entries_of(record.headers)
         if name not in (STREAM, PART, END)
     ]

@@ -95,6 +95,14 @@ class DraftDialect:
             self.headers.keep(header, found)
         return found
 
+    def joined(self, record: Any, children: bytes) -> bytes:
+        """The inverse of ``record``."""
+        return self._content.write(record) + children
+
+    def entries(self, record: Any) -> list[tables.Entry]:
+        """Its headers, not decoded. Raises ``FieldError``."""
+        return tables.cut(getattr(record, "headers", None) or b"", self._first)
+
     def destination(self, header: bytes) -> str:
         """Where the sender wants it to go. Raises ``ValueError``."""
         return self.known(header).destination
@@ -102,13 +110,15 @@ class DraftDialect:
     def essentials(self, header: bytes) -> Essentials:
         return self.known(header).essentials
 
-    def _table(self, record: Any) -> Table | None:
+    def headers_of(self, record: Any) -> Table | None:
+        """Raises ``FieldError``."""
         entries = getattr(record, "headers", None)
         return None if entries is None else tables.read_table(entries, self._first)
 
     def read(self, header: bytes) -> Properties:
         record, children = self.record(header)
-        headers = self._table(record)
+        headers = self.headers_of(record)
+        some = bool(headers)
         wire = BasicProperties()
         for name in PLAIN:
             if name in self._has:
@@ -120,7 +130,7 @@ class DraftDialect:
             headers = {**(headers or {}), STAMP: stamp}
         if self._file and getattr(record, self._file) is not None:
             headers = {**(headers or {}), FILE_NAME: getattr(record, self._file)}
-        found = canonical(wire, headers)
+        found = canonical(wire, headers if headers or not some else None)
         destination = getattr(record, "destination", None)
         if destination:
             found.to = destination
@@ -142,10 +152,13 @@ class DraftDialect:
         given = Properties(**properties.given())
         to, given.to = given.to, None
         children = b""
-        if given.annotations and isinstance(given.annotations.get(CHILDREN), bytes):
-            children = _good_children(given.annotations[CHILDREN])
-            rest = {k: v for k, v in given.annotations.items() if k != CHILDREN}
-            given.annotations = rest or None
+        for place in ("annotations", "application"):  # headers, if they were in 1.0 on the way
+            table = getattr(given, place) or {}
+            value = table.get(CHILDREN)
+            if isinstance(value, bytes | str):  # 0.8a2 knows no octets
+                children = _good_children(value)
+                rest = {k: v for k, v in table.items() if k != CHILDREN}
+                setattr(given, place, rest or None)
         wire, headers = legacy(given)
         headers = dict(headers or {})
         record = self._content.record()
@@ -158,13 +171,13 @@ class DraftDialect:
             else:
                 text = name == "timestamp" and self._first
                 setattr(record, name, str(value) if text else value)
-        if self._first and STAMP in headers and "timestamp" in self._has:
-            record.timestamp = str(headers.pop(STAMP))[:127]
-        if self._file and isinstance(headers.get(FILE_NAME), str):
+        if self._first and _fits(headers.get(STAMP)) and "timestamp" in self._has:
+            record.timestamp = headers.pop(STAMP)
+        if self._file and _fits(headers.get(FILE_NAME)):
             setattr(record, self._file, headers.pop(FILE_NAME))
-        if self._destined and to and len(to.encode("utf-8", "surrogateescape")) < 256:
+        if self._destined and to and _fits(to):
             record.destination = to
-        if self._headers and (headers or properties.application is not None):
+        if self._headers and (headers or given.application is not None):
             record.headers = tables.write_table(headers, self._first)
         return self._content.write(record) + children
 
@@ -173,8 +186,12 @@ class DraftDialect:
         record, children = self.record(header)
         if not self._headers:
             return header
-        record.headers = (record.headers or b"") + tables.write_table(notes, self._first)
+        record.headers = tables.usual(record.headers or b"", self._first) + self.table(notes)
         return self._content.write(record) + children
+
+    def table(self, headers: Table) -> bytes:
+        """Encoded headers. Raises ``FieldError``."""
+        return tables.write_table(headers, self._first)
 
     def everlasting(self, header: bytes) -> bytes:
         record, children = self.record(header)
@@ -207,6 +224,11 @@ class DraftDialect:
 def _number(text: str) -> int | None:
     """A time that is written as a number (0-9a0)."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def _fits(text: Any) -> bool:
+    """Can this be a short string?"""
+    return isinstance(text, str) and len(text.encode("utf-8", "surrogateescape")) < 256
 
 
 def _kept(wire: BasicProperties, name: str, headers: Table) -> None:
@@ -247,7 +269,8 @@ def _skip(octets: bytes, at: int, depth: int) -> int:
     return at
 
 
-def _good_children(octets: bytes) -> bytes:
+def _good_children(value: bytes | str) -> bytes:
+    octets = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
     try:
         check_children(octets)
     except (ValueError, struct.error):

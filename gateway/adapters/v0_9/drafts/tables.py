@@ -7,7 +7,7 @@ it: nothing is lost, and peers that know more than the drafts can read it.
 """
 
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.adapters.v0_9 import fields
 from gateway.adapters.v0_9.essentials import check_value
@@ -144,3 +144,55 @@ def _value(value: Any, first: bool, depth: int) -> bytes:
     if len(raw) <= 0xFFFF:
         return b"L" + len(raw).to_bytes(2, "big") + raw
     return b"C" + encoded[1:]
+
+
+class Entry(NamedTuple):
+    """One entry as it is written. ``text``: its octets, if it is text or binary, else empty."""
+
+    name: bytes
+    text: bytes
+    whole: bytes
+
+
+def cut(entries: bytes, first: bool) -> list[Entry]:
+    """The entries of a table, in the reading that ``read_table`` finds. Raises ``FieldError``."""
+    return _cut(entries, _fitting(entries, first))
+
+
+def usual(entries: bytes, first: bool) -> bytes:
+    """The same table in the reading that is written here, so that others can follow. Raises
+    ``FieldError``."""
+    if _fitting(entries, first) is READINGS[first][0]:
+        return entries
+    return write_table(read_table(entries, first), first)
+
+
+def _fitting(entries: bytes, first: bool) -> Lengths:
+    """The reading that takes up these octets."""
+    readings = READINGS[first]
+    for lengths in readings[:-1]:
+        try:
+            _read(entries, lengths)
+        except FieldError:
+            continue
+        return lengths
+    _read(entries, readings[-1])
+    return readings[-1]
+
+
+def _cut(entries: bytes, lengths: Lengths) -> list[Entry]:
+    found = []
+    at, end = 0, len(entries)
+    while at < end:
+        begin, stop = at, at + 1 + entries[at]
+        tag, text = entries[stop : stop + 1], b""
+        if tag in (b"S", b"L"):
+            text, at = _octets(entries, stop + 1, lengths[tag == b"L"])
+        elif tag in (b"x", b"C"):
+            text, at = _octets(entries, stop + 1, 4)
+        elif tag == b"F":
+            _, at = _octets(entries, stop + 1, 4)
+        else:
+            _, at = fields.read_value(entries, stop, 0)
+        found.append(Entry(entries[begin + 1 : stop], text, entries[begin:at]))
+    return found

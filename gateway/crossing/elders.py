@@ -1,0 +1,234 @@
+"""Forms of the elder versions, where they carry capsules: one for each class of content of the
+drafts of 2005, and that of 0.8a2.
+
+A capsule is a header or field of the same name as in 0-9-1. Headers of the drafts hold text, so
+there it is written in base 64. A class without headers has no room for one.
+"""
+
+import binascii
+from typing import Any
+
+from gateway.adapters.v0_8a import fields
+from gateway.adapters.v0_8a.content import (
+    COMMAND,
+    MORE,
+    SIZE_OCTETS,
+    least,
+    read_header,
+)
+from gateway.adapters.v0_8a.wire.layouts import MessageProperties, write_message_properties
+from gateway.adapters.v0_9.drafts.contents import CHILDREN, CONTENTS, DraftDialect
+from gateway.crossing.capsule import Parts, digest
+from gateway.crossing.forms import (
+    BASIC_FORM,
+    CARRIERS,
+    CARRIERS_OCTETS,
+    SECTIONS_FORM,
+    Form,
+    Legacy,
+)
+from gateway.crossing.natural import OUR_ORIGIN
+from gateway.crossing.sameness import same, same_basic, unequal_keys
+from gateway.message import Dialect, Properties
+
+NOTHING = digest(b"")
+EMPTY = {"timestamp": ("", "0", 0), "expiration": ("", "0")}
+"""Values that say nothing; of every other property, empty text."""
+
+
+class DraftForm(Legacy):
+    """A class of content of 0-9a0 or 0-9a6."""
+
+    def __init__(self, dialect: DraftDialect) -> None:
+        super().__init__(dialect)
+        self._draft = dialect
+
+    def read(self, header: bytes) -> Properties:
+        """Child contents are a header, as 0-9-1 has annotations of this kind."""
+        found = super().read(header)
+        if found.annotations and CHILDREN in found.annotations:
+            children = found.annotations.pop(CHILDREN)
+            found.application = {**(found.application or {}), CHILDREN: children}
+            found.annotations = found.annotations or None
+        return found
+
+    def parts(self, header: bytes) -> Parts:
+        """Fields, destination, headers, child contents."""
+        record, children = self._draft.record(header)
+        entries = [e.whole for e in self._draft.entries(record) if e.name != self.marker]
+        destination = getattr(record, "destination", None) or ""
+        for name in ("headers", "destination"):
+            if hasattr(record, name):
+                setattr(record, name, None)
+        stated = self._draft.joined(record, b"")
+        octets = destination.encode("utf-8", "surrogateescape")
+        return stated if any(stated) else b"", octets, b"".join(entries), children
+
+    def arrived(self, header: bytes, told: tuple[bytes, ...]) -> bytes:
+        """Where no destination was written, one that stands there now is of the last hop."""
+        if len(told) < 2 or told[1] != NOTHING:
+            return header
+        record, children = self._draft.record(header)
+        if not getattr(record, "destination", None):
+            return header
+        record.destination = None
+        return self._draft.joined(record, children)
+
+    def carried(self, header: bytes) -> bytes | None:
+        for entry in self._draft.entries(self._draft.record(header)[0]):
+            if entry.name == self.marker:
+                try:
+                    return binascii.a2b_base64(entry.text, strict_mode=True)
+                except binascii.Error:
+                    return b""
+        return None
+
+    def carry(self, header: bytes, octets: bytes) -> bytes:
+        record, children = self._draft.record(header)
+        if not hasattr(record, "headers"):
+            raise ValueError(f"{self.name} has no headers")
+        text = binascii.b2a_base64(octets, newline=False).decode()
+        record.headers = (record.headers or b"") + self._draft.table({OUR_ORIGIN: text})
+        return self._draft.joined(record, children)
+
+    def without(self, header: bytes) -> bytes:
+        return self._without(header, (self.marker,)) if self.marker in header else header
+
+    def bare(self, header: bytes) -> bytes:
+        return self._without(header, (self.marker, *CARRIERS_OCTETS))
+
+    def _without(self, header: bytes, beginnings: tuple[bytes, ...]) -> bytes:
+        """Without headers whose names begin so."""
+        record, children = self._draft.record(header)
+        entries = self._draft.entries(record)
+        kept = [each.whole for each in entries if not each.name.startswith(beginnings)]
+        if len(kept) == len(entries):
+            return header
+        record.headers = b"".join(kept) or None
+        return self._draft.joined(record, children)
+
+    def same(self, one: bytes, other: bytes) -> bool:
+        """Tables that differ in size have lost an entry. One without entries says nothing."""
+        records = (self._draft.record(each)[0] for each in (one, other))
+        sizes = {len(getattr(each, "headers", None) or b"") for each in records}
+        return len(sizes) == 1 and not self._differences(one, other)
+
+    def unequal(self, one: bytes, other: bytes) -> list[str]:
+        return self._differences(one, other) or ["headers"]
+
+    def _differences(self, one: bytes, other: bytes) -> list[str]:
+        (mine, my_children), (yours, your_children) = map(self._draft.record, (one, other))
+        found = [
+            name.replace("_", "-")
+            for name in mine.__slots__
+            if name != "headers" and said(mine, name) != said(yours, name)
+        ]
+        found += ["children"] if my_children != your_children else []
+        tables = (self._draft.headers_of(each) or {} for each in (mine, yours))
+        return found + unequal_keys("headers", *tables)
+
+
+def said(record: Any, name: str) -> Any:
+    """A property, or ``None`` if it is not there or says nothing."""
+    value = getattr(record, name)
+    return None if value in EMPTY.get(name, ("",)) else value
+
+
+class CommandForm(Legacy):
+    """Message headers of 0.8a2. The fields that hold what other versions have count as what they
+    hold."""
+
+    def parts(self, header: bytes) -> Parts:
+        """Everything but the fields; the fields."""
+        stated = least(header)
+        entries = [raw for name, raw in cut(read_header(header)) if name != OUR_ORIGIN]
+        return (b"" if stated == USUAL else stated), b"".join(entries)
+
+    def carried(self, header: bytes) -> bytes | None:
+        for name, raw in cut(read_header(header)):
+            if name == OUR_ORIGIN:
+                at = 1 + raw[0]
+                return raw[at + 3 :] if raw[at] == fields.STRING else b""
+        return None
+
+    def carry(self, header: bytes, octets: bytes) -> bytes:
+        record = read_header(header)
+        record.headers += fields.written(OUR_ORIGIN, octets)
+        if len(record.headers) > fields.MOST_OCTETS:
+            raise fields.FieldError("the fields leave no room for a capsule")
+        return write_message_properties(record)[SIZE_OCTETS:]
+
+    def without(self, header: bytes) -> bytes:
+        return self._without(header, (OUR_ORIGIN,)) if self.marker in header else header
+
+    def bare(self, header: bytes) -> bytes:
+        return self._without(header, (OUR_ORIGIN, MORE, *CARRIERS))
+
+    def _without(self, header: bytes, beginnings: tuple[str, ...]) -> bytes:
+        record = read_header(header)
+        kept = [raw for name, raw in cut(record) if not name.startswith(beginnings)]
+        record.headers = b"".join(kept)
+        return write_message_properties(record)[SIZE_OCTETS:]
+
+    def same(self, one: bytes, other: bytes) -> bool:
+        """Tables that differ in size have lost an entry."""
+        return len(one) == len(other) and not self._differences(one, other)
+
+    def unequal(self, one: bytes, other: bytes) -> list[str]:
+        return self._differences(one, other) or ["headers"]
+
+    def _differences(self, one: bytes, other: bytes) -> list[str]:
+        mine, yours = read_header(one), read_header(other)
+        found = [
+            name.replace("_", "-")
+            for name in mine.__slots__
+            if name != "headers" and getattr(mine, name) != getattr(yours, name)
+        ]
+        tables = [fields.read_table(each.headers) for each in (mine, yours)]
+        more = [each.get(MORE) for each in tables]
+        if same_more(*more):
+            tables[0].pop(MORE, None)
+            tables[1].pop(MORE, None)
+        return found + unequal_keys("headers", *tables)
+
+
+def same_more(one: Any, other: Any) -> bool:
+    """Whether two fields ``AMQP_MORE`` hold the same basic properties."""
+    if not isinstance(one, bytes) or not isinstance(other, bytes):
+        return same(one, other)
+    try:
+        return same_basic(one, other)
+    except ValueError:
+        return False
+
+
+def cut(record: MessageProperties) -> list[tuple[str, bytes]]:
+    """Name and octets of each field."""
+    found, at = [], 0
+    for name, _, _, end in fields.entries_of(record.headers):
+        found.append((name, record.headers[at:end]))
+        at = end
+    return found
+
+
+USUAL = COMMAND.write(Properties())
+"""The header of a message that says nothing of itself."""
+
+FORMS: dict[str, Form] = {
+    form.name: form
+    for form in (
+        BASIC_FORM,
+        SECTIONS_FORM,
+        CommandForm(COMMAND),
+        *map(DraftForm, {dialect.name: dialect for dialect in CONTENTS.values()}.values()),
+    )
+}
+"""By the name of the dialect."""
+
+
+def form_of(dialect: Dialect) -> Form:
+    """Raises ``ValueError`` if there is none."""
+    try:
+        return FORMS[dialect.name]
+    except KeyError as error:
+        raise ValueError(f"nothing is known of {dialect.name}") from error

@@ -1,0 +1,202 @@
+"""Forms: how the messages of a dialect are looked at and compared, and where they carry a capsule.
+
+``Form`` is what crossing asks of a dialect. That of 1.0 is ``SECTIONS_FORM``; all others are of one
+family, near enough to the basic properties of 0-9-1 to be written by way of them (``Legacy``):
+0-9-1 itself stands here, the drafts of 2005 and 0.8a2 in ``elders``.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from gateway.adapters.v0_9.content import BASIC, OURS
+from gateway.adapters.v0_9.drafts.contents import CHILDREN, KEPT
+from gateway.adapters.v0_9.essentials import HEADERS
+from gateway.adapters.v0_9.splicing import cut, joined, place, with_headers, without_header
+from gateway.adapters.v1_0.content import NESTED, SECTIONS, UNFIT
+from gateway.adapters.v1_0.encoding import pairs_of, write_value
+from gateway.adapters.v1_0.sections import (
+    ANNOTATIONS,
+    APPLICATION,
+    DELIVERY,
+    HEADER,
+    PROPERTIES,
+    section_value,
+    split_header,
+)
+from gateway.adapters.v1_0.splicing import annotations_of, with_annotations, with_section
+from gateway.crossing.capsule import Parts
+from gateway.crossing.natural import EXCHANGE, KEY, ORIGIN, OUR_ORIGIN
+from gateway.crossing.overlay import rewritten
+from gateway.crossing.sameness import same_basic, same_sections, unequal_basic, unequal_sections
+from gateway.crossing.types import TYPES
+from gateway.message import Dialect, Properties
+from gateway.values import Map, Symbol
+
+PASSING = frozenset({ORIGIN, EXCHANGE, KEY})
+PASSING_OCTETS = tuple(name.encode() for name in PASSING)
+
+CARRIERS = (OURS, KEPT, TYPES, CHILDREN)
+"""How headers begin that carry what a form has no place for: no native peer writes them."""
+CARRIERS_OCTETS = tuple(name.encode() for name in CARRIERS)
+
+
+class Form(ABC):
+    """One for each dialect. Everything raises ``ValueError`` on octets that are not valid."""
+
+    marker = OUR_ORIGIN.encode()
+    """Octets of every header that carries a capsule."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.name = dialect.name
+
+    @abstractmethod
+    def parts(self, header: bytes) -> Parts:
+        """What the digests of a capsule are of, without what is written anew on the way."""
+
+    @abstractmethod
+    def carried(self, header: bytes) -> Any:
+        """What stands where a capsule does, or ``None``."""
+
+    @abstractmethod
+    def carry(self, header: bytes, octets: bytes) -> bytes:
+        """With this capsule. Raises ``ValueError`` if there is no room for one."""
+
+    @abstractmethod
+    def without(self, header: bytes) -> bytes:
+        """Without a capsule, and without what tells of one hop only."""
+
+    @abstractmethod
+    def bare(self, header: bytes) -> bytes:
+        """Without what no native peer writes."""
+
+    @abstractmethod
+    def same(self, one: bytes, other: bytes) -> bool:
+        """Whether two headers have the same names, types and values."""
+
+    @abstractmethod
+    def unequal(self, one: bytes, other: bytes) -> list[str]:
+        """Names of what is not the same in two headers."""
+
+    @abstractmethod
+    def edited(self, header: bytes, found: Properties, changed: set[str], form: bytes) -> bytes:
+        """With these properties. ``form``: of the body, as a header of 1.0 has it."""
+
+    def arrived(self, header: bytes, told: tuple[bytes, ...]) -> bytes:
+        """As it was written, where a later hop has added something. ``told``: digests."""
+        return header
+
+
+class Legacy(Form):
+    """A form of the family: all of it can be written as basic properties, and back."""
+
+    def read(self, header: bytes) -> Properties:
+        """The properties as all of the family have them."""
+        return self.dialect.read(header)
+
+    def to_basic(self, header: bytes) -> bytes:
+        return BASIC.write(self.read(header))
+
+    def from_basic(self, header: bytes) -> bytes:
+        return self.dialect.write(BASIC.read(header))
+
+    def edited(self, header: bytes, found: Properties, changed: set[str], form: bytes) -> bytes:
+        return self.dialect.write(found) if changed else header
+
+
+class BasicForm(Legacy):
+    """0-8, 0-9 and 0-9-1: the capsule is a header."""
+
+    def to_basic(self, header: bytes) -> bytes:
+        return header
+
+    def from_basic(self, header: bytes) -> bytes:
+        return header
+
+    def parts(self, header: bytes) -> Parts:
+        """Fields, and headers."""
+        begin, end = place(header, HEADERS)
+        fields = header[2:begin] + header[end:]
+        flags = int.from_bytes(header[:2], "big") & ~HEADERS
+        entries = [raw for name, raw in cut(header).entries or [] if name != self.marker]
+        return (flags.to_bytes(2, "big") + fields if flags else b""), b"".join(entries)
+
+    def carried(self, header: bytes) -> bytes | None:
+        """It is one long string or binary."""
+        for name, raw in cut(header).entries or []:
+            if name == self.marker:
+                tag = 1 + len(name)
+                return raw[tag + 5 :] if raw[tag : tag + 1] in (b"x", b"S") else b""
+        return None
+
+    def carry(self, header: bytes, octets: bytes) -> bytes:
+        return with_headers(header, {OUR_ORIGIN: octets})
+
+    def without(self, header: bytes) -> bytes:
+        return without_header(header, self.marker) if self.marker in header else header
+
+    def bare(self, header: bytes) -> bytes:
+        parts = cut(header)
+        kept = [each for each in parts.entries or [] if not each[0].startswith(CARRIERS_OCTETS)]
+        return joined(parts._replace(entries=kept or None))
+
+    def same(self, one: bytes, other: bytes) -> bool:
+        return same_basic(one, other)
+
+    def unequal(self, one: bytes, other: bytes) -> list[str]:
+        return unequal_basic(one, other)
+
+
+class SectionsForm(Form):
+    """1.0: the capsule is a message annotation."""
+
+    marker = ORIGIN.encode()
+
+    def parts(self, header: bytes) -> Parts:
+        """Header, properties, application properties and message annotations of a stored header."""
+        single = split_header(header).single
+        spans = [single.get(code) for code in (HEADER, PROPERTIES, APPLICATION)]
+        parts = [b"" if span is None else header[span[0] : span[2]] for span in spans]
+        span = single.get(ANNOTATIONS)
+        annotations = {} if span is None else section_value(header, span)
+        kept = [pair for pair in annotations.items() if pair[0] not in PASSING]
+        return (*parts, write_value(kept) if kept else b"")
+
+    def carried(self, header: bytes) -> Any:
+        return annotations_of(header).get(ORIGIN)
+
+    def carry(self, header: bytes, octets: bytes) -> bytes:
+        return with_annotations(header, {**annotations_of(header), Symbol(ORIGIN): octets})
+
+    def without(self, header: bytes) -> bytes:
+        return without_passing(with_section(header, DELIVERY, b""))
+
+    def bare(self, header: bytes) -> bytes:
+        annotations = annotations_of(header)
+        ours = (NESTED, UNFIT, CHILDREN)
+        kept = {key: value for key, value in annotations.items() if key not in ours}
+        return header if len(kept) == len(annotations) else with_annotations(header, kept)
+
+    def same(self, one: bytes, other: bytes) -> bool:
+        return same_sections(one, other)
+
+    def unequal(self, one: bytes, other: bytes) -> list[str]:
+        return unequal_sections(one, other)
+
+    def edited(self, header: bytes, found: Properties, changed: set[str], form: bytes) -> bytes:
+        return rewritten(header, found, changed, form)
+
+
+def without_passing(header: bytes) -> bytes:
+    """Without annotations that tell of one hop only, and without capsules."""
+    if not any(name in header for name in PASSING_OCTETS):
+        return header
+    annotations = annotations_of(header)
+    kept = [pair for pair in pairs_of(annotations) if pair[0] not in PASSING]
+    if len(kept) == len(pairs_of(annotations)):
+        return header
+    return with_annotations(header, Map(kept) if type(annotations) is Map else dict(kept))
+
+
+BASIC_FORM = BasicForm(BASIC)
+SECTIONS_FORM = SectionsForm(SECTIONS)

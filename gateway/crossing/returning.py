@@ -1,0 +1,88 @@
+"""What comes back with a capsule: whose it is, and what was changed on the way."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gateway.adapters.v1_0.content import SECTIONS
+from gateway.adapters.v1_0.sections import split_header
+from gateway.crossing import bodies
+from gateway.crossing.capsule import Capsule, Parts, digest, digests_of, part_of_body, speaks_for
+from gateway.crossing.forms import SECTIONS_FORM, Form
+from gateway.crossing.overlay import overlay
+from gateway.crossing.ways import Hop, as_written, over
+
+
+class Opened(NamedTuple):
+    """A message, and the capsule it came with. ``home``: the form that it had first. ``flat``: its
+    body as the family has it; ``word``: what that is, if it is no data."""
+
+    home: Form
+    source: Form
+    capsule: Capsule
+    header: bytes
+    body: bytes
+    flat: bytes
+    word: str | None
+    parts: Parts
+
+
+def opened(
+    forms: Mapping[str, Form], source: Form, capsule: Capsule, header: bytes, body: bytes
+) -> Opened | None:
+    """``None`` if the capsule is of another message, or of one that was always of this form."""
+    home = forms.get(capsule.protocol)
+    if home is None or home is source:
+        return None
+    header = source.arrived(header, capsule.digests)
+    flat, word = body, None
+    if source is SECTIONS_FORM:
+        word, octets, _ = bodies.flatten(SECTIONS.read(header).body_kind, body)
+        flat = octets[:]
+    parts = (*source.parts(header), part_of_body(flat))
+    if not speaks_for(capsule.digests, parts):
+        return None
+    return Opened(home, source, capsule, source.without(header), body, flat, word, parts)
+
+
+def untouched(found: Opened) -> tuple[bytes, bytes] | None:
+    """Header and body as they were, if nobody has changed them. The body of a message of the family
+    may be another one: nothing in its header depends on it."""
+    capsule, told = found.capsule, digests_of(found.parts)
+    if found.home is SECTIONS_FORM:
+        same = told == capsule.digests
+    else:
+        same = told[:-1] == capsule.digests[:-1] and found.word is None
+    return (capsule.header, capsule.lead + found.flat) if same else None
+
+
+def form_of_body(header: bytes) -> bytes:
+    """The form of the body in a stored header of 1.0."""
+    found = split_header(header).body
+    return header[found[0][1][0] : found[0][1][2]] if found else b""
+
+
+def edited(found: Opened, reader: Form, hop: Hop) -> tuple[bool, bytes, bytes, bytes]:
+    """Whether anything was changed; header and body with what was changed over what it was; and
+    that header as it would be if nothing had been. Raises ``ValueError``."""
+    home, source, capsule = found.home, found.source, found.capsule
+    first = as_written(home, source, capsule, found.flat)
+    if home is reader:
+        natural = capsule.header
+    else:
+        natural = as_written(home, reader, capsule, found.flat, hop)
+    written = over(source, reader, first, found.flat).header
+    received = over(source, reader, found.header, found.body)
+    properties = reader.dialect.read(natural)
+    old, new = reader.dialect.read(written), reader.dialect.read(received.header)
+    body, form = received.body[:], b""
+    if reader is SECTIONS_FORM:
+        form = form_of_body(received.header)
+    if home is reader is SECTIONS_FORM:
+        kind = None if properties.body_kind == "data" else properties.body_kind
+        whole = capsule.word is None or digest(found.parts[-1]) == capsule.digests[-1]
+        if new.body_kind == kind and whole:
+            body, form = capsule.lead + found.flat, form_of_body(capsule.header)
+    old.body_kind = new.body_kind = None
+    changed = overlay(properties, old, new)
+    anew = bool(changed) or home is SECTIONS_FORM
+    return anew, reader.edited(natural, properties, changed, form), body, natural

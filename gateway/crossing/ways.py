@@ -1,0 +1,75 @@
+"""The natural way from any form to any other, and back."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from gateway.adapters.v0_9.content import BASIC
+from gateway.adapters.v1_0.content import SECTIONS
+from gateway.adapters.v1_0.fields import FieldError
+from gateway.bodies import Body
+from gateway.crossing import bodies
+from gateway.crossing.capsule import Capsule
+from gateway.crossing.forms import SECTIONS_FORM, Form, Legacy
+from gateway.crossing.natural import rise, sunk
+
+
+class Hop(NamedTuple):
+    """What readers of 1.0 are told besides. ``references``: long ids that a correlation-id may
+    stand for."""
+
+    exchange: str | None
+    key: str
+    references: Mapping[str, Any] = {}
+
+
+NO_HOP = Hop(None, "")
+
+
+class Natural(NamedTuple):
+    """Header and body. Of a message of 1.0: what its body was if it was no data, the octets that
+    stood before it, and its id."""
+
+    header: bytes
+    body: Body
+    word: str | None = None
+    lead: bytes = b""
+    id: Any = None
+
+
+def over(
+    source: Form,
+    reader: Form,
+    header: bytes,
+    body: Body,
+    hop: Hop = NO_HOP,
+    flat: bool = False,
+) -> Natural:
+    """The natural form of a message without a capsule. ``flat``: as for ``rise``. Raises
+    ``ValueError``."""
+    if isinstance(reader, Legacy):
+        if isinstance(source, Legacy):
+            natural = reader.dialect.write(source.read(header))
+            return Natural(reader.without(natural), body)
+        return _sunk(reader, header, body)
+    assert isinstance(source, Legacy)
+    basic = source.to_basic(header)
+    try:
+        return Natural(*rise(basic, body, hop.exchange, hop.key, flat, hop.references))
+    except FieldError:  # nested more deeply than 1.0 allows
+        return Natural(*rise(basic, body, hop.exchange, hop.key, True, hop.references))
+
+
+def _sunk(reader: Legacy, header: bytes, body: Body) -> Natural:
+    found = SECTIONS.read(header)
+    id_ = found.message_id
+    word, octets, lead = bodies.flatten(found.body_kind, body)
+    natural = reader.from_basic(BASIC.write(sunk(found, word)))
+    return Natural(natural, octets, word, lead, id_)
+
+
+def as_written(home: Form, reader: Form, capsule: Capsule, body: Body, hop: Hop = NO_HOP) -> bytes:
+    """The natural form of what is in a capsule, before anybody changed it. ``body``: as it is now,
+    in the family's form."""
+    if home is SECTIONS_FORM and isinstance(reader, Legacy):
+        return reader.from_basic(BASIC.write(sunk(SECTIONS.read(capsule.header), capsule.word)))
+    return over(home, reader, capsule.header, body, hop).header

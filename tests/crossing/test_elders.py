@@ -1,0 +1,137 @@
+"""The drafts of 2005 and 0.8a2: there and back, to and from 0-9-1 and 1.0, by the rules of the
+others."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gateway.adapters.v0_9.content import BASIC
+from gateway.adapters.v1_0.content import SECTIONS
+from gateway.adapters.v1_0.sections import split
+from gateway.crossing.capsule import LARGEST
+from gateway.crossing.crossing import Crossing, Fidelity, Mode
+from gateway.crossing.elders import FORMS
+from gateway.crossing.sameness import same_body
+from gateway.message import Dialect, Message
+from tests.crossing.elders import ELDERS, elder, headers
+from tests.crossing.messages import LEGACY, legacy, modern, octets_of, sections
+from tests.crossing.test_round_trips import HOP, KEY, over
+
+FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+NAMES = sorted(ELDERS)
+OTHERS: dict[str, Dialect] = {"0-9-1": BASIC, "1.0": SECTIONS}
+
+
+def check(message: Message, reader: Dialect) -> None:
+    """It comes home, by octets and by values; what is lost is told before."""
+    for crossing in (Crossing(KEY, fidelity="bytes"), Crossing(KEY)):
+        there, fidelity = over(crossing, message, reader)
+        reader.read(there.header)
+        if reader is SECTIONS:
+            split(octets_of(there))
+        form = FORMS[message.dialect.name]
+        original = form.without(message.header)
+        if fidelity is Fidelity.LOSSY:
+            assert reader.name.endswith("-test") or len(original) + 200 > LARGEST
+            continue
+        back, _ = over(crossing, there, message.dialect)
+        returned = form.without(back.header)
+        if crossing.octets or fidelity is Fidelity.CAPSULE:
+            assert (returned, back.body) == (original, message.body)
+        else:
+            assert returned == original or form.same(returned, original)
+            assert same_body(back.body, message.body, encoded(message))
+
+
+def encoded(message: Message) -> bool:
+    kinds = ("value", "sequence")
+    return message.dialect is SECTIONS and SECTIONS.read(message.header).body_kind in kinds
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data())
+@FEW
+def test_theirs_come_back(name: str, other: str, data: st.DataObject) -> None:
+    check(elder(name, data.draw(headers(name))), OTHERS[other])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(header=LEGACY)
+@FEW
+def test_basic_properties_come_back_from_them(name: str, header: bytes) -> None:
+    check(legacy(header), ELDERS[name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(octets=sections())
+@FEW
+def test_sections_come_back_from_them(name: str, octets: bytes) -> None:
+    if not any(each in octets for each in HOP):
+        check(modern(octets), ELDERS[name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data())
+@FEW
+def test_they_come_back_from_each_other(name: str, data: st.DataObject) -> None:
+    other = data.draw(st.sampled_from([each for each in NAMES if each != name]))
+    check(elder(name, data.draw(headers(name))), ELDERS[other])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data(), mode=st.sampled_from(["natural", "lenient", "strict"]))
+@FEW
+def test_other_modes_give_what_readers_can_read(name: str, mode: Mode, data: st.DataObject) -> None:
+    other = data.draw(st.sampled_from([each for each in FORMS if each != name]))
+    message = elder(name, data.draw(headers(name)))
+    try:
+        there, _ = over(Crossing(KEY, mode), message, FORMS[other].dialect)
+    except ValueError:
+        assert mode == "strict" and other.endswith("-test")
+        return
+    assert mode == "strict" or FORMS[other].carried(there.header) is None
+
+
+# --- chains -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data())
+@FEW
+def test_a_chain_of_other_versions_leads_home(name: str, data: st.DataObject) -> None:
+    """Whatever the readers in between: the capsule goes on as that of what it was."""
+    crossing = Crossing(KEY)
+    ways = st.lists(st.sampled_from([each for each in FORMS if "-test" not in each]), min_size=3)
+    message = back = elder(name, data.draw(headers(name)))
+    lost = False
+    for other in data.draw(ways) + [name]:
+        if other != back.dialect.name:
+            back, fidelity = over(crossing, back, FORMS[other].dialect)
+            lost |= fidelity is Fidelity.LOSSY
+    form = FORMS[name]
+    original, returned = form.without(message.header), form.without(back.header)
+    assert lost or returned == original or form.same(returned, original)
+    assert back.body == message.body
+
+
+@pytest.mark.parametrize("between", [("1.0", "0-9-1"), ("0-9a6-jms", "0.8a2"), ("0.8a2", "1.0")])
+@given(header=LEGACY, octets=sections())
+@FEW
+def test_a_chain_leads_home_from_elsewhere(
+    between: tuple[str, str], header: bytes, octets: bytes
+) -> None:
+    if any(each in octets for each in HOP):
+        return
+    for message in (legacy(header), modern(octets)):
+        crossing, back = Crossing(KEY, fidelity="bytes"), message
+        for other in (*between, message.dialect.name):
+            if other == back.dialect.name:
+                continue
+            back, fidelity = over(crossing, back, FORMS[other].dialect)
+            if fidelity is Fidelity.LOSSY:
+                break
+        else:
+            form = FORMS[message.dialect.name]
+            assert form.without(back.header) == form.without(message.header)
+            assert back.body == message.body
