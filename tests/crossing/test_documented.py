@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 from hypothesis import find, settings
 
+from gateway.adapters.v0_8a.content import MORE
 from gateway.adapters.v0_9 import fields
 from gateway.adapters.v0_9.content import BASIC, IN_HEADERS, read_header
+from gateway.adapters.v0_9.drafts.contents import FILE_NAME, STAMP
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.crossing.bodies import TYPES
 from gateway.crossing.capsule import LARGEST
 from gateway.crossing.crossing import Fidelity
+from gateway.crossing.forms import CARRIERS
 from gateway.crossing.natural import APPLICATION, sink
 from gateway.message import Properties
 from tests.adapters.amqp_values import BY_TYPE
@@ -33,6 +36,7 @@ def test_every_carrier_is_named() -> None:
     unused |= {"x-amqp10-group-id", "x-amqp10-group-sequence"}
     assert [name for name in named if f"`{name}`" not in spelt and name not in unused] == []
     assert all(f"`{one}`" in TEXT for one in Fidelity)
+    assert all(each in TEXT for each in (*CARRIERS, MORE, FILE_NAME, STAMP))
     assert all(one in TEXT for one in TYPES.values()) and str(LARGEST) in TEXT
 
 

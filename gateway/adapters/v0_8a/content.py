@@ -218,8 +218,18 @@ def write_fields(application: Table | None, named: Table, rest: Properties) -> b
     return table if len(table) <= fields.MOST_OCTETS else b""
 
 
+def fitting(header: bytes, limit: int) -> bytes:
+    """The header for a reader who takes so many octets: its last fields give way, which are what
+    other versions have left in it."""
+    record = read_header(header)
+    room = limit - (len(header) - len(record.headers))
+    ends = [end for _, _, _, end in fields.entries_of(record.headers) if end <= room]
+    record.headers = record.headers[: max(ends, default=0)]
+    return write_message_properties(record)[SIZE_OCTETS:]
+
+
 def least(header: bytes) -> bytes:
-    """The header without fields, for a reader whose frames are too small for them."""
+    """The header without fields."""
     record = read_header(header)
     record.headers = b""
     return write_message_properties(record)[SIZE_OCTETS:]

@@ -88,15 +88,15 @@ class Headers:
         return found
 
     def leaving(self, message: Message, limit: int) -> tuple[bytes, Body]:
-        """Header with the size of the body, and body, for the peer: with short names, and without
-        fields if it does not fit a fragment. Raises ``ValueError`` if it has no such form."""
+        """Header with the size of the body, and body, for the peer: with short names, and with
+        the fields that fit a fragment. Raises ``ValueError`` if it has no such form."""
         header, body = message.form_for(COMMAND)
         if self.alias:
             head = read_head(bytes(SIZE_OCTETS) + header)[0]
             head.headers = fields.renamed(head.headers, self.alias)
             header = write_message_properties(head)[SIZE_OCTETS:]
         if len(header) + SIZE_OCTETS > limit:
-            header = least(header)
+            header = fitting(header, limit - SIZE_OCTETS)
         return len(body).to_bytes(SIZE_OCTETS, "big") + header, body
 
 

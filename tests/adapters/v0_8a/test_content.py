@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from gateway.adapters.v0_8a import fields
-from gateway.adapters.v0_8a.content import COMMAND, MORE, least, read_header
+from gateway.adapters.v0_8a.content import COMMAND, MORE, fitting, least, read_header
 from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
 from gateway.adapters.v1_0.content import SECTIONS
@@ -92,6 +92,16 @@ def test_what_a_peer_must_know_to_answer_is_named() -> None:
 def test_least() -> None:
     header = COMMAND.write(Properties(message_id="m", application={"A": "x"}))
     assert COMMAND.read(least(header)) == Properties(durable=False, priority=4, message_id="m")
+
+
+def test_the_last_fields_give_way_where_the_reader_has_no_room() -> None:
+    header = COMMAND.write(Properties(message_id="m", application={"A": "x", "B": "y"}, ttl=5))
+    for limit in range(len(least(header)), len(header) + 1):
+        fit = fitting(header, limit)
+        assert len(fit) <= limit and COMMAND.essentials(fit)
+    shown = COMMAND.read(fitting(header, len(header) - 1))
+    assert (shown.application, shown.ttl) == ({"A": "x", "B": "y"}, None)
+    assert COMMAND.read(fitting(header, len(least(header)) + 7)).application == {"A": "x"}
 
 
 def test_a_header_that_is_too_large_goes_without_its_fields() -> None:
