@@ -11,7 +11,7 @@ from gateway.adapters.v0_8a.content import (
     COMMAND,
     SIZE_OCTETS,
     end_of_head,
-    least,
+    fitting,
     read_head,
     read_header,
 )

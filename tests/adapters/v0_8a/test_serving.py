@@ -370,7 +370,7 @@ def test_defaults_of_a_handle(house: House) -> None:
     assert second == content(b"b", content_type="image/png", content_encoding="utf-8")
 
 
-def test_a_header_that_no_fragment_holds_goes_without_its_fields(house: House) -> None:
+def test_a_field_that_no_fragment_holds_is_left_out(house: House) -> None:
     sender = entered(house)
     sent = content(b"body", application={"LONG": "x" * 5000})
     sender.says(w.HandleSend(1, 0, len(sent)), sent)
