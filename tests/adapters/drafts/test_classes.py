@@ -6,8 +6,10 @@ import pytest
 
 from gateway.adapters import Limits
 from gateway.adapters.v0_9.drafts import tables
+from gateway.adapters.v0_9.drafts.trials import checksum
 from gateway.adapters.v0_9.wire import layouts_0_9a0 as first
 from gateway.adapters.v0_9.wire import layouts_0_9a6 as second
+from gateway.bodies import LargeBody, Spool
 from gateway.errors import Condition
 from gateway.message import Message, Properties
 from gateway.operations import (
@@ -617,3 +619,52 @@ def test_files_that_are_not_there() -> None:
     (operation,) = lost(*[second.FileOpen(f"f{n}", 1) for n in range(65)])
     assert isinstance(operation, SessionLost)
     assert operation.condition is Condition.RESOURCE_ERROR
+
+
+def test_the_checksum_of_a_large_body() -> None:
+    octets = bytes(range(256)) * 1025 + b"\xff" * 1000
+    filling = Spool().start()
+    assert filling is not None
+    filling.add(octets)
+    body = filling.finish()
+    assert checksum(body) == checksum(octets) == sum(octets)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_large_body_comes_in_a_file(version: str) -> None:
+    """Also one with a child, and nothing is left of one that is cut off."""
+    spool = Spool(threshold=1000, most_octets=10_000)
+    both = Both(version, spool=spool).opened()
+    w, number = layouts(version), 7 if version == "0-9a6" else 6
+    body, frames = bytes(range(250)) * 10, both.client.frames
+    record = w.JmsPublish(0, "queue") if version == "0-9a6" else w.JmsPublish(0, 1, "q")
+    start = both.client.encoded(1, record)
+    inner = frames.frame(frames.header, 1, frames.content_header(number, 0, 1, b"\0\0"))
+    inner += frames.frame(frames.body, 1, b"c")
+    outer = frames.frame(frames.header, 1, frames.content_header(number, 1, len(body), b"\0\0"))
+    pieces = frames.bodies(1, body, 600)
+    both.perform(both.server.receive(start + outer + inner))
+    assert spool.files == 1 and both.server.announced < 100
+    for piece in pieces:
+        both.perform(both.server.receive(piece))
+    (operation,) = both.asked
+    assert isinstance(operation, Publish) and isinstance(operation.message.body, LargeBody)
+    assert operation.message.body[:] == body and both.server.announced == 0
+    del operation
+    both.forget()
+    assert spool.files == 0
+    both.server.receive(start + outer + inner + pieces[0])
+    assert spool.octets == 600
+    both.server.lost()
+    assert spool.files == 0 and both.server.announced == 0
+
+
+def test_no_room_for_a_large_body_costs_the_channel() -> None:
+    spool = Spool(threshold=1000, most_octets=2000)
+    both = Both("0-9a6", spool=spool).opened()
+    frames = both.client.frames
+    start = both.client.encoded(1, second.JmsPublish(0, "queue"))
+    head = frames.frame(frames.header, 1, frames.content_header(7, 0, 2001, b"\0\0"))
+    (lost,) = both.server.receive(start + head)
+    assert isinstance(lost, SessionLost) and lost.condition is Condition.CONTENT_TOO_LARGE
+    assert not both.server.closing and spool.files == 0 and both.server.announced == 0
