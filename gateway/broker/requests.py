@@ -199,7 +199,12 @@ class Requests(Window):
     # --- bindings -------------------------------------------------------------------------------
 
     def bind(self, op: Bind) -> None:
-        self.vhost.add_binding(self.binding(op, *self.ends(op)))
+        binding = self.binding(op, *self.ends(op))
+        if op.lasting and binding.destination.durable and not binding.source.durable:
+            what = f"'{binding.destination.name}' to '{op.source}'"
+            text = f"cannot bind {what}: what is durable may not depend on what is transient"
+            raise Refusal(Condition.PRECONDITION_FAILED, text)
+        self.vhost.add_binding(binding)
 
     def unbind(self, op: Unbind) -> None:
         """Undoing what is not there succeeds, as in RabbitMQ: the binding, or either end."""

@@ -73,7 +73,8 @@ class PurgeQueue(Operation):
 
 @dataclass(slots=True)
 class Bind(Operation):
-    """Let ``destination`` (a queue, or an exchange if ``to_exchange``) receive from ``source``."""
+    """Let ``destination`` (a queue, or an exchange if ``to_exchange``) receive from ``source``.
+    ``lasting``: refused (406) if the destination is durable and the source is not."""
 
     channel: int
     token: Token
@@ -82,6 +83,7 @@ class Bind(Operation):
     key: str = ""
     arguments: Table = field(default_factory=dict)
     to_exchange: bool = False
+    lasting: bool = False
 
 
 @dataclass(slots=True)

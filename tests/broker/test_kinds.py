@@ -286,3 +286,15 @@ def test_without_an_engine_there_are_no_regular_expressions(
         bind(channel, "q", "amq.topic", "b", arguments={"x-regexp": True})
     with pytest.raises(StoreError, match="google-re2"):
         house.restart()
+
+
+def test_a_lasting_binding_does_not_depend_on_what_is_transient(house: House) -> None:
+    channel, _ = house.channel()
+    for durable in (False, True):
+        exchange(channel, f"x{durable:d}", "direct", durable=durable)
+        declare(channel, f"q{durable:d}", durable=durable)
+    for queue, source in (("q0", "x0"), ("q0", "x1"), ("q1", "x1")):
+        bind(channel, queue, source, "k", lasting=True)
+    with refused(INVALID, "transient"):
+        bind(channel, "q1", "x0", "k", lasting=True)
+    bind(channel, "q1", "x0", "k")

@@ -110,7 +110,7 @@ def _bind(place: Channel, m: Any, asked: Asked) -> list[Operation]:
     key = _key(place, source, arguments)
     to_exchange = isinstance(m, w.ExchangeBind)
     target = OURS.get(m.exchange, m.exchange) if to_exchange else queue_name(m.domain, m.queue)
-    return [Bind(place.number, asked, target, source, key, arguments, to_exchange)]
+    return [Bind(place.number, asked, target, source, key, arguments, to_exchange, lasting=True)]
 
 
 def _key(place: Channel, source: str, arguments: Table) -> str:
