@@ -142,7 +142,7 @@ class Frames:
         size = len(buf)
         unpack_head, unpack_method = self._unpack_head, self._method_head.unpack_from
         unpack_content, fixed = self._content_head.unpack_from, self._content_octets
-        channels, routes, headers = self._channels, self.routes, self.headers
+        channels, routes, headers = self._channels, self.routes.get, self.headers.get
         head, method_head = self._geometry.head.size, self._method_head.size
         counts, content_head = self._counts, self._content_head.size
         reach = head - counts  # from the first octet of a frame, past its size, to the end octet
@@ -206,12 +206,12 @@ class Frames:
                                 stop = 0
                     if stop:
                         raw = buf[end + properties : last]
-                        known = headers.get(raw) or self.known(raw)
+                        known = headers(raw) or self.known(raw)
                         if known is not None:
                             header, essentials = known
                             if server:
                                 raw = buf[at + arguments : end]
-                                route = routes.get(raw) or self.route(raw)
+                                route = routes(raw) or self.route(raw)
                                 if route is not None:
                                     exchange, key, mandatory, immediate = route
                                     message = Message(
