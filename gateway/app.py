@@ -401,6 +401,7 @@ def declared_route(route: Route) -> DeclaredRoute:
         request_rate=requests,
         octet_rate=octets,
         max_streams=route.quota.streams,
+        max_leases=route.quota.leases,
     )
 
 

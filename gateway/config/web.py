@@ -100,6 +100,14 @@ class SharedQuota(Quota):
     streams: int | None = Field(default=None, ge=0, description="event streams at once")
 
 
+class RouteQuota(SharedQuota):
+    """Of all callers of one declared route together."""
+
+    leases: int | None = Field(
+        default=None, ge=0, description="messages that ack=explicit may hold at once"
+    )
+
+
 class Http(Section):
     """The HTTP listener."""
 
@@ -250,7 +258,7 @@ class Route(Section):
     idempotency: Literal["optional", "required"] = Field(
         default="optional", description="whether a publish needs an Idempotency-Key"
     )
-    quota: SharedQuota = Field(default_factory=SharedQuota)
+    quota: RouteQuota = Field(default_factory=RouteQuota)
 
     @model_validator(mode="after")
     def _target(self) -> "Route":

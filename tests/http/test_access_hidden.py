@@ -353,6 +353,47 @@ class Clock:
         return self.now
 
 
+async def test_a_quota_of_leases(make_rig: Any, listener: Any) -> None:
+    """A route's streams count with their credit, and with what is leased when they have ended."""
+    route = DeclaredRoute("a", queue="orders", stream=True, max_leases=5)
+    rig = make_rig(access=AccessSettings(routes=(route,)))
+    rig.queue("orders")
+    counted = rig.app.state.hub.leasing.leases.per_route
+    asked = "source=route:a&ack=explicit&credit="
+    async with rig.served() as port, rig.http() as http:
+        for number in range(4):
+            path = "/v1/%2F/queues/orders/messages"
+            assert (await http.post(path, content=b"%d" % number)).status_code == 201
+        async with listener(port, asked + "3") as first:
+            tokens = [(await first.until()).data["lock"]["token"] for _ in range(3)]
+            async with listener(port, asked + "3") as refused:
+                assert refused.status == 429
+            async with listener(port, asked + "2") as second:
+                await second.until()
+                assert counted == {("/", "a"): 5}
+                async with listener(port, "source=queue:orders&ack=explicit&credit=9") as other:
+                    assert other.status == 200  # not by the route
+            await rig.until(lambda: counted == {("/", "a"): 3 + 1})
+            accepted = await http.delete(f"/v1/%2F/deliveries/{tokens[0]}")
+            assert accepted.status_code == 200 and counted == {("/", "a"): 3 + 1}
+        await rig.until(lambda: counted == {("/", "a"): 2 + 1})
+        async with listener(port, asked + "3&errors=inband") as refused:
+            told = (await refused.until("bridge.error")).data["problem"]
+            assert told["status"] == 429 and told["quota"] == "leases"
+        for token in tokens[1:]:
+            await http.delete(f"/v1/%2F/deliveries/{token}")
+        assert counted == {("/", "a"): 1}
+        async with listener(port, asked + "4") as again:
+            assert again.status == 200
+            await rig.until(lambda: counted == {("/", "a"): 5})
+            rig.begin()
+            rig.channel.delete_queue(DeleteQueue(1, None, "orders"))
+            rig.end()
+            await again.until("bridge.close")
+        # What was leased of a queue that has gone is lost when somebody looks, or in its time.
+        await rig.until(lambda: counted[("/", "a")] <= 1)
+
+
 async def test_quotas_of_routes_and_virtual_hosts(make_rig: Any, listener: Any) -> None:
     kinds = ("text/plain",)
     routes = (

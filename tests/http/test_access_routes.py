@@ -239,7 +239,7 @@ name = "orders"
 queue = "orders"
 json_schema = "{schema}"
 idempotency = "required"
-quota = {{ requests = 5, requests_seconds = 2 }}
+quota = {{ requests = 5, requests_seconds = 2, leases = 9 }}
 """
 
 
@@ -261,6 +261,7 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
     assert settings.routes[0].schema == SCHEMA
     assert settings.routes[0].idempotency == "required"
     assert settings.routes[0].request_rate == Rate(5, 2)
+    assert settings.routes[0].max_leases == 9
     assert (settings.vhost_octet_rate, settings.vhost_request_rate) == (Rate(1000, 1), None)
     assert settings.max_streams_per_vhost == 7
 

@@ -31,7 +31,8 @@ class BearerSettings(NamedTuple):
 class DeclaredRoute(NamedTuple):
     """A stable name for a target, safe to show to browsers. ``key`` may hold ``{name}`` of query
     parameters. ``schema`` is a JSON Schema for bodies. ``idempotency``: whether a publish needs
-    an ``Idempotency-Key``. The rates and ``max_streams`` are of all its callers together."""
+    an ``Idempotency-Key``. The rates, ``max_streams`` and ``max_leases`` (what streams with
+    ``ack=explicit`` may hold at once) are of all its callers together."""
 
     name: str
     vhost: str = "/"
@@ -48,6 +49,7 @@ class DeclaredRoute(NamedTuple):
     request_rate: Rate | None = None
     octet_rate: Rate | None = None
     max_streams: int | None = None
+    max_leases: int | None = None
 
 
 @dataclass(slots=True, frozen=True)

@@ -62,6 +62,8 @@ class LeasedStream(EventStream):
         self.client: Client | None = None
         self.channel: Channel | None = None
         self.tag: str | None = None
+        self.reckoned = 0
+        """What it counts for in the quota of its route."""
 
     def open(self) -> None:
         """Raises ``Refusal`` and ``Problem``."""
@@ -82,6 +84,7 @@ class LeasedStream(EventStream):
             hub.end()
         self.announce()
         hub.enter(self, self.vhost, [], returning=False)
+        self.reckon()
         hub.begin()
         self.channel.start(self.tag)
         hub.end()
@@ -144,7 +147,21 @@ class LeasedStream(EventStream):
             leased = self.held_leases.get(delivery)
             if leased is not None:
                 self.leasing.leases.settle(leased.lease, Fate.LOST, Outcome.RELEASE, None)
+        self.reckon()
         self.let_go()
+
+    def reckon(self) -> None:
+        """As long as it goes on its whole credit counts, taken or not; then what is still leased.
+        So the quota of a route is never exceeded, and nothing that was begun is refused."""
+        if self.alias is None:
+            return
+        place = self.vhost, self.alias.route.name
+        counts = len(self.held_leases) if self.tag is None else self.options.credit
+        routes = self.leasing.leases.per_route
+        routes[place] += counts - self.reckoned
+        self.reckoned = counts
+        if not routes[place]:
+            del routes[place]
 
     def let_go(self) -> None:
         """When the stream has ended and nothing is unsettled any more."""
@@ -172,6 +189,7 @@ class LeasedStream(EventStream):
             kind = "bridge.settled" if fate.settled else "bridge.lock-lost"
             self.pending.append(control(kind, told))
             self.wake()
+        self.reckon()
         self.let_go()
 
     # --- recipient ------------------------------------------------------------------------------
@@ -201,6 +219,7 @@ class LeasedStream(EventStream):
 
     def cancelled(self, tag: str) -> None:
         self.tag = None
+        self.reckon()
         self.end({"reason": "it was deleted", "source": self.shown}, False)
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
@@ -225,6 +244,12 @@ def open_leased(
     left = hub.settings.max_leases_per_user - leasing.leases.per_owner[caller.identity]
     if left < asked.options.credit:
         raise Problem(problems.QUOTA, f"{left} more deliveries can be leased by this user")
+    for alias in asked.aliases.values():
+        most = alias.route.max_leases
+        taken = leasing.leases.per_route[vhost, alias.route.name]
+        if most is not None and taken + asked.options.credit > most:
+            text = f"{most - taken} more deliveries can be leased by the route {alias.route.name!r}"
+            raise Problem(problems.QUOTA, text, quota="leases")
     stream = LeasedStream(hub, leasing, caller, vhost, asked, browser)
     stream.open()
     return stream

@@ -103,6 +103,9 @@ class LeaseTable:
         self.leases: dict[int, Lease] = {}
         self.closed: dict[int, Lease] = {}
         self.per_owner: Counter[Owner] = Counter()
+        self.per_route: Counter[tuple[str, str]] = Counter()
+        """By virtual host and declared route: what its streams may lease, their credit, and what
+        is still leased of those that have ended."""
         self.fates: Counter[Fate] = Counter()
         """How many leases ended how since the start."""
         self.granted = 0
