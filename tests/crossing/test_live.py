@@ -1,5 +1,7 @@
-"""Through a running gateway: pika on one side, proton on the other, HTTP beside them."""
+"""Through a running gateway: pika on one side, proton on the other, HTTP beside them, and clients
+of 0.8a2 and 0-9a6 between."""
 
+import asyncio
 import decimal
 import uuid
 import warnings
@@ -11,6 +13,20 @@ import httpx
 import pika
 import pytest
 
+from gateway.adapters import Product
+from gateway.adapters.v0_9.drafts.contents import DraftDialect
+from gateway.crossing.elders import FORMS
+from gateway.message import Message
+from gateway.net.dialer import dial
+from gateway.operations import (
+    BeginSession,
+    Deliver,
+    EndSession,
+    Outcome,
+    Publish,
+    Settle,
+    Subscribe,
+)
 from tests.net.running import Running, until
 
 with warnings.catch_warnings():
@@ -28,7 +44,8 @@ HEADERS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("crossing")) as running:
+    folder = tmp_path_factory.mktemp("crossing")
+    with Running(folder, amqp__header_0_9="0-9a6") as running:
         yield running
 
 
@@ -128,6 +145,61 @@ def test_what_http_publishes_with_1_0_types(gateway: Running, channel: Any, link
     assert type(found.properties["d"]) is proton.decimal64
     _, properties, body = fetched(channel, "poor")
     assert (properties.headers["u"], properties.headers["d"], body) == (5, "1.50", b"hello")
+
+
+async def forward(gateway: Running, version: str, source: str, target: str) -> Message:
+    """A peer that takes a message and sends it on as it is."""
+    async with asyncio.timeout(60):
+        where = ("127.0.0.1", gateway.port)
+        remote = await dial(where, version=version, product=Product(name="forwarder"))
+        await remote.ask(BeginSession(1, None))
+        await remote.ask(Subscribe(1, None, source, "tag"))
+        async for operation in remote:
+            if isinstance(operation, Deliver):
+                break
+        message = operation.message
+        header = addressed(message, target)
+        sent = Message(message.dialect, header, message.body, "", target, message.essentials)
+        remote.say(Publish(1, sent, False, False))
+        remote.say(Settle(1, operation.delivery, False, Outcome.ACCEPT))
+        await remote.drain()
+        await remote.ask(EndSession(1, None))
+        await remote.close()
+        return message
+
+
+def addressed(message: Message, target: str) -> bytes:
+    """In the drafts the content says where it goes."""
+    if not isinstance(message.dialect, DraftDialect):
+        return message.header
+    record, children = message.dialect.record(message.header)
+    record.destination = target
+    return message.dialect.joined(record, children)
+
+
+def test_from_0_9_1_over_all_the_others_and_home(
+    gateway: Running, channel: Any, links: Any
+) -> None:
+    sent = pika.BasicProperties(
+        content_type="text/plain", headers=HEADERS, app_id="a", type="t", message_id="m",
+        reply_to="answers", timestamp=1790000000, user_id="guest", correlation_id="AMQP_ULONG:7",
+    )  # fmt: skip
+    for queue in ("q1", "q2", "q3", "q4"):
+        channel.queue_declare(queue)
+    channel.basic_publish("", "q1", b"hello", sent)
+    for version, source, target in (("0.8a2", "q1", "q2"), ("0-9a6", "q2", "q3")):
+        there = asyncio.run(forward(gateway, version, source, target))
+        assert there.dialect.name.startswith(version) and there.body == b"hello"
+        assert bool(FORMS[there.dialect.name].carried(there.header)) is (version == "0.8a2")
+    message = links.create_receiver("/queues/q3", credit=1).receive(timeout=30)
+    assert (message.id, bytes(message.body)) == ("m", b"hello")
+    message.address = None
+    links.create_sender("/queues/q4").send(message)
+    _, properties, body = fetched(channel, "q4")
+    # Taking its address away was an edit: what it was in 0-9a6 goes on with it.
+    del properties.headers["x-bridge-origin"]
+    assert (body, properties.headers) == (b"hello", HEADERS)
+    assert vars(properties) == vars(sent)
 
 
 def test_strict_rejects_what_would_lose_something(tmp_path: Path) -> None:
