@@ -4,6 +4,8 @@ says, and all of each is right."""
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from gateway.adapters.v0_8a.content import COMMAND
 from gateway.adapters.v0_9.drafts.contents import CONTENTS
 from gateway.adapters.v0_9.drafts.words import Awaited
@@ -69,6 +71,7 @@ def consuming(gateway: Running, shelf: Shelf) -> Peer:
     return peer
 
 
+@pytest.mark.slow
 def test_all_go_on(tmp_path: Path) -> None:
     with Running(tmp_path, amqp__header_0_9="0-9a6") as gateway:
         wire = gateway.wire(1)
