@@ -35,6 +35,9 @@ MOST_CHILDREN = 1024
 DEEPEST = 16
 """How many children one message may have in all, and how far they may nest."""
 
+HEADERS = 2048
+"""How many headers each class of each draft remembers."""
+
 KEPT = "x-amqp09-"
 
 PLAIN = (
@@ -64,8 +67,8 @@ class DraftDialect:
         """The destination is what a publish has for a routing key (0-9a6)."""
         self._headers = hasattr(record, "headers")
         self._outline = Outline(content, self._first)
-        self.headers: Kept[bytes, Known] = Kept()
-        self._destinations: Kept[tuple[bytes, str], bytes] = Kept()
+        self.headers: Kept[bytes, Known] = Kept(HEADERS)
+        self._destinations: Kept[tuple[bytes, str], bytes] = Kept(HEADERS)
 
     def record(self, header: bytes) -> tuple[Any, bytes]:
         """The properties as they stand on the wire, and the children. Raises ``ValueError``."""

@@ -51,6 +51,9 @@ class Link(Protocol):
     ) -> None: ...
 
 
+METHODS = 2048
+"""How many methods of each draft are remembered."""
+
 _HOT: dict[tuple[str, bool], tuple[dict[bytes, int], Kept[bytes, Said]]] = {}
 """By version, and whether it is the server: what is taken in one step, and what has been said.
 Connections share them (one thread)."""
@@ -75,7 +78,7 @@ class DraftFrames:
         self._channels = {} if channels is None else channels
         self._max_body = max_body
         if (version.name, server) not in _HOT:
-            _HOT[version.name, server] = (hot_of(version, server), Kept())
+            _HOT[version.name, server] = (hot_of(version, server), Kept(METHODS))
         self._hot, self._heard = _HOT[version.name, server]
         head = head_of(geometry)
         self.pack_head = head.pack
