@@ -41,7 +41,7 @@ def opened(
     parts = (*source.parts(header), part_of_body(flat))
     if not speaks_for(capsule.digests, parts):
         return None
-    return Opened(home, source, capsule, source.without(header), body, flat, word, parts)
+    return Opened(home, source, capsule, header, body, flat, word, parts)
 
 
 def untouched(found: Opened) -> tuple[bytes, bytes] | None:
@@ -71,7 +71,7 @@ def edited(found: Opened, reader: Form, hop: Hop) -> tuple[bool, bytes, bytes, b
     else:
         natural = as_written(home, reader, capsule, found.flat, hop)
     written = over(source, reader, first, found.flat).header
-    received = over(source, reader, found.header, found.body)
+    received = over(source, reader, source.without(found.header), found.body)
     properties = reader.dialect.read(natural)
     old, new = reader.dialect.read(written), reader.dialect.read(received.header)
     body, form = received.body[:], b""
