@@ -16,6 +16,7 @@ from gateway.operations import Operation
 
 if TYPE_CHECKING:
     from gateway.adapters.v1_0.engine import Engine
+    from gateway.adapters.v1_0.incoming import Incoming
 
 
 class Channels:
@@ -28,6 +29,8 @@ class Channels:
         """The highest number the peer may use."""
         self.limit_out = 0
         """The highest it takes."""
+        self.drains: set[Incoming] = set()
+        """Links of ours that the peer was asked to drain."""
         self._engine = engine
         self._remote: dict[int, int] = {}
         self._free: list[int] = []
@@ -37,6 +40,10 @@ class Channels:
         """Raises ``Violation`` for a number above our channel-max (§2.7.1)."""
         if channel > self.limit:
             raise framing_error(f"channel {channel} is above {self.limit}")
+
+    def drain_again(self) -> None:
+        """Once a second: Artemis overhears a drain that comes while it ends the one before."""
+        self.drains -= {link for link in self.drains if not link.drain_again()}
 
     def on_begin(self, channel: int, record: w.Begin, found: list[Operation]) -> None:
         """A session of theirs, or the answer to one of ours."""

@@ -67,7 +67,7 @@ class Consumer:
 
     __slots__ = (
         "tag", "key", "asked", "token", "leaving", "drain", "left", "fetches", "fetching",
-        "spare",
+        "owed", "spare",
     )  # fmt: skip
 
     def __init__(self, tag: str, key: str, asked: Any, token: Token) -> None:
@@ -83,6 +83,9 @@ class Consumer:
         """Credit before the flow that answers ``drain``."""
         self.fetches: deque[Token] | None = None
         self.fetching = False
+        self.owed = False
+        """A message took the credit that was to be drained, and the peer may still say so. Artemis
+        does, and drops the next credit with it, whatever there is in the queue."""
         self.spare: deque[Fetched] = deque()
         """Came without having been fetched."""
 
@@ -288,6 +291,7 @@ class Consuming:
         if not arrival.settled:
             self._unsettled[number] = arrival
         if consumer.fetches is not None:
+            consumer.owed = self._drains
             consumer.spare.append(Fetched(number, redelivered, message, 0))
             self._fetched(link, found)
             return
@@ -315,7 +319,9 @@ class Consuming:
             self._drained(consumer, found)
         elif consumer.fetching and consumer.fetches:
             consumer.fetching = False
-            found.append(Done(self.session.number, consumer.fetches.popleft(), None))
+            if not consumer.owed:
+                found.append(Done(self.session.number, consumer.fetches.popleft(), None))
+            consumer.owed = False
             self._fetch_next(link)
         elif consumer.leaving is not None:
             self._left(link, found)

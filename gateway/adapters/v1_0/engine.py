@@ -88,6 +88,7 @@ class Engine:
         self.channels = Channels(self, self.channel_max)
         self.sessions = self.channels.sessions
         self.arriving = self.channels.arriving
+        self.drains = self.channels.drains
         self.clock = Clock(limits)
         self.peer = Peer(version=version)
         self.container = ""
@@ -345,6 +346,7 @@ class Engine:
         if self.closing:
             return found
         opened = self.opened is not None and self._said_open
+        self.channels.drain_again()
         due = self.clock.look(now, opened, self._said_close)
         if due is Due.BEAT:
             self.put(EMPTY)

@@ -124,7 +124,16 @@ class Incoming(Link):
     def grant(self, credit: int, drain: bool = False) -> None:
         """Let this many more come, counted from now. ``drain``: those that are there, at once."""
         self.credit, self.drain = credit, drain
+        if drain:
+            self.session.engine.drains.add(self)
         self.session.write_flow(self)
+
+    def drain_again(self) -> bool:
+        """Ask for it once more, if it is still to be answered."""
+        asked = self.drain and self.credit > 0 and not (self.over or self.session.mute)
+        if asked:
+            self.session.write_flow(self)
+        return asked
 
     def top_up(self) -> None:
         """Credit again, when half of the window is free; not while publishers are held back."""

@@ -9,6 +9,7 @@ from gateway.bodies import Spool
 from gateway.operations import Operation
 
 if TYPE_CHECKING:
+    from gateway.adapters.v1_0.incoming import Incoming
     from gateway.adapters.v1_0.links import SessionUse
     from gateway.adapters.v1_0.session import Session
 
@@ -34,6 +35,8 @@ class Owner(Protocol):
     spool: Spool | None
     """Where messages go that are too large for memory; ``None``: they stay there."""
     container: str
+    drains: set["Incoming"]
+    """Links that the peer was asked to drain."""
     sessions: dict[int, "Session"]
 
     def put(self, octets: bytes) -> None: ...
