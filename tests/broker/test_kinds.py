@@ -232,7 +232,6 @@ def test_they_are_there_after_a_restart(house: House) -> None:
 
 
 def test_topics_by_regular_expressions(house: House) -> None:
-    pytest.importorskip("re2")
     channel, _ = house.channel()
     for name, key, given in (
         ("some", "^stock/.*(ibm|sun)", {"x-regexp": True}),
@@ -265,7 +264,6 @@ def test_topics_by_regular_expressions(house: House) -> None:
      ("a", "yes"), ("a", 1)],
 )  # fmt: skip
 def test_what_is_no_regular_expression(house: House, key: str, given: Any) -> None:
-    pytest.importorskip("re2")
     channel, _ = house.channel()
     declare(channel)
     with refused(INVALID):
@@ -276,7 +274,6 @@ def test_without_an_engine_there_are_no_regular_expressions(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gateway does not start without those that it has promised."""
-    pytest.importorskip("re2")
     channel, _ = house.channel()
     declare(channel, durable=True)
     bind(channel, "q", "amq.topic", "a", arguments={"x-regexp": True})

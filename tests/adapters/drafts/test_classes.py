@@ -191,7 +191,6 @@ def test_a_subscription_with_a_selector() -> None:
 
 
 def test_a_subscription_by_a_regular_expression() -> None:
-    pytest.importorskip("re2")
     both = Both("0-9a0").opened()
     ((name, record),) = answers(both, first.SubscriptionDefine(0, "r", "", "^a.+z$", 3))
     assert (name, record.topic_seltype) == ("subscription.define-ok", 3)

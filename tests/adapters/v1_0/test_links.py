@@ -168,13 +168,9 @@ def test_link_properties_of_a_pair() -> None:
 
 def test_unknown_settle_modes_are_refused() -> None:
     peer = Peer()
-    try:
-        octets = packed(w.Attach("x", 0, True, 3, None, w.Source("q")))
-    except ValueError:
-        pytest.skip("cannot be written")
-    peer.feed(octets)
+    peer.feed(packed(w.Attach("x", 0, True, 3, None, w.Source("q"))))
     records = peer.hears()
-    assert records[-1].error.condition in ("amqp:invalid-field", "amqp:decode-error")
+    assert records[-1].error.condition == "amqp:invalid-field"
 
 
 # --- §2.6.1: names -----------------------------------------------------------------------------

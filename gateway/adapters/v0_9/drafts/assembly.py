@@ -52,15 +52,13 @@ class Assembly:
     part of the header, and stay in memory. Everything raises ``PeerError``."""
 
     __slots__ = (
-        "said", "method", "size", "held", "number", "after", "_stack", "_count", "_limit", "_keep",
+        "said", "method", "size", "held", "after", "_stack", "_count", "_limit", "_keep",
     )  # fmt: skip
 
     def __init__(self, said: Said, limit: int, keep: Callable[[int], Place]) -> None:
         self.said = said
         self.method = said.method
         self.size = self.held = 0
-        self.number = 0
-        """The class its header names, which old clients get wrong."""
         self.after: Operation | None = None
         """What is to be done when this is."""
         self._stack: list[Part] = []
@@ -93,7 +91,6 @@ class Assembly:
         if self._stack:
             place: Place = Gathering(size, None)
         else:
-            self.number = number
             try:
                 place = self._keep(size)
             except OSError as error:

@@ -5,6 +5,7 @@ small message is one joined piece. What is larger, has children, or is a file th
 goes frame by frame.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
@@ -62,7 +63,7 @@ class Start(NamedTuple):
     consumer: Any = None
 
 
-class Writer:
+class Writer(ABC):
     """The writing half of a channel."""
 
     gate: Callable[[bool], None]
@@ -107,9 +108,9 @@ class Writer:
             record = words.delivery(whose, source, delivery, redelivered)
             self._say(record, Content(start.dialect.number, header, body))
 
+    @abstractmethod
     def count(self, consumer: Any, message: Message) -> None:
         """One more for a consumer that has a rate."""
-        raise NotImplementedError
 
     def publish(self, message: Message, mandatory: bool, immediate: bool) -> None:
         """Hot for a client: in the class that the message is of, else as a JMS message."""
@@ -191,6 +192,6 @@ class Writer:
         else:
             self.owner.speak(self.number, Spoken(record, content))
 
+    @abstractmethod
     def staged(self, record: Any, content: Content) -> Spoken:
         """What is said first of a file."""
-        raise NotImplementedError

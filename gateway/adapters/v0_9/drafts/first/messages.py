@@ -65,19 +65,25 @@ def published(
     return Publish(place.number, message, True, m.immediate)
 
 
-def _message(said: Said, known: Known, body: Body, consumer: Consumer | None) -> Message:
-    exchange = TOPICS if consumer is not None and consumer.keyed else ""
-    key, essentials = said.record.destination, _essentials(said, known)
-    return Message(said.dialect, known.header, body, exchange, key, essentials)
+def _arrived(
+    place: Channel, said: Said, tag: int, known: Known, body: Body
+) -> tuple[str, Message]:
+    """The tag of whose it is, and what it is; unsettled from now on if it is to be acknowledged."""
+    if tag:
+        place.unsettled[tag] = None
+    key = said.record.destination
+    consumer = place.consumer_at(said.dialect.group, key)
+    name, exchange = "", ""
+    if consumer is not None:
+        name, exchange = consumer.tag, TOPICS if consumer.keyed else ""
+    essentials = _essentials(said, known)
+    return name, Message(said.dialect, known.header, body, exchange, key, essentials)
 
 
 def _browsed(
     place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Fetched:
-    if tag:
-        place.unsettled[tag] = None
-    consumer = place.consumer_at(said.dialect.group, said.record.destination)
-    message = _message(said, known, body, consumer)
+    _, message = _arrived(place, said, tag, known, body)
     return Fetched(tag, redelivered, message, said.record.message_count)
 
 
@@ -85,11 +91,7 @@ def delivered(
     place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Client. Hot."""
-    if tag:
-        place.unsettled[tag] = None
-    consumer = place.consumer_at(said.dialect.group, said.record.destination)
-    name = consumer.tag if consumer is not None else ""
-    message = _message(said, known, body, consumer)
+    name, message = _arrived(place, said, tag, known, body)
     return Deliver(place.number, name, tag, redelivered, message)
 
 
