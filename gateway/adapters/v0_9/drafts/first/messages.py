@@ -65,9 +65,7 @@ def published(
     return Publish(place.number, message, True, m.immediate)
 
 
-def _arrived(
-    place: Channel, said: Said, tag: int, known: Known, body: Body
-) -> tuple[str, Message]:
+def _arrived(place: Channel, said: Said, tag: int, known: Known, body: Body) -> tuple[str, Message]:
     """The tag of whose it is, and what it is; unsettled from now on if it is to be acknowledged."""
     if tag:
         place.unsettled[tag] = None
