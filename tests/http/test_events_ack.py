@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from receiving_words import RECEIVE
 from stream_peer import Peer, numbers
 from stream_peer import publish as put
 from stream_words import TEXT, publish, texts
@@ -220,3 +221,27 @@ async def test_who_may_not_read_gets_no_leases(rig: Any, listener: Any) -> None:
             assert reader.status == 403
         async with listener(port, EXPLICIT + "&filter=key%3Dx") as reader:
             assert reader.status == 400
+
+
+async def test_the_leases_of_a_user(make_rig: Any, listener: Any) -> None:
+    """Two streams opened one after the other count with their credit before anything is leased."""
+    rig = make_rig(max_leases_per_user=5)
+    rig.queue("orders")
+    counted = rig.app.state.hub.leasing.leases.per_owner
+    async with rig.served() as port, rig.http() as http:
+        async with listener(port, EXPLICIT + "&credit=3") as first:
+            await first.until("bridge.open")
+            async with listener(port, EXPLICIT + "&credit=3") as refused:
+                assert refused.status == 429
+            await publish(rig, "orders", *(b"%d" % n for n in range(8)), exchange="", **TEXT)
+            for _ in range(3):
+                token = (await first.until()).data["lock"]["token"]
+            assert list(counted.values()) == [3]
+            taken = await http.post(RECEIVE.format("orders"), json={"max": 8})
+            assert len(taken.json()["deliveries"]) == 2
+            assert (await http.post(RECEIVE.format("orders"), json={"max": 1})).status_code == 429
+            assert list(counted.values()) == [5]
+            await http.delete(f"/v1/%2F/deliveries/{token}")
+            await first.until("bridge.settled")
+            assert list(counted.values()) == [5], "the stream may lease the next one"
+        await rig.until(lambda: list(counted.values()) in ([2 + 2], [2 + 3]))

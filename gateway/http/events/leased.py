@@ -23,7 +23,7 @@ from gateway.http.events.sources import CHANNEL, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
 from gateway.http.events.veil import veiled
 from gateway.http.problems import Problem
-from gateway.http.receive.leases import Fate, Lease, LeaseTable
+from gateway.http.receive.leases import Fate, Lease, LeaseTable, tally
 from gateway.http.typed import moment
 from gateway.message import Message, Table
 from gateway.operations import Outcome
@@ -62,8 +62,8 @@ class LeasedStream(EventStream):
         self.client: Client | None = None
         self.channel: Channel | None = None
         self.tag: str | None = None
-        self.reckoned = 0
-        """What it counts for in the quota of its route."""
+        self.reckoned = self.booked = 0
+        """What it counts for in the quota of its route; and in its user's, besides its leases."""
 
     def open(self) -> None:
         """Raises ``Refusal`` and ``Problem``."""
@@ -152,16 +152,15 @@ class LeasedStream(EventStream):
 
     def reckon(self) -> None:
         """As long as it goes on its whole credit counts, taken or not; then what is still leased.
-        So the quota of a route is never exceeded, and nothing that was begun is refused."""
-        if self.alias is None:
-            return
-        place = self.vhost, self.alias.route.name
-        counts = len(self.held_leases) if self.tag is None else self.options.credit
-        routes = self.leasing.leases.per_route
-        routes[place] += counts - self.reckoned
-        self.reckoned = counts
-        if not routes[place]:
-            del routes[place]
+        So no quota is ever exceeded, and nothing that was begun is refused."""
+        held = len(self.held_leases)
+        counts = held if self.tag is None else self.options.credit
+        leases, owner = self.leasing.leases, self.caller.identity
+        tally(leases.per_owner, owner, counts - held - self.booked)
+        self.booked = counts - held
+        if self.alias is not None:
+            tally(leases.per_route, (self.vhost, self.alias.route.name), counts - self.reckoned)
+            self.reckoned = counts
 
     def let_go(self) -> None:
         """When the stream has ended and nothing is unsettled any more."""
@@ -209,6 +208,7 @@ class LeasedStream(EventStream):
         )
         token = self.leasing.token(lease)
         self.held_leases[delivery] = Leased(lease, token)
+        self.reckon()
         lock = {"token": token, "until": moment(lease.until), "delivery_count": count}
         head = self.head + b',"lock":' + compact(lock)
         if self.alias is not None:

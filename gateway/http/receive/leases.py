@@ -6,7 +6,7 @@ remembered for twice its time, so that settling it again tells the truth.
 
 from collections import Counter
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gateway.broker.ledger import Ledger
 from gateway.message import Message, Table
@@ -14,6 +14,8 @@ from gateway.operations import Outcome
 
 Owner = tuple[str, str]
 """User and subject: ``Principal.identity``."""
+
+Key = TypeVar("Key")
 
 MOST_CLOSED = 100_000
 """Leases that are over and still remembered."""
@@ -103,6 +105,7 @@ class LeaseTable:
         self.leases: dict[int, Lease] = {}
         self.closed: dict[int, Lease] = {}
         self.per_owner: Counter[Owner] = Counter()
+        """What is leased, and what the streams of this owner may still lease, their credit."""
         self.per_route: Counter[tuple[str, str]] = Counter()
         """By virtual host and declared route: what its streams may lease, their credit, and what
         is still leased of those that have ended."""
@@ -169,10 +172,7 @@ class LeaseTable:
         lease.fate = fate
         self.fates[fate] += 1
         lease.forget = self.ledger.now + 2 * lease.length
-        owner = lease.owner
-        self.per_owner[owner] -= 1
-        if not self.per_owner[owner]:
-            del self.per_owner[owner]
+        tally(self.per_owner, lease.owner, -1)
         self.closed[lease.number] = lease
         if len(self.closed) > MOST_CLOSED:
             oldest = next(iter(self.closed))
@@ -181,3 +181,10 @@ class LeaseTable:
 
     def open(self) -> int:
         return len(self.leases) - len(self.closed)
+
+
+def tally(counts: Counter[Key], key: Key, more: int) -> None:
+    """Add to a count; one that is zero is not kept."""
+    counts[key] += more
+    if not counts[key]:
+        del counts[key]
