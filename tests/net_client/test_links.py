@@ -117,21 +117,28 @@ class Line:
         assert found is None or isinstance(found, Fetched)
         return found
 
-    async def fetch_again(self) -> Fetched:
-        """What was just given back. Artemis puts it into its queue a moment after it was told, and
-        may say before that the queue is empty."""
+    async def fetch_again(self, channel: int = 1) -> Fetched:
+        """What is there for certain, or was just given back. Artemis puts it into its queue a
+        moment after it was told, and may say before that the queue is empty."""
         for _ in range(500):
-            found = await self.fetch()
+            found = await self.fetch(channel)
             if found is not None:
                 return found
             await asyncio.sleep(0.05)
         raise AssertionError("it does not come back")
 
-    async def taken(self, channel: int = 1) -> bytes | None:
-        found = await self.fetch(channel)
+    async def take_again(self, channel: int) -> bytes:
+        found = await self.fetch_again(channel)
+        self.remote.say(Settle(channel, found.delivery, False, Outcome.ACCEPT))
+        assert isinstance(found.message.body, bytes)
+        return found.message.body
+
+    async def taken(self) -> bytes | None:
+        found = await self.fetch()
         if found is None:
             return None
-        self.remote.say(Settle(channel, found.delivery, False, Outcome.ACCEPT))
+        self.remote.say(Settle(1, found.delivery, False, Outcome.ACCEPT))
+        assert isinstance(found.message.body, bytes)
         return found.message.body
 
     async def confirmed(self, last: int) -> None:
@@ -239,8 +246,8 @@ async def test_outcomes(line: Line) -> None:
         await line.remote.ask(SelectConfirms(1, None))
         line.publish(b"once")
         await line.confirmed(1)
-        found = await line.fetch()
-        assert found is not None and not found.redelivered
+        found = await line.fetch_again()
+        assert not found.redelivered
         line.remote.say(Settle(1, found.delivery, False, Outcome.RELEASE))
         found = await line.fetch_again()
         assert found.message.body == b"once"
@@ -257,8 +264,10 @@ async def test_credit_by_hand(line: Line) -> None:
     if line.broker.name == "rabbitmq_1_0":
         pytest.skip("RabbitMQ 3.10 loses the session when a classic queue is drained")
     async with line:
+        await line.remote.ask(SelectConfirms(1, None))
         for number in range(5):
             line.publish(b"%d" % number)
+        await line.confirmed(5)
         address = f"/queues/{line.queue}" if line.broker.name == "gateway" else line.queue
         word = AttachSource(1, None, "l", "by hand", "", Terminus(address))
         assert (await line.remote.ask(word)).terminus.address == address
@@ -301,9 +310,9 @@ async def test_transactions(line: Line) -> None:
         assert await line.fetch() is None
         publish(b"once")
         await line.remote.ask(Commit(2, None))
-        assert await line.taken(2) == b"once"
+        assert await line.take_again(2) == b"once"
         await line.remote.ask(Rollback(2, None))
-        assert await line.taken(2) == b"once"
+        assert await line.take_again(2) == b"once"
         await line.remote.ask(Commit(2, None))
         assert await line.fetch() is None
 
