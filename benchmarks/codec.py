@@ -8,6 +8,7 @@ import gc
 import struct
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.rows import Row, compare
@@ -56,6 +57,25 @@ def rate(work: Work, seconds: float) -> float:
         work()
         best = min(best, time.process_time() - begun)
     return BATCH / best
+
+
+@contextmanager
+def collector() -> Iterator[None]:
+    """The garbage collector as the gateway sets it."""
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECT)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def in_turns(found: Row, ours: Work, theirs: Work, seconds: float, repeat: int) -> Row:
+    rates: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repeat):
+        for work, figures in zip((ours, theirs), rates, strict=True):
+            figures.append(rate(work, seconds))
+    return compare(found, *rates)
 
 
 # --- the others ---------------------------------------------------------------------------------
@@ -250,12 +270,8 @@ def row(kind: str, label: str, other: str, seconds: float, repeat: int) -> Row:
 
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
     seconds = 0.1 if quick else 0.5
-    before = gc.get_threshold()
-    gc.set_threshold(*COLLECT)
-    try:
+    with collector():
         yield from all_rows(wanted, seconds, repeat)
-    finally:
-        gc.set_threshold(*before)
 
 
 def all_rows(wanted: Callable[[str], bool], seconds: float, repeat: int) -> Iterator[Row]:

@@ -5,13 +5,12 @@ section. Ours gives the canonical properties and the payload, proton its ``Messa
 ours also read and write the transfer performative, which proton does not let anybody call.
 """
 
-import gc
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.codec import BATCH, BODIES, COLLECT, Work, rate
-from benchmarks.rows import Row, compare
+from benchmarks.codec import BATCH, BODIES, Work, collector, in_turns
+from benchmarks.rows import Row
 
 GROUP = "codec 1.0"
 AIM = 1.0
@@ -137,26 +136,18 @@ def row(kind: str, label: str, other: str, seconds: float, repeat: int) -> Row:
     found.aim = AIM
     body = bytes(BODIES[label])
     maker, transfer = OTHERS[other]
-    rates: tuple[list[float], list[float]] = ([], [])
     try:
         works = our_work(kind, body, transfer), maker(kind, body)
     except ImportError:
         found.note = f"{other} is not installed"
         return found
-    for _ in range(repeat):
-        for work, figures in zip(works, rates, strict=True):
-            figures.append(rate(work, seconds))
-    return compare(found, *rates)
+    return in_turns(found, *works, seconds, repeat)
 
 
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
-    before = gc.get_threshold()
-    gc.set_threshold(*COLLECT)
-    try:
+    with collector():
         for label in BODIES:
             for kind in ("decode", "encode", "forward"):
                 for other in OTHERS:
                     if wanted(f"{GROUP} {kind} {label} {other}"):
                         yield row(kind, label, other, 0.1 if quick else 0.5, repeat)
-    finally:
-        gc.set_threshold(*before)

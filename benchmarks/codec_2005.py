@@ -8,13 +8,12 @@ messages have the same header, or each has an identifier of its own: *varying*. 
 headers than any cache holds.
 """
 
-import gc
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import cycle
 from typing import Any
 
-from benchmarks.codec import BATCH, COLLECT, Anybody, Work, rate
+from benchmarks.codec import BATCH, Anybody, Work, collector, rate
 from benchmarks.rows import Row, compare
 from benchmarks.servers import Failed
 
@@ -243,12 +242,8 @@ def row(kind: str, version: str, seconds: float, repeat: int) -> Row:
 
 
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
-    before = gc.get_threshold()
-    gc.set_threshold(*COLLECT)
-    try:
+    with collector():
         for kind in KINDS:
             for version in VERSIONS:
                 if wanted(f"{GROUP} {kind} {version}"):
                     yield row(kind, version, 0.1 if quick else 0.5, repeat)
-    finally:
-        gc.set_threshold(*before)

@@ -5,14 +5,13 @@ field by field, and writes them. They do not look whether all came through; ours
 a capsule where it did not. ``same``: all headers are alike; ``new``: each has its own message-id.
 """
 
-import gc
 import struct
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.codec import BATCH, COLLECT, Work, frame, rate
-from benchmarks.rows import Row, compare
+from benchmarks.codec import BATCH, Work, collector, frame, in_turns
+from benchmarks.rows import Row
 
 GROUP = "crossing"
 OTHERS = "pamqp + proton"
@@ -125,26 +124,18 @@ def their_work(way: str, new: bool) -> Work:
 
 def row(way: str, headers: str, seconds: float, repeat: int) -> Row:
     found = Row(GROUP, f"{way}, {headers} headers", "msg/s", against=OTHERS)
-    rates: tuple[list[float], list[float]] = ([], [])
     new = headers == "new"
     try:
         works = our_work(way, new), their_work(way, new)
     except ImportError:
         found.note = f"{OTHERS}: not installed"
         return found
-    for _ in range(repeat):
-        for work, figures in zip(works, rates, strict=True):
-            figures.append(rate(work, seconds))
-    return compare(found, *rates)
+    return in_turns(found, *works, seconds, repeat)
 
 
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
-    before = gc.get_threshold()
-    gc.set_threshold(*COLLECT)
-    try:
+    with collector():
         for way in WAYS:
             for headers in HEADERS:
                 if wanted(f"{GROUP} {way} {headers} headers"):
                     yield row(way, headers, 0.1 if quick else 0.5, repeat)
-    finally:
-        gc.set_threshold(*before)

@@ -20,10 +20,15 @@ OLDER = ("gateway", "rabbitmq")
 """Servers for clients of the older versions."""
 
 
-def _run(name: str, folder: Path, *, tls: bool) -> Iterator[servers.Server]:
+def missing(name: str) -> str | None:
+    """Why clients of the older versions cannot be tried with this server, or None."""
     if name not in OLDER:
-        pytest.skip(f"{name} is tried with AMQP 1.0 only")
-    if name == "rabbitmq" and (reason := servers.rabbitmq_missing()):
+        return f"{name} is tried with AMQP 1.0 only"
+    return servers.rabbitmq_missing() if name == "rabbitmq" else None
+
+
+def _run(name: str, folder: Path, *, tls: bool) -> Iterator[servers.Server]:
+    if reason := missing(name):
         pytest.skip(reason)
     server = servers.start(name, folder, tls=tls)
     try:
@@ -46,8 +51,8 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Serve
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest) -> servers.Server:
     """The server the client tests are pointed at."""
-    if TARGET not in OLDER:
-        pytest.skip(f"{TARGET} is tried with AMQP 1.0 only")
+    if reason := missing(TARGET):
+        pytest.skip(reason)
     server = request.getfixturevalue(TARGET)
     assert isinstance(server, servers.Server)
     return server
@@ -67,7 +72,7 @@ def suites_under_way(
     they run one after the other beside the tests that come before them here."""
     asked = {f"test_suite[{suite.name}]": suite for suite in SUITES if not suite.missing()}
     wanted = [asked[item.name] for item in request.session.items if item.name in asked]
-    if TARGET not in OLDER or (TARGET == "rabbitmq" and servers.rabbitmq_missing()):
+    if missing(TARGET):
         wanted = []
     with ThreadPoolExecutor(1) as pool:
         yield {

@@ -6,8 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from . import servers
-from .conftest import OLDER, TARGET
+from .conftest import TARGET, missing
 from .suites import SUITES, Outcome, Suite
 
 
@@ -16,12 +15,7 @@ from .suites import SUITES, Outcome, Suite
 @pytest.mark.timeout(1600)
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
 def test_suite(suite: Suite, suites_under_way: dict[str, Future[Outcome]]) -> None:
-    reason = suite.missing()
-    if TARGET not in OLDER:
-        reason = f"{TARGET} is tried with AMQP 1.0 only"
-    elif TARGET == "rabbitmq":
-        reason = reason or servers.rabbitmq_missing()
-    if reason:
+    if reason := missing(TARGET) or suite.missing():
         pytest.skip(reason)
     outcome = suites_under_way[suite.name].result()
     surprises = sorted(outcome.failed - set(suite.known))

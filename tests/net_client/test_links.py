@@ -118,8 +118,8 @@ class Line:
         return found
 
     async def fetch_again(self, channel: int = 1) -> Fetched:
-        """What is there for certain, or was just given back. Artemis puts it into its queue a
-        moment after it was told, and may say before that the queue is empty."""
+        """What was just given back. Artemis puts it into its queue a moment after it was told, and
+        may say before that the queue is empty."""
         for _ in range(500):
             found = await self.fetch(channel)
             if found is not None:
@@ -127,19 +127,14 @@ class Line:
             await asyncio.sleep(0.05)
         raise AssertionError("it does not come back")
 
-    async def take_again(self, channel: int) -> bytes:
-        found = await self.fetch_again(channel)
+    def accept(self, found: Fetched, channel: int = 1) -> bytes:
         self.remote.say(Settle(channel, found.delivery, False, Outcome.ACCEPT))
         assert isinstance(found.message.body, bytes)
         return found.message.body
 
-    async def taken(self) -> bytes | None:
-        found = await self.fetch()
-        if found is None:
-            return None
-        self.remote.say(Settle(1, found.delivery, False, Outcome.ACCEPT))
-        assert isinstance(found.message.body, bytes)
-        return found.message.body
+    async def taken(self, channel: int = 1) -> bytes | None:
+        found = await self.fetch(channel)
+        return None if found is None else self.accept(found, channel)
 
     async def confirmed(self, last: int) -> None:
         """All publishes up to this one."""
@@ -246,8 +241,8 @@ async def test_outcomes(line: Line) -> None:
         await line.remote.ask(SelectConfirms(1, None))
         line.publish(b"once")
         await line.confirmed(1)
-        found = await line.fetch_again()
-        assert not found.redelivered
+        found = await line.fetch()
+        assert found is not None and not found.redelivered
         line.remote.say(Settle(1, found.delivery, False, Outcome.RELEASE))
         found = await line.fetch_again()
         assert found.message.body == b"once"
@@ -310,9 +305,9 @@ async def test_transactions(line: Line) -> None:
         assert await line.fetch() is None
         publish(b"once")
         await line.remote.ask(Commit(2, None))
-        assert await line.take_again(2) == b"once"
+        assert await line.taken(2) == b"once"
         await line.remote.ask(Rollback(2, None))
-        assert await line.take_again(2) == b"once"
+        assert line.accept(await line.fetch_again(2), 2) == b"once"
         await line.remote.ask(Commit(2, None))
         assert await line.fetch() is None
 
