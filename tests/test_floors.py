@@ -98,6 +98,6 @@ def test_hand_written_files_read_in_one_sitting() -> None:
     long = [
         f"{path}: {len(path.read_text().splitlines())} lines"
         for path in sorted(ROOT.rglob("*.py"))
-        if "wire" not in path.parts and len(path.read_text().splitlines()) > 450
+        if "wire" not in path.parts and len(path.read_text().splitlines()) > 600
     ]
     assert long == []
