@@ -3,14 +3,15 @@
 An exchange answers for its own bindings only; walking on through other exchanges, alternates and
 queues is ``vhost.route``. What a key led to is remembered in ``routes`` until bindings change.
 
-A binding of any type may carry a condition (``x-selector``): a message that the exchange would send
-that way goes only if the condition is true of it. Such bindings stand in exchanges within the
-exchange, one for each condition, so that it is looked at once per message and only if it matters.
+A binding of any type may carry conditions (``x-selector``, and the properties that RabbitMQ's
+filters name): a message that the exchange would send that way goes only if they are true of it.
+Such bindings stand in exchanges within the exchange, one for each set of conditions, so that they
+are looked at once per message and only if it matters.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, Union
+from typing import Any, NamedTuple, Protocol, Union
 
 from gateway.broker.deadletters import look
 from gateway.broker.limits import invalid, type_name
@@ -19,13 +20,23 @@ from gateway.broker.queues import Queue
 from gateway.broker.topics import Topics
 from gateway.errors import Condition, Refusal
 from gateway.message import Message, Table
-from gateway.selector import Expression, ExpressionError, Selector, SelectorError
+from gateway.selector import (
+    Expression,
+    ExpressionError,
+    PropertiesFilter,
+    Selector,
+    SelectorError,
+)
 
 Destination = Union[Queue, "Exchange"]
 Step = Destination | None
 """``None``: the message is lost here, which nobody is told."""
 
 SELECTOR = "x-selector"
+PROPERTIES = "x-properties-filter"
+APPLICATION = "x-application-properties-filter"
+CONDITIONS = frozenset([SELECTOR, PROPERTIES, APPLICATION])
+"""Arguments of a binding that say what must be true of a message."""
 REGEXP = "x-regexp"
 
 
@@ -67,6 +78,31 @@ class Binding:
         return hash(self.identity)
 
 
+class Test(Protocol):
+    """Something that is true of a message or not; equal if it means the same."""
+
+    def matches(self, message: Message) -> bool: ...
+
+
+class AllOf(NamedTuple):
+    """Several tests of which all must be true."""
+
+    tests: tuple[Test, ...]
+
+    def matches(self, message: Message) -> bool:
+        return all(test.matches(message) for test in self.tests)
+
+
+def properties_of(wanted: Any, name: str) -> PropertiesFilter:
+    """A table of properties that came with a binding. Refuses (406) what is none."""
+    if not isinstance(wanted, dict):
+        raise invalid(name, "binding", f'"expected table, got {type_name(wanted)}"')
+    try:
+        return PropertiesFilter(wanted, name == PROPERTIES)
+    except ValueError as error:
+        raise invalid(name, "binding", str(error)) from None
+
+
 def selector_of(text: Any) -> Selector:
     """A condition that came with a binding. Refuses (406) what is none."""
     if not isinstance(text, str):
@@ -104,7 +140,7 @@ class Exchange(ABC):
         self.bindings: dict[Binding, None] = {}
         self.incoming: dict[Binding, None] = {}
         self.routes: dict[str, tuple[Queue, ...]] = {}
-        self.conditional: dict[Selector, Exchange] = {}
+        self.conditional: dict[Test, Exchange] = {}
         self.gone = False
 
     def add(self, binding: Binding) -> bool:
@@ -123,7 +159,7 @@ class Exchange(ABC):
         self.bindings[binding] = None
         return True
 
-    def within(self, condition: Selector) -> "Exchange":
+    def within(self, condition: Test) -> "Exchange":
         found = self.conditional.get(condition)
         if found is None:
             found = self.conditional[condition] = type(self)(self.name, arguments=self.arguments)
@@ -142,10 +178,22 @@ class Exchange(ABC):
             del self.conditional[condition]
             self.by_key = type(self).by_key and not self.conditional
 
-    def condition(self, binding: Binding) -> Selector | None:
+    def condition(self, binding: Binding) -> Test | None:
         """What must be true of messages that go by this binding."""
-        text = binding.arguments.get(SELECTOR)
-        return None if text is None else selector_of(text)
+        arguments = binding.arguments
+        if CONDITIONS.isdisjoint(arguments):
+            return None
+        tests: list[Test] = []
+        if arguments.get(SELECTOR) is not None:
+            tests.append(selector_of(arguments[SELECTOR]))
+        tests += [
+            properties_of(arguments[name], name)
+            for name in (PROPERTIES, APPLICATION)
+            if arguments.get(name) is not None
+        ]
+        if not tests:
+            return None
+        return tests[0] if len(tests) == 1 else AllOf(tuple(tests))
 
     def leads(self, message: Message) -> Iterable[Step]:
         """Where a message goes from here; a destination may come more than once."""
@@ -332,7 +380,9 @@ def tested(wanted: Table) -> Iterator[tuple[str, Any]]:
     ``x-match`` ends in ``-with-x``."""
     with_x = wanted.get("x-match", "all").endswith("-with-x")
     for name, value in wanted.items():
-        if name not in ("x-match", SELECTOR) and (with_x or not name.startswith("x-")):
+        if name == "x-match" or name in CONDITIONS:
+            continue
+        if with_x or not name.startswith("x-"):
             yield name, value
 
 

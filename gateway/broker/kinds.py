@@ -11,12 +11,14 @@ from typing import Any
 
 from gateway.broker.exchanges import (
     SELECTOR,
+    AllOf,
     Binding,
     Direct,
     Exchange,
     Fanout,
     HeadersExchange,
     Step,
+    Test,
     Topic,
     same_header,
     selector_of,
@@ -26,7 +28,6 @@ from gateway.broker.exchanges import (
 from gateway.broker.limits import invalid, type_name
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Message, Table
-from gateway.selector import Selector
 from gateway.selector.errors import LONGEST
 from gateway.selector.like import matcher
 from gateway.selector.names import NAMES, plain
@@ -41,9 +42,11 @@ class SelectorExchange(Fanout):
 
     type = "x-selector"
 
-    def condition(self, binding: Binding) -> Selector:
+    def condition(self, binding: Binding) -> Test:
         arguments = binding.arguments
-        return selector_of(arguments.get(SELECTOR, arguments.get("selector", binding.key)))
+        wanted = selector_of(arguments.get(SELECTOR, arguments.get("selector", binding.key)))
+        others = super().condition(binding)
+        return wanted if others is None else AllOf((wanted, others))
 
 
 Probe = Callable[[Message, Table], bool]

@@ -3,6 +3,7 @@
 import json
 from base64 import b64decode, b64encode
 from typing import Any
+from uuid import UUID
 
 from gateway import values
 from gateway.message import Table
@@ -33,6 +34,8 @@ def write_plain(value: Any) -> Any:
     if kind in WIDTHS:
         base = next(base for base in (int, float, str) if isinstance(value, base))
         return {MARK: kind, "value": base(value)}
+    if isinstance(value, UUID):
+        return {MARK: kind, "value": str(value)}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return {MARK: "text", "value": str(value)}
@@ -52,6 +55,8 @@ def read_plain(value: Any) -> Any:
         return {key: read_plain(item) for key, item in inner.items()}
     if kind == "bytes":
         return b64decode(inner)
+    if kind == "UUID":
+        return UUID(inner)
     if kind == "Scaled":
         return values.Scaled(*inner)
     if kind == "Described":

@@ -9,14 +9,20 @@ and nobody else's.
 import secrets
 
 from gateway.broker.channel import Channel
+from gateway.broker.exchanges import SELECTOR
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Refusal
 from gateway.message import Message, Properties
 from gateway.operations import Bind, DeclareQueue, PurgeQueue
 from gateway.selector import Selector, SelectorError
 from gateway.sessions.addresses import TOPICS
-from gateway.sessions.nodes import rebind
-from gateway.sessions.subscriptions import PREFIX, check_owner, name_of, ownership
+from gateway.sessions.subscriptions import (
+    PREFIX,
+    bind_subscription,
+    check_owner,
+    name_of,
+    ownership,
+)
 
 TEMPORARY = "tmp/"
 NOBODYS = ("amq.", PREFIX, TEMPORARY)
@@ -133,8 +139,11 @@ def subscription_name(client: str, identifier: str) -> str:
     return check_name(name_of(client, identifier))
 
 
-def subscribe(channel: Channel, name: str, client: str, identifier: str) -> str:
-    """The queue of a subscription to a topic: by name if it is durable, else private."""
+def subscribe(
+    channel: Channel, name: str, client: str, identifier: str, selector: Selector | None = None
+) -> str:
+    """The queue of a subscription to a topic: by name if it is durable, else private. What the
+    selector does not want never comes into it."""
     durable = bool(identifier)
     wanted = subscription_name(client, identifier) if durable else ""
     key = binding_key(name)
@@ -151,14 +160,8 @@ def subscribe(channel: Channel, name: str, client: str, identifier: str) -> str:
     ).name
     if durable:
         check_owner(channel, queue, client)
-    try:
-        channel.bind(Bind(channel.number, None, queue, TOPICS, key))
-    except Refusal:
-        found = channel.vhost.queues.get(queue)
-        if found is not None and not found.bindings and not found.consumers:
-            channel.vhost.remove_queue(found)
-        raise
-    rebind(channel, queue, TOPICS, key)
+    arguments = {} if selector is None else {SELECTOR: selector.text}
+    bind_subscription(channel, Bind(channel.number, None, queue, TOPICS, key, arguments))
     return queue
 
 

@@ -6,10 +6,10 @@ Each is a described value; its descriptor is a symbol or the number it stands fo
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gateway.broker.exchanges import APPLICATION, PROPERTIES, SELECTOR
 from gateway.errors import Condition, Refusal
 from gateway.message import Message, Table
-from gateway.selector import Selector, SelectorError
-from gateway.values import Described
+from gateway.selector import PropertiesFilter, Selector, SelectorError
 
 DESCRIPTORS = {
     0x0000468C_00000000: "apache.org:legacy-amqp-direct-binding:string",
@@ -39,6 +39,9 @@ class Filters(NamedTuple):
     no_local: bool
     matches: Match | None
     granted: Granted
+    conditions: Table
+    """The same as ``matches``, as arguments of a binding: what a subscription does not want never
+    comes into its queue."""
 
 
 def read_filters(filters: Granted) -> Filters:
@@ -49,6 +52,8 @@ def read_filters(filters: Granted) -> Filters:
     headers: Table | None = None
     no_local = False
     tests: list[Match] = []
+    texts: list[str] = []
+    conditions: Table = {}
     granted: Granted = {}
     for name, (descriptor, value) in filters.items():
         kind = DESCRIPTORS.get(descriptor) or str(descriptor)
@@ -61,6 +66,7 @@ def read_filters(filters: Granted) -> Filters:
                 key = str(value)
             else:
                 tests.append(selector(name, str(value)))
+                texts.append(str(value))
         elif kind.startswith("apache.org:no-local"):
             no_local = True
         elif not isinstance(value, dict):
@@ -68,9 +74,16 @@ def read_filters(filters: Granted) -> Filters:
         elif kind.startswith("apache.org:legacy-amqp-headers"):
             headers = {str(k): v for k, v in value.items()}
         else:
-            tests.append(equal(value, kind == "amqp:properties-filter", name))
+            standard = kind == "amqp:properties-filter"
+            tests.append(equal(value, standard, name))
+            argument = PROPERTIES if standard else APPLICATION
+            conditions[argument] = {**conditions.get(argument, {}), **value}
         granted[name] = (descriptor, value)
-    return Filters(key, headers, no_local, all_of(tests), granted)
+    if texts:
+        conditions[SELECTOR] = (
+            texts[0] if len(texts) == 1 else " AND ".join(map("({})".format, texts))
+        )
+    return Filters(key, headers, no_local, all_of(tests), granted, conditions)
 
 
 def wrong(name: str, why: str) -> Refusal:
@@ -90,47 +103,8 @@ def all_of(tests: list[Match]) -> Match | None:
     return lambda message: all(test(message) for test in tests)
 
 
-FIELDS = frozenset(
-    [
-        "message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type",
-        "content-encoding", "absolute-expiry-time", "creation-time", "group-id",
-        "group-sequence", "reply-to-group-id",
-    ]
-)  # fmt: skip
-
-
 def equal(wanted: dict[Any, Any], standard: bool, name: str) -> Match:
-    """Every one of these properties is there with this value; of text, "&p:x" asks for a prefix
-    and "&s:x" for a suffix, as in RabbitMQ 4.1's filter expressions."""
-    pairs: list[tuple[str, Callable[[Any], bool]]] = []
-    for key, value in wanted.items():
-        if standard and key not in FIELDS:
-            raise wrong(name, f"names no property: {str(key)[:60]!r}")
-        field = str(key).replace("-", "_") if standard else str(key)
-        pairs.append((field, like(value)))
-
-    def matches(message: Message) -> bool:
-        try:
-            properties = message.properties
-        except ValueError:
-            return False
-        found = properties if standard else properties.application or {}
-        if isinstance(found, dict):
-            return all(key in found and test(found[key]) for key, test in pairs)
-        return all(test(getattr(found, key)) for key, test in pairs)
-
-    return matches
-
-
-def like(value: Any) -> Callable[[Any], bool]:
-    if isinstance(value, Described):
-        value = value.value
-    if isinstance(value, str):
-        kind, rest = value[:3], value[3:]
-        if kind == "&p:":
-            return lambda found: isinstance(found, str) and found.startswith(rest)
-        if kind == "&s:":
-            return lambda found: isinstance(found, str) and found.endswith(rest)
-        if value.startswith("&&"):
-            value = value[1:]
-    return lambda found: bool(found == value)
+    try:
+        return PropertiesFilter(wanted, standard).matches
+    except ValueError as error:
+        raise wrong(name, str(error)) from None

@@ -29,6 +29,7 @@ from gateway.operations import (
     SendTo,
     Service,
 )
+from gateway.selector import Selector
 from gateway.sessions.addresses import TOPICS
 from gateway.sessions.destinations import (
     addressed,
@@ -268,14 +269,14 @@ class Handling:
         selector = read_selector(op.selector, op.selector_type)
         full = check_name(handle.name + op.name)
         topic = handle.service is Service.TOPIC
-        queue = self._subscription(channel, handle, full, op) if topic else full
+        queue = self._subscription(channel, handle, full, op, selector) if topic else full
         window = None if op.no_ack else max(1, op.window)
         channel.subscribe(
             queue,
             op.tag,
             no_ack=op.no_ack,
             no_local=topic and op.no_local,
-            matches=None if selector is None else selector.matches,
+            matches=None if topic or selector is None else selector.matches,
             credit=0 if handle.paused else window,
         )
         handle.consumers[op.tag] = queue
@@ -285,13 +286,15 @@ class Handling:
         self._session.tell(op.channel, op.token, full)
         channel.start(op.tag)
 
-    def _subscription(self, channel: Channel, handle: Handle, name: str, op: Listen) -> str:
+    def _subscription(
+        self, channel: Channel, handle: Handle, name: str, op: Listen, selector: Selector | None
+    ) -> str:
         owner = self._session.registry.topics.get((channel.vhost.name, name))
         if owner is not None and owner is not self._session:
             raise Refusal(Condition.ACCESS_REFUSED, f"'{name}' is a topic of another client")
         if owner is not None and op.identifier:
             raise Refusal(Condition.NOT_ALLOWED, "no durable subscription to a temporary topic")
-        return subscribe(channel, name, handle.client, op.identifier)
+        return subscribe(channel, name, handle.client, op.identifier, selector)
 
     def _end_subscription(self, channel: Channel, op: EndSubscription) -> None:
         handle = self._handles.get(op.link)

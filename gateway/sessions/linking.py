@@ -39,6 +39,7 @@ from gateway.sessions.nodes import (
     find_source,
     find_target,
     make_dynamic,
+    narrow,
     reply_source,
 )
 from gateway.sessions.subscriptions import PREFIX
@@ -129,6 +130,9 @@ class Linking:
             asked.address = node.queue
             source = find_source(channel, asked, op.container, op.name, False)
             source.terminus.address = old.terminus.address
+            if node.subscription:
+                narrow(channel, node.queue, source.filters)
+                source = source._replace(filters=source.filters._replace(matches=None))
             return source._replace(node=node), old.maker
         return find_source(channel, asked, op.container, op.name, self._create), False
 

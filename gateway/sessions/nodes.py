@@ -11,6 +11,7 @@ import secrets
 from typing import NamedTuple
 
 from gateway.broker.channel import Channel
+from gateway.broker.exchanges import CONDITIONS
 from gateway.broker.replies import REPLY_TO
 from gateway.errors import Condition, Refusal
 from gateway.operations import Attached, Bind, DeclareQueue, Terminus
@@ -23,7 +24,7 @@ from gateway.sessions.addresses import (
 )
 from gateway.sessions.filters import Filters, read_filters
 from gateway.sessions.links import Links, Node
-from gateway.sessions.subscriptions import check_owner, name_of, ownership
+from gateway.sessions.subscriptions import bind_subscription, check_owner, name_of, ownership
 from gateway.values import Described
 
 SHARED = frozenset(["shared", "global"])
@@ -135,7 +136,7 @@ def find_source(
     if place.kind == "management":
         raise Refusal(Condition.NOT_ALLOWED, "management is no place for messages")
     node = subscription(channel, place, there, container, name, filters)
-    return Source(there, node, filters)
+    return Source(there, node, filters._replace(matches=None))
 
 
 def subscription_name(terminus: Terminus, container: str, name: str) -> tuple[str, str]:
@@ -197,15 +198,19 @@ def subscription(
     queue = channel.declare_queue(declared).name
     if named:
         check_owner(channel, queue, owner)
-    try:
-        channel.bind(Bind(number, None, queue, place.name, key, filters.headers or {}))
-    except Refusal:
-        found = channel.vhost.queues.get(queue)
-        if found is not None and not found.consumers and not found.bindings:
-            channel.vhost.remove_queue(found)
-        raise
-    rebind(channel, queue, place.name, key)
+    arguments = {**(filters.headers or {}), **filters.conditions}
+    bind_subscription(channel, Bind(number, None, queue, place.name, key, arguments))
     return Node(queue, lasting, True)
+
+
+def narrow(channel: Channel, queue: str, filters: Filters) -> None:
+    """A subscription that is resumed is to have these conditions, and the exchange and key that it
+    has (§2.6.3: a link may ask for other filters when it is attached again)."""
+    for old in list(channel.vhost.queues[queue].bindings):
+        kept = {name: value for name, value in old.arguments.items() if name not in CONDITIONS}
+        arguments = {**kept, **filters.conditions}
+        bind = Bind(channel.number, None, queue, old.source.name, old.key, arguments)
+        bind_subscription(channel, bind)
 
 
 def binding_key(channel: Channel, place: Place, filters: Filters) -> str:
@@ -221,15 +226,6 @@ def binding_key(channel: Channel, place: Place, filters: Filters) -> str:
             f"a subscription to the direct exchange '{place.name}' needs a key",
         )
     return "#" if kind == "topic" else ""
-
-
-def rebind(channel: Channel, queue: str, exchange: str, key: str) -> None:
-    """A subscription that asks for something else than before loses what it had (JMS 2.0 §8.3.3:
-    changing topic or selector is as unsubscribing and subscribing anew)."""
-    found = channel.vhost.queues[queue]
-    for binding in list(found.bindings):
-        if (binding.source.name, binding.key) != (exchange, key):
-            channel.vhost.remove_binding(binding)
 
 
 # --- dynamic nodes ------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ containers) belong to whom permissions let in.
 from gateway.broker.channel import Channel
 from gateway.errors import Condition, Refusal
 from gateway.message import Table
+from gateway.operations import Bind
 
 PREFIX = "subscription:"
 USER = "x-subscription-user"
@@ -36,3 +37,30 @@ def check_owner(channel: Channel, queue: str, client: str) -> None:
     if owner != (None, None) and owner != (channel.client.user if client else None, client or None):
         what = channel.vhost.title("queue", queue)
         raise Refusal(Condition.ACCESS_REFUSED, f"{what} is another's subscription")
+
+
+def bind_subscription(channel: Channel, wanted: Bind) -> None:
+    """Bind the queue of a subscription so and not otherwise: who comes back and asks for another
+    topic or condition begins anew (JMS 2.0 §8.3.3: as unsubscribing and subscribing again), so what
+    waits there is dropped. Refuses (405) that while somebody else is receiving from it. A queue
+    that cannot be bound at all does not stay."""
+    queues = channel.vhost.queues
+    try:
+        binding = channel.binding(wanted, *channel.ends(wanted))
+        found = queues[wanted.destination]
+        others = [other for other in found.bindings if other != binding]
+        changed = bool(others) and binding not in found.bindings
+        if changed and found.consumers:
+            what = channel.vhost.title("queue", found.name)
+            text = f"{what} is in use as a subscription to something else"
+            raise Refusal(Condition.RESOURCE_LOCKED, text)
+        channel.vhost.add_binding(binding)
+    except Refusal:
+        unbound = queues.get(wanted.destination)
+        if unbound is not None and not unbound.bindings and not unbound.consumers:
+            channel.vhost.remove_queue(unbound)
+        raise
+    if changed:
+        found.purge()
+    for other in others:
+        channel.vhost.remove_binding(other)

@@ -1,0 +1,181 @@
+"""What a subscription to an exchange does not want never comes into its queue, by every door.
+
+1.0 §3.5.3 (filter-set), JMS 2.0 §3.8 and §8.3.3, 0.8a2 §3.5.4.
+"""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from gateway.broker.channel import Channel
+from gateway.broker.queues import Queue
+from gateway.errors import Condition
+from gateway.operations import (
+    Credit,
+    Deliver,
+    DetachLink,
+    Listen,
+    OpenDestination,
+    Publish,
+    Service,
+)
+from gateway.sessions.subscriptions import PREFIX
+from gateway.values import Symbol
+from tests.broker.fakes import message
+from tests.sessions.test_links import SELECTOR, House, LinkPeer
+
+DURABLE: dict[str, Any] = {"durable": 1, "expiry": "never"}
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+def peer(house: House) -> LinkPeer:
+    return LinkPeer(house)
+
+
+def the_queue(house: House) -> Queue:
+    (queue,) = house.broker.vhosts["/"].queues.values()
+    return queue
+
+
+def jms(text: str) -> dict[str, Any]:
+    return {"filters": {"jms": (Symbol(SELECTOR), text)}}
+
+
+def publish(peer: LinkPeer, *numbers: int) -> None:
+    for n in numbers:
+        made = message(str(n), "a", exchange="amq.topic", application={"n": n})
+        peer.says(Publish(1, made, False, False))
+
+
+def bodies(said: list[Any]) -> list[str]:
+    return [one.message.body.decode() for one in said if isinstance(one, Deliver)]
+
+
+def test_a_selector_stands_before_the_queue(peer: LinkPeer) -> None:
+    link, attached = peer.source("amq.topic", **jms("n > 2"))
+    assert set(attached.terminus.filters) == {"jms"}
+    publish(peer, 1, 2, 3, 4)
+    queue = the_queue(peer.house)
+    assert (queue.published, queue.depth) == (2, 2)
+    assert bodies(peer.receives(link)) == ["3", "4"]
+    assert queue.depth == 0
+    assert not queue.seeking, "who has its condition at the binding is served the direct way"
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("amq:no such", {}),
+        ("amqp:application-properties-filter", {"n": 3}),
+        ("amqp:properties-filter", {"subject": "&p:ye"}),
+    ],
+)
+def test_filters_of_properties_too(peer: LinkPeer, kind: str, wanted: dict[str, Any]) -> None:
+    peer.source("amq.topic", filters={"f": (Symbol(kind), wanted)})
+    for n, subject in ((3, "yes"), (4, "no")):
+        made = message("x", "a", exchange="amq.topic", application={"n": n}, subject=subject)
+        peer.says(Publish(1, made, False, False))
+    assert the_queue(peer.house).depth == (1 if wanted else 2)
+
+
+def test_several_conditions_are_all_asked(peer: LinkPeer) -> None:
+    filters = {
+        "one": (Symbol(SELECTOR), "n > 1 OR n < 0"),
+        "two": (Symbol(SELECTOR), "n < 4"),
+        "three": (Symbol("amqp:application-properties-filter"), {"n": 2}),
+    }
+    link, _ = peer.source("amq.topic", filters=filters)
+    publish(peer, -1, 1, 2, 3, 4)
+    assert bodies(peer.receives(link)) == ["2"]
+    assert the_queue(peer.house).published == 1
+
+
+def test_a_durable_subscription_gathers_only_what_it_wants(peer: LinkPeer) -> None:
+    link, _ = peer.source("amq.topic", name="news", **DURABLE, **jms("n > 2"))
+    peer.done(DetachLink(1, "t", link))
+    publish(peer, 1, 2, 3, 4)
+    assert the_queue(peer.house).depth == 2
+    link, _ = peer.source("amq.topic", name="news", **DURABLE, **jms("n > 2"))
+    assert bodies(peer.receives(link)) == ["3", "4"], "and nothing is lost by coming back"
+
+
+def test_another_selector_begins_the_subscription_anew(peer: LinkPeer) -> None:
+    link, _ = peer.source("amq.topic", name="news", **DURABLE, **jms("n > 2"))
+    peer.done(DetachLink(1, "t", link))
+    publish(peer, 3)
+    link, _ = peer.source("amq.topic", name="news", **DURABLE, **jms("n < 2"))
+    publish(peer, 1, 2, 3)
+    assert bodies(peer.receives(link)) == ["1"]
+    assert len(the_queue(peer.house).bindings) == 1
+
+
+def test_a_shared_subscription_in_use_is_not_changed(peer: LinkPeer) -> None:
+    more = {**DURABLE, "capabilities": ("shared",)}
+    peer.source("amq.topic", name="news", **more, **jms("n > 2"))
+    peer.source("amq.topic", name="news|2", **more, **jms("n > 2"))
+    _, operation = peer.asking("amq.topic", name="news|3", **more, **jms("n < 2"))
+    assert peer.refused(operation).condition is Condition.RESOURCE_LOCKED
+    publish(peer, 1, 3)
+    assert the_queue(peer.house).depth == 1
+
+
+def test_one_that_is_resumed_may_ask_for_something_else(peer: LinkPeer) -> None:
+    more: dict[str, Any] = {"name": "news", "expiry": "connection-close", "timeout": 60}
+    link, _ = peer.source("amq.topic", **more, **jms("n > 2"))
+    peer.done(DetachLink(1, "t", link))
+    link, _ = peer.source("amq.topic", **more, **jms("n < 2"))
+    publish(peer, 1, 3)
+    queue = the_queue(peer.house)
+    assert (queue.published, queue.depth) == (1, 1)
+    assert bodies(peer.receives(link)) == ["1"]
+
+
+def test_a_filter_of_a_queue_stays_with_its_consumer(peer: LinkPeer) -> None:
+    peer.source("amq.topic", name="n")
+    queue = the_queue(peer.house)
+    link, _ = peer.source(queue.name, **jms("n > 2"))
+    publish(peer, 1, 3)
+    assert bodies(peer.says(Credit(1, None, link, 10))) == ["3"]
+    assert queue.depth == 1
+
+
+# --- 0.8a2 ----------------------------------------------------------------------------------------
+
+
+def listens(peer: LinkPeer, selector: str, identifier: str = "", tag: str = "1/1") -> None:
+    link = tag.partition("/")[0]
+    peer.done(OpenDestination(1, "o", link, Service.TOPIC, "a", client="me"))
+    peer.done(Listen(1, "l", link, tag, "", 1, selector=selector, identifier=identifier))
+
+
+def test_topics_of_handles(peer: LinkPeer) -> None:
+    listens(peer, "n > 2")
+    publish(peer, 1, 2, 3, 4)
+    queue = the_queue(peer.house)
+    assert (queue.published, queue.depth, queue.unsettled) == (2, 1, 1)
+
+
+def test_durable_subscriptions_of_handles(peer: LinkPeer) -> None:
+    listens(peer, "n > 2", "news")
+    peer.says(*[])
+    channel: Channel = peer.session.channels[1]
+    channel.unsubscribe("1/1")
+    publish(peer, 1, 3)
+    queue = the_queue(peer.house)
+    assert queue.name.startswith(PREFIX) and queue.depth == 1
+    listens(peer, "n < 2", "news", "2/1")
+    publish(peer, 1, 3)
+    assert (queue.depth, queue.unsettled) == (0, 1), "another selector begins anew"
+
+
+def test_what_a_binding_asks_survives_the_store() -> None:
+    from gateway.broker.plain import read_plain, write_plain
+
+    wanted = {"x-properties-filter": {"message-id": UUID(int=7), "subject": "s"}}
+    assert read_plain(write_plain(wanted)) == wanted
