@@ -19,6 +19,7 @@ from gateway.broker.broker import Broker
 from gateway.broker.limits import Limits
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Batch
+from gateway.http.access.protocol import bounded
 from gateway.http.app import build, close
 from gateway.http.doors import ConnectionInfo, Doors, HttpSettings
 from gateway.operations import Bind, DeclareExchange, DeclareQueue
@@ -157,10 +158,16 @@ class Rig:
             yield client
 
     @asynccontextmanager
-    async def served(self) -> AsyncIterator[int]:
-        """The application on a real socket; gives the port."""
+    async def served(self, ws: Any = "none") -> AsyncIterator[int]:
+        """The application on a real socket, with the parser that is shipped; gives the port."""
         config = uvicorn.Config(
-            self.app, host="127.0.0.1", port=0, log_level="critical", lifespan="off", ws="none"
+            self.app,
+            host="127.0.0.1",
+            port=0,
+            http=bounded(65536, 30, 20_000),
+            log_level="critical",
+            lifespan="off",
+            ws=ws,
         )
         server = Server(config)
         task = asyncio.create_task(server.serve())

@@ -3,7 +3,9 @@
 import contextlib
 import re
 import socket
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -139,3 +141,13 @@ def test_a_client_that_vanishes_is_forgotten(gateway: Running) -> None:
         WebWire(web).opened(1)
         web.socket.shutdown(socket.SHUT_RDWR)
     until(lambda: len(re.findall("closed: .*lost", gateway.log())) > before, "the loss is noticed")
+
+
+def test_a_websocket_outlives_the_time_for_a_request(tmp_path: Path) -> None:
+    """The time-out of request heads ends with the handshake."""
+    with Running(tmp_path, http__idle_seconds=0.2) as quick, dial(quick) as web:
+        wire = WebWire(web)
+        wire.opened(1)
+        time.sleep(1)  # several looks of the time-out
+        wire.declare("q")
+        assert wire.depth("q") == 0

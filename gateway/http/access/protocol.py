@@ -39,6 +39,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.latest = 0
         self.seen = (0, 0)
         self.refusal: tuple[Row, str] | None = None
+        self.upgrade_ignored: bytes | None = None
         self.timer: TimerHandle | None = self.loop.call_later(self.stall_seconds, self.look)
         if len(self.connections) > self.connection_limit:
             self.refuse(CROWDED, f"at most {self.connection_limit} connections")
@@ -56,10 +57,74 @@ class BoundedProtocol(HttpToolsProtocol):
         self.latest = len(data)
         if self.in_head:
             self.head_octets += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self.feed(data)
         # What is still no whole head has been gathered inside the parser.
         if self.in_head and self.head_octets > self.head_limit:
             self.refuse(HEAD_TOO_LARGE, f"a head has at most {self.head_limit} octets")
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Like uvicorn's ``data_received``, but a request whose upgrade is ignored keeps its body.
+
+        The parser stops behind the head of a request with ``Upgrade`` as if another protocol
+        began there. A server that does not switch takes the request as if the field were not
+        there (RFC 9110 §7.8), so the parser gets the head once more without it.
+        """
+        while True:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserError as error:
+                self.logger.warning("Invalid HTTP request received.")
+                self.send_400_response(str(error))
+                return
+            except httptools.HttpParserUpgrade as stopped:
+                if self.upgrade_ignored is None:
+                    self.handle_websocket_upgrade()
+                    return
+                head, self.upgrade_ignored = self.upgrade_ignored, None
+                data = memoryview(data)[stopped.args[0] :]
+                # A parser that saw the end of a last request (``close``, HTTP/1.0) takes no more.
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            try:
+                self.parser.feed_data(head)
+            except httptools.HttpParserError as error:
+                self.send_400_response(str(error))
+                return
+
+    def handle_websocket_upgrade(self) -> None:
+        # The transport has another protocol from here on, with time-outs of its own.
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        super().handle_websocket_upgrade()
+
+    def _should_upgrade(self) -> bool:
+        """RFC 6455 §4.2.1: a GET of HTTP/1.1. One with a body is an ordinary request: the
+        octets behind its head belong to it."""
+        if self.parser.get_method() != b"GET" or self.parser.get_http_version() != "1.1":
+            return False
+        for name, value in self.headers:
+            if name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0")):
+                return False
+        return super()._should_upgrade()
+
+    def _get_upgrade(self) -> bytes | None:
+        """As uvicorn does, for any number of ``Connection`` and ``Upgrade`` fields."""
+        fields = [value.lower() for name, value in self.headers if name == b"connection"]
+        if b"upgrade" not in {token.strip() for token in b",".join(fields).split(b",")}:
+            return None
+        return b", ".join(value.lower() for name, value in self.headers if name == b"upgrade")
+
+    def head_without_upgrade(self) -> bytes:
+        parts = [self.parser.get_method(), b" ", self.url]
+        parts += [b" HTTP/", self.parser.get_http_version().encode(), b"\r\n"]
+        for name, value in self.headers:
+            if name != b"upgrade":
+                parts += (name, b": ", value, b"\r\n")
+        parts.append(b"\r\n")
+        return b"".join(parts)
 
     def on_headers_complete(self) -> None:
         self.in_head = False
@@ -71,6 +136,14 @@ class BoundedProtocol(HttpToolsProtocol):
             text = f"a head has at most {self.head_limit} octets and {MOST_HEADERS} fields"
             self.refusal = (HEAD_TOO_LARGE, text)
             raise httptools.HttpParserError(text)
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                self.refusal = (problems.INVALID, "this is no proxy")
+                raise httptools.HttpParserError("CONNECT")
+            if not self._should_upgrade():
+                self.heads -= 1  # it comes again
+                self.upgrade_ignored = self.head_without_upgrade()
+                return
         super().on_headers_complete()
         scope: Any = self.scope
         scope[CYCLE] = ref(self.cycle) if self.cycle is not None else None
@@ -81,7 +154,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self.in_head = True
-        super().on_message_complete()
+        if self.upgrade_ignored is None:
+            super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """The parser gave up."""
