@@ -19,6 +19,7 @@ from gateway.http.admin.rabbit_shape import Bad, Missing, need_keys
 from gateway.http.admin.tables import write_table
 from gateway.http.large import SHOWN
 from gateway.http.problems import Problem
+from gateway.http.publish.addresses import Target
 from gateway.message import DIALECTS, Message, Properties, Table
 from gateway.operations import Fetched, Outcome
 
@@ -123,6 +124,7 @@ async def rabbit_publish(call: Call) -> dict[str, Any]:
         )
     except (ValueError, OverflowError) as error:
         raise Bad(f"the properties cannot be encoded: {error}") from None
+    Target(exchange, key, not exchange).permit(call.principal, call.vhost, message)
     try:
         ticket = await call.context.publisher.publish(call.vhost, call.user, message)
     except Refusal as refusal:

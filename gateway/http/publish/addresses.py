@@ -9,12 +9,14 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from gateway.broker.deadletters import header_keys, look
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.catalogue import Catalogue, fill, read_parameters
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import decode_segment
 from gateway.http.problems import Problem, of_refusal
+from gateway.message import Message
 
 LONGEST_NAME = 255
 
@@ -51,9 +53,12 @@ class Target(NamedTuple):
         """The broker said no."""
         return of_refusal(refusal, hidden=bool(self.route))
 
-    def permit(self, caller: Principal, vhost: str) -> None:
+    def permit(self, caller: Principal, vhost: str, message: Message | None = None) -> None:
         """Raises ``Problem`` (403) if the credential is narrower than the user and does not cover
-        this; what the user may do is asked of the broker, by the exchange, as over AMQP."""
+        this; what the user may do is asked of the broker, by the exchange, as over AMQP. With the
+        ``message``, the further routing keys in its headers CC and BCC are asked for, too."""
+        if message is not None and message.essentials.has_headers and b"CC" in message.header:
+            self.permit_copies(caller, vhost, message)
         kind = "route" if self.route else "queue" if self.queue else "exchange"
         if caller.rights is None or caller.may(Action.PUBLISH, vhost, kind, self.address):
             return
@@ -62,6 +67,17 @@ class Target(NamedTuple):
             f"the credential of '{caller.user}' does not cover publishing to {kind} "
             f"'{self.address}' in vhost '{vhost}'",
         )
+
+    def permit_copies(self, caller: Principal, vhost: str, message: Message) -> None:
+        """Raises ``Problem`` (403). A declared route has its own key and no other, whoever
+        publishes by it. Behind a queue is the default exchange, where each further key is another
+        queue; a credential that covers any other exchange covers all keys of it."""
+        keys = header_keys(look(message).application or {}, "CC", "BCC")
+        if keys and self.route:
+            raise Problem(problems.FORBIDDEN, "a declared route takes no headers CC and BCC")
+        if self.queue:
+            for key in keys:
+                to_queue(key).permit(caller, vhost)
 
 
 def to_queue(name: str) -> Target:

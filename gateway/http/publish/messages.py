@@ -95,7 +95,8 @@ class PublishEndpoint:
     ) -> Answer:
         """Publish the body that comes, of ``length`` octets as far as is known. Raises
         ``Problem``, ``Refusal``, ``BadField`` and ``ClientDisconnect``. Hot."""
-        if caller.rights is not None:
+        narrowed = caller.rights is not None or target.route
+        if narrowed:
             target.permit(caller, vhost)
         self.doors.begin_turn()  # for the time in the id
         prepared = prepare(fields, self.broker.now)
@@ -115,6 +116,8 @@ class PublishEndpoint:
             target.key,
             prepared.essentials,
         )
+        if narrowed:
+            target.permit(caller, vhost, message)
         ticket = await self.publisher.publish(vhost, caller.user, message)
         if not ticket.accepted or ticket.condition is not None:
             self.fail(ticket, vhost, target)

@@ -103,7 +103,7 @@ class Sender:
         """Within a turn. ``name`` tells the item's key from those of its batch."""
         try:
             self.check_open()
-            item.target.permit(call.caller, call.vhost)
+            item.target.permit(call.caller, call.vhost, message_of(item))
             return self.send(call, item, name)
         except Problem as problem:
             return self.failed(problem)
@@ -288,7 +288,7 @@ class Sender:
         ``Refusal``: nothing was sent then."""
         self.check_open()
         for item in items:
-            item.target.permit(call.caller, call.vhost)
+            item.target.permit(call.caller, call.vhost, message_of(item))
         self.publisher.begin()
         entry = None
         try:

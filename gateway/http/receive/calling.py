@@ -205,6 +205,7 @@ class RequestsEndpoint:
         message = Message(
             dialect, header, body, target.exchange, target.key, dialect.essentials(header)
         )
+        target.permit(principal, vhost, message)
         if later:
             asked = Asked(principal, vhost, target, shown, preferences)
             await self.answer_later(send, scope["path"], asked, message)
