@@ -221,11 +221,20 @@ class Array(tuple[Any, ...]):
         return f"Array({list(self)!r}, {code}, {self.descriptors!r})"
 
 
+SALTED = (str, bytes)
+"""Types whose hashes differ from process to process, so that nobody can choose equal ones."""
+FEW_UNSALTED = 8
+"""Keys of other types in one ``dict``, at most. The hashes of numbers, UUIDs, and of what is made
+of them, are known to everyone: a peer can send thousands that have one hash, and each would be
+compared with all before it."""
+
+
 class Map(dict[Any, Any]):
-    """A map that a ``dict`` cannot hold: with keys that are equal in Python, or that have no hash.
+    """A map that a ``dict`` cannot hold: with keys that are equal in Python, that have no hash, or
+    with more than a few whose hash a peer can choose.
 
     ``pairs`` is all of it, in order; as a ``dict`` it holds what a ``dict`` can, the last of equal
-    keys.
+    keys; but only texts and octets if there are more than a few others.
     """
 
     __slots__ = ("pairs",)
@@ -233,7 +242,10 @@ class Map(dict[Any, Any]):
     def __init__(self, pairs: Iterable[tuple[Any, Any]] = ()) -> None:
         super().__init__()
         self.pairs = tuple((key, value) for key, value in pairs)
+        few = few_unsalted(key for key, _ in self.pairs)
         for key, value in self.pairs:
+            if not few and not isinstance(key, SALTED):
+                continue
             try:
                 self[key] = value
             except TypeError:
@@ -249,3 +261,19 @@ class Map(dict[Any, Any]):
 
     def __repr__(self) -> str:
         return f"Map({list(self.pairs)!r})"
+
+
+def few_unsalted(keys: Iterable[Any]) -> bool:
+    """Whether a ``dict`` may be made with these keys, whoever has chosen them."""
+    return sum(not isinstance(key, SALTED) for key in keys) <= FEW_UNSALTED
+
+
+def mapped(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    """These pairs as a ``dict``; as a ``Map`` if a ``dict`` cannot hold them."""
+    if not few_unsalted(key for key, _ in pairs):
+        return Map(pairs)
+    try:
+        found = dict(pairs)
+    except TypeError:  # a key without a hash
+        return Map(pairs)
+    return found if len(found) == len(pairs) else Map(pairs)

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.values import Array, Decimal32, Decimal64, Decimal128, IeeeDecimal, Map, Symbol
+from gateway.values import (
+    Array,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    IeeeDecimal,
+    Map,
+    Symbol,
+    mapped,
+)
 
 KINDS = [Decimal32, Decimal64, Decimal128]
 
@@ -84,3 +93,11 @@ def test_maps_that_no_dict_can_hold() -> None:
     assert found.pairs == (("a", 1), (Symbol("a"), 2), ([], 3))
     assert found["a"] == 2 and len(found) == 1
     assert found == Map(found.pairs) and found != {"a": 2} and "Map" in repr(found)
+
+
+def test_a_map_is_a_dict_only_if_nobody_can_make_it_slow() -> None:
+    assert type(mapped([(str(number), 1) for number in range(100)])) is dict
+    assert type(mapped([(number, 1) for number in range(8)])) is dict
+    assert type(mapped([([], 1)])) is Map and type(mapped([(1, 1), (True, 2)])) is Map
+    many = mapped([*((number, 1) for number in range(9)), (b"a", 2)])
+    assert isinstance(many, Map) and dict(many) == {b"a": 2} and len(many.pairs) == 10

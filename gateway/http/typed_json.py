@@ -363,11 +363,7 @@ def read_map(found: dict[str, Any], depth: int) -> dict[Any, Any]:
         (each_read(index, key, depth), each_read(index, value, depth))
         for index, (key, value) in enumerate(given)
     ]
-    try:
-        table = dict(pairs)
-    except TypeError:
-        return values.Map(pairs)
-    return table if len(table) == len(pairs) else values.Map(pairs)
+    return values.mapped(pairs)
 
 
 CONSTRUCTORS = {

@@ -4,6 +4,7 @@ import struct
 import time
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,7 +13,20 @@ from hypothesis import strategies as st
 from gateway.adapters.v1_0 import encoding, fields
 from gateway.adapters.v1_0.encoding import write_value
 from gateway.adapters.v1_0.fields import DEPTH, FieldError, decode, read_value, skip
-from gateway.values import Array, Char, Described, Float, Int, Map, Symbol, UByte, UInt, ULong
+from gateway.values import (
+    Array,
+    Char,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Map,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+)
 from specs.codegen.__main__ import ROOT, SOURCE_1_0
 from specs.codegen.load import load
 from tests.adapters.amqp_values import ARRAYS, BY_TYPE, array_of, same, values
@@ -165,6 +179,46 @@ def test_maps_keep_order_repeated_keys_and_keys_of_any_type() -> None:
     assert isinstance(found, Map) and same(list(found.pairs), pairs)
     ordered = decode(write_value({"b": 1, "a": 2}))
     assert type(ordered) is dict and list(ordered) == ["b", "a"]
+
+
+CHOSEN: dict[str, list[Any]] = {
+    "uuid": [UUID(int=number * (2**61 - 1)) for number in range(1, 2001)],
+    "decimal128": [Decimal128(number.to_bytes(16, "big")) for number in range(2000)],
+    "described": [Described(ULong(1), UUID(int=n * (2**61 - 1))) for n in range(1, 2001)],
+    "ulong": [ULong(number << 40) for number in range(2000)],
+    "timestamp": [Timestamp(number << 40) for number in range(2000)],
+    "double": [float(number << 40) for number in range(2000)],
+}
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_keys_of_one_hash_are_not_compared_with_each_other(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hashes of texts and octets are salted; those of all else a peer can choose."""
+    pairs = [(key, number) for number, key in enumerate(CHOSEN[kind])]
+    octets = write_value(Map(pairs))
+    asked = 0
+    equal = UUID.__eq__
+
+    def counted(self: UUID, other: object) -> bool:
+        nonlocal asked
+        asked += 1
+        return equal(self, other)
+
+    monkeypatch.setattr(UUID, "__eq__", counted)
+    found = decode(octets)
+    assert asked <= len(pairs)
+    assert type(found) is Map and len(found.pairs) == len(pairs) and not len(found)
+    assert write_value(found) == octets
+
+
+def test_few_keys_of_any_type_are_a_dict_and_texts_always() -> None:
+    assert type(decode(write_value({ULong(number): 1 for number in range(8)}))) is dict
+    assert type(decode(write_value({f"{number}": 1 for number in range(2000)}))) is dict
+    assert type(decode(write_value({Symbol(f"{number}"): 1 for number in range(2000)}))) is dict
+    many = decode(write_value(Map([*((number, 1) for number in range(9)), ("a", 2)])))
+    assert type(many) is Map and many["a"] == 2 and len(many.pairs) == 10
 
 
 REFUSED = {

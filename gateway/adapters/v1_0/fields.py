@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from gateway.values import (
+    FEW_UNSALTED,
     Array,
     Byte,
     Char,
@@ -41,6 +42,9 @@ EMPTY, EMPTY_DESCRIBED = 255, 15
 """How many elements an array may have that take no octets: nothing but a count announces them."""
 
 NULL = 0x40
+
+TEXTS = frozenset((0xA0, 0xA1, 0xA3, 0xB0, 0xB1, 0xB3))
+"""Constructors of octets, strings and symbols."""
 
 _I = Struct(">I")
 _II = Struct(">II")
@@ -233,6 +237,7 @@ def _map(buf: bytes, at: int, end: int, count: int, depth: int) -> dict[Any, Any
     readers = READERS
     keys: list[Any] = []
     values: list[Any] = []
+    unsalted = 0
     for _ in range(count >> 1):
         code = buf[at]
         if code == 0xA1:  # what most keys are
@@ -242,10 +247,14 @@ def _map(buf: bytes, at: int, end: int, count: int, depth: int) -> dict[Any, Any
         else:
             key, at = readers[code](buf, at + 1, depth)
             keys.append(key)
+            if code not in TEXTS:
+                unsalted += 1
         value, at = readers[buf[at]](buf, at + 1, depth)
         values.append(value)
     if at != end:
         raise FieldError("the items of a compound value do not end where it does")
+    if unsalted > FEW_UNSALTED:
+        return Map(zip(keys, values, strict=True))
     try:
         found = dict(zip(keys, values, strict=True))
     except TypeError:  # a key without a hash
