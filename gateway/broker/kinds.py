@@ -29,7 +29,7 @@ from gateway.broker.limits import invalid, type_name
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Message, Table
 from gateway.selector.errors import LONGEST
-from gateway.selector.like import matcher
+from gateway.selector.like import EFFORT, TooMuchEffort, matcher
 from gateway.selector.names import NAMES, plain
 
 LOSS = "x-loss"
@@ -86,8 +86,12 @@ class Matcher(HeadersExchange):
         found = []
         for binding, (every, tests) in self.tests.items():
             hits = (test(message, headers) for test in tests)
-            if all(hits) if every else any(hits):
-                found.append(binding.destination)
+            EFFORT.begin()
+            try:
+                if all(hits) if every else any(hits):
+                    found.append(binding.destination)
+            except TooMuchEffort:
+                continue
         message.forget_properties()
         return found
 

@@ -3,7 +3,8 @@
 A message that is put is shown to those who have looked at everything before it. Those who have not
 look at the messages one by one from where their cursor stands, whether they are in memory or paged
 out, and take (or copy) what they want. One turn of the loop looks at ``Limits.max_looks`` messages
-at most; who has not come to the end by then goes on in a later turn.
+at most; who has not come to the end by then goes on in a later turn. A look that costs more, since
+the filter has a hard pattern or the message many properties, counts as several.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, cast
 from gateway.broker.consumers import Consumer
 from gateway.broker.cursors import Cursor
 from gateway.broker.deliveries import Entry, Lane, by_position
+from gateway.broker.ledger import Ledger
 from gateway.broker.store import Kept
 from gateway.message import Message
+from gateway.selector.like import EFFORT
 
 if TYPE_CHECKING:
     from gateway.broker.queues import Queue
@@ -24,6 +27,11 @@ PAUSE = 2
 SOON = 1
 """Milliseconds until a queue is looked at for which nothing was left in this turn: before those
 that had their share, or one long queue would keep all others waiting."""
+
+STEPS_OF_A_LOOK = 11
+"""So many steps of patterns, as a power of two, cost about as much as to look at a message."""
+OCTETS_OF_A_LOOK = 9
+"""So many octets of properties, as a power of two, cost that too."""
 
 
 def may_look(queue: "Queue", cursor: Cursor) -> bool:
@@ -37,11 +45,20 @@ def may_look(queue: "Queue", cursor: Cursor) -> bool:
     return True
 
 
-def wants(consumer: Consumer, cursor: Cursor, message: Message, origin: object) -> bool:
+def wants(
+    ledger: Ledger, consumer: Consumer, cursor: Cursor, message: Message, origin: object
+) -> bool:
     """Whether it asked for messages like this one."""
     if consumer.refuses(origin):
         return False
-    return cursor.matches is None or cursor.matches(message)
+    if cursor.matches is None:
+        return True
+    before = EFFORT.steps
+    wanted = cursor.matches(message)
+    ledger.looks += (EFFORT.steps - before >> STEPS_OF_A_LOOK) + (
+        len(message.header) >> OCTETS_OF_A_LOOK
+    )
+    return wanted
 
 
 # --- one message for all ------------------------------------------------------------------------
@@ -84,7 +101,7 @@ def first_that_wants(
             consumer.rest()
         elif may_look(queue, cursor):
             cursor.looked(lane, position)
-            if wants(consumer, cursor, message, origin):
+            if wants(queue.ledger, consumer, cursor, message, origin):
                 return consumer
     return None
 
@@ -107,7 +124,7 @@ def show(
         # Not put off if there was much to look at: there may be no message to look at later.
         queue.ledger.looks += 1
         cursor.looked(lane, position)
-        if wants(consumer, cursor, message, origin):
+        if wants(queue.ledger, consumer, cursor, message, origin):
             consumer.give(copied(cursor, position, message, 0))
 
 
@@ -118,7 +135,7 @@ def wanted_now(queue: "Queue", message: Message, origin: object) -> bool:
         and cursor.copies is None
         and not cursor.behind
         and consumer.takes(message)
-        and wants(consumer, cursor, message, origin)
+        and wants(queue.ledger, consumer, cursor, message, origin)
         for consumer in queue.seekers
     )
 
@@ -170,7 +187,7 @@ def find(queue: "Queue", consumer: Consumer) -> Entry | None:
             origin = one.origin if isinstance(one, Entry) else None
             if one.expires is not None and one.expires <= now:
                 cursor.looked(lane, position)
-            elif wants(consumer, cursor, message, origin):
+            elif wants(queue.ledger, consumer, cursor, message, origin):
                 if not consumer.takes(message):
                     consumer.rest()
                     return None

@@ -1,20 +1,51 @@
 """LIKE: ``_`` is any character, ``%`` any run of them.
 
 A pattern is cut at its ``%``; the pieces between are looked for from left to right, each at the
-first place where it fits, which is always right. So the time is that of one pass over the text
-whatever the pattern, and there is nothing to backtrack over.
+first place where it fits, which is always right. So there is nothing to backtrack over. A piece
+with ``_`` is looked for in all places of a stretch of text at once (``places``). What that costs
+is counted in steps (``EFFORT``): a selector has enough of them for all but attacks, and whoever
+asks selectors about many messages sees how much it has cost.
 """
 
-import re
 from collections.abc import Callable
 
 LONGEST_TEXT = 16_384
 """Characters of a value that is compared; a longer one is like nothing."""
-SHORT = 64
-"""Pieces up to this length are looked for place by place, which is quick for them."""
+MOST_STEPS = 8_000_000
+"""Steps that one selector may take about one message: some 20 ms."""
+STRETCH = 256
+"""Characters of text that are looked at first for a piece with ``_``; then twice as many."""
 
 Piece = tuple[str | None, ...]
 """Characters that must stand side by side; ``None`` is any."""
+
+
+class TooMuchEffort(ValueError):
+    """A selector has taken all its steps about a message, which it does not match then."""
+
+
+class Effort:
+    """Steps taken so far by all patterns of the process, and where the one at work must stop. A
+    step is a character of a text passed over once: 2 to 5 ns."""
+
+    __slots__ = ("steps", "end")
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.end = 0
+
+    def begin(self) -> None:
+        """A selector, or a pattern, is asked about a message."""
+        self.end = self.steps + MOST_STEPS
+
+    def take(self, steps: int) -> None:
+        """Raises ``TooMuchEffort``."""
+        self.steps += steps
+        if self.steps > self.end:
+            raise TooMuchEffort
+
+
+EFFORT = Effort()
 
 
 def pieces(pattern: str, escape: str | None) -> list[Piece] | None:
@@ -72,46 +103,83 @@ def fits(piece: Piece, text: str, at: int) -> bool:
 
 def search(piece: Piece) -> Callable[[str, int, int], int]:
     """Where the piece first fits between two places of a text: its end, or -1."""
-    length = len(piece)
     plain = "".join(character or "" for character in piece)
-    if len(plain) == length:
-
-        def find(text: str, start: int, end: int) -> int:
-            at = text.find(plain, start, end)
-            return at if at < 0 else at + length
-
-        return find
-    return place_by_place(piece) if length <= SHORT else shift_and(piece)
+    return plainly(plain) if len(plain) == len(piece) else stretch_by_stretch(piece)
 
 
-def place_by_place(piece: Piece) -> Callable[[str, int, int], int]:
-    """A regular expression without repetition, which has nothing to backtrack over."""
-    expression = "".join("." if wanted is None else re.escape(wanted) for wanted in piece)
-    pattern = re.compile(expression, re.DOTALL)
+def plainly(plain: str) -> Callable[[str, int, int], int]:
+    """A piece without ``_``. What Python does for short ones looks at a character as often as the
+    piece is long, at the worst, but quickly."""
+    length = len(plain)
+    dear = 1 + (min(length, 128) >> 4)
 
     def find(text: str, start: int, end: int) -> int:
-        found = pattern.search(text, start, end)
-        return -1 if found is None else found.end()
+        at = text.find(plain, start, end)
+        EFFORT.take(dear * ((end if at < 0 else at + length) - start))
+        return at if at < 0 else at + length
 
     return find
 
 
-def shift_and(piece: Piece) -> Callable[[str, int, int], int]:
-    """All beginnings of the piece that fit so far are the bits of one number; each character of
-    the text moves them on by one (Baeza-Yates and Gonnet, 1992)."""
-    anything = sum(1 << index for index, wanted in enumerate(piece) if wanted is None)
-    masks: dict[str, int] = {}
-    for index, wanted in enumerate(piece):
-        if wanted is not None:
-            masks[wanted] = masks.get(wanted, anything) | 1 << index
-    complete = 1 << len(piece) - 1
+def stretch_by_stretch(piece: Piece) -> Callable[[str, int, int], int]:
+    """A piece with ``_``: in a short stretch of the text, then in longer ones, so that the work is
+    in proportion to how far away the place is."""
+    length = len(piece)
+    first = first_place(piece)
 
     def find(text: str, start: int, end: int) -> int:
-        state = 0
-        for at in range(start, end):
-            state = (state << 1 | 1) & masks.get(text[at], anything)
-            if state & complete:
-                return at + 1
+        size = STRETCH + 2 * length
+        while start + length <= end:
+            stop = min(start + size, end)
+            at = first(text[start:stop])
+            if at >= 0:
+                return start + at + length
+            start = stop - length + 1
+            size *= 2
         return -1
 
     return find
+
+
+def first_place(piece: Piece) -> Callable[[str], int]:
+    """All places where the piece may fit are the bits of one number. For each of its characters
+    that number keeps those bits where the character stands as far behind as it should."""
+    length = len(piece)
+    offsets: dict[str, list[int]] = {}
+    for offset, wanted in enumerate(piece):
+        if wanted is not None:
+            offsets.setdefault(wanted, []).append(offset)
+
+    def find(text: str) -> int:
+        size = len(text)
+        fitting = (1 << size - length + 1) - 1
+        EFFORT.take(size)
+        if not all(character in text for character in offsets):
+            return -1
+        try:
+            octets = text.encode("latin-1")
+        except UnicodeEncodeError:
+            octets = None
+        for character, behind in offsets.items():
+            EFFORT.take(2 * size + len(behind) * (16 + (size >> 6)))
+            standing = places(text, octets, character)
+            for offset in behind:
+                fitting &= standing >> offset
+                if not fitting:
+                    return -1
+        return (fitting & -fitting).bit_length() - 1
+
+    return find
+
+
+ONES = [b"0" * code + b"1" + b"0" * (255 - code) for code in range(256)]
+"""For each character of Latin 1 the table that makes it one and all others zero."""
+
+
+def places(text: str, octets: bytes | None, character: str) -> int:
+    """A number with the bits set of those places where the character stands; ``octets`` are the
+    text if it is Latin 1."""
+    if octets is not None:
+        return int(octets.translate(ONES[ord(character)])[::-1], 2)
+    EFFORT.take(16 * text.count(character))
+    return int("1".join(["0" * len(part) for part in text.split(character)])[::-1], 2)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from gateway.message import Message
 from gateway.selector.evaluation import Value
+from gateway.selector.like import LONGEST_TEXT
 from gateway.values import IeeeDecimal, Scaled, Seconds
 
 Read = Callable[[Message], Value]
@@ -24,7 +25,7 @@ def plain(value: Any) -> Value:
     """A value of any version as selectors see it: numbers, text and truth; all else is unknown.
 
     Decimals are approximate numbers, times are milliseconds, UUIDs their text, octets the text
-    they are in UTF-8."""
+    they are in UTF-8 unless there are too many to be worth it."""
     kind = type(value)
     if kind is str or kind is int or kind is bool or kind is float or value is None:
         return value  # type: ignore[no-any-return]
@@ -39,6 +40,8 @@ def plain(value: Any) -> Value:
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, bytes | bytearray | memoryview):
+        if len(value) > LONGEST_TEXT:
+            return None
         try:
             return bytes(value).decode()
         except UnicodeDecodeError:

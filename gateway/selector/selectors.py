@@ -2,6 +2,7 @@
 
 from gateway.message import Message
 from gateway.selector.evaluation import compiled
+from gateway.selector.like import EFFORT
 from gateway.selector.names import resolve
 from gateway.selector.parser import parse
 from gateway.selector.tree import Node
@@ -20,7 +21,9 @@ class Selector:
 
     def matches(self, message: Message) -> bool:
         """Whether the condition is true: neither false nor unknown. Never raises for what is in a
-        message: one whose properties cannot be read matches nothing that names them."""
+        message: one whose properties cannot be read matches nothing that names them, and one about
+        which the patterns would take too many steps (``like.MOST_STEPS``) matches nothing."""
+        EFFORT.begin()
         try:
             return self._read(message) is True
         except ValueError:

@@ -154,6 +154,38 @@ def test_one_turn_looks_at_so_many(limits: dict[str, Any]) -> None:
     assert heard.bodies() == ["red 35"]
 
 
+HARD = " OR ".join([f"t LIKE '%_{'a' * 40}b%'"] * 50)
+"""It takes some milliseconds to find that a text of nothing but a is not like this."""
+
+
+def test_a_look_that_costs_more_counts_as_several() -> None:
+    house = House(max_looks=200)
+    channel, heard = house.channel()
+    declare(channel)
+    house.broker.end_turn()
+    put(channel, *map(str, range(20)), application={"t": "a" * 16_000})
+    put(channel, "wanted", application={"t": "a" * 41 + "b"})
+    matches = Counting(HARD)
+    consume(channel, matches=matches)
+    assert len(matches.asked) == 1
+    while house.broker.due() is not None:
+        before = len(matches.asked)
+        house.later(2)
+        assert len(matches.asked) <= before + 2
+    assert heard.bodies() == ["wanted"]
+
+
+def test_many_properties_make_a_look_dear() -> None:
+    house = House(max_looks=100)
+    channel, heard = house.channel()
+    declare(channel)
+    house.broker.end_turn()
+    put(channel, *map(str, range(20)), application={str(n): "x" * 20 for n in range(1000)})
+    matches = Counting("JMSPriority = 9 AND t = 1")
+    consume(channel, matches=matches)
+    assert 1 <= len(matches.asked) <= 5 and not heard.bodies()
+
+
 def test_a_long_queue_does_not_keep_the_others_waiting() -> None:
     house = House(max_looks=10)
     channel, heard = house.channel()

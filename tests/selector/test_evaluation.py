@@ -6,7 +6,7 @@ import pytest
 
 from gateway.selector.errors import DEEPEST, LONGEST, MOST_TERMS, SelectorError
 from gateway.selector.evaluation import Reader, Value, compiled
-from gateway.selector.like import LONGEST_TEXT
+from gateway.selector.like import EFFORT, LONGEST_TEXT, MOST_STEPS
 from gateway.selector.parser import parse
 
 GIVEN: dict[str, Value] = {
@@ -21,6 +21,7 @@ def given(name: str) -> Reader[dict[str, Value]]:
 
 
 def evaluate(text: str, values: dict[str, Value] | None = None) -> Value:
+    EFFORT.begin()
     return compiled(parse(text), given)(GIVEN if values is None else values)
 
 
@@ -339,6 +340,28 @@ def test_hard_patterns_take_one_pass() -> None:
     assert evaluate(f"t LIKE '%{'a' * 2000}c%'", {"t": text}) is False
     assert evaluate(f"t LIKE '{'%a' * 1000}%b'", {"t": text}) is True
     assert evaluate("t LIKE '%'", {"t": text + "b"}) is False
+
+
+HARD = {
+    "fifty with _": " OR ".join([f"t LIKE '%_{'a' * 40}b%'"] * 50),
+    "fifty without": " OR ".join([f"t LIKE '%{'a' * 20}b{'a' * 20}%'"] * 50),
+    "one long": f"t LIKE '%_{'a' * 4000}b%'",
+    "twenty long": " OR ".join([f"t LIKE '%_{'a' * 180}b%'"] * 20),
+    "many short": " OR ".join(["t LIKE '%_b%'"] * 200),
+    "many pieces": f"t LIKE '{'%_a' * 1300}%b_%'",
+}
+
+
+@pytest.mark.parametrize("case", HARD)
+@pytest.mark.parametrize("letter", ["a", "ä"])
+def test_hard_selectors_take_few_steps(case: str, letter: str) -> None:
+    """A character of the text is passed over a few times for each piece, and pieces with ``_`` move
+    through it together, a machine word at a time."""
+    selector = HARD[case].replace("a", letter)
+    text = letter * LONGEST_TEXT
+    spent = EFFORT.steps
+    assert evaluate(selector, {"t": text}) is False
+    assert EFFORT.steps - spent < MOST_STEPS
 
 
 def test_arithmetic_stays_small() -> None:

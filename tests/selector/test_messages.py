@@ -8,6 +8,7 @@ import pytest
 
 from gateway.message import Essentials, Message, Properties
 from gateway.selector import Selector
+from gateway.selector.like import EFFORT, MOST_STEPS
 from gateway.selector.names import NAMES, plain
 from gateway.values import (
     Byte,
@@ -197,3 +198,14 @@ def test_selectors_are_equal_if_they_say_the_same() -> None:
     assert Selector("a = 1") == Selector("( a=01 )")
     assert hash(Selector("a = 1")) == hash(Selector("a  = 0x1"))
     assert Selector("a = 1") != Selector("a = 1.0")
+
+
+def test_a_selector_that_takes_too_many_steps_matches_nothing() -> None:
+    piece = "".join(map(chr, range(0x4E00, 0x4E40)))
+    fields = {f"f{number}": f"{piece},x" * 240 for number in range(40)}
+    text = " OR ".join(f"f{number} LIKE '%_{piece}x%'" for number in range(40))
+    long = message(application=fields)
+    spent = EFFORT.steps
+    assert not Selector(text).matches(long) and not Selector(f"NOT ({text})").matches(long)
+    assert EFFORT.steps - spent <= 3 * MOST_STEPS
+    assert Selector("f1 LIKE '%_,x%'").matches(long)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.selector.errors import SelectorError
 from gateway.selector.evaluation import Reader, Value, compiled
-from gateway.selector.like import matcher, pieces, place_by_place, shift_and
+from gateway.selector.like import EFFORT, matcher, pieces, stretch_by_stretch
 from gateway.selector.parser import parse
 from gateway.selector.tree import (
     And,
@@ -178,18 +178,29 @@ def test_like_is_what_a_regular_expression_says(pattern: tuple[str, str | None],
         "".join("." if wanted is None else re.escape(wanted) for wanted in piece) for piece in cut
     )
     expected = re.fullmatch(expression, text, re.DOTALL) is not None
+    EFFORT.begin()
     assert matcher(*pattern)(text) is expected
 
 
 @given(
-    st.lists(st.sampled_from(["a", "b", None]), min_size=1, max_size=5).map(tuple),
-    st.text("ab", max_size=20),
+    st.lists(st.sampled_from(["a", "é", "b", None]), min_size=1, max_size=5).map(tuple),
+    st.text("abé", max_size=20) | st.text("ab", min_size=600, max_size=900),
     st.integers(0, 5),
 )
-def test_both_ways_to_look_for_a_piece_find_the_same(
+def test_the_first_place_where_a_piece_fits_is_what_a_regular_expression_finds(
     piece: tuple[str | None, ...], text: str, start: int
 ) -> None:
     end = max(start, len(text) - 1)
-    assert shift_and(piece)(text, start, min(end, len(text))) == place_by_place(piece)(
-        text, start, min(end, len(text))
+    found = re.compile("".join("." if wanted is None else wanted for wanted in piece)).search(
+        text, start, end
     )
+    EFFORT.begin()
+    expected = -1 if found is None else found.end()
+    assert stretch_by_stretch(piece)(text, start, end) == expected
+
+
+@given(st.integers(0, 2000), st.sampled_from("aé"))
+def test_a_place_far_away_is_found(before: int, other: str) -> None:
+    text = other * before + "xyz" + other * 700
+    EFFORT.begin()
+    assert stretch_by_stretch(("x", None, "z"))(text, 0, len(text)) == before + 3
