@@ -16,6 +16,7 @@ from gateway.broker.consumers import Consumer
 from gateway.broker.cursors import Copies, Cursor, Matches
 from gateway.broker.deliveries import Entry
 from gateway.broker.exchanges import Exchange
+from gateway.broker.exclusions import Exclusions
 from gateway.broker.limits import read_consumer_priority
 from gateway.broker.linked import Linked
 from gateway.broker.posting import deliver_now, read_copies
@@ -225,12 +226,14 @@ class Channel(Linked):
         matches: Matches | None = None,
         copy: bool = False,
         credit: int | None = None,
+        exclusions: Exclusions | None = None,
     ) -> str:
         """Make a consumer; nothing is delivered before ``start``. Answers with its tag.
 
         ``matches`` is its filter; what it does not want is left to others. With ``copy`` it takes
         nothing: it gets copies of what stands in the queue and of what is put later, and their
-        settlement has no effect. ``credit``: see there."""
+        settlement has no effect. ``credit``: see there. ``exclusions`` are those of the consumer
+        whose place it takes."""
         name = self.named(queue)
         arguments = arguments or {}
         if tag in self.consumers:
@@ -252,6 +255,11 @@ class Channel(Linked):
             what = self.vhost.title("queue", name)
             raise Refusal(Condition.ACCESS_REFUSED, f"{what} in exclusive use")
         tag = tag or "amq.ctag-" + urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        if exclusions is not None and exclusions.queue is not found:
+            exclusions = None
+        cursor = None
+        if matches or copy or exclusions is not None:
+            cursor = Cursor(matches, Copies() if copy else None, exclusions)
         consumer = Consumer(
             tag,
             found,
@@ -267,7 +275,7 @@ class Channel(Linked):
             size=self.new_size,
             arguments=arguments,
             credit=credit,
-            cursor=Cursor(matches, Copies() if copy else None) if matches or copy else None,
+            cursor=cursor,
         )
         self.consumers[tag] = consumer
         found.touch()
@@ -287,6 +295,8 @@ class Channel(Linked):
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
             consumer.queue.remove_consumer(consumer, spare)
+            if consumer.cursor is not None and consumer.cursor.exclusions is not None:
+                consumer.cursor.exclusions.clear()
 
     def credit(self, tag: str, count: int | None) -> None:
         """So many more deliveries are allowed to a consumer from now on, whether they are settled

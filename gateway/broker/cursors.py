@@ -1,5 +1,6 @@
 """How far a consumer has looked that does not simply take the head of its queue: one with a filter
-(it takes what it wants and leaves the rest to others), or one that takes nothing and gets copies.
+(it takes what it wants and leaves the rest to others), one that must not get some of the messages,
+or one that takes nothing and gets copies.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,6 +10,7 @@ from gateway.message import Message
 
 if TYPE_CHECKING:
     from gateway.broker.deliveries import Entry, Lane
+    from gateway.broker.exclusions import Exclusions
 
 MOST_AGAIN = 1024
 """Requeued messages that a cursor remembers one by one."""
@@ -20,11 +22,17 @@ class Cursor:
     """Positions by lane: everything up to a mark has been looked at, but for those in ``again``,
     which were requeued behind it. ``behind``: there may be something to look at."""
 
-    __slots__ = ("matches", "copies", "marks", "again", "behind")
+    __slots__ = ("matches", "copies", "exclusions", "marks", "again", "behind")
 
-    def __init__(self, matches: Matches | None, copies: "Copies | None") -> None:
+    def __init__(
+        self,
+        matches: Matches | None,
+        copies: "Copies | None",
+        exclusions: "Exclusions | None" = None,
+    ) -> None:
         self.matches = matches
         self.copies = copies
+        self.exclusions = exclusions
         self.marks: dict[Lane, int] = {}
         self.again: dict[Lane, set[int]] = {}
         self.behind = True

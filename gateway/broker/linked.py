@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gateway.broker.consumers import Consumer
 from gateway.broker.deliveries import Entry
+from gateway.broker.exclusions import Exclusions
 from gateway.broker.queues import Queue
 from gateway.broker.settling import Settling, unknown_tag
 from gateway.errors import Condition, Refusal
@@ -92,9 +93,11 @@ class Linked(Settling):
         entry = self.unsettled.get(op.delivery)
         if entry is None:
             raise unknown_tag(op.delivery)
+        if op.elsewhere:
+            self.check_exclusions(entry)
         self.note_failure(entry, op)
         del self.unsettled[op.delivery]
-        self.conclude([(entry, Outcome.REJECT if op.elsewhere else Outcome.RELEASE)])
+        self.conclude([(entry, Outcome.DECLINE if op.elsewhere else Outcome.RELEASE)])
 
     def note_failure(self, entry: Entry, op: Modify) -> None:
         """Write onto the message what its next reader shall know."""
@@ -140,9 +143,12 @@ class Linked(Settling):
     def retire(self, transaction: bytes, delivery: int, verdict: Verdict, settled: bool) -> None:
         """Settle when the transaction is discharged. Until then nobody else can."""
         work = self.work(transaction)
-        entry = self.unsettled.pop(delivery, None)
+        entry = self.unsettled.get(delivery)
         if entry is None:
             raise unknown_tag(delivery)
+        if isinstance(verdict, Modify) and verdict.elsewhere:
+            self.check_exclusions(entry)
+        del self.unsettled[delivery]
         work.retired.append((delivery, entry, verdict, settled))
 
     def discharge(self, transaction: bytes, fail: bool) -> None:
@@ -166,7 +172,7 @@ class Linked(Settling):
         for _, entry, verdict, _ in work.retired:
             if isinstance(verdict, Modify):
                 self.note_failure(entry, verdict)
-                verdict = Outcome.REJECT if verdict.elsewhere else Outcome.RELEASE
+                verdict = Outcome.DECLINE if verdict.elsewhere else Outcome.RELEASE
             decided.append((entry, verdict))
         self.conclude(decided)
 
@@ -221,6 +227,13 @@ class Linked(Settling):
             consumer.release(entry)
         consumer.queue.remove_consumer(consumer, spare=True)
         return found
+
+    def exclusions(self, tag: str) -> Exclusions | None:
+        """What a consumer must not get: to be asked before it is parked, and given to the consumer
+        that takes its place."""
+        consumer = self.consumers.get(tag)
+        cursor = None if consumer is None else consumer.cursor
+        return None if cursor is None else cursor.exclusions
 
     def adopt(self, tag: str, entries: list[Entry]) -> list[int]:
         """Parked deliveries belong to this consumer now; their new numbers."""

@@ -18,6 +18,7 @@ from gateway.message import Message, Table
 if TYPE_CHECKING:
     from gateway.broker.client import Client
     from gateway.broker.exchanges import Binding
+    from gateway.broker.exclusions import Exclusions
     from gateway.broker.vhost import VirtualHost
 
 
@@ -50,7 +51,7 @@ class Queue(Turns):
         "vhost", "ledger", "name", "durable", "owner", "auto_delete", "arguments", "limits",
         "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "ranks", "lanes", "depth",
         "octets", "unsettled", "passed", "published", "delivered", "acked", "redelivered",
-        "bindings", "used", "due", "gone", "created", "watchers",
+        "bindings", "used", "due", "gone", "created", "watchers", "excluded",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +96,8 @@ class Queue(Turns):
         self.due: int | None = None
         self.gone = False
         self.watchers: dict[Watcher, None] = {}
+        self.excluded: dict[tuple[Lane, int], list[Exclusions]] = {}
+        """By place, the links that must not get the message that stands there."""
         self.touch()
 
     # --- in -------------------------------------------------------------------------------------
@@ -305,6 +308,13 @@ class Queue(Turns):
             self.ledger.store.remove(lane.number, entry.position)
             if lane.out:
                 lane.out.discard(entry.position)
+        if self.excluded:
+            self.included(entry.lane, entry.position)
+
+    def included(self, lane: Lane, position: int) -> None:
+        """The message at a place is over: nobody is excluded from what is not there."""
+        for exclusions in self.excluded.pop((lane, position), ()):
+            exclusions.places.discard((lane, position))
 
     def discard(self, entry: Entry, reason: str) -> None:
         """It leaves unwanted: to the dead letters if there is such a place."""
@@ -426,6 +436,9 @@ class Queue(Turns):
         """Drop everything that is ready; how many there were."""
         count = self.depth
         store = self.ledger.store
+        for lane, position in list(self.excluded):
+            if lane.at(position) is not None:
+                self.included(lane, position)
         for lane in self.lanes:
             entries = lane.ready
             for entry in entries:

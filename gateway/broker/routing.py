@@ -93,6 +93,25 @@ class Routing:
             found.update(dict.fromkeys(self.route(exchange, copy)))
         return tuple(found)
 
+    def buries(self, queue: Queue, message: Message) -> bool:
+        """Whether a message that is not wanted in a queue would come to another by its dead letter
+        exchange."""
+        name = queue.limits.dead_letter_exchange
+        exchange = None if name is None else self.exchanges.get(name)
+        if exchange is None:
+            return False
+        key = queue.limits.dead_letter_key
+        dead = Message(
+            message.dialect,
+            message.header,
+            message.body,
+            exchange.name,
+            message.key if key is None else key,
+            message.essentials,
+            message.notes,
+        )
+        return bool(self.route(exchange, dead))
+
     def bury(self, queue: Queue, message: Message, reason: str) -> None:
         """A message has left its queue unwanted: "rejected", "expired" or "maxlen"."""
         if queue.limits.dead_letter_exchange is None:

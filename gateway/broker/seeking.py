@@ -1,4 +1,4 @@
-"""Delivery to consumers with a cursor: who has a filter, or gets copies.
+"""Delivery to consumers with a cursor: who has a filter or exclusions, or gets copies.
 
 A message that is put is shown to those who have looked at everything before it. Those who have not
 look at the messages one by one from where their cursor stands, whether they are in memory or paged
@@ -61,6 +61,11 @@ def wants(
     return wanted
 
 
+def may_have(cursor: Cursor, lane: Lane, position: int) -> bool:
+    """Whether the message at this place is not excluded for it."""
+    return cursor.exclusions is None or (lane, position) not in cursor.exclusions.places
+
+
 # --- one message for all ------------------------------------------------------------------------
 
 
@@ -101,7 +106,9 @@ def first_that_wants(
             consumer.rest()
         elif may_look(queue, cursor):
             cursor.looked(lane, position)
-            if wants(queue.ledger, consumer, cursor, message, origin):
+            if may_have(cursor, lane, position) and wants(
+                queue.ledger, consumer, cursor, message, origin
+            ):
                 return consumer
     return None
 
@@ -187,7 +194,9 @@ def find(queue: "Queue", consumer: Consumer) -> Entry | None:
             origin = one.origin if isinstance(one, Entry) else None
             if one.expires is not None and one.expires <= now:
                 cursor.looked(lane, position)
-            elif wants(queue.ledger, consumer, cursor, message, origin):
+            elif may_have(cursor, lane, position) and wants(
+                queue.ledger, consumer, cursor, message, origin
+            ):
                 if not consumer.takes(message):
                     consumer.rest()
                     return None

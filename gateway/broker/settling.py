@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from gateway.broker.consumers import Consumer
 from gateway.broker.deliveries import Entry
+from gateway.broker.exclusions import exclusions_of
 from gateway.broker.queues import Queue
 from gateway.broker.requests import Requests
 from gateway.broker.transactions import Transaction
@@ -82,6 +83,8 @@ class Settling(Requests):
                 consumer.release(entry)
                 woken[consumer] = None
             reason = "rejected"
+            if outcome is Outcome.DECLINE:
+                outcome = self.declined(entry, consumer)
             if outcome is Outcome.RELEASE and not queue.gone:
                 most = queue.most_deliveries
                 if most is None or entry.deliveries <= most:
@@ -102,14 +105,53 @@ class Settling(Requests):
                 consumer.wake()
 
     def unsent(self, consumer: str, delivery: int, message: Message) -> None:
-        """A delivery that could not be written for its reader is a rejected one, also where it was
-        accepted beforehand."""
-        entry = self.unsettled.pop(delivery, None)
+        """A delivery that could not be written for its reader: others may be able to read it. So
+        it is declined, also where it was accepted beforehand; then it stands at the end of its
+        queue again."""
+        entry = self.unsettled.get(delivery)
         if entry is not None:
-            self.conclude([(entry, Outcome.REJECT)])
-        elif consumer in self.consumers:
-            queue = self.consumers[consumer].queue
+            self.check_exclusions(entry)
+            del self.unsettled[delivery]
+            self.conclude([(entry, Outcome.DECLINE)])
+        elif consumer in self.consumers and not self.consumers[consumer].copies:
+            self.put_again(self.consumers[consumer], message)
+
+    def declined(self, entry: Entry, consumer: Consumer | None) -> Outcome:
+        """What declining comes to. The consumer does not get this message again."""
+        queue = entry.lane.queue
+        if consumer is None or consumer.copies or queue.gone:
+            return Outcome.RELEASE
+        if queue.vhost.buries(queue, entry.message):
+            return Outcome.REJECT
+        if consumer.started:
+            exclusions_of(consumer).add(entry.lane, entry.position)
+        return Outcome.RELEASE
+
+    def put_again(self, consumer: Consumer, message: Message) -> None:
+        """A message that was settled as it was given to a consumer, which cannot have it."""
+        queue = consumer.queue
+        if queue.vhost.buries(queue, message):
             queue.vhost.bury(queue, message, "rejected")
+            return
+        exclusions = exclusions_of(consumer)
+        if exclusions.full:
+            consumer.stop()
+            queue.put(message)
+            exclusions.check()
+        lane = queue.lane(message.essentials.priority) if queue.ranks else queue.lanes[0]
+        position = lane.next
+        exclusions.add(lane, position)
+        queue.put(message)
+        if lane.next == position:  # it has expired, or the queue is full
+            exclusions.drop(lane, position)
+        consumer.wake()
+
+    def check_exclusions(self, entry: Entry) -> None:
+        """Refuses (506) a delivery to be declined if its link declines too many."""
+        consumer = entry.consumer
+        cursor = None if consumer is None else consumer.cursor
+        if cursor is not None and cursor.exclusions is not None:
+            cursor.exclusions.check()
 
     def recover(self, requeue: bool) -> None:
         """Everything unsettled is delivered again: from its queue, or to the same consumers."""

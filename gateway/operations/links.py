@@ -118,8 +118,8 @@ class DetachLink(LinkOperation):
 
 @dataclass(slots=True)
 class Modify(Operation):
-    """Outcome "modified" of one delivery (§3.4.5): it goes back, unless ``elsewhere`` (not to be
-    delivered here again: dead-lettered). ``failed`` counts as a delivery that failed;
+    """Outcome "modified" of one delivery (§3.4.5): it goes back. ``elsewhere``: not to be delivered
+    over this link again (``Outcome.DECLINE``). ``failed`` counts as a delivery that failed;
     ``annotations`` are merged into those of the message."""
 
     channel: int
@@ -136,8 +136,9 @@ class Assure(Request):
 
 @dataclass(slots=True)
 class Unsent(Operation):
-    """A delivery that has no form for the peer: it was not sent. ``consumer`` is empty if it was
-    fetched."""
+    """A delivery that cannot be sent to this peer: it has no form in the peer's version, or is
+    larger than the peer takes. It was not sent, and stays for others. ``consumer`` is empty if it
+    was fetched."""
 
     channel: int
     consumer: str

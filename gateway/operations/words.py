@@ -29,6 +29,9 @@ class Outcome(IntEnum):
     """Give it back: requeued at its place, marked redelivered."""
     REJECT = 2
     """Not wanted: dead-lettered where the queue says so, else dropped."""
+    DECLINE = 3
+    """Not to be delivered over this link again: dead-lettered where the queue says so, else left
+    in the queue for other consumers."""
 
 
 class Operation:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.broker.channel import Channel
 from gateway.broker.deliveries import Entry
+from gateway.broker.exclusions import Exclusions
 from gateway.broker.linked import Holding
 from gateway.broker.replies import REPLY_TO
 from gateway.errors import Refusal
@@ -95,7 +96,7 @@ class Linking:
         old = self._again(key)
         try:
             source, maker = self._source(channel, op, old)
-            self._subscribe(channel, op, source)
+            self._subscribe(channel, op, source, old)
         except Refusal:
             if old is not None:
                 self._links.forget(old)
@@ -136,9 +137,14 @@ class Linking:
             return source._replace(node=node), old.maker
         return find_source(channel, asked, op.container, op.name, self._create), False
 
-    def _subscribe(self, channel: Channel, op: AttachSource, source: Source) -> None:
-        """A consumer without credit."""
+    def _subscribe(
+        self, channel: Channel, op: AttachSource, source: Source, old: Link | None
+    ) -> None:
+        """A consumer without credit. One that is resumed does not get what it has declined."""
         filters = source.filters
+        exclusions = None
+        if old is not None and op.unsettled is not None:
+            exclusions, old.exclusions = old.exclusions, None
         channel.subscribe(
             source.node.queue,
             op.link,
@@ -147,6 +153,7 @@ class Linking:
             matches=filters.matches,
             copy=source.node.copies(source.terminus),
             credit=0,
+            exclusions=exclusions,
         )
         if channel.replies is not None and source.node.queue == REPLY_TO:
             source.terminus.address = f"/queues/{channel.replies.name}"
@@ -160,6 +167,7 @@ class Linking:
             return []
         parked, old.parked = old.parked, {}
         old.over = True
+        old.drop_exclusions()
         copies = link.node is not None and link.node.copies(link.terminus)
         if op.unsettled is None or op.settled or copies:
             release(channel, parked.values())
@@ -249,6 +257,7 @@ class Linking:
                 channel.discharge(work, True)
         self._managing.leave(op.channel, op.link)
         if link is not None:
+            link.exclusions = channel.exclusions(op.link)
             held = channel.park(op.link) if link.key.source else []
             if op.closed:
                 self._close(channel, link, held)
@@ -326,10 +335,23 @@ class Linking:
         if isinstance(op, Settle):
             outcome = op.outcome
         else:
+            outcome = Outcome.RELEASE
+            if op.elsewhere and not (link.node is not None and link.node.copies(link.terminus)):
+                outcome = self._declined(link, entry)
             channel.note_failure(entry, op)
-            outcome = Outcome.REJECT if op.elsewhere else Outcome.RELEASE
         channel.conclude([(entry, outcome)])
         return True
+
+    def _declined(self, link: Link, entry: Entry) -> Outcome:
+        """A suspended link is not to get this again when it is resumed."""
+        queue = entry.lane.queue
+        if queue.vhost.buries(queue, entry.message):
+            return Outcome.REJECT
+        if link.exclusions is None:
+            link.exclusions = Exclusions(queue)
+        if not link.exclusions.full:
+            link.exclusions.add(entry.lane, entry.position)
+        return Outcome.RELEASE
 
     # --- transactions ---------------------------------------------------------------------------
 

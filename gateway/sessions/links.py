@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.broker.broker import Broker
 from gateway.broker.deliveries import Entry
+from gateway.broker.exclusions import Exclusions
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
 from gateway.operations import Terminus
@@ -73,8 +74,16 @@ class Link:
         """A dynamic node was made for it."""
         self.parked: dict[bytes, Entry] = {}
         self.outcomes: dict[bytes, Any] = {}
+        self.exclusions: Exclusions | None = None
+        """While it is suspended: what it must not get when it is resumed."""
         self.due: int | None = None
         self.over = False
+
+    def drop_exclusions(self) -> None:
+        """It is over, or attached anew."""
+        if self.exclusions is not None:
+            self.exclusions.clear()
+            self.exclusions = None
 
     def on_due(self) -> None:
         """Its time is over, unless it was resumed meanwhile."""
@@ -157,6 +166,7 @@ class Links:
             if not entry.lane.queue.gone:
                 back.setdefault(entry.lane.queue, []).append(entry)
         link.parked.clear()
+        link.drop_exclusions()
         for to, entries in back.items():
             to.put_back(entries)
         node = link.node

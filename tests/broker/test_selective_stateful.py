@@ -36,7 +36,7 @@ SLOTS = 4
 @dataclass
 class Party:
     """One consumer: what it asked for, and what it has got. ``looked`` is every message that its
-    filter was asked about, in order."""
+    filter was asked about, in order; ``declined`` what it must not get again."""
 
     channel: Channel
     heard: Heard
@@ -50,8 +50,11 @@ class Party:
     looked: list[int] = field(default_factory=list)
     got: list[int] = field(default_factory=list)
     held: dict[int, int] = field(default_factory=dict)
+    declined: set[int] = field(default_factory=set)
 
     def wants(self, number: int) -> bool:
+        if number in self.declined:
+            return False
         return self.filter is None or FILTERS[self.filter](number)
 
     def has_room(self) -> bool:
@@ -208,8 +211,10 @@ class OneQueue(RuleBasedStateMachine):
         tag = sorted(party.held)[pick % len(party.held)]
         settled = [t for t in party.held if t == tag or (multiple and t < tag)]
         numbers = [party.held.pop(t) for t in settled]
-        if outcome is Outcome.RELEASE and not party.copy:
+        if outcome in (Outcome.RELEASE, Outcome.DECLINE) and not party.copy:
             self.requeue(numbers)
+        if outcome is Outcome.DECLINE and not party.copy:
+            party.declined.update(numbers)
         party.channel.settle(tag, multiple, outcome)
         self.listen()
 
@@ -296,6 +301,9 @@ class OneQueue(RuleBasedStateMachine):
         paged = sum(lane.paged for lane in self.queue.lanes)
         in_memory = sum(len(lane.ready) for lane in self.queue.lanes)
         assert in_memory + paged == self.queue.depth
+        alive = self.ready.union(*(p.held.values() for p in movers))
+        excluded = sum(len(links) for links in self.queue.excluded.values())
+        assert excluded == sum(len(p.declined & alive) for p in movers)
         for lane in self.queue.lanes:
             places = [entry.position for entry in lane.ready]
             assert places == sorted(set(places))

@@ -306,6 +306,68 @@ def test_undeliverable_here_goes_to_the_dead_letters(peer: LinkPeer) -> None:
     assert peer.house.broker.vhosts["/"].queues["dead"].depth == 1
 
 
+def undeliverable(peer: LinkPeer, found: list[Deliver]) -> None:
+    peer.says(*[Modify(1, one.delivery, False, True) for one in found])
+
+
+@pytest.mark.parametrize("transacted", [False, True])
+def test_undeliverable_here_is_still_there_for_others(peer: LinkPeer, transacted: bool) -> None:
+    """§3.4.5: not to this link again. Without a dead letter exchange it stays in its queue."""
+    declare(peer, "q")
+    link, _ = peer.source("q")
+    publish(peer, "q", "1", "2")
+    one, two = peer.receives(link)
+    if transacted:
+        work = peer.done(DeclareTransaction(1, "t", "c"))
+        peer.says(Retire(1, work, one.delivery, Modify(1, one.delivery, False, True), False))
+        peer.done(Discharge(1, "t", "c", work, False))
+    else:
+        undeliverable(peer, [one])
+    assert peer.house.broker.vhosts["/"].queues["q"].depth == 1
+    assert peer.receives(link) == []
+    other, _ = peer.source("q")
+    assert bodies(peer.receives(other)) == ["1"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_link_that_is_resumed_does_not_get_it_either(peer: LinkPeer, late: bool) -> None:
+    """Whether its outcome came before the detach or after it (§2.7.6)."""
+    declare(peer, "q")
+    queue = peer.house.broker.vhosts["/"].queues["q"]
+    link, _ = peer.source("q", name="l", expiry="never")
+    publish(peer, "q", "1", "2")
+    found = peer.receives(link, 1)
+    if not late:
+        undeliverable(peer, found)
+    suspended(peer, link, found if late else [])
+    if late:
+        undeliverable(peer, found)
+    assert len(queue.excluded) == 1
+    again, attached = peer.source("q", name="l", expiry="never", unsettled={})
+    assert attached.resumed == []
+    assert bodies(peer.receives(again)) == ["2"]
+    suspended(peer, again, [])
+    anew, _ = peer.source("q", name="l", expiry="never")
+    assert not queue.excluded, "a new link, though it has the name of an old one"
+    assert bodies(peer.receives(anew)) == ["1", "2"]
+
+
+@pytest.mark.parametrize("end", ["close", "expire", "lose"])
+def test_what_was_undeliverable_is_forgotten_with_the_link(peer: LinkPeer, end: str) -> None:
+    declare(peer, "q")
+    queue = peer.house.broker.vhosts["/"].queues["q"]
+    link, _ = peer.source("q", name="l", expiry="link-detach", timeout=1)
+    publish(peer, "q", "1")
+    undeliverable(peer, peer.receives(link))
+    assert queue.excluded
+    if end == "lose":
+        peer.says(Closed())
+    else:
+        peer.says(DetachLink(1, None, link, closed=end == "close"))
+        peer.house.broker.tick(peer.house.broker.now + 2_000)
+    assert queue.depth == 1 and not queue.excluded
+
+
 def test_a_message_that_is_refused_costs_the_message(peer: LinkPeer) -> None:
     from gateway.operations import Confirm, Returned, SelectConfirms
 

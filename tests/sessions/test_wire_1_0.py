@@ -100,6 +100,23 @@ def test_messages_and_their_outcomes(house: House) -> None:
     assert depth(house) == 2
 
 
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_message_that_is_too_large_for_a_receiver_stays(house: House, settled: bool) -> None:
+    """It is not sent to that one, and in nobody's way."""
+    peer = Linked(house)
+    mode = 1 if settled else 0
+    assert sent(peer.receiver(0, 10, max_message_size=7, snd_settle_mode=mode)) == []
+    assert depth(house) == 3
+    owner = Linked(house, "writer")
+    owner.sender(0, "in", w.Target("/queues/q"))
+    owner.says(w.Transfer(0, 0, b"s", 0, True), b"\x00\x53\x75\xa0\x01x")
+    peer.turn()
+    assert len(sent(peer.hears())) == 1, "what it takes it gets"
+    assert depth(house) == 3
+    other = Linked(house, "other")
+    assert len(sent(other.receiver(0, 10))) == 3
+
+
 def test_drain(house: House) -> None:
     peer = Linked(house)
     peer.receiver(0, 0)

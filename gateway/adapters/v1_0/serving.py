@@ -48,7 +48,6 @@ from gateway.operations import (
     DetachLink,
     Done,
     EndSession,
-    Modify,
     Operation,
     Refused,
     Returned,
@@ -56,6 +55,7 @@ from gateway.operations import (
     SessionLost,
     Settle,
     Stolen,
+    Unsent,
 )
 from gateway.values import Symbol
 
@@ -244,12 +244,11 @@ class Serving:
             found.append(said)
 
     def on_unsent(self, link: Outgoing, number: int, message: Message, text: str) -> None:
-        """It is not for this receiver; perhaps for another, or a dead-letter queue."""
+        """It is not for this receiver; perhaps for another, or a dead-letter queue. The credit that
+        the broker used for it is still there."""
         later, channel = self.session.engine.later, self.session.number
-        if link.settles:
-            link.fail(LinkError.MESSAGE_SIZE_EXCEEDED, text, later)
-        elif number:
-            later.append(Modify(channel, number, False, True))
+        if number:
+            later.append(Unsent(channel, link.number, number, message))
             count = max(0, link.credit - link.waiting)
             later.append(Credit(channel, None, link.number, count))
 

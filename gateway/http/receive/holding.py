@@ -132,9 +132,12 @@ class Hand:
         return entry.message
 
     def buries(self, delivery: int) -> bool:
-        """Whether a rejected delivery goes to a dead letter exchange."""
+        """Whether a rejected delivery would come to another queue as a dead letter."""
         entry = self.channel.unsettled.get(delivery)
-        return entry is not None and entry.lane.queue.limits.dead_letter_exchange is not None
+        if entry is None:
+            return False
+        queue = entry.lane.queue
+        return queue.vhost.buries(queue, entry.message)
 
     def close(self) -> None:
         """Everything unsettled goes back."""

@@ -25,6 +25,7 @@ from gateway.operations import (
     Resumed,
     Settle,
     Terminus,
+    Unsent,
 )
 from gateway.values import Symbol
 from tests.adapters.v1_0.peer import PLAIN, Peer
@@ -330,19 +331,19 @@ def test_what_is_unusual_is_sent_as_it_came() -> None:
 
 def test_a_message_larger_than_the_peer_takes() -> None:
     peer = filled(0, max_message_size=5)
-    peer.session.deliver("1", 1, False, message())
+    one = message()
+    peer.session.deliver("1", 1, False, one)
     assert transfers(peer) == []
-    assert peer.engine.found() == [
-        Modify(0, 1, False, True, None),
-        Credit(0, None, "1", 100, False),
-    ]
+    assert peer.engine.found() == [Unsent(0, "1", 1, one), Credit(0, None, "1", 100, False)]
     assert not peer.session.sent
 
 
 def test_and_on_a_settled_link() -> None:
     peer = filled(0, max_message_size=5, snd_settle_mode=1)
-    peer.session.deliver("1", 1, False, message())
-    peer.detached("amqp:link:message-size-exceeded")
+    one = message()
+    peer.session.deliver("1", 1, False, one)
+    assert transfers(peer) == []
+    assert peer.engine.found() == [Unsent(0, "1", 1, one), Credit(0, None, "1", 100, False)]
 
 
 def test_crowds_are_announced() -> None:
@@ -423,9 +424,10 @@ class Unwritable(Message):
 @pytest.mark.parametrize("again_", [False, True])
 def test_a_message_that_has_no_form(again_: bool) -> None:
     peer = filled(0)
-    peer.session.deliver("1", 1, again_, Unwritable(BASIC, b"", b"", "", "q", Essentials()))
+    one = Unwritable(BASIC, b"", b"", "", "q", Essentials())
+    peer.session.deliver("1", 1, again_, one)
     assert transfers(peer) == []
-    assert peer.engine.found()[0] == Modify(0, 1, False, True, None)
+    assert peer.engine.found()[0] == Unsent(0, "1", 1, one)
 
 
 # --- §2.6.13, §3.4.6: resuming -----------------------------------------------------------------
