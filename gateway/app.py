@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import secrets
 import signal
 import sys
@@ -44,6 +45,8 @@ log = logging.getLogger("gateway")
 
 SECRET_FILE, CROSSING_FILE = "cursor.key", "crossing.key"
 GOODBYE_SECONDS = 5.0
+BROKEN = 70
+"""Exit code after an internal error of the store (EX_SOFTWARE of BSD)."""
 SWITCH_SECONDS = 0.0005
 """How long the loop may keep the interpreter from the store's thread. With Python's own 5 ms, a
 commit beside a busy loop takes several times as long (DESIGN.md, store)."""
@@ -77,7 +80,10 @@ class Gateway:
     def _broker(self) -> Broker:
         settings = self.settings
         limits = BrokerLimits(int(memory_total() * settings.limits.memory_page))
+        if isinstance(self.store, SqliteStore):
+            self.store.report = log.error
         broker = Broker(self.store, limits, now=int(time.time() * 1000))
+        broker.report = log.error
         for name in settings.vhosts:
             if name not in broker.vhosts:
                 broker.create_vhost(name)
@@ -99,6 +105,7 @@ class Gateway:
             context = server_context(tls.certificate, tls.key, tls.client_ca)
         self.turn = Turn(self.broker, self.store, settings.limits.store_backlog_octets)
         self.turn.on_pressure = lambda pressed: self._hold()
+        self.turn.on_broken = end_process
         self.watch = Watch(
             self.broker,
             memory_high=settings.limits.memory_high,
@@ -286,6 +293,14 @@ class Gateway:
         await self.turn.drain()
         self.turn.close()
         self.store.close()
+
+
+def end_process(error: BaseException) -> None:
+    """End at once: what is not on disk was not confirmed, and whoever watches over us starts a new
+    process, which is well. A polite end would try to write what cannot be written."""
+    log.critical("the gateway ends: %s", error)
+    logging.shutdown()
+    os._exit(BROKEN)
 
 
 class HttpServer(uvicorn.Server):

@@ -65,6 +65,10 @@ class StoreError(GatewayError):
     """The durable store could not read or write."""
 
 
+class Unstorable(StoreError):
+    """One record is of a kind that the store cannot keep; others are not touched by it."""
+
+
 class PeerError(GatewayError):
     """The peer broke a rule of the protocol.
 

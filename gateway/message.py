@@ -216,6 +216,6 @@ class Message:
 
     def __repr__(self) -> str:
         return (
-            f"Message({self.dialect.name}, {self.exchange!r}, {self.key!r}, "
+            f"Message({self.dialect.name}, {self.exchange[:255]!r}, {self.key[:255]!r}, "
             f"{len(self.header)}+{len(self.body)} octets)"
         )

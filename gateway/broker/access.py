@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]
 
+from gateway.broker.names import check_name
 from gateway.broker.store import Record
 from gateway.errors import Condition, Refusal
 
@@ -204,6 +205,7 @@ class Access:
         """Refuses a name that is taken (406) or a tag that means nothing."""
         if not name:
             raise Refusal(Condition.PRECONDITION_FAILED, "a user needs a name")
+        check_name("name of the user", name)
         if name in self._users:
             raise Refusal(Condition.PRECONDITION_FAILED, f"user '{name}' exists already")
         verifier = make_verifier(password, self.iterations)

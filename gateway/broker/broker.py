@@ -21,6 +21,7 @@ from gateway.broker.counters import (
 )
 from gateway.broker.ledger import Ledger
 from gateway.broker.limits import Limits as Limits
+from gateway.broker.names import check_name
 from gateway.broker.recovery import TOPOLOGY, restore_topology
 from gateway.broker.snapshots import consumer_snapshots, queue_snapshot, vhost_snapshot
 from gateway.broker.store import Store
@@ -83,6 +84,7 @@ class Broker(Ledger):
         """Make sure that it exists. The first user may use it if it is still as it was made."""
         found = self.vhosts.get(name)
         if found is None:
+            check_name("name of the virtual host", name)
             found = self.vhosts[name] = VirtualHost(name, self)
             self.store.save("vhost", (name,), {})
             first = self.access.user(FIRST_USER)

@@ -19,6 +19,7 @@ from gateway.broker.exchanges import Exchange
 from gateway.broker.exclusions import Exclusions
 from gateway.broker.limits import read_consumer_priority
 from gateway.broker.linked import Linked
+from gateway.broker.names import check_name
 from gateway.broker.posting import deliver_now, read_copies
 from gateway.broker.queues import KEPT, REFUSED, Queue
 from gateway.broker.replies import OCTETS, REPLY_TO, open_replies, with_reply_to
@@ -88,7 +89,7 @@ class Channel(Linked):
             return
         queues = exchange.routes.get(message.key)
         if queues is None:
-            queues = self.vhost.route(exchange, message)
+            queues = self.routed(exchange, message)
             if not queues:
                 self.vhost.unrouted += 1
                 return
@@ -136,7 +137,7 @@ class Channel(Linked):
             message, copies = read_copies(message)
         queues = exchange.routes.get(message.key)
         if queues is None:
-            queues = self.vhost.route(exchange, message)
+            queues = self.routed(exchange, message)
         if copies:
             queues = self.vhost.route_copies(exchange, message, queues, copies)
         if not queues:
@@ -236,6 +237,7 @@ class Channel(Linked):
         whose place it takes."""
         name = self.named(queue)
         arguments = arguments or {}
+        check_name("consumer tag", tag)
         if tag in self.consumers:
             raise Refusal(
                 Condition.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'", Lost.CONNECTION
@@ -381,7 +383,7 @@ class Channel(Linked):
         message = Message(
             old.dialect, old.header, old.body, exchange, key, old.essentials, old.notes
         )
-        queues = self.vhost.route(target, message)
+        queues = self.routed(target, message)
         if not queues:
             return "unroutable"
         if any(to.refuses_when_full and to.overflows(len(old.body)) for to in queues):

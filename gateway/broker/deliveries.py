@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from gateway.broker.store import Depth, Kept
+from gateway.errors import Unstorable
 from gateway.message import Message
 
 if TYPE_CHECKING:
@@ -223,7 +224,15 @@ class Lane:
         ledger = self.queue.ledger
         self.out.discard(position)
         if not entry.stored:
-            ledger.store.append(self.number, position, message, entry.expires, False)
+            try:
+                ledger.store.append(self.number, position, message, entry.expires, False)
+            except Unstorable as reason:
+                queue = self.queue
+                queue.unstorable(message, reason)
+                queue.depth -= 1
+                queue.octets -= len(message.body)
+                ledger.octets -= message.weight
+                return True
         self.paged += 1
         self.counts[position] = entry.deliveries
         if position <= self.restored:

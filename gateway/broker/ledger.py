@@ -3,6 +3,7 @@
 The broker itself is a ``Ledger``; queues know it as no more than that.
 """
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -27,6 +28,8 @@ class Ledger:
         self.store = store
         self.limits = limits
         self.now = now
+        self.report: Callable[[str], None] = lambda text: None
+        """Tells an operator what has gone wrong and is nobody's answer."""
         self.octets = 0
         self.looks = 0
         self.volatile = bool(getattr(store, "volatile", False))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gateway import values
+from gateway.broker.names import check_name
 from gateway.errors import Condition, Refusal
 from gateway.message import Table
 from gateway.operations import DeclareQueue
@@ -224,6 +225,19 @@ def read_queue_arguments(arguments: Table, what: str) -> QueueArguments:
     if "dead_letter_key" in found and "dead_letter_exchange" not in found:
         raise invalid("x-dead-letter-routing-key", what, "routing_key_but_no_dlx_defined")
     return QueueArguments(**found)
+
+
+def check_names(limits: QueueArguments, what: str) -> None:
+    """Refuse (406) names that are too long. Not in ``read_queue_arguments``, because a queue that
+    was kept from before the limit must come back."""
+    for argument, given in (
+        ("x-dead-letter-exchange", limits.dead_letter_exchange),
+        ("x-dead-letter-routing-key", limits.dead_letter_key),
+    ):
+        try:
+            check_name("name", given or "")
+        except Refusal as refusal:
+            raise invalid(argument, what, f'"{refusal.text}"') from None
 
 
 def check_quorum(op: DeclareQueue, what: str) -> None:

@@ -138,7 +138,7 @@ class Linked(Settling):
         size = message.weight
         work.octets += size
         self.broker.octets += size
-        return bool(self.vhost.route(exchange, message))
+        return bool(self.routed(exchange, message))
 
     def retire(self, transaction: bytes, delivery: int, verdict: Verdict, settled: bool) -> None:
         """Settle when the transaction is discharged. Until then nobody else can."""

@@ -22,6 +22,9 @@ MARK = "$"
 def write_plain(value: Any) -> Any:
     """A table value as JSON. What JSON cannot say becomes ``{"$": type, "value": ...}``."""
     kind = type(value).__name__
+    if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
+        pairs = value.pairs if isinstance(value, values.Map) else value.items()
+        return {MARK: "pairs", "value": [[write_plain(k), write_plain(v)] for k, v in pairs]}
     if isinstance(value, dict):
         inner = {key: write_plain(item) for key, item in value.items()}
         return {MARK: "table", "value": inner} if MARK in inner else inner
@@ -53,6 +56,12 @@ def read_plain(value: Any) -> Any:
     inner = value["value"]
     if kind == "table":
         return {key: read_plain(item) for key, item in inner.items()}
+    if kind == "pairs":
+        pairs = [(read_plain(key), read_plain(item)) for key, item in inner]
+        try:
+            return dict(pairs)
+        except TypeError:
+            return values.Map(pairs)
     if kind == "bytes":
         return b64decode(inner)
     if kind == "UUID":

@@ -13,6 +13,7 @@ from gateway.broker.deliveries import Entry, Lane, in_lanes
 from gateway.broker.ledger import Ledger
 from gateway.broker.limits import LONGEST_TIMER, QueueArguments
 from gateway.broker.seeking import go_on, offer, seek, show, wanted_now
+from gateway.errors import Unstorable
 from gateway.message import Message, Table
 
 if TYPE_CHECKING:
@@ -139,7 +140,10 @@ class Queue(Turns):
                 # What is settled as it goes out was never here, as far as the store is concerned.
                 keep = keep and not chosen.no_ack
                 if keep:
-                    ledger.store.append(lane.number, position, message, expires, True)
+                    try:
+                        ledger.store.append(lane.number, position, message, expires, True)
+                    except Unstorable as reason:
+                        return self.unstorable(message, reason)
                     if lane.paged:
                         lane.out.add(position)
                 ledger.octets += message.weight
@@ -159,7 +163,10 @@ class Queue(Turns):
         position = lane.next
         lane.next = position + 1
         if keep:
-            ledger.store.append(lane.number, position, message, expires, True)
+            try:
+                ledger.store.append(lane.number, position, message, expires, True)
+            except Unstorable as reason:
+                return self.unstorable(message, reason)
         budget = ledger.limits.page_after_octets
         if lane.paged or (
             budget is not None
@@ -167,7 +174,10 @@ class Queue(Turns):
             and len(lane.ready) >= ledger.limits.keep_in_memory
         ):
             if not keep:
-                ledger.store.append(lane.number, position, message, expires, False)
+                try:
+                    ledger.store.append(lane.number, position, message, expires, False)
+                except Unstorable as reason:
+                    return self.unstorable(message, reason)
             if not lane.paged:
                 lane.paged_from = position
             lane.paged += 1
@@ -187,6 +197,13 @@ class Queue(Turns):
         if self.watchers:
             self.tell(lane.priority, position, message, 0)
         return KEPT if keep else TAKEN
+
+    def unstorable(self, message: Message, reason: Unstorable) -> int:
+        """The store cannot keep this message; it is not taken, and no other pays for it."""
+        self.published -= 1
+        what = self.vhost.title("queue", self.name)
+        self.ledger.report(f"{message} is refused by {what}: {reason}")
+        return REFUSED
 
     def lane(self, priority: int | None) -> Lane:
         """The lane of a priority, made when first used; the highest stands first."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gateway.broker.consumers import Window
 from gateway.broker.exchanges import Binding, Destination, Exchange
+from gateway.broker.names import check_key
 from gateway.broker.posting import check_user
 from gateway.broker.queues import Queue
 from gateway.broker.replies import REPLY_TO
@@ -195,6 +196,12 @@ class Requests(Window):
             )
         self.writable[name] = exchange
         return exchange
+
+    def routed(self, exchange: Exchange, message: Message) -> tuple[Queue, ...]:
+        """The queues of a message that is published. Refuses a routing key that is too long; one
+        whose route is remembered has been looked at."""
+        check_key(message.key)
+        return self.vhost.route(exchange, message)
 
     # --- bindings -------------------------------------------------------------------------------
 

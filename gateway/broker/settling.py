@@ -9,7 +9,7 @@ from gateway.broker.exclusions import exclusions_of
 from gateway.broker.queues import Queue
 from gateway.broker.requests import Requests
 from gateway.broker.transactions import Transaction
-from gateway.errors import Condition, Refusal
+from gateway.errors import Condition, Refusal, Unstorable
 from gateway.message import Message, Table
 from gateway.operations import Outcome
 
@@ -187,7 +187,7 @@ class Settling(Requests):
     def note(self, entry: Entry, notes: Table) -> None:
         """Add headers to a message, in memory and in the store."""
         old = entry.message
-        entry.message = Message(
+        noted = Message(
             old.dialect,
             old.header,
             old.body,
@@ -198,6 +198,12 @@ class Settling(Requests):
         )
         lane = entry.lane
         queue = lane.queue
+        try:
+            queue.ledger.store.check(noted)
+        except Unstorable as reason:
+            queue.ledger.report(f"{old} stays without a note: {reason}")
+            return
+        entry.message = noted
         if entry.stored and not queue.gone:
             keep = old.essentials.durable and queue.keeps
             store = queue.ledger.store

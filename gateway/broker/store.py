@@ -69,9 +69,14 @@ class Store(Protocol):
     def append(
         self, queue: int, position: int, message: Message, expires: int | None, keep: bool
     ) -> None:
-        """Put a message. ``keep``: it survives a restart; otherwise it is only paged out.
+        """Put a message. ``keep``: it survives a restart; otherwise it is only paged out. Raises
+        ``Unstorable`` for one that cannot be kept, and nothing has happened then.
 
         The same ``Message`` object appended to several queues is stored once."""
+        ...
+
+    def check(self, message: Message) -> object:
+        """Raises ``Unstorable`` if this message could not be put."""
         ...
 
     def remove(self, queue: int, position: int) -> None:

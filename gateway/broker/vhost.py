@@ -21,11 +21,13 @@ from gateway.broker.ledger import Ledger
 from gateway.broker.limits import (
     EXCHANGE_ARGUMENTS,
     QUEUE_ARGUMENTS,
+    check_names,
     check_quorum,
     check_same_arguments,
     check_same_flags,
     read_queue_arguments,
 )
+from gateway.broker.names import check_name
 from gateway.broker.plain import write_plain
 from gateway.broker.queues import Queue
 from gateway.broker.routing import Routing
@@ -104,11 +106,13 @@ class VirtualHost(Routing):
             return found
         if op.name.startswith(RESERVED) or not op.name:
             raise reserved("exchange", op.name)
+        check_name("name of the exchange", op.name)
         alternate = op.arguments.get("alternate-exchange", "")
         if not isinstance(alternate, str):
             raise Refusal(
                 Condition.PRECONDITION_FAILED, f"invalid arg 'alternate-exchange' for {what}"
             )
+        check_name("name of the alternate exchange", alternate)
         self.check_room("exchanges", len(self.exchanges), self.ledger.limits.max_exchanges)
         made = kind(
             op.name,
@@ -186,7 +190,9 @@ class VirtualHost(Routing):
         check_same_arguments(QUEUE_ARGUMENTS, op.arguments, found.arguments, what)
 
     def make_queue(self, name: str, op: DeclareQueue, client: "Client") -> Queue:
+        check_name("name of the queue", name)
         limits = read_queue_arguments(op.arguments, self.title("queue", name))
+        check_names(limits, self.title("queue", name))
         check_quorum(op, self.title("queue", name))
         self.check_room("queues", len(self.queues), self.ledger.limits.max_queues)
         queue = Queue(
@@ -256,6 +262,8 @@ class VirtualHost(Routing):
         """Bind; nothing happens if it is bound so already."""
         if binding in binding.source.bindings:
             return
+        if save:
+            check_name("key of the binding", binding.key)
         self.check_room("bindings", self.bindings, self.ledger.limits.max_bindings)
         binding.source.add(binding)
         self.bindings += 1

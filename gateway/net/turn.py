@@ -45,6 +45,8 @@ class Turn:
         self.commit_seconds = 0.0
         self.pressed = False
         self.on_pressure: Callable[[bool], None] = lambda pressed: None
+        self.on_broken: Callable[[BaseException], None] = lambda error: None
+        """Called when nothing can be written any more; the process should end."""
         self.failing: str | None = None
         """Why the last commit failed; ``None`` when the store is well."""
         self._backlog = backlog_octets
@@ -135,7 +137,7 @@ class Turn:
             elif isinstance(error, StoreError):
                 self._failed(batch, str(error))
             else:
-                raise error
+                self._broken(error)
 
         future.add_done_callback(written)
 
@@ -148,6 +150,15 @@ class Turn:
         hold: asyncio.Future[None] = self._loop.create_future()
         self._writing = hold
         self._loop.call_later(RETRY_SECONDS, self._write, batch)
+
+    def _broken(self, error: BaseException) -> None:
+        """The store's thread has met a mistake of ours, and would meet it again with each batch:
+        nothing would be confirmed any more. The batch is not written, so a new process is well."""
+        self.failing = f"internal error: {error}"
+        self.broker.alarm("store", True)
+        self._writing = self._loop.create_future()
+        log.critical("internal error in the store's thread", exc_info=error)
+        self.on_broken(error)
 
     def _recovered(self) -> None:
         if self.failing is not None:

@@ -10,6 +10,7 @@ import secrets
 
 from gateway.broker.channel import Channel
 from gateway.broker.exchanges import SELECTOR
+from gateway.broker.names import MOST_OCTETS, octets
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Refusal
 from gateway.message import Message, Properties
@@ -29,7 +30,6 @@ NOBODYS = ("amq.", PREFIX, TEMPORARY)
 """Beginnings of names that a message to all queues does not mean."""
 MOST_COPIES = 1000
 """Queues that one message may be sent to."""
-MOST_NAME = 255
 
 SELECTOR_TYPES = frozenset(
     ["", "text/x-sql", "application/x-sql", "application/sql", "text/x-jms-selector",
@@ -39,8 +39,8 @@ SELECTOR_TYPES = frozenset(
 
 
 def check_name(name: str) -> str:
-    if len(name.encode("utf-8", "surrogateescape")) > MOST_NAME:
-        raise Refusal(Condition.SYNTAX_ERROR, f"a name has {MOST_NAME} octets at most")
+    if octets(name) > MOST_OCTETS:
+        raise Refusal(Condition.SYNTAX_ERROR, f"a name has {MOST_OCTETS} octets at most")
     return name
 
 

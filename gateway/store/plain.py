@@ -13,11 +13,16 @@ from uuid import UUID
 
 from gateway.errors import LocalError
 from gateway.values import (
+    Array,
     Byte,
     Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
     Described,
     Float,
     Int,
+    Map,
     Scaled,
     Seconds,
     Short,
@@ -34,14 +39,18 @@ _INTEGERS: tuple[type[int], ...] = (
     Byte, UByte, Short, UShort, Int, UInt, ULong, Timestamp, Seconds,
 )  # fmt: skip
 _STRINGS: tuple[type[str], ...] = (Symbol, Char, ShortString)
+_DECIMALS = (Decimal32, Decimal64, Decimal128)
 
 _WRITERS: dict[type, Callable[[Any], Any]] = {
     **dict.fromkeys(_INTEGERS, int),
     **dict.fromkeys(_STRINGS, str),
+    **dict.fromkeys(_DECIMALS, lambda value: value.octets.hex()),
     Float: float.__repr__,
     float: float.__repr__,
     bytes: bytes.hex,
     UUID: str,
+    Array: lambda value: [_tagged(list(value)), value.code, _tagged(list(value.descriptors))],
+    Map: lambda value: [[_tagged(key), _tagged(item)] for key, item in value.pairs],
     tuple: lambda value: [_tagged(item) for item in value],
     Scaled: lambda value: [value.places, value.value],
     Described: lambda value: [_tagged(value.descriptor), _tagged(value.value)],
@@ -49,6 +58,11 @@ _WRITERS: dict[type, Callable[[Any], Any]] = {
 }
 _READERS: dict[str, Callable[[Any], Any]] = {
     **{kind.__name__: kind for kind in (*_INTEGERS, *_STRINGS, Float, float, UUID)},
+    "Decimal32": lambda text: Decimal32(bytes.fromhex(text)),
+    "Decimal64": lambda text: Decimal64(bytes.fromhex(text)),
+    "Decimal128": lambda text: Decimal128(bytes.fromhex(text)),
+    "Array": lambda parts: Array(*parts),
+    "Map": Map,
     "bytes": bytes.fromhex,
     "tuple": tuple,
     "Scaled": lambda value: Scaled(*value),

@@ -23,6 +23,11 @@ EXPIRES, NOTES = 1, 2
 NEVER = (1 << 63) - 1
 """Latest time that can be written, in ms: what lies beyond is as good as this."""
 
+LONGEST_NAME = 16_383
+"""Characters of an exchange's name or a routing key: four octets each fit the length in front."""
+MOST_OCTETS = 900_000_000
+"""Of a body that stands in a row; SQLite ends at a thousand million for the whole of it."""
+
 REMEMBERED = 4096
 """Entries in each cache below: routes and headers repeat, but need not."""
 

@@ -13,23 +13,29 @@ in which they were taken; a failed ``write`` is repeated with the same batch.
 
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from gateway.bodies import Body
 from gateway.broker.store import Batch, Depth, Kept, Record
-from gateway.errors import LocalError, StoreError
+from gateway.errors import LocalError, StoreError, Unstorable
 from gateway.message import Message
 from gateway.store.batch import POSITIONS, QUEUES, SHIFT, Gathered, Put, waiting
 from gateway.store.large import Shelf
 from gateway.store.plain import write_plain
 from gateway.store.records import count_edits, decode_records, read_records
-from gateway.store.rows import Unpacker
+from gateway.store.rows import LONGEST_NAME, MOST_OCTETS, Unpacker
 from gateway.store.schema import attach_paged, connect, disk_errors, take_lock
 from gateway.store.writer import Writer
 
 Synchronous = Literal["full", "normal", "off"]
+
+
+NO_FAULT_OF_THE_DISK = (
+    sqlite3.DataError, sqlite3.InterfaceError, sqlite3.NotSupportedError, sqlite3.ProgrammingError,
+)  # fmt: skip
 
 
 class SqliteStore:
@@ -52,6 +58,10 @@ class SqliteStore:
         self.unnamed: dict[int, Body] = {}
         """Large bodies that are paged out: they stay in their files, and here, by key."""
         self.unpacker = Unpacker()
+        self.damaged: set[int] = set()
+        """Keys of rows that cannot be read, each of which the log has been told of once."""
+        self.report: Callable[[str], None] = lambda text: None
+        """Tells an operator what is lost. Called by both threads."""
         self.closed = False
         self.directory = directory = Path(path)
         self.lock = take_lock(directory)
@@ -69,11 +79,14 @@ class SqliteStore:
             attach_paged(connection, directory / "paged.db", fresh)
         with disk_errors(f"cannot open {directory}"):
             self.shelf = Shelf(directory, self._connections[0])
-            self.writer = Writer(self._connections[0], synchronous, self.shelf)
+            self.writer = Writer(self._connections[0], synchronous, self.shelf, self._report)
             self.reader = self._connections[1]
             self.reader.execute("PRAGMA query_only=ON")
             self.edits = count_edits(self.reader)
             self.found = self._measure()
+
+    def _report(self, text: str) -> None:
+        self.report(text)
 
     def _measure(self) -> dict[int, Depth]:
         """Scan all queues; bring delivered marks down to what is left, as positions start there."""
@@ -130,18 +143,26 @@ class SqliteStore:
     def append(
         self, queue: int, position: int, message: Message, expires: int | None, keep: bool
     ) -> None:
-        """Put a message. A position is not used again before it has been removed.
+        """Put a message. A position is not used again before it has been removed. Raises
+        ``Unstorable``, and nothing has happened then.
 
         Kept bodies of 1 KiB and more are stored once for all queues of this batch.
         """
+        notes = None
+        if (
+            message.notes
+            or len(message.exchange) > LONGEST_NAME
+            or len(message.key) > LONGEST_NAME
+            or len(message.body) > MOST_OCTETS
+        ):
+            notes = self.check(message)
         puts = self.gathering.puts.get(queue)
         if puts is None:
             if not 0 <= queue < QUEUES:
-                raise StoreError(f"queue number {queue} is out of range")
+                raise Unstorable(f"queue number {queue} is out of range")
             puts = self.gathering.puts[queue] = {}
         if position >= POSITIONS:
-            raise StoreError(f"queue number {queue} has no more positions")
-        notes = write_plain(message.notes).encode() if message.notes else None
+            raise Unstorable(f"queue number {queue} has no more positions")
         puts[position] = (message, expires, keep, notes)
         body = message.body
         if body.__class__ is bytes:
@@ -149,6 +170,17 @@ class SqliteStore:
         elif not keep:
             self.unnamed[queue << SHIFT | position] = body
         self.dirty = True
+
+    def check(self, message: Message) -> bytes | None:
+        """Its notes, encoded. Raises ``Unstorable`` for a message that has no row."""
+        if len(message.exchange) > LONGEST_NAME or len(message.key) > LONGEST_NAME:
+            raise Unstorable("the exchange's name or the routing key is too long to be stored")
+        if len(message.body) > MOST_OCTETS and message.body.__class__ is bytes:
+            raise Unstorable("the body is too large to be stored in one row")
+        try:
+            return write_plain(message.notes).encode() if message.notes else None
+        except (LocalError, ValueError, RecursionError) as error:
+            raise Unstorable(f"what was noted on the message cannot be stored: {error}") from error
 
     def remove(self, queue: int, position: int) -> None:
         """Delete a message, wherever it is by now; costs nothing if it is still gathering."""
@@ -197,13 +229,17 @@ class SqliteStore:
 
     def write(self, batch: Batch) -> None:
         """Make the oldest taken batch durable. On ``StoreError`` nothing of it is written, and the
-        same batch may be written again."""
+        same batch may be written again; anything else it raises is a mistake of ours, and no better
+        the next time."""
         if not isinstance(batch, Gathered):
             raise LocalError("not a batch of this store")
         if batch.mark != self.safe + 1:
             raise LocalError("batches are written once and in order")
         with disk_errors("cannot write"):
-            self.writer.write(batch)
+            try:
+                self.writer.write(batch)
+            except NO_FAULT_OF_THE_DISK as error:
+                raise LocalError(f"a statement of ours is wrong: {error}") from error
         self.safe = batch.mark
         batch.written = True
 
@@ -289,12 +325,24 @@ class SqliteStore:
                     continue
                 if left <= 0:
                     break
-                if content.__class__ is int:
-                    # A file's number, or that of nothing: then it has no name.
-                    content = self.unnamed[key] if not content else self.shelf.open(content)
-                message, expires = self.unpacker.message(head, content)
+                try:
+                    if content.__class__ is int:
+                        # A file's number, or that of nothing: then it has no name.
+                        content = self.unnamed[key] if not content else self.shelf.open(content)
+                    message, expires = self.unpacker.message(head, content)
+                except (StoreError, FileNotFoundError, KeyError) as error:
+                    self._pass_over(key, error)
+                    continue
                 found[position] = Kept(position, message, expires)
                 left -= 1
+
+    def _pass_over(self, key: int, error: Exception) -> None:
+        """One message cannot be read: those behind it can. It stays where it is, for somebody to
+        look at, or for the newer gateway that wrote it."""
+        if key not in self.damaged:
+            self.damaged.add(key)
+            where = f"message {key % POSITIONS} of queue number {key >> SHIFT}"
+            self.report(f"{where} is passed over: {error}")
 
     # --- the end --------------------------------------------------------------------------------
 

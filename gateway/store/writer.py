@@ -7,7 +7,7 @@ that never rests a batch of 100 takes 7 ms (33 ms with BEGIN, COMMIT and rows in
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gateway.bodies import Body, LargeBody
@@ -57,10 +57,14 @@ def inserts(table: str, columns: int, values: list[Any], end: str = "") -> Itera
 class Writer:
     """Owner of the connection that writes; used by one thread at a time."""
 
-    def __init__(self, connection: sqlite3.Connection, synchronous: str, shelf: Shelf) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, synchronous: str, shelf: Shelf,
+        report: Callable[[str], None],
+    ) -> None:  # fmt: skip
         self.connection = connection
         self.synchronous = synchronous
         self.shelf = shelf
+        self.report = report
         self.current = ""
         self.packer = Packer()
         # queues with rows outside ``messages``; grows only, and before the rows can be seen
@@ -139,7 +143,12 @@ class Writer:
             for position, (message, expires, keep, notes) in puts.items():
                 body = message.body
                 octets = len(message.header) + len(body)
-                packed = head(message, expires, notes)
+                try:
+                    packed = head(message, expires, notes)
+                except Exception as error:
+                    # ``append`` should have refused it. All others of the batch are well.
+                    self.report(f"{message} cannot be written and is lost: {error!r}")
+                    continue
                 large = isinstance(body, LargeBody)
                 if not keep:
                     self.paged.add(queue)

@@ -41,6 +41,8 @@ class Running:
     """A gateway process. Use as a context manager: at the end it is stopped and its log must hold
     no traceback."""
 
+    module = "gateway"
+
     def __init__(self, folder: Path, *arguments: object, **settings: object) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.data = folder / "data"
@@ -54,7 +56,16 @@ class Running:
     def start(self) -> None:
         """Start (again) on the same data; returns when it listens."""
         self._from = self.log_file.stat().st_size if self.log_file.exists() else 0
-        command = [sys.executable, "-m", "gateway", "serve", "--amqp-port", "0", "--http-port", "0"]
+        command = [
+            sys.executable,
+            "-m",
+            self.module,
+            "serve",
+            "--amqp-port",
+            "0",
+            "--http-port",
+            "0",
+        ]
         command += ["--data-dir", str(self.data), *self._arguments]
         with self.log_file.open("ab") as sink:
             self.process = subprocess.Popen(

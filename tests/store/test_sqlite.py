@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from gateway.bodies import Spool
 from gateway.broker.store import Depth, Store
-from gateway.errors import LocalError, StoreError
+from gateway.errors import LocalError, StoreError, Unstorable
 from gateway.message import Essentials
 from gateway.store import SqliteStore, open_records
 from gateway.store.rows import Packer, Unpacker
 from gateway.values import Seconds
+from tests.test_bodies import spooled
 
 from .samples import message, same
 
@@ -349,12 +351,53 @@ def test_a_damaged_database(tmp_path: Path) -> None:
         SqliteStore(tmp_path, synchronous="off")
 
 
-def test_a_damaged_row(store: SqliteStore) -> None:
-    store.append(1, 1, message(), None, True)
+def test_a_damaged_row_costs_one_message(store: SqliteStore) -> None:
+    told: list[str] = []
+    store.report = told.append
+    for position in (1, 2, 3):
+        store.append(1, position, message(body=b"%d" % position), None, True)
     commit(store)
-    store.writer.connection.execute("UPDATE messages SET head = x'00'")
-    with pytest.raises(StoreError, match="stored message"):
-        store.read(1, 0, 1)
+    execute = store.writer.connection.execute
+    execute("UPDATE messages SET head = x'00' WHERE id = (1 << 40) + 2")
+    for _ in range(2):
+        assert [kept.position for kept in store.read(1, 0, 2)] == [1, 3]
+    assert len(told) == 1
+    assert told[0].startswith("message 2 of queue number 1 is passed over: a stored message")
+
+
+def test_a_large_body_whose_file_is_gone_costs_one_message(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    spool = Spool(tmp_path)
+    for position in (1, 2):
+        store.append(1, position, message(body=spooled(spool, b"x" * 4096)), None, True)
+    commit(store)
+    next(store.shelf.directory.iterdir()).unlink()
+    assert len(store.read(1, 0, 10)) == 1
+
+
+def test_what_cannot_be_stored_is_refused_before_it_is_gathered(store: SqliteStore) -> None:
+    store.append(1, 1, message(), None, True)
+    odd = message()
+    odd.exchange = "x" * 70_000
+    unsayable = message(notes={"x": object()})
+    for bad in (odd, unsayable):
+        with pytest.raises(Unstorable):
+            store.append(1, 2, bad, None, True)
+    commit(store)
+    assert [kept.position for kept in store.read(1, 0, 10)] == [1]
+    assert not store.dirty
+
+
+def test_a_record_that_cannot_be_written_costs_one_message(store: SqliteStore) -> None:
+    store.append(1, 1, message(), None, True)
+    odd = message()
+    store.append(1, 2, odd, None, True)
+    store.append(2, 1, message(), None, True)
+    odd.exchange = "x" * 70_000  # behind the back of whoever looks at what is put
+    commit(store)
+    assert [kept.position for kept in store.read(1, 0, 10)] == [1]
+    assert [kept.position for kept in store.read(2, 0, 10)] == [1]
 
 
 def test_a_header_that_cannot_be_read_any_more_is_kept_as_it_is() -> None:

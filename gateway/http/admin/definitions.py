@@ -19,6 +19,7 @@ from gateway.broker.broker import Broker
 from gateway.broker.client import Client
 from gateway.broker.counters import QueueSnapshot
 from gateway.broker.exchanges import Binding
+from gateway.broker.names import check_name
 from gateway.broker.store import Record
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Refusal
@@ -383,6 +384,7 @@ def adopt(access: Access, user: User) -> None:
     for part in (user.verifier.salt, user.verifier.stored_key, user.verifier.server_key):
         if not part:
             raise Problem(problems.ARGUMENT, "the verifier is not complete")
+    check_name("name of the user", user.name)
     record = user_record(user)
     access.records.save("user", (user.name,), record)
     users = {one.name: user_record(one) for one in access.list_users()} | {user.name: record}

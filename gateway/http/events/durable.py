@@ -7,13 +7,14 @@ number in the same batch in which it leaves the queue, so that it is in one of t
 And a reader is shown nothing that is not safe yet, so that no position is ever given out twice.
 """
 
+import logging
 import os
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.broker.client import Client
 from gateway.broker.exchanges import Binding
-from gateway.errors import Refusal
+from gateway.errors import Refusal, Unstorable
 from gateway.http.events.cursor import EPOCH_OCTETS, digest_of
 from gateway.http.events.journal import Event
 from gateway.http.events.rendering import data_line
@@ -23,6 +24,8 @@ from gateway.operations import DeclareQueue, Outcome
 
 if TYPE_CHECKING:
     from gateway.http.events.hub import Hub
+
+log = logging.getLogger("gateway.http")
 
 KIND = "journal"
 """Of the store's records: one per durable source."""
@@ -168,7 +171,13 @@ class DurableSource(Source):
         store, broker = self.store, self.hub.broker
         event = Event(message, False, broker.now, message.size)
         # The field for the expiry has the time of arrival.
-        store.append(self.number, self.next, message, event.stamp, True)
+        try:
+            store.append(self.number, self.next, message, event.stamp, True)
+        except Unstorable as reason:
+            log.error("%r is left out of the journal of %s: %s", message, self.name, reason)
+            if self.channel is not None:
+                self.channel.settle(delivery, False, Outcome.ACCEPT)
+            return
         self.next += 1
         self.waiting.append(Waiting(store.mark, event))
         if self.channel is not None:
