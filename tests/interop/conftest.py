@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from . import servers
+from .restarts import Restartable, running
 from .suites import SUITES, Outcome, Suite
 
 TARGET = os.environ.get("INTEROP_TARGET", "gateway")
@@ -62,6 +63,20 @@ def target(request: pytest.FixtureRequest) -> servers.Server:
 def tls_target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
     """A second server of the chosen kind, with a TLS listener as well."""
     yield from _run(TARGET, tmp_path_factory.mktemp(f"{TARGET}-tls"), tls=True)
+
+
+@pytest.fixture(scope="module")
+def restartable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restartable]:
+    """A server of the chosen kind for this module alone: its programs have it killed."""
+    if reason := missing(TARGET):
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp(f"{TARGET}-restartable")
+
+    def start(before: servers.Server | None) -> servers.Server:
+        return servers.start(TARGET, folder, port=before.port if before else None)
+
+    with running(start) as found:
+        yield found
 
 
 @pytest.fixture(scope="session", autouse=True)

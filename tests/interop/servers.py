@@ -255,8 +255,12 @@ def rabbitmq_missing() -> str | None:
     return None
 
 
-def start_rabbitmq(folder: Path, *, tls: bool = False, plugins: Sequence[str] = ()) -> Server:
+def start_rabbitmq(
+    folder: Path, *, port: int | None = None, tls: bool = False, plugins: Sequence[str] = ()
+) -> Server:
     """Debian's RabbitMQ as an ordinary process: own node name, ports, directories; loopback only.
+
+    Give `port` to restart in place.
 
     The broker, its distribution port and its port mapper (epmd) are all bound to 127.0.0.1; epmd
     is our own child, so nothing outlives the server.
@@ -265,7 +269,8 @@ def start_rabbitmq(folder: Path, *, tls: bool = False, plugins: Sequence[str] = 
     script = rabbitmq_script()
     if reason or script is None:
         raise ServerError(reason or "RabbitMQ is not installed")
-    port, distribution, mapper, amqps, management = free_ports(5)
+    distribution, mapper, amqps, management, chosen = free_ports(5)
+    port = port or chosen
     folder.mkdir(parents=True, exist_ok=True)
     server = Server("rabbitmq", port, folder, folder / "rabbitmq.log")
     lines = [f"listeners.tcp.1 = {HOST}:{port}", "log.console.level = info"]
@@ -319,13 +324,15 @@ def start_rabbitmq(folder: Path, *, tls: bool = False, plugins: Sequence[str] = 
     return server
 
 
-def start(name: str, folder: Path | None = None, *, tls: bool = False) -> Server:
-    """Start the named target in `folder` (default: a new temporary one)."""
+def start(
+    name: str, folder: Path | None = None, *, port: int | None = None, tls: bool = False
+) -> Server:
+    """Start the named target in `folder` (default: a new temporary one); with `port`, again."""
     place = folder or Path(tempfile.mkdtemp(prefix=f"interop-{name}-"))
     if name == "rabbitmq":
-        return start_rabbitmq(place, tls=tls)
+        return start_rabbitmq(place, port=port, tls=tls)
     if name == "gateway":
-        return start_gateway(place, tls=tls)
+        return start_gateway(place, port=port, tls=tls)
     from . import brokers  # which is built on this module
 
     if name in brokers.KINDS:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from .. import brokers
+from ..restarts import Restartable
 from ..servers import Server
 
 TARGET = os.environ.get("INTEROP_TARGET", "gateway")
@@ -48,3 +49,13 @@ def broker(
         assert server.alive, f"{NAME} died while it was being tested:\n{server.tail()}"
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def restartable_1_0(request: pytest.FixtureRequest) -> Restartable:
+    """A server for this module alone, whose programs have it killed and started again."""
+    if NAME != "gateway":
+        pytest.skip(f"{NAME} cannot be started again on its port here")
+    found = request.getfixturevalue("restartable")
+    assert isinstance(found, Restartable)
+    return found

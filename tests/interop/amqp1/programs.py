@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ..peers import python_module
 from ..servers import INSTALL, PEERS, Server, end_group
 
@@ -135,12 +133,3 @@ def checks(command: Sequence[str], seconds: float = 100.0) -> Seen:
     ending = "was stopped" if status is None else f"ended with {status}"
     found[""] = {"error": f"the program said nothing about it and {ending}: {err[-2000:]}"}
     return found
-
-
-def compare(seen: Seen, check: str, wanted: Any) -> None:
-    """Fail with what the program told if this check did not see what it should have seen."""
-    saw = seen.get(check, seen[""])
-    if "got" not in saw:
-        pytest.fail(f"{check}: {saw['error']}\n{saw.get('where', '')}", pytrace=False)
-    if saw["got"] != wanted:
-        pytest.fail(f"{check}:\n   saw {saw['got']}\nwanted {wanted}", pytrace=False)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from .. import brokers
+from ..restarts import compare
 from ..servers import Server
-from .programs import CLIENTS, Seen, checks, compare
+from .programs import CLIENTS, Seen, checks
 
 pytestmark = pytest.mark.interop
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from .. import brokers
+from ..restarts import compare
 from ..servers import Server
-from .programs import CLIENTS, Seen, checks, compare, proton_missing
+from .programs import CLIENTS, Seen, checks, proton_missing
 
 pytestmark = pytest.mark.interop
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from ..peers import python_module
+from ..restarts import compare
 from ..servers import Server, start_gateway
 from .conftest import NAME
-from .programs import CLIENTS, Seen, checks, compare
+from .programs import CLIENTS, Seen, checks
 
 pytestmark = pytest.mark.interop
 
