@@ -1,7 +1,7 @@
 """An unmodified RabbitMQ client: declare, publish with confirms, consume, acknowledge.
 
-pip install pika
-python examples/publish_and_consume.py [PORT]
+.venv/bin/pip install pika
+.venv/bin/python examples/publish_and_consume.py [PORT]
 """
 
 import sys

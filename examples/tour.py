@@ -1,7 +1,7 @@
 """Everybody on one destination: each publishes one message, and each receives all.
 
-python examples/tour.py [--only NAME,NAME] [--seconds N]
-python examples/tour.py --amqp PORT --http PORT [--first PORT] [--second PORT]
+.venv/bin/python examples/tour.py [--only NAME,NAME] [--seconds N]
+.venv/bin/python examples/tour.py --amqp PORT --http PORT [--first PORT] [--second PORT]
 
 Clients of 0.8a2, 0-9a0, 0-9a6, 0-8, 0-9, 0-9-1 and 1.0, a program over HTTP, a reader of events
 (server-sent) and a page in a browser share the topic `tour`. Where a foreign client is installed

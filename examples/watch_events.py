@@ -1,6 +1,6 @@
 """Follow an exchange as server-sent events and print what arrives; resumes by itself.
 
-python examples/watch_events.py [BASE-URL] [SOURCE] [COUNT]
+.venv/bin/python examples/watch_events.py [BASE-URL] [SOURCE] [COUNT]
 """
 
 import sys

@@ -1,14 +1,31 @@
 """Property tests draw the same examples every time, so that a red run means a change, and take as
-long as they take: a busy machine is no mistake. ``FUZZ=1`` draws others each time."""
+long as they take: a busy machine is no mistake. ``FUZZ=1`` draws others each time, ``THOROUGH=1``
+more of them (`drawing.py`). ``PEERS=no`` leaves out what needs other people's programs, as if none
+was installed.
+"""
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests import reaper
+from tests.drawing import examples
 
 settings.register_profile(
     "same",
     derandomize="FUZZ" not in os.environ,
     deadline=None,
+    max_examples=examples(100),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("same")
+reaper.watch()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("PEERS") == "no":
+        absent = pytest.mark.skip(reason="other people's programs are left out: PEERS=no")
+        for item in items:
+            if item.get_closest_marker("interop"):
+                item.add_marker(absent)

@@ -33,7 +33,7 @@ def half(shelf: Shelf, key: staged.Key = KEY, digest: str = "") -> None:
 
 
 @pytest.mark.parametrize("place", ["memory", "spool", "directory"])
-@pytest.mark.parametrize("digest", ["", hashlib.sha1(WHOLE).hexdigest().upper()])
+@pytest.mark.parametrize("digest", ["", hashlib.sha1(WHOLE).hexdigest().upper()], ids=["", "sha1"])
 def test_it_goes_on_where_it_was_left(tmp_path: Path, place: str, digest: str) -> None:
     spool = Spool(str(tmp_path), threshold=SMALL)
     shelf = {"memory": Shelf(), "spool": Shelf(spool), "directory": shelf_in(tmp_path)}[place]
@@ -53,7 +53,7 @@ def test_it_goes_on_where_it_was_left(tmp_path: Path, place: str, digest: str) -
     assert spool.files == 0 and not files(tmp_path)
 
 
-@pytest.mark.parametrize("digest", ["", hashlib.sha1(WHOLE).hexdigest()])
+@pytest.mark.parametrize("digest", ["", hashlib.sha1(WHOLE).hexdigest()], ids=["", "sha1"])
 def test_it_is_there_for_another_process(tmp_path: Path, digest: str) -> None:
     """Whether it was left or not, and again after that."""
     first = shelf_in(tmp_path)

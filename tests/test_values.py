@@ -16,6 +16,7 @@ from gateway.values import (
     Symbol,
     mapped,
 )
+from tests.drawing import examples
 
 KINDS = [Decimal32, Decimal64, Decimal128]
 
@@ -45,7 +46,7 @@ def test_known_decimals(kind: type[IeeeDecimal], octets: str, number: str) -> No
 def test_decimals_come_back(kind: type[IeeeDecimal]) -> None:
     limit = 10**kind.DIGITS - 1
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.integers(-limit, limit), st.integers(-90, 90))
     def check(digits: int, exponent: int) -> None:
         number = Decimal(digits).scaleb(exponent) if digits else Decimal(0)
@@ -56,7 +57,7 @@ def test_decimals_come_back(kind: type[IeeeDecimal]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_octets_are_a_decimal_and_keep_their_bits(kind: type[IeeeDecimal]) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.binary(min_size=kind.WIDTH, max_size=kind.WIDTH))
     def check(octets: bytes) -> None:
         found = kind(octets)

@@ -16,6 +16,7 @@ from gateway.adapters.v1_0.wire import layouts as w
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.values import Array, Decimal64, Float, Scaled, Short, Symbol, Timestamp, UByte, ULong
 from tests.adapters.amqp_values import BY_TYPE, same, scalars, values
+from tests.drawing import examples
 
 
 def section(code: int, value: Any) -> bytes:
@@ -64,7 +65,7 @@ def messages(draw: st.DrawFn) -> bytes:
 
 
 @given(messages())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_messages_come_back_octet_by_octet(octets: bytes) -> None:
     header, body = s.part(octets)
     assert s.part(b"..." + octets, 3) == (header, body)
@@ -78,7 +79,7 @@ def test_messages_come_back_octet_by_octet(octets: bytes) -> None:
 
 
 @given(messages(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_broken_messages_are_refused_or_read(octets: bytes, data: st.DataObject) -> None:
     broken = bytearray(octets or b"\x00")
     for _ in range(data.draw(st.integers(1, 3))):

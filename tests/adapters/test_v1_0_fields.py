@@ -30,6 +30,7 @@ from gateway.values import (
 from specs.codegen.__main__ import ROOT, SOURCE_1_0
 from specs.codegen.load import load
 from tests.adapters.amqp_values import ARRAYS, BY_TYPE, array_of, same, values
+from tests.drawing import examples
 
 PROTOCOL = load(ROOT / "specs" / SOURCE_1_0)
 ENCODINGS = [
@@ -55,7 +56,7 @@ def test_widths_are_those_of_the_specification(name: str, encoding: Any) -> None
 
 @pytest.mark.parametrize("name", BY_TYPE)
 def test_types_round_trip(name: str) -> None:
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=examples(50), deadline=None)
     @given(BY_TYPE[name])
     def check(value: Any) -> None:
         octets = write_value(value)
@@ -68,7 +69,7 @@ def test_types_round_trip(name: str) -> None:
 
 @pytest.mark.parametrize("code", ARRAYS, ids=hex)
 def test_arrays_of_every_constructor_round_trip(code: int) -> None:
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=examples(15), deadline=None)
     @given(array_of(ARRAYS[code], code))
     @example(Array([], code))
     @example(Array([], code, [Symbol("x:y"), ULong(7)]))
@@ -81,7 +82,7 @@ def test_arrays_of_every_constructor_round_trip(code: int) -> None:
 
 
 @given(values)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_values_round_trip(value: Any) -> None:
     octets = write_value(value)
     found, end = read_value(b"??" + octets + b"rest", 2, 2 + len(octets))
@@ -91,7 +92,7 @@ def test_values_round_trip(value: Any) -> None:
 
 
 @given(values, st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_cut_or_changed_octets_are_read_or_refused(value: Any, data: st.DataObject) -> None:
     octets = bytearray(write_value(value))
     if data.draw(st.booleans()):
@@ -102,7 +103,7 @@ def test_cut_or_changed_octets_are_read_or_refused(value: Any, data: st.DataObje
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_anything_is_read_or_refused(octets: bytes) -> None:
     check_refusal(octets)
 
@@ -117,7 +118,7 @@ def check_refusal(octets: bytes) -> None:
     assert same(decode(write_value(found)), found)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(values)
 def test_every_cut_is_noticed(value: Any) -> None:
     octets = write_value(value)
@@ -285,7 +286,7 @@ def test_cost_grows_with_size_only() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        1 << 63, UByte(256), UInt(-1), Symbol("\u20ac"), "\ud800", Char("ab"), object(),
+        1 << 63, UByte(256), UInt(-1), Symbol("\u20ac"), "\ud800", Char("ab"), ...,
         Array([1, "a"]), Array([UByte(1)], 0x46), Array(["x" * 256], 0xA1), Array([2], 0x41),
         Array([None] * 256),
     ],

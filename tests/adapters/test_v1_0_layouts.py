@@ -30,6 +30,7 @@ from specs.codegen.emit_composites import composites
 from specs.codegen.layouts import snake
 from specs.codegen.load import load
 from tests.adapters.amqp_values import BY_TYPE, scalars
+from tests.drawing import examples
 
 PROTOCOL = load(ROOT / "specs" / SOURCE_1_0)
 STRUCTS = {struct.name: struct for struct in composites(PROTOCOL)}
@@ -88,7 +89,7 @@ def records(name: str) -> st.SearchStrategy[Any]:
 def test_composites_round_trip(name: str) -> None:
     kind = KINDS[name]
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=examples(25), deadline=None)
     @given(records(name))
     def check(record: Any) -> None:
         octets = kind.write(record)
@@ -109,7 +110,7 @@ def test_composites_round_trip(name: str) -> None:
 
 @pytest.mark.parametrize("name", STRUCTS)
 def test_broken_composites_are_refused_or_read(name: str) -> None:
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=examples(25), deadline=None)
     @given(records(name), st.data())
     def check(record: Any, data: st.DataObject) -> None:
         octets = bytearray(write(record))

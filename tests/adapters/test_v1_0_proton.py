@@ -1,18 +1,11 @@
 """Qpid Proton, which nobody here wrote, agrees with us about AMQP 1.0 both ways."""
 
-import warnings
 from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    proton = pytest.importorskip(
-        "proton", reason="python-qpid-proton is not installed: tests/interop/install-peers"
-    )
 
 from gateway.adapters.v1_0 import sections as s
 from gateway.adapters.v1_0.content import SECTIONS
@@ -39,6 +32,12 @@ from gateway.values import (
     UShort,
 )  # fmt: skip
 from tests.adapters.amqp_values import ARRAYS, BY_TYPE, array_of, same, values
+from tests.drawing import examples
+from tests.needs import package
+
+proton = package("python-qpid-proton", "proton")
+
+pytestmark = pytest.mark.interop
 
 Data = proton.Data
 
@@ -183,7 +182,7 @@ def check(value: Any) -> None:
 
 @pytest.mark.parametrize("name", BY_TYPE)
 def test_types(name: str) -> None:
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=examples(50), deadline=None)
     @given(BY_TYPE[name])
     def run(value: Any) -> None:
         check(value)
@@ -193,7 +192,7 @@ def test_types(name: str) -> None:
 
 @pytest.mark.parametrize("code", ARRAYS, ids=hex)
 def test_arrays(code: int) -> None:
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=examples(20), deadline=None)
     @given(array_of(ARRAYS[code], code).filter(shallow))
     def run(value: Any) -> None:
         check(value)
@@ -201,7 +200,7 @@ def test_arrays(code: int) -> None:
     run()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(values.filter(shallow))
 def test_values(value: Any) -> None:
     check(value)
@@ -211,7 +210,7 @@ text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 ids = st.one_of(BY_TYPE["ulong"], BY_TYPE["uuid"], BY_TYPE["binary"], text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     ids, st.binary(min_size=1, max_size=20), text, st.integers(0, 255), st.integers(1, 1 << 31),
     st.binary(max_size=400), st.dictionaries(text, BY_TYPE["long"], max_size=3),

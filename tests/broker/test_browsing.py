@@ -11,6 +11,7 @@ from gateway.broker.memory_store import MemoryStore
 from gateway.errors import Condition
 from gateway.operations import Outcome
 from tests.broker.fakes import House, declare, fetch_all, message, refused
+from tests.drawing import examples
 
 
 def pages(channel: Channel, queue: str, limit: int) -> list[Seen]:
@@ -25,7 +26,7 @@ def bodies(seen: list[Seen]) -> list[str]:
     return [one.message.body.decode() for one in seen]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     priorities=st.lists(st.integers(0, 2), max_size=30),
     limit=st.integers(1, 7),

@@ -22,6 +22,7 @@ from gateway.message import DIALECTS, Message
 from gateway.operations import Outcome
 from gateway.store.sqlite import SqliteStore
 from tests.broker.fakes import DIALECT, Heard, House, declare, message, purge
+from tests.drawing import examples
 
 FILTERS: dict[str, Callable[[int], bool]] = {
     "none": lambda number: number % 3 == 3,
@@ -342,7 +343,7 @@ class OneQueue(RuleBasedStateMachine):
 
 
 TestOneQueue = OneQueue.TestCase
-TestOneQueue.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestOneQueue.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.parametrize("seed", range(60))

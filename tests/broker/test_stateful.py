@@ -14,6 +14,7 @@ from gateway.broker.browsing import discard as discard_at
 from gateway.broker.channel import Channel
 from gateway.operations import Outcome
 from tests.broker.fakes import Heard, House, declare, message, purge
+from tests.drawing import examples
 
 
 class OneQueue(RuleBasedStateMachine):
@@ -241,5 +242,7 @@ class OneQueue(RuleBasedStateMachine):
         assert self.house.store.depths() == {}
 
 
-OneQueue.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+OneQueue.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=30, deadline=None
+)
 TestOneQueue = OneQueue.TestCase

@@ -16,8 +16,11 @@ from gateway.message import Dialect, Message
 from tests.crossing.elders import ELDERS, elder, headers
 from tests.crossing.messages import LEGACY, legacy, modern, octets_of, sections
 from tests.crossing.test_round_trips import HOP, KEY, over
+from tests.drawing import examples
 
-FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(
+    max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 NAMES = sorted(ELDERS)
 OTHERS: dict[str, Dialect] = {"0-9-1": BASIC, "1.0": SECTIONS}
 

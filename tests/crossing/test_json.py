@@ -16,10 +16,11 @@ from gateway.message import Message, Properties
 from gateway.values import Decimal64, Symbol, Timestamp, ULong
 from tests.adapters.amqp_values import same, values
 from tests.crossing.messages import modern, sections
+from tests.drawing import examples
 
 
 @given(values)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_values_of_1_0_come_back_identical(value: Any) -> None:
     written = json.dumps(write_json(value), allow_nan=False)
     assert same(read_json(loads(written), -64), value), written
@@ -48,7 +49,7 @@ def test_rich_messages_keep_every_type_and_read_naturally_elsewhere() -> None:
 
 
 @given(sections())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_message_of_1_0_can_be_shown(octets: bytes) -> None:
     message = modern(octets)
     properties = message.properties

@@ -4,7 +4,6 @@ of 0.8a2 and 0-9a6 between."""
 import asyncio
 import decimal
 import uuid
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,14 +26,14 @@ from gateway.operations import (
     Settle,
     Subscribe,
 )
+from tests.needs import package
 from tests.net.running import Running, until
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    proton = pytest.importorskip(
-        "proton", reason="python-qpid-proton is not installed: tests/interop/install-peers"
-    )
-    from proton.utils import BlockingConnection
+proton = package("python-qpid-proton", "proton")
+BlockingConnection = package("python-qpid-proton", "proton.utils").BlockingConnection
+
+pytestmark = pytest.mark.interop
+
 
 GUEST = ("guest", "guest")
 HEADERS: dict[str, Any] = {

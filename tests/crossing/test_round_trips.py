@@ -14,11 +14,14 @@ from gateway.crossing.forms import BASIC_FORM, without_passing
 from gateway.crossing.sameness import same_basic, same_body, same_sections
 from gateway.message import Dialect, Message
 from tests.crossing.messages import LEGACY, legacy, modern, octets_of, sections
+from tests.drawing import examples
 
 KEY = b"k" * 32
 HOP = (b"x-opt-bridge-origin", b"x-exchange", b"x-routing-key")
 """Annotations that are of one hop, and are not carried over."""
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def over(crossing: Crossing, message: Message, to: Dialect) -> tuple[Message, Fidelity]:
@@ -87,7 +90,7 @@ def capsuled(header: bytes, dialect: Dialect) -> bool:
 
 @pytest.mark.parametrize("mode", ["natural", "lenient", "strict"])
 @given(LEGACY, sections())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_other_modes_give_what_readers_can_read(mode, header: bytes, octets: bytes) -> None:
     crossing = Crossing(KEY, mode)
     for message, to in ((legacy(header), SECTIONS), (modern(octets), BASIC)):

@@ -1,22 +1,20 @@
 """Proton and pamqp, which nobody here wrote, read what crossed."""
 
-import warnings
 from typing import Any
 
 import pamqp.commands
 import pytest
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    proton = pytest.importorskip(
-        "proton", reason="python-qpid-proton is not installed: tests/interop/install-peers"
-    )
 
 from gateway.adapters.v0_9 import fields
 from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
 from gateway.adapters.v1_0.sections import part, pieces
 from gateway.crossing.natural import rise, sink
 from gateway.values import Short
+from tests.needs import package
+
+proton = package("python-qpid-proton", "proton")
+
+pytestmark = pytest.mark.interop
 
 
 def test_nested_headers_are_an_annotation_with_full_types() -> None:

@@ -35,7 +35,7 @@ def ours(shown: str, gateway: Server) -> str:
 
 
 def test_every_command_is_known_here() -> None:
-    known = (*BUILDS, "pip install pika &&", "curl -u", "curl -N")
+    known = (*BUILDS, ".venv/bin/pip install pika &&", "curl -u", "curl -N")
     assert [shown for shown in SHOWN if not shown.startswith(known)] == []
 
 
@@ -56,10 +56,10 @@ def test_pika_then_curl(first: str, gateway: Server) -> None:
 
 def publish_with_pika(gateway: Server) -> None:
     pytest.importorskip("pika")
-    install, script = command("pip install pika && ").strip().split(" && ")
-    assert install == "pip install pika"
+    install, script = command(".venv/bin/pip install pika && ").strip().split(" && ")
+    assert install == ".venv/bin/pip install pika"
     python, file = script.split()
-    assert python == "python"
+    assert python == ".venv/bin/python"
     done = run([sys.executable, file, str(gateway.port)])
     assert done.returncode == 0, done.stderr
 

@@ -14,6 +14,7 @@ from gateway.http.access.principal import Principal
 from gateway.http.events.asking import read_query
 from gateway.http.events.leased import open_leased
 from gateway.operations import DeleteQueue
+from tests.drawing import examples
 
 ON_NEXT = "source=queue:orders&ack=on-next"
 EXPLICIT = "source=queue:orders&ack=explicit"
@@ -66,7 +67,7 @@ async def test_large_messages_do_not_wait_for_the_credit(make_rig: Any, listener
 ACTIONS = ("publish", "publish", "connect", "hang up", "forget", "let run", "let run", "clog")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from(ACTIONS), max_size=40), st.integers(1, 4))
 def test_on_next_is_at_least_once(rig_class: Any, play: list[str], credit: int) -> None:
     """What a reader has not confirmed with a cursor comes again; with its cursor nothing does."""

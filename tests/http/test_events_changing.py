@@ -16,6 +16,7 @@ from gateway.http.app import close
 from gateway.http.events import presence
 from gateway.http.events.asking import Sources, Start, read_asked
 from gateway.http.events.changing import Change, apply
+from tests.drawing import examples
 
 A, B = "exchange:a?binding=#", "exchange:b?binding=#"
 
@@ -167,7 +168,7 @@ async def test_a_public_listener_names_no_nodes(make_rig: Any, listener: Any) ->
         assert rig.app.state.hub.per_place == {("/", ""): 1, ("/", "two"): 1}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.sampled_from(["a", "b", "a", "b", "add", "remove", "take", "reconnect"]), max_size=25

@@ -19,6 +19,7 @@ from gateway.http.events.asking import read_query
 from gateway.http.events.opening import open_stream
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.operations import DeclareExchange, DeleteExchange
+from tests.drawing import examples
 
 TOPIC = "source=" + quote("exchange:amq.topic?binding=#", safe="")
 DURABLE = TOPIC + "&journal=durable"
@@ -232,7 +233,7 @@ async def test_confirmed_is_recorded(make_rig: Any, seed: int) -> None:
 ACTIONS = ("publish", "publish", "connect", "hang up", "let run", "let run", "clog", "restart")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.sampled_from(ACTIONS), max_size=40))
 def test_restarts_at_any_moment(rig_class: Any, play: list[str]) -> None:
     """Whatever happens and however often: everything, in order, once, and no gap."""

@@ -19,6 +19,7 @@ from stream_words import TEXT, publish, texts
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
 from gateway.http.app import close
 from gateway.message import DIALECTS, Essentials, Message, Properties
+from tests.drawing import examples
 from tests.net.running import PATIENCE, Running, until
 
 QUEUE = "source=queue:orders"
@@ -79,7 +80,7 @@ async def test_a_queue_gives_again_what_was_not_accepted(
         assert await texts(again, 1) == ["8"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(
         st.sampled_from(["publish", "publish", "connect", "hang up", "run", "run", "restart"]),

@@ -17,6 +17,7 @@ from gateway.http.access.principal import Principal
 from gateway.http.events.asking import read_query
 from gateway.http.events.opening import open_stream
 from gateway.http.events.stream import EventStream
+from tests.drawing import examples
 
 
 def make(rig: Any, query: str, cursor: str | None = None) -> EventStream:
@@ -47,7 +48,7 @@ async def test_latest_gets_the_newest_per_key_and_is_told_how_many_are_left_out(
     await rig.app.state.hub.close()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(st.sampled_from(["a", "b", "c", "take", "big a", "reconnect"]), max_size=30),
     st.booleans(),

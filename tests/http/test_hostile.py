@@ -19,6 +19,7 @@ from gateway.http.events.asking import read_query
 from gateway.http.events.opening import open_stream
 from gateway.http.sealing import Purpose, Seal
 from gateway.message import DIALECTS, Essentials, Message, Properties
+from tests.drawing import examples
 
 JSON = {"content-type": "application/json"}
 FORM = {"content-type": "application/vnd.amqp-gateway.message+json"}
@@ -113,7 +114,7 @@ def fields_of(stream: bytes) -> list[list[tuple[str, str]]]:
     return [block for block in blocks if block]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.fixed_dictionaries(
         {},

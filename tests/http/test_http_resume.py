@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stream_peer import Peer, numbers, publish
 
+from tests.drawing import examples
+
 ACTIONS = ("publish", "publish", "connect", "hang up", "let run", "let run", "clog")
 
 
@@ -42,7 +44,7 @@ async def act(rig: Any, peer: Peer, actions: list[str], exchange: str, key: str)
 plays = st.lists(st.sampled_from(ACTIONS), max_size=40)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(plays, st.booleans())
 def test_a_queue_loses_nothing_and_says_what_may_come_twice(
     rig_class: Any, play: Any, forgetful: bool
@@ -63,7 +65,7 @@ def test_a_queue_loses_nothing_and_says_what_may_come_twice(
     asyncio.run(run())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(plays)
 def test_an_exchange_continues_exactly(rig_class: Any, play: Any) -> None:
     async def run() -> None:
@@ -79,7 +81,7 @@ def test_an_exchange_continues_exactly(rig_class: Any, play: Any) -> None:
     asyncio.run(run())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(plays)
 def test_with_a_small_ring_the_gap_is_counted(rig_class: Any, play: Any) -> None:
     async def run() -> None:

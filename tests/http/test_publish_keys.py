@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gateway.broker.memory_store import MemoryStore
 from gateway.http.problems import Problem
 from gateway.http.publish.idempotency import KeyBook, KeyedTicket
+from tests.drawing import examples
 
 QUEUE = "/v1/%2F/queues/kept/messages"
 BATCH = {"content-type": "application/vnd.amqp-gateway.batch+json"}
@@ -220,7 +221,7 @@ async def test_keys_are_bounded_and_expire(make_rig: Any) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_what_is_kept_is_what_a_restart_finds(steps: list[tuple[int, int]]) -> None:
     store = MemoryStore(False)
     book = KeyBook(store, 3600, 100)

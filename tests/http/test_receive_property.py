@@ -16,6 +16,7 @@ from gateway.http.receive.leases import Fate, Lease, LeaseTable
 from gateway.message import DIALECTS, Message, Properties
 from gateway.operations import DeclareQueue, Outcome
 from tests.broker.fakes import Heard
+from tests.drawing import examples
 
 OWNERS = [("alice", ""), ("bob", "")]
 FATES = {
@@ -124,5 +125,7 @@ class Leases(RuleBasedStateMachine):
             assert found is (lease if self.now < until else None)
 
 
-Leases.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Leases.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=30, deadline=None
+)
 TestLeases = Leases.TestCase

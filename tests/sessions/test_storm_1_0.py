@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.operations import DeclareQueue
 from tests.adapters.v1_0.test_storm import steps
+from tests.drawing import examples
 from tests.sessions.test_session import House
 from tests.sessions.test_wire_1_0 import MESSAGE, Linked
 
@@ -36,7 +37,7 @@ def entered(house: House, container: str, window: int) -> Linked:
     return peer
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps, st.integers(1, 6), st.sampled_from(["one", "other"]))
 def test_frames_in_any_order(said: list[tuple[Any, bytes]], window: int, name: str) -> None:
     house = filled()

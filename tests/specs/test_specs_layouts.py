@@ -19,6 +19,7 @@ from specs.codegen import ir
 from specs.codegen.__main__ import ROOT, SOURCES
 from specs.codegen.layouts import camel, snake
 from specs.codegen.load import load
+from tests.drawing import examples
 
 PROTOCOLS = {protocol.name: protocol for protocol in (load(ROOT / "specs" / s) for s in SOURCES)}
 
@@ -69,7 +70,7 @@ def test_methods_come_back(
     assert method.number == class_.number << 16 | operation.number
     record = getattr(w, camel(method.name))
 
-    @settings(max_examples=8, deadline=None, database=None)
+    @settings(max_examples=examples(8), deadline=None, database=None)
     @given(st.fixed_dictionaries(values(protocol, operation.fields)), st.binary(max_size=3))
     def check(chosen: dict[str, Any], before: bytes) -> None:
         written = method.write(record(**chosen))
@@ -85,7 +86,7 @@ def test_methods_come_back(
 def test_properties_come_back(protocol: ir.Protocol, class_: ir.Class) -> None:
     content = VERSIONS[protocol.name].contents[class_.number]
 
-    @settings(max_examples=40, deadline=None, database=None)
+    @settings(max_examples=examples(40), deadline=None, database=None)
     @given(st.fixed_dictionaries({}, optional=values(protocol, class_.properties or ())))
     def check(chosen: dict[str, Any]) -> None:
         record = content.record(**chosen)

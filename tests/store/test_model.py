@@ -19,6 +19,7 @@ from gateway.errors import StoreError
 from gateway.message import Message
 from gateway.store import SqliteStore
 from gateway.store.batch import Gathered
+from tests.drawing import examples
 
 from .samples import message, same
 
@@ -215,7 +216,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStoreMachine = pytest.mark.timeout(400)(StoreMachine.TestCase)
 TestStoreMachine.settings = settings(
-    max_examples=40,
+    max_examples=examples(40),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -12,6 +12,7 @@ from gateway.adapters.v0_9.tags import FieldError
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.message import DIALECTS, Message, Properties
 from gateway.values import Float, Int, Seconds, ULong
+from tests.drawing import examples
 
 DIALECTS_HERE = sorted(
     {d.name: d for d in CONTENTS.values() if not d.name.endswith("-test")}.items()
@@ -54,7 +55,7 @@ ANY = some.builds(
 
 
 @pytest.mark.parametrize("name", [name for name, _ in DIALECTS_HERE])
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(given_=ANY)
 def test_any_properties_come_back(name: str, given_: Properties) -> None:
     dialect = DIALECTS[name]
@@ -77,7 +78,7 @@ def essential_names(dialect: DraftDialect) -> str:
 
 @pytest.mark.parametrize("name", [name for name, _ in DIALECTS_HERE])
 @pytest.mark.parametrize("other", ["0-9-1", "1.0"])
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(given_=ANY)
 def test_the_way_through_another_version_changes_nothing(
     name: str, other: str, given_: Properties

@@ -26,6 +26,7 @@ from gateway.operations import (
     Unsubscribe,
 )
 from tests.adapters.drafts.talking import VERSIONS, Both
+from tests.drawing import examples
 
 EVERY = sorted({dialect.name: dialect for dialect in CONTENTS.values()}.items())
 GROUPS = {"0-9a0": ("jms", "file", "stream"), "0-9a6": ("basic", "jms", "stream")}
@@ -80,7 +81,7 @@ FULL = Properties(
 
 
 @pytest.mark.parametrize("name, dialect", EVERY)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(at=some.integers(0, 200), octet=some.integers(0, 255), cut=some.integers(0, 3))
 @example(at=0, octet=255, cut=0)
 @example(at=1, octet=1, cut=0)
@@ -106,7 +107,7 @@ def test_an_outline_reads_what_everything_decoded_says(
 
 
 @pytest.mark.parametrize("first", [True, False])
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(some.lists(some.sampled_from([*b"SLIDTFAbtx\0\1\2\3\4\xff"]), max_size=24).map(bytes))
 def test_a_table_is_good_if_it_can_be_read(first: bool, octets: bytes) -> None:
     """Also where lengths may be meant in two ways."""

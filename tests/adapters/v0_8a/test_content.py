@@ -14,6 +14,7 @@ from gateway.crossing.crossing import Crossing
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.values import Int, Scaled, Seconds
 from tests.adapters.test_content import FOREIGN, WIRE
+from tests.drawing import examples
 
 
 def plain(properties: Properties) -> Properties:
@@ -26,7 +27,7 @@ def plain(properties: Properties) -> Properties:
 
 
 @given(FOREIGN)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_foreign_properties_survive(properties: Properties) -> None:
     back = COMMAND.read(COMMAND.write(properties))
     expected = plain(Properties(**properties.given()))
@@ -40,7 +41,7 @@ def test_foreign_properties_survive(properties: Properties) -> None:
 
 
 @given(WIRE)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_headers_of_0_9_1_come_back(wire: BasicProperties) -> None:
     given_ = BASIC.read(write_basic_properties(wire))
     back = BASIC.read(BASIC.write(COMMAND.read(COMMAND.write(given_))))

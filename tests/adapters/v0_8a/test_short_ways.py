@@ -29,6 +29,7 @@ from gateway.operations import (
 )
 from gateway.values import Int
 from tests.adapters.v0_8a.couple import message
+from tests.drawing import examples
 from tests.pair import Users
 
 
@@ -102,7 +103,7 @@ FULL = COMMAND.write(
 )  # fmt: skip
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(at=some.integers(0, 60), octet=some.integers(0, 255), cut=some.integers(-1, 3))
 @example(at=0, octet=255, cut=0)
 def test_an_outline_reads_what_everything_decoded_says(at: int, octet: int, cut: int) -> None:
@@ -126,7 +127,7 @@ def test_an_outline_reads_what_everything_decoded_says(at: int, octet: int, cut:
         assert found == expected
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(some.lists(some.sampled_from([*b"SIDTab\0\1\2\3\4\xff"]), max_size=24).map(bytes))
 def test_a_table_is_good_if_it_can_be_read(octets: bytes) -> None:
     def good(look: Any) -> bool:

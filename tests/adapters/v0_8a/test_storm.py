@@ -19,6 +19,7 @@ from gateway.values import Int, Scaled, Seconds
 from tests.adapters.v0_8a.couple import Couple
 from tests.adapters.v0_8a.house import VHOST, House
 from tests.adapters.v0_8a.recorded import CONVERSATIONS, read
+from tests.drawing import examples
 
 STREAMS = {
     side: [
@@ -172,7 +173,7 @@ def test_tables_come_back(table: Any) -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_octets_are_a_header_or_a_value_error(octets: bytes) -> None:
     try:
         properties = COMMAND.read(octets)

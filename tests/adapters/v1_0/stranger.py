@@ -2,12 +2,13 @@
 
 from typing import Any
 
-import proton
-
 from gateway.adapters.base import Role
 from gateway.adapters.v1_0.engine import Engine
 from tests.adapters.v1_0.broker import Broker
+from tests.needs import package
 from tests.pair import Users
+
+proton = package("python-qpid-proton", "proton")
 
 
 class Stranger:

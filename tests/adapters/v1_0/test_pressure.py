@@ -5,10 +5,11 @@ import random
 from collections import Counter
 from typing import Any
 
-import proton
 import pytest
 
-from tests.adapters.v1_0.stranger import Stranger, body, message
+from tests.adapters.v1_0.stranger import Stranger, body, message, proton
+
+pytestmark = pytest.mark.interop
 
 MESSAGES = 120
 

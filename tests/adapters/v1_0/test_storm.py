@@ -16,6 +16,7 @@ from gateway.operations import AttachSource, AttachTarget, DetachLink, Operation
 from gateway.values import Described, Symbol
 from tests.adapters.v1_0.peer import PLAIN, Peer
 from tests.adapters.v1_0.wire import Heard, packed
+from tests.drawing import examples
 
 # --- what we write is in order -----------------------------------------------------------------
 
@@ -267,7 +268,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps, st.sampled_from([512, 4096]), st.booleans())
 def test_frames_in_any_order(said: list[tuple[Any, bytes]], size: int, hold: bool) -> None:
     peer = Watched(limits=Limits(max_message_octets=600), opens={"max_frame_size": size})

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-import proton
 import pytest
 
 from gateway.adapters.options import Limits
 from gateway.operations import DetachLink, Modify, Outcome, Publish, Settle
-from tests.adapters.v1_0.stranger import Stranger, body, message
+from tests.adapters.v1_0.stranger import Stranger, body, message, proton
+
+pytestmark = pytest.mark.interop
 
 CUTS = pytest.mark.parametrize("cut", [1 << 30, 7, 1])
 

@@ -1,0 +1,41 @@
+"""A test run that is cut off leaves nothing behind."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from tests import reaper
+from tests.net.running import until
+
+RUN = """
+import subprocess, sys
+from tests import reaper
+reaper.watch()
+sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+child = subprocess.Popen(sleep, start_new_session=True)
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+def test_a_killed_run_takes_its_processes_along() -> None:
+    clean = {name: value for name, value in os.environ.items() if name != reaper.MARK}
+    root = Path(__file__).parents[1]
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN],
+        cwd=root,
+        env={**clean, "PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+    ) as run:
+        assert run.stdout is not None
+        child = psutil.Process(int(run.stdout.readline()))
+        assert child.is_running()
+        run.kill()
+    until(lambda: not child.is_running(), "the end of what the run had started")
+
+
+def test_this_run_is_watched() -> None:
+    assert reaper.MARK in os.environ
