@@ -147,7 +147,8 @@ class Gateway:
                 admin.close()
             raise
         self.http_port = web.getsockname()[1]
-        data_plane = AmqpSockets(self._web, self.listener, settings.http.origins)
+        http = settings.http
+        data_plane = AmqpSockets(self._web, self.listener, http.origins, http.raw_nodes)
         self._servers = [HttpServer(self._serving(data_plane))]
         self._tasks = [
             asyncio.create_task(self._every_second()),

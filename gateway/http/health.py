@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from gateway.http.access.origins import peer_is_loopback
 from gateway.http.context import Context
 from gateway.http.deps import ContextIn, authenticate, get_monitor
 from gateway.http.metrics import CONTENT_TYPE
 from gateway.http.schemas import Health
+from gateway.net.local import peer_is_loopback
 
 router = APIRouter(tags=["operation"])
 

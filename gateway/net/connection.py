@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gateway.adapters.base import Adapter
 from gateway.adapters.sniff import detect
 from gateway.errors import Condition
+from gateway.net.local import is_loopback
 from gateway.sessions.session import Session
 
 if TYPE_CHECKING:
@@ -83,7 +84,10 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=HIGH_WATER)
         peer: Any = transport.get_extra_info("peername")
         self.address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
-        self.loopback = isinstance(peer, tuple) and is_loopback(peer[0])
+        local = transport.get_extra_info("local")
+        if local is None:
+            local = isinstance(peer, tuple) and is_loopback(peer[0])
+        self.loopback = local
         certificate = transport.get_extra_info("peercert")
         if certificate:
             self.subject = common_name(certificate)
@@ -353,11 +357,6 @@ class Connection(asyncio.Protocol):
     def meter(self) -> tuple[int, int]:
         """Octets received and sent."""
         return self.octets_in, self.octets_out
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address as the socket gives it is of this machine."""
-    return host.startswith("127.") or host == "::1" or host.startswith("::ffff:127.")
 
 
 def common_name(certificate: dict[str, Any]) -> str | None:

@@ -7,11 +7,12 @@ their headers, as on a TCP port.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from gateway.net.connection import HIGH_WATER, Connection
 from gateway.net.listener import Listener
+from gateway.net.local import is_address, is_local_name, peer_is_loopback
 
 log = logging.getLogger("gateway.net")
 
@@ -34,12 +35,15 @@ class AmqpSockets:
     """Wraps an HTTP application: WebSockets at ``PATH`` become connections of a listener, all else
     goes on. ``origins`` are those of other sites whose pages may connect; a browser says from
     which page it does, and a page of a stranger must not reach a gateway that trusts this
-    machine."""
+    machine. ``raw_nodes``: queues and exchanges may be named here; AMQP can do nothing else."""
 
-    def __init__(self, app: App, listener: Listener, origins: Iterable[str] = ()) -> None:
+    def __init__(
+        self, app: App, listener: Listener, origins: Iterable[str] = (), raw_nodes: bool = True
+    ) -> None:
         self._app = app
         self._listener = listener
         self._origins = frozenset(origins)
+        self._raw_nodes = raw_nodes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
@@ -53,14 +57,26 @@ class AmqpSockets:
         await Transport(self._listener, scope, receive, send).run()
 
     def _acceptable(self, scope: Scope) -> bool:
-        headers: Mapping[bytes, bytes] = dict(scope["headers"])
-        origin = headers.get(b"origin", b"").decode("latin-1")
-        host = headers.get(b"host", b"").decode("latin-1")
-        own = origin.partition("://")[2] == host
-        if origin and not own and origin not in self._origins:
-            log.info("websocket from a page of %s refused", origin[:200])
+        if scope["path"] != PATH or SUBPROTOCOL not in scope.get("subprotocols", ()):
             return False
-        return scope["path"] == PATH and SUBPROTOCOL in scope.get("subprotocols", ())
+        if not self._raw_nodes:
+            return False
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
+        hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+        if len(hosts) > 1 or len(origins) > 1:
+            return False
+        if origins and origins[0] not in self._origins and not is_own(origins[0], *hosts):
+            log.info("websocket from a page of %s refused", origins[0][:200])
+            return False
+        return True
+
+
+def is_own(origin: str, host: str = "") -> bool:
+    """Whether a page is of this server. A page whose name was pointed here (DNS rebinding) says
+    the same name twice, so an address or a name of this machine alone proves it: pages that are
+    served under a name of the DNS have to be listed."""
+    return origin.partition("://")[2] == host and (is_local_name(host) or is_address(host))
 
 
 class Transport(asyncio.Transport):
@@ -68,7 +84,12 @@ class Transport(asyncio.Transport):
 
     def __init__(self, listener: Listener, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
-        super().__init__({"peername": tuple(client) if client else None})
+        super().__init__(
+            {
+                "peername": tuple(client) if client else None,
+                "local": peer_is_loopback(scope),
+            }
+        )
         self._connection = Connection(listener, listener.header_0_9)
         self._receive, self._send = receive, send
         self._out: list[bytes] = []

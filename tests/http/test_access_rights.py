@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http.access.buckets import Buckets, Rate
-from gateway.http.access.origins import is_local_name
+from gateway.net.local import is_local_name
 from gateway.http.access.principal import Principal
 from gateway.http.access.rights import (
     Action,

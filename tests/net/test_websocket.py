@@ -125,6 +125,46 @@ def test_refused(gateway: Running, options: dict[str, Any]) -> None:
     assert caught.value.response.status_code == 403
 
 
+def named(gateway: Running, host: str, **options: Any) -> ClientConnection:
+    """Dial this machine under another name, as a browser does when a name was pointed here."""
+    return connect(
+        f"ws://{host}:{gateway.http_port}/amqp",
+        address=("127.0.0.1", gateway.http_port),
+        **{"subprotocols": AMQP, "compression": None, "open_timeout": 60, **options},
+    )
+
+
+def test_a_page_whose_name_was_pointed_here_is_a_strangers(gateway: Running) -> None:
+    host = "rebound.example"
+    with pytest.raises(InvalidStatus):
+        named(gateway, host, origin=f"http://{host}:{gateway.http_port}")
+
+
+@pytest.mark.parametrize(
+    ("host", "fields"),
+    [
+        ("127.0.0.1", {"X-Forwarded-For": "192.0.2.7"}),
+        ("127.0.0.1", {"Forwarded": "for=192.0.2.7"}),
+        ("127.0.0.1", {"Via": "1.1 proxy"}),
+        ("gateway.example", {}),
+    ],
+    ids=["x-forwarded-for", "forwarded", "via", "host"],
+)
+def test_what_a_proxy_passes_on_is_not_of_this_machine(
+    gateway: Running, host: str, fields: dict[str, str]
+) -> None:
+    """guest may only come from this machine."""
+    with named(gateway, host, additional_headers=fields) as web, pytest.raises(AssertionError):
+        WebWire(web).opened(1)
+    with dial(gateway) as web:
+        WebWire(web).opened(1)
+
+
+def test_no_amqp_where_nodes_cannot_be_named(tmp_path: Path) -> None:
+    with Running(tmp_path, http__raw_nodes=False) as hidden, pytest.raises(InvalidStatus):
+        dial(hidden)
+
+
 def test_our_own_pages_may(gateway: Running) -> None:
     with dial(gateway, origin=f"http://127.0.0.1:{gateway.http_port}") as web:
         WebWire(web).opened(1)

@@ -11,7 +11,7 @@ from gateway.http import problems
 from gateway.http.access.bearer import BadToken, Bearer
 from gateway.http.access.catalogue import Catalogue
 from gateway.http.access.keys import Keys
-from gateway.http.access.origins import Origins, is_loopback, peer_is_loopback
+from gateway.http.access.origins import Origins
 from gateway.http.access.passwords import WRONG, Passwords, fingerprint, read_basic
 from gateway.http.access.principal import Principal
 from gateway.http.access.quotas import Quotas
@@ -19,6 +19,7 @@ from gateway.http.access.sessions import Records, Sessions, holds
 from gateway.http.access.tickets import Tickets
 from gateway.http.doors import Doors
 from gateway.http.problems import Problem, challenge
+from gateway.net.local import is_loopback, peer_is_loopback
 
 __all__ = ["Gate", "is_loopback", "peer_is_loopback"]
 

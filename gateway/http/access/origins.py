@@ -1,9 +1,5 @@
 """Which pages may ask: origins, Fetch Metadata, and the CORS answers (finite lists, no ``*``)."""
 
-from collections.abc import Mapping
-from functools import lru_cache
-from ipaddress import ip_address
-
 from starlette.types import Scope
 
 from gateway.http import problems
@@ -33,45 +29,6 @@ def listed(*groups: tuple[str, ...]) -> bytes:
 def amqp_fields() -> tuple[str, ...]:
     names = {name.decode() for name in READERS} | {"amqp-property"}
     return tuple(sorted(name for name in names if name.startswith("amqp-")))
-
-
-@lru_cache(4096)
-def is_loopback(host: str) -> bool:
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
-
-
-@lru_cache(1024)
-def is_local_name(host: str) -> bool:
-    """Whether a ``Host`` names this machine to itself: no name of the DNS does, so that a page
-    whose name was pointed here (DNS rebinding) is not taken for a local program."""
-    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-    name = name.strip("[]").lower().rstrip(".")
-    return name == "localhost" or name.endswith(".localhost") or is_loopback(name)
-
-
-PROXIED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})
-
-
-def peer_is_loopback(scope: Scope) -> bool:
-    """Whether a program of this machine asks for itself. A Unix socket has no peer address and is
-    local; what a proxy on this machine passes on is not."""
-    return asks_for_itself(scope, dict(scope["headers"]))
-
-
-def asks_for_itself(scope: Scope, fields: Mapping[bytes, bytes]) -> bool:
-    """As ``peer_is_loopback``, with the fields of the request by name."""
-    client = scope.get("client")
-    if client is not None and not is_loopback(client[0]):
-        return False
-    host = fields.get(b"host")
-    if not PROXIED.isdisjoint(fields):
-        return False
-    return not host or is_local_name(host.decode("latin-1"))
 
 
 class Origins:

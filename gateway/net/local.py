@@ -1,0 +1,64 @@
+"""Whether a peer is a program of this machine that asks for itself: some users may only come so.
+
+One rule for HTTP and WebSockets. An address of this machine is not enough there: a proxy may pass
+on what others ask, and so may a browser, for a page whose name was pointed here (DNS rebinding).
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Any
+
+PROXIED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})
+
+
+@lru_cache(4096)
+def is_loopback(host: str) -> bool:
+    """Whether an address as the socket gives it is of this machine."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def name_of(host: str) -> str:
+    """The name or address in a ``Host`` field, without the port."""
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    return name.strip("[]").lower().rstrip(".")
+
+
+@lru_cache(1024)
+def is_local_name(host: str) -> bool:
+    """Whether a ``Host`` names this machine to itself: no name of the DNS does, so that a page
+    whose name was pointed here (DNS rebinding) is not taken for a local program."""
+    name = name_of(host)
+    return name == "localhost" or name.endswith(".localhost") or is_loopback(name)
+
+
+@lru_cache(1024)
+def is_address(host: str) -> bool:
+    """Whether a ``Host`` is an address, which cannot be pointed elsewhere."""
+    try:
+        ip_address(name_of(host))
+    except ValueError:
+        return False
+    return True
+
+
+def peer_is_loopback(scope: Mapping[str, Any]) -> bool:
+    """Whether a program of this machine asks for itself. A Unix socket has no peer address and is
+    local; what a proxy on this machine passes on is not."""
+    return asks_for_itself(scope, dict(scope["headers"]))
+
+
+def asks_for_itself(scope: Mapping[str, Any], fields: Mapping[bytes, bytes]) -> bool:
+    """As ``peer_is_loopback``, with the fields of the request by name."""
+    client = scope.get("client")
+    if client is not None and not is_loopback(client[0]):
+        return False
+    host = fields.get(b"host")
+    if not PROXIED.isdisjoint(fields):
+        return False
+    return not host or is_local_name(host.decode("latin-1"))
