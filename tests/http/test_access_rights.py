@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http.access.buckets import Buckets, Rate
-from gateway.net.local import is_local_name
 from gateway.http.access.principal import Principal
 from gateway.http.access.rights import (
     Action,
@@ -22,6 +21,7 @@ from gateway.http.access.rights import (
     of_scope,
     read_record,
 )
+from gateway.net.local import is_local_name
 
 NAMES = st.text("ab./*", max_size=12)
 

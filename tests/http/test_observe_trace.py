@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -334,3 +335,21 @@ async def test_batches_and_requests_carry_the_trace(rig: Any) -> None:
             assert sent.is_success, sent.text
     found = [headers_of(rig.fetch("orders")) for _ in range(4)]
     assert found == [{"traceparent": PARENT_A}] * 4
+
+
+HOSTILE = "x\n2026-01-01 00:00:00,000 ERROR gateway: made up\r\x1b[2J\u2028\u202e\x85\udcff"
+
+
+@pytest.mark.parametrize("formatter", [TextLines(), JsonLines()], ids=["text", "json"])
+def test_peers_write_no_lines_of_their_own(formatter: logging.Formatter) -> None:
+    """Names and reasons of peers, in the text, in what is added, and in tracebacks."""
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        record = logging.getLogger("gateway").makeRecord(
+            "gateway", 40, "f", 1, "closed: %s", (HOSTILE,), sys.exc_info(), extra={"who": HOSTILE}
+        )
+    lines = formatter.format(record).split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert [line for line in lines[1:] if not line.startswith("    ")] == []
+    assert r"x\n2026-01-01" in lines[0] and lines[0].encode()

@@ -1,7 +1,9 @@
 """Logs for people or for machines: one line of text, or one JSON object per line.
 
 What looks like a secret is taken out of every line, whoever wrote it: credentials in headers, in
-queries and in addresses. Queries of requests are never logged at all.
+queries and in addresses. Queries of requests are never logged at all. Control characters, which
+peers may put into names and reasons, are escaped: nobody writes a second line, or to the terminal
+of the person who reads the log.
 """
 
 import json
@@ -30,16 +32,37 @@ def redact(text: str) -> str:
     return text
 
 
+UNSEEN = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""Control characters, line separators, lone surrogates, and what changes the direction of text or
+is not seen at all."""
+
+
+def escaped(text: str) -> str:
+    """The text in one line, with characters that are not to be seen written as Python does."""
+    return UNSEEN.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
 class TextLines(logging.Formatter):
-    """``time LEVEL logger: text key=value ...``, secrets redacted."""
+    """``time LEVEL logger: text key=value ...``, secrets redacted. A traceback follows in lines
+    that are indented: none of them can be taken for another entry."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
+        record.message = record.getMessage()
+        record.asctime = self.formatTime(record)
+        text = self.formatMessage(record)
         more = " ".join(f"{key}={value}" for key, value in extras(record).items())
-        return redact(f"{text} {more}" if more else text)
+        lines = [escaped(f"{text} {more}" if more else text)]
+        if record.exc_info:
+            lines += self.formatException(record.exc_info).split("\n")
+        if record.stack_info:
+            lines += self.formatStack(record.stack_info).split("\n")
+        return redact("\n    ".join([lines[0], *map(escaped, lines[1:])]))
 
 
 class JsonLines(logging.Formatter):
