@@ -22,7 +22,16 @@ from gateway.adapters.v0_9.wire.tables import VERSIONS
 from gateway.adapters.v1_0 import tried as v1_0
 from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER, TLS_HEADER, VERSION
 from gateway.errors import Condition
-from gateway.operations import BeginSession, Closed, Done, Open, Operation, SessionLost
+from gateway.operations import (
+    DRAFT_LEVELS,
+    LINK_LEVELS,
+    BeginSession,
+    Closed,
+    Done,
+    Open,
+    Operation,
+    SessionLost,
+)
 
 CHANNEL = 1
 
@@ -202,6 +211,48 @@ def supported_1_0() -> VersionSupport:
     )
 
 
+ROWS = (
+    ("what", "made by", "levels", "section"),
+    ("---", "---", "---", "---"),
+    (
+        "temporary and private queue, subscription",
+        "0.8a2",
+        f"{DRAFT_LEVELS}: 5 to 9 before 0 to 4",
+        "3.4.4, and its original server",
+    ),
+    ("queue, subscription", "0-9a0", f"{DRAFT_LEVELS}: the same", "3.8.8"),
+    ("queue", "0-9a6", f"{DRAFT_LEVELS}: the same", '"Message Priorities"'),
+    (
+        "queue with `x-max-priority`",
+        "0-8, 0-9, 0-9-1, HTTP, management of 1.0",
+        "as it says; no priority is 0",
+        "RabbitMQ",
+    ),
+    (
+        "any other queue",
+        "0-8, 0-9, 0-9-1, HTTP, management of 1.0",
+        "none: in order of arrival. Their documents ask for two, RabbitMQ's users for this",
+        "RabbitMQ",
+    ),
+    (
+        "node made by attaching, dynamic node, subscription",
+        "1.0",
+        f"{LINK_LEVELS}; no priority is 4",
+        "3.2.1",
+    ),
+)
+LEVELS = [
+    "",
+    "## Levels of priority",
+    "",
+    "A queue has the levels that the version gives it which makes it; who uses it later changes",
+    "nothing. They are no argument: declaring it again over 0-9-1 finds the same queue.",
+    "`priority_levels` in the answers of the administration tells them.",
+    "",
+    *(f"| {' | '.join(row)} |" for row in ROWS),
+]
+
+
 def markdown(rows: list[VersionSupport]) -> str:
     """The support table as ``docs/versions.md`` has it."""
     lines = [
@@ -214,6 +265,7 @@ def markdown(rows: list[VersionSupport]) -> str:
         "side send it. Of 0.8a2 the commands are put; of 1.0 all composite types: sections of",
         "messages are carried as they are. A client of ours lets the peer begin neither sessions",
         "nor links.",
+        *LEVELS,
     ]
     for row in rows:
         lines += [

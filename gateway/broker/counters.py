@@ -19,7 +19,9 @@ class Totals(NamedTuple):
 
 
 class QueueSnapshot(NamedTuple):
-    """One queue. ``octets`` is of ready bodies; ``paged`` of ``ready`` are only in the store."""
+    """One queue. ``octets`` is of ready bodies; ``paged`` of ``ready`` are only in the store.
+    ``levels`` of priority that it was made with, 0 if an argument says how many or there are none;
+    ``priority_levels``: how many there are, 1 if the queue is in order of arrival."""
 
     vhost: str
     name: str
@@ -36,6 +38,8 @@ class QueueSnapshot(NamedTuple):
     delivered: int
     acked: int
     redelivered: int
+    levels: int
+    priority_levels: int
 
 
 class ConsumerSnapshot(NamedTuple):

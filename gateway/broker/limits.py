@@ -11,11 +11,21 @@ from gateway import values
 from gateway.broker.names import check_name
 from gateway.errors import Condition, Refusal
 from gateway.message import Table
-from gateway.operations import DeclareQueue
+from gateway.operations import DRAFT_LEVELS, LINK_LEVELS, DeclareQueue
 
 LONGEST_TIMER = 4_294_967_295
 """Milliseconds; RabbitMQ's bound for ``x-message-ttl`` and ``x-expires``."""
 MOST_PRIORITIES = 255
+
+
+def ranks_of(levels: int) -> tuple[int, ...]:
+    """Where each of ten priorities stands if there are fewer levels (AMQP 1.0 §3.2.1): the lowest
+    fall together, and the highest. Of two, 0 to 4 are one and 5 to 9 the other."""
+    lowest, highest = 5 - (levels + 1) // 2, 4 + levels // 2
+    return tuple(min(max(lowest, priority), highest) - lowest for priority in range(10))
+
+
+RANKS = {levels: ranks_of(levels) for levels in (DRAFT_LEVELS, LINK_LEVELS)}
 
 
 @dataclass(slots=True)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 from gateway.broker.consumers import Consumer, Turns
 from gateway.broker.deliveries import Entry, Lane, in_lanes
 from gateway.broker.ledger import Ledger
-from gateway.broker.limits import LONGEST_TIMER, QueueArguments
+from gateway.broker.limits import LONGEST_TIMER, RANKS, QueueArguments
 from gateway.broker.seeking import go_on, offer, seek, show, wanted_now
 from gateway.errors import Unstorable
 from gateway.message import Message, Table
+from gateway.selector.names import NORMAL_PRIORITY
 
 if TYPE_CHECKING:
     from gateway.broker.client import Client
@@ -50,9 +51,9 @@ class Queue(Turns):
 
     __slots__ = (
         "vhost", "ledger", "name", "durable", "owner", "auto_delete", "arguments", "limits",
-        "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "ranks", "lanes", "depth",
-        "octets", "unsettled", "passed", "published", "delivered", "acked", "redelivered",
-        "bindings", "used", "due", "gone", "created", "watchers", "excluded",
+        "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "levels", "ranks",
+        "lanes", "depth", "octets", "unsettled", "passed", "published", "delivered", "acked",
+        "redelivered", "bindings", "used", "due", "gone", "created", "watchers", "excluded",
     )  # fmt: skip
 
     def __init__(
@@ -66,7 +67,9 @@ class Queue(Turns):
         auto_delete: bool,
         arguments: Table,
         limits: QueueArguments,
+        levels: int = 0,
     ) -> None:
+        """``levels`` of priority, 0 or one of ``RANKS``, unless an argument says how many."""
         super().__init__()
         self.vhost = vhost
         self.ledger: Ledger = vhost.ledger
@@ -79,7 +82,8 @@ class Queue(Turns):
         self.keeps = durable and owner is None and not self.ledger.volatile
         self.ttl = limits.ttl
         self.most_deliveries = limits.delivery_limit
-        self.ranks = limits.max_priority is not None
+        self.levels = 0 if limits.max_priority is not None else levels
+        self.ranks = limits.max_priority is not None or self.levels > 0
         self.capped = limits.max_length is not None or limits.max_octets is not None
         self.refuses_when_full = self.capped and limits.overflow != "drop-head"
         self.lanes = [Lane(self, number, 0)]
@@ -207,7 +211,10 @@ class Queue(Turns):
 
     def lane(self, priority: int | None) -> Lane:
         """The lane of a priority, made when first used; the highest stands first."""
-        wanted = min(priority or 0, self.limits.max_priority or 0)
+        if self.levels:
+            wanted = RANKS[self.levels][NORMAL_PRIORITY if priority is None else min(priority, 9)]
+        else:
+            wanted = min(priority or 0, self.limits.max_priority or 0)
         place = 0
         for lane in self.lanes:
             if lane.priority == wanted:

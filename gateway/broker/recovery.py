@@ -68,6 +68,7 @@ def restore_queue(
         auto_delete=value["auto_delete"],
         arguments=arguments,
         limits=read_queue_arguments(arguments, vhost.title("queue", name)),
+        levels=value.get("levels", 0),
     )
     queue.lanes = [Lane(queue, lanes[p], p) for p in sorted(lanes, reverse=True)]
     ledger = vhost.ledger

@@ -24,6 +24,8 @@ def queue_snapshot(queue: Queue) -> QueueSnapshot:
         delivered=queue.delivered + queue.passed,
         acked=queue.acked + queue.passed,
         redelivered=queue.redelivered,
+        levels=queue.levels,
+        priority_levels=queue.levels or (queue.limits.max_priority or 0) + 1,
     )
 
 

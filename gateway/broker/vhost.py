@@ -204,6 +204,7 @@ class VirtualHost(Routing):
             auto_delete=op.auto_delete,
             arguments=op.arguments,
             limits=limits,
+            levels=op.levels,
         )
         if op.exclusive:
             client.exclusive[queue] = None
@@ -336,8 +337,9 @@ def exchange_record(exchange: Exchange) -> dict[str, Any]:
 
 
 def queue_record(queue: Queue) -> dict[str, Any]:
-    return {
+    record = {
         "lanes": {str(lane.priority): lane.number for lane in queue.lanes},
         "auto_delete": queue.auto_delete,
         "arguments": write_plain(queue.arguments),
     }
+    return record | {"levels": queue.levels} if queue.levels else record

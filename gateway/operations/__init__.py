@@ -37,6 +37,8 @@ from gateway.operations.links import (
     Unsent,
 )
 from gateway.operations.topology import (
+    DRAFT_LEVELS,
+    LINK_LEVELS,
     Bind,
     DeclareExchange,
     DeclareQueue,
@@ -88,6 +90,8 @@ from gateway.operations.words import (
 )
 
 __all__ = [
+    "DRAFT_LEVELS",
+    "LINK_LEVELS",
     "AttachSource",
     "AttachTarget",
     "Assure",

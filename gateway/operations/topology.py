@@ -8,6 +8,12 @@ from dataclasses import dataclass, field
 from gateway.message import Table
 from gateway.operations.words import Operation, Request, Token
 
+DRAFT_LEVELS = 2
+"""Levels of priority of what 0.8a2 and the drafts make: 5 to 9 go before 0 to 4 (0-9a0 §3.8.8,
+0-9a6 "Message Priorities")."""
+LINK_LEVELS = 10
+"""Levels of priority of what links of 1.0 make (1.0 §3.2.1)."""
+
 
 @dataclass(slots=True)
 class DeclareExchange(Operation):
@@ -32,7 +38,10 @@ class DeleteExchange(Operation):
 
 @dataclass(slots=True)
 class DeclareQueue(Operation):
-    """An empty name asks for a server-named queue. Answered with ``QueueState``."""
+    """An empty name asks for a server-named queue. Answered with ``QueueState``.
+
+    ``levels``: how many levels of priority the queue gets if it is made now and has no
+    ``x-max-priority``: ``DRAFT_LEVELS``, ``LINK_LEVELS``, or 0 for none."""
 
     channel: int
     token: Token
@@ -42,6 +51,7 @@ class DeclareQueue(Operation):
     exclusive: bool = False
     auto_delete: bool = False
     arguments: Table = field(default_factory=dict)
+    levels: int = 0
 
 
 @dataclass(slots=True)

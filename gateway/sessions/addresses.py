@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from gateway.broker.channel import Channel
 from gateway.errors import Condition, Refusal
-from gateway.operations import DeclareQueue
+from gateway.operations import LINK_LEVELS, DeclareQueue
 
 TOPICS = "amq.topic"
 """Where a topic lives that is no exchange."""
@@ -101,5 +101,6 @@ def resolve(
         return Place("exchange", TOPICS, name)
     if not create or not name:
         raise Refusal(Condition.NOT_FOUND, f"no queue or exchange '{name}'")
-    channel.declare_queue(DeclareQueue(channel.number, None, name, durable=True))
+    made = DeclareQueue(channel.number, None, name, durable=True, levels=LINK_LEVELS)
+    channel.declare_queue(made)
     return Place("queue", name)

@@ -14,7 +14,7 @@ from gateway.broker.names import MOST_OCTETS, octets
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Refusal
 from gateway.message import Message, Properties
-from gateway.operations import Bind, DeclareQueue, PurgeQueue
+from gateway.operations import DRAFT_LEVELS, Bind, DeclareQueue, PurgeQueue
 from gateway.selector import Selector, SelectorError
 from gateway.sessions.addresses import TOPICS
 from gateway.sessions.subscriptions import (
@@ -71,16 +71,17 @@ def make_temporary(channel: Channel, name: str) -> str:
     name = name or temporary_name(channel.vhost)
     found = queues.get(name)
     if found is None:
-        return channel.declare_queue(DeclareQueue(channel.number, None, name, exclusive=True)).name
+        return private_queue(channel, name)
     if found.owner is not channel.client:
         raise Refusal(Condition.ACCESS_REFUSED, f"'{name}' is not a queue of this client")
     channel.purge_queue(PurgeQueue(channel.number, None, name))
     return name
 
 
-def private_queue(channel: Channel) -> str:
-    """Where answers to a peer handle come in."""
-    return channel.declare_queue(DeclareQueue(channel.number, None, "", exclusive=True)).name
+def private_queue(channel: Channel, name: str = "") -> str:
+    """A queue of the connection, such as the one where answers to a peer handle come in."""
+    made = DeclareQueue(channel.number, None, name, exclusive=True, levels=DRAFT_LEVELS)
+    return channel.declare_queue(made).name
 
 
 def delete_private(channel: Channel, name: str) -> None:
@@ -156,6 +157,7 @@ def subscribe(
             exclusive=not durable,
             auto_delete=not durable,
             arguments=ownership(channel, client) if durable else {},
+            levels=DRAFT_LEVELS,
         )
     ).name
     if durable:

@@ -14,7 +14,7 @@ from gateway.broker.channel import Channel
 from gateway.broker.exchanges import CONDITIONS
 from gateway.broker.replies import REPLY_TO
 from gateway.errors import Condition, Refusal
-from gateway.operations import Attached, Bind, DeclareQueue, Terminus
+from gateway.operations import LINK_LEVELS, Attached, Bind, DeclareQueue, Terminus
 from gateway.sessions.addresses import (
     QUEUE_CAPABILITIES,
     TOPIC_CAPABILITIES,
@@ -194,6 +194,7 @@ def subscription(
         exclusive=not lasting,
         auto_delete=not lasting,
         arguments=ownership(channel, owner),
+        levels=LINK_LEVELS,
     )
     queue = channel.declare_queue(declared).name
     if named:
@@ -238,7 +239,8 @@ def make_dynamic(channel: Channel, terminus: Terminus, links: Links) -> tuple[Te
     if frozenset(terminus.capabilities) & TOPIC_CAPABILITIES:
         key = f"amq.dynamic-{secrets.token_urlsafe(16)}"
         return granted(terminus, f"/exchanges/{TOPICS}/{key}"), ""
-    name = channel.declare_queue(DeclareQueue(channel.number, None, "")).name
+    made = DeclareQueue(channel.number, None, "", levels=LINK_LEVELS)
+    name = channel.declare_queue(made).name
     links.made(channel.vhost, channel.vhost.queues[name], policy)
     return granted(terminus, f"/queues/{name}"), name
 

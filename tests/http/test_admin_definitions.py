@@ -117,6 +117,24 @@ async def test_own_definitions_go_round(rig: Any, make_rig: Any) -> None:
         assert (await http.get(HOST + "/queues/orders")).status_code == 200
 
 
+async def test_levels_of_priority_go_round(rig: Any, make_rig: Any) -> None:
+    rig.queue("plain", durable=True)
+    rig.queue("ten", durable=True, levels=10)
+    rig.queue("asked", durable=True, arguments={"x-max-priority": 3})
+    levels = {"plain": 1, "ten": 10, "asked": 4}
+    async with rig.http(ADMIN) as http:
+        exported = (await http.get(PATH)).json()
+        shown = (await http.get(HOST + "/queues")).json()["queues"]
+        assert {one["name"]: one["priority_levels"] for one in shown} == levels
+    written = {one["name"]: one.get("priority_levels") for one in exported["queues"]}
+    assert written == {"plain": None, "ten": 10, "asked": None}
+    async with make_rig().http(ADMIN) as http:
+        assert (await http.post(PATH, json=exported)).json()["not_applied"] == []
+        for one in (await http.get("/api/queues")).json():
+            assert one["priority_levels"] == levels[one["name"]]
+            assert "x-max-priority" not in one["arguments"] or one["name"] == "asked"
+
+
 async def test_passwords_and_verifiers_survive_the_way(rig: Any, make_rig: Any) -> None:
     async with rig.http(ADMIN) as http:
         await http.put("/v1/admin/users/carol", json={"password": "secret of carol"})

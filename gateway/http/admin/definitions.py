@@ -9,7 +9,7 @@ permissions, but locked until somebody sets a password. Our own export carries t
 import asyncio
 import secrets
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -94,6 +94,8 @@ class QueuePart(Part):
     durable: bool = True
     auto_delete: bool = False
     arguments: dict[str, Any] = {}
+    priority_levels: Literal[0, 2, 10] = 0
+    """Ours: of a queue that was made by a version with levels of priority of its own."""
 
 
 class BindingPart(Part):
@@ -156,6 +158,7 @@ def export(broker: Broker, vhost: str | None = None, people: bool = True) -> dic
             "auto_delete": one.auto_delete,
             "arguments": write_table(one.arguments),
         }
+        | ({"priority_levels": one.levels} if one.levels else {})
         for one in broker.queues_snapshot(vhost)
         if not own(one)
     ]
@@ -338,7 +341,7 @@ class Import:
     def queue(self, one: QueuePart) -> None:
         vhost = self.virtual_host(self.host_of(one))
         table = read_table(one.arguments)
-        flags = (False, one.durable, False, one.auto_delete, table)
+        flags = (False, one.durable, False, one.auto_delete, table, one.priority_levels)
         op = DeclareQueue(CHANNEL, None, one.name, *flags)
         found = vhost.queues.get(one.name)
         if found is not None:

@@ -52,6 +52,7 @@ def queue_view(call: Call, one: QueueSnapshot) -> dict[str, Any]:
         "name": one.name,
         "node": NODE,
         "policy": None,
+        "priority_levels": one.priority_levels,
         "state": "running",
         "type": "classic",
         "vhost": one.vhost,

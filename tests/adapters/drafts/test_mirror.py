@@ -67,7 +67,7 @@ BOTH: list[tuple[Operation, list[Operation], Any]] = [
 ]
 """What is said, what is heard, and the result."""
 
-MADE = DeclareQueue(1, None, "q", durable=True)
+MADE = DeclareQueue(1, None, "q", durable=True, levels=2)
 CONSUME = Subscribe(1, 7, "q", "1", True, True, True)
 CONSUMED: list[Operation] = [
     Prefetch(1, None, 0), Subscribe(1, None, "q", "1", True, True, True),
@@ -78,7 +78,7 @@ SECOND: list[tuple[Operation, list[Operation], Any]] = [
     (DeclareQueue(1, 7, "q", durable=True), [FindQueue(1, None, "q"), MADE], STATE),
     (
         DeclareQueue(1, 7, "", exclusive=True, auto_delete=True),
-        [DeclareQueue(1, None, "", exclusive=True, auto_delete=True)],
+        [DeclareQueue(1, None, "", exclusive=True, auto_delete=True, levels=2)],
         QueueState("made", 2, 1),
     ),
     (DeleteQueue(1, 7, "q", True, True), [DeleteQueue(1, None, "q", True, True)], 5),
@@ -111,14 +111,14 @@ FIRST: list[tuple[Operation, list[Operation], Any]] = [
     (DeclareQueue(1, 7, "q"), [FindQueue(1, None, "q"), MADE], QueueState("q", 2, 0)),
     (
         DeclareQueue(1, 7, "", exclusive=True, auto_delete=True),
-        [DeclareQueue(1, None, "", exclusive=True, auto_delete=True)],
+        [DeclareQueue(1, None, "", exclusive=True, auto_delete=True, levels=2)],
         QueueState("made", 2, 0),
     ),
     (
         Bind(1, 7, "subscription:s", "amq.topic", "a.#"),
         [
             FindQueue(1, None, "subscription:s"),
-            DeclareQueue(1, None, "subscription:s", durable=True),
+            DeclareQueue(1, None, "subscription:s", durable=True, levels=2),
             Bind(1, None, "subscription:s", "amq.topic", "a.#"),
         ],
         None,
@@ -127,7 +127,7 @@ FIRST: list[tuple[Operation, list[Operation], Any]] = [
         Bind(1, 7, "subscription:s", "amq.topic", "^a", {"x-selector": "n = 1", "x-regexp": True}),
         [
             FindQueue(1, None, "subscription:s"),
-            DeclareQueue(1, None, "subscription:s", durable=True),
+            DeclareQueue(1, None, "subscription:s", durable=True, levels=2),
             Bind(
                 1,
                 None,

@@ -24,6 +24,7 @@ from gateway.adapters.v0_9.wire import layouts_0_9a0 as w
 from gateway.errors import Condition, PeerError
 from gateway.message import Table
 from gateway.operations import (
+    DRAFT_LEVELS,
     Bind,
     Commit,
     DeclareQueue,
@@ -111,11 +112,14 @@ def _made(
     """A queue for a destination or subscription. One that is private belongs to the client's
     identifier and outlives the connection, unless it is temporary."""
     if private and auto_cancel:
-        return DeclareQueue(place.number, token, name, exclusive=True, auto_delete=True)
+        return DeclareQueue(
+            place.number, token, name, exclusive=True, auto_delete=True, levels=DRAFT_LEVELS
+        )
     owner = {OWNER: place.owner.connection.client_id} if private else {}
     return DeclareQueue(
-        place.number, token, name, durable=True, auto_delete=auto_cancel, arguments=owner
-    )
+        place.number, token, name, durable=True, auto_delete=auto_cancel, arguments=owner,
+        levels=DRAFT_LEVELS,
+    )  # fmt: skip
 
 
 def _define(place: Channel, m: w.DestinationDefine, asked: Asked) -> list[Operation]:
@@ -295,7 +299,7 @@ def _consume(place: Channel, m: Any, asked: Asked) -> list[Operation]:
         name = f"{SUBSCRIPTION}~{secrets.token_hex(8)}"
         chosen = {} if wanted is None else {"x-selector": wanted.text}
         return [
-            DeclareQueue(number, None, name, exclusive=True, auto_delete=True),
+            _made(place, None, name, True, True),
             Bind(number, None, name, TOPICS, m.destination, chosen),
             *started(token, name, m.destination, True),
         ]

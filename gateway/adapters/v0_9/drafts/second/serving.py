@@ -22,6 +22,7 @@ from gateway.adapters.v0_9.wire import layouts_0_9a6 as w
 from gateway.errors import Condition
 from gateway.message import Table
 from gateway.operations import (
+    DRAFT_LEVELS,
     BeginSession,
     Bind,
     Commit,
@@ -135,8 +136,12 @@ def _declare_queue(place: Channel, m: w.QueueDeclare, asked: Asked) -> list[Oper
     place.ticket(m.ticket)
     name = queue_name(m.domain, m.queue) if m.queue else ""
     number = place.number
-    made = DeclareQueue(number, asked, name, m.passive, m.durable, m.private, m.auto_delete)
-    if m.passive or not name:
+    if m.passive:
+        return [DeclareQueue(number, asked, name, passive=True)]
+    made = DeclareQueue(
+        number, asked, name, False, m.durable, m.private, m.auto_delete, levels=DRAFT_LEVELS
+    )
+    if not name:
         return [made]
 
     def then(state: QueueState | None) -> list[Operation]:
