@@ -9,8 +9,13 @@ from itertools import islice
 from typing import NamedTuple
 
 from gateway.broker.deliveries import Entry, Lane, by_position
+from gateway.broker.exclusions import Exclusions
 from gateway.broker.queues import Queue
 from gateway.message import Message
+
+AHEAD = 64
+AHEAD_OCTETS = 1 << 20
+"""Messages looked at together, and about how many octets, to fetch one that is not excluded."""
 
 
 class Place(NamedTuple):
@@ -109,3 +114,22 @@ def remove(queue: Queue, place: Place) -> bool:
     if entry is not None:
         queue.finish(entry)
     return entry is not None
+
+
+def take_past(queue: Queue, exclusions: Exclusions) -> Entry | None:
+    """Fetch the first message that is not excluded; it counts as delivered."""
+    queue.touch()
+    queue.sweep()
+    after: Place | None = None
+    lanes = {lane.priority: lane for lane in queue.lanes}
+    while True:
+        seen = browse(queue, after, AHEAD, AHEAD_OCTETS)
+        for one in seen:
+            after = one.place
+            if (lanes[after.priority], after.position) not in exclusions.places:
+                entry = pick(queue, after)
+                if entry is not None:
+                    queue.count_delivery(entry)
+                    return entry
+        if not seen:
+            return None

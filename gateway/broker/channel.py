@@ -10,7 +10,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.broker.browsing import Place, Seen, at, browse, pick, remove
+from gateway.broker.browsing import Place, Seen, at, browse, pick, remove, take_past
 from gateway.broker.confirms import SAFE, Confirms
 from gateway.broker.consumers import Consumer
 from gateway.broker.cursors import Copies, Cursor, Matches
@@ -259,6 +259,8 @@ class Channel(Linked):
         tag = tag or "amq.ctag-" + urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         if exclusions is not None and exclusions.queue is not found:
             exclusions = None
+        if exclusions is None and self.excluded and not copy:
+            exclusions = self.excluded.get(found)
         cursor = None
         if matches or copy or exclusions is not None:
             cursor = Cursor(matches, Copies() if copy else None, exclusions)
@@ -297,8 +299,9 @@ class Channel(Linked):
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
             consumer.queue.remove_consumer(consumer, spare)
-            if consumer.cursor is not None and consumer.cursor.exclusions is not None:
-                consumer.cursor.exclusions.clear()
+            exclusions = None if consumer.cursor is None else consumer.cursor.exclusions
+            if exclusions is not None and not exclusions.shared:
+                exclusions.clear()
 
     def credit(self, tag: str, count: int | None) -> None:
         """So many more deliveries are allowed to a consumer from now on, whether they are settled
@@ -334,7 +337,8 @@ class Channel(Linked):
     def fetch(self, queue: str, no_ack: bool = False) -> Fetched | None:
         """Take one message, or ``None`` if there is none."""
         found = self.readable(queue)
-        entry = found.take()
+        exclusions = None if self.excluded is None else self.excluded.get(found)
+        entry = found.take() if exclusions is None else take_past(found, exclusions)
         if entry is None:
             return None
         if no_ack:
@@ -441,6 +445,9 @@ class Channel(Linked):
         self.abandon()
         for tag in list(self.consumers):
             self.unsubscribe(tag)
+        for exclusions in (self.excluded or {}).values():
+            exclusions.clear()
+        self.excluded = None
         entries = list(self.unsettled.values())
         self.unsettled.clear()
         self.conclude((entry, Outcome.RELEASE) for entry in entries)

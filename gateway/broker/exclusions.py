@@ -1,5 +1,6 @@
 """Messages that one link must not be given again, though others may have them (1.0 §3.4.5,
-"undeliverable-here"; also what is too large for a receiver, or has no form in its version).
+"undeliverable-here"; also what is too large for a receiver, or has no form in its version), or one
+channel (0-9a0 §4.7.10, §4.8.10: reject).
 
 A message is excluded by the place where it stands. The consumer gets a cursor with its first
 exclusion, and from then on takes its messages as a consumer with a filter does: past those that it
@@ -24,10 +25,12 @@ class Exclusions:
     """What one link must not get of one queue. It lives as long as the link: a link that is
     suspended keeps it for the consumer that it gets when it is resumed."""
 
-    __slots__ = ("queue", "places")
+    __slots__ = ("queue", "places", "shared")
 
     def __init__(self, queue: "Queue") -> None:
         self.queue = queue
+        self.shared = False
+        """They are a channel's, and not over with a consumer."""
         self.places: set[tuple[Lane, int]] = set()
 
     @property
@@ -62,14 +65,14 @@ class Exclusions:
         self.places.clear()
 
 
-def exclusions_of(consumer: "Consumer") -> Exclusions:
-    """Those of a consumer, which takes its messages with a cursor from now on. It must be woken
-    afterwards."""
+def exclusions_of(consumer: "Consumer", given: Exclusions | None = None) -> Exclusions:
+    """Those of a consumer, which takes its messages with a cursor from now on; ``given`` are those
+    that it is to have if it has none. It must be woken afterwards."""
     cursor = consumer.cursor
     if cursor is None:
         consumer.rest()
         cursor = consumer.cursor = Cursor(None, None)
         consumer.queue.reconsider(consumer)
     if cursor.exclusions is None:
-        cursor.exclusions = Exclusions(consumer.queue)
+        cursor.exclusions = given or Exclusions(consumer.queue)
     return cursor.exclusions

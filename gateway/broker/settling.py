@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from gateway.broker.consumers import Consumer
 from gateway.broker.deliveries import Entry
-from gateway.broker.exclusions import exclusions_of
+from gateway.broker.exclusions import Exclusions, exclusions_of
 from gateway.broker.queues import Queue
 from gateway.broker.requests import Requests
 from gateway.broker.transactions import Transaction
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 class Settling(Requests):
     """The part of a channel that settles. With a ``transaction``, settlements wait in it."""
 
-    __slots__ = ("transaction",)
+    __slots__ = ("transaction", "excluded")
 
     def __init__(self, client: "Client") -> None:
         super().__init__(client)
         self.transaction: Transaction | None = None
+        self.excluded: dict[Queue, Exclusions] | None = None
+        """What this channel has declined, by queue: none of its consumers, present or to come, and
+        no fetch gets it again (0-9a0 §4.7.10). ``None`` before it has."""
 
     def settle(self, delivery: int, multiple: bool, outcome: Outcome) -> None:
         """Hot for one accepted delivery. Refuses an unknown tag with 406."""
@@ -47,6 +50,8 @@ class Settling(Requests):
                         consumer.wake()
                 return
             found = [(delivery, entry)]
+            if outcome is Outcome.DECLINE:
+                self.exclude(delivery, entry)
         if self.transaction is not None:
             for tag, entry in found:
                 self.transaction.settle(tag, entry, outcome)
@@ -98,11 +103,28 @@ class Settling(Requests):
                 queue.finish(entry)
         for queue, found in back.items():
             queue.put_back(found)
-        if self.limit or self.size:
+        if self.limit or self.size or self.excluded:
             self.wake()
         else:
             for consumer in woken:
                 consumer.wake()
+
+    def exclude(self, delivery: int, entry: Entry) -> None:
+        """This delivery is being declined by the channel as a whole. Refuses (506) too many; it is
+        unsettled then."""
+        if self.excluded is None:
+            self.excluded = {}
+        queue = entry.lane.queue
+        exclusions = self.excluded.get(queue)
+        if exclusions is None:
+            exclusions = self.excluded[queue] = Exclusions(queue)
+            exclusions.shared = True
+        if exclusions.full:
+            self.restore([(delivery, entry)])
+            exclusions.check()
+        for consumer in self.consumers.values():
+            if consumer.queue is queue and not consumer.copies:
+                exclusions_of(consumer, exclusions)
 
     def unsent(self, consumer: str, delivery: int, message: Message) -> None:
         """A delivery that could not be written for its reader: others may be able to read it. So
@@ -117,13 +139,18 @@ class Settling(Requests):
             self.put_again(self.consumers[consumer], message)
 
     def declined(self, entry: Entry, consumer: Consumer | None) -> Outcome:
-        """What declining comes to. The consumer does not get this message again."""
+        """What declining comes to. The consumer, or the whole channel, does not get this message
+        again."""
         queue = entry.lane.queue
-        if consumer is None or consumer.copies or queue.gone:
+        whole = None if self.excluded is None else self.excluded.get(queue)
+        nobody = consumer is None or consumer.copies
+        if queue.gone or (nobody and whole is None):
             return Outcome.RELEASE
         if queue.vhost.buries(queue, entry.message):
             return Outcome.REJECT
-        if consumer.started:
+        if whole is not None:
+            whole.add(entry.lane, entry.position)
+        elif consumer is not None and consumer.started:
             exclusions_of(consumer).add(entry.lane, entry.position)
         return Outcome.RELEASE
 

@@ -337,7 +337,8 @@ def _ack(place: Channel, m: Any, asked: Asked) -> list[Operation]:
 
 
 def _reject(place: Channel, m: Any, asked: Asked) -> list[Operation]:
-    outcome = Outcome.RELEASE if m.requeue else Outcome.REJECT
+    """What is to be requeued is for others: this channel does not get it again (0-9a0 §4.7.10)."""
+    outcome = Outcome.DECLINE if m.requeue else Outcome.REJECT
     return [Settle(place.number, m.delivery_tag, False, outcome)]
 
 
