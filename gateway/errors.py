@@ -57,6 +57,11 @@ class LocalError(GatewayError):
     """We tried to say something the protocol forbids. Always a bug of ours."""
 
 
+class Unwritable(LocalError, ValueError):
+    """A value has no form in this version: a name is too long for its field, or a method for a
+    frame of the peer. On the way out this costs the message (``Unsent``), never the connection."""
+
+
 class ConfigError(GatewayError):
     """The configuration cannot be used. The text is for the person who wrote it."""
 

@@ -6,6 +6,7 @@ headers exchange) and not before. ``Essentials`` is the little that the broker n
 message; it is shared between messages whose encoded properties are equal.
 """
 
+import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -131,6 +132,11 @@ DIALECTS: dict[str, Dialect] = {}
 
 NO_ESSENTIALS = Essentials()
 
+UNFORESEEN = (
+    ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, struct.error,
+)  # fmt: skip
+"""What converters do not raise on purpose."""
+
 Crosser = Callable[["Message", Dialect], tuple[bytes, Body]]
 """A message -> header and body for a reader of another dialect. Raises ``ValueError``."""
 
@@ -197,11 +203,16 @@ class Message:
     def form_for(self, dialect: Dialect) -> tuple[bytes, Body]:
         """Header and body for a reader of ``dialect``: untouched if it is ours. Raises
         ``ValueError`` if that reader cannot be given this message."""
-        if dialect is self.dialect:
-            header, body = self.header, self.body
-        else:
-            header, body = _crosser(self, dialect)
-        return (dialect.noted(header, self.notes) if self.notes else header), body
+        try:
+            if dialect is self.dialect:
+                header, body = self.header, self.body
+            else:
+                header, body = _crosser(self, dialect)
+            return (dialect.noted(header, self.notes) if self.notes else header), body
+        except UNFORESEEN as error:
+            # A converter that stumbles over a strange value costs this message too, and no reader
+            # of others: it would stumble again for whoever is given the message next.
+            raise ValueError(f"the message cannot be converted: {error!r}") from error
 
     @property
     def size(self) -> int:

@@ -146,7 +146,11 @@ class Channel:
             return False
         ends = self._ends.get((handle.number, name))
         if ends is None:
-            octets = frame(w.HandleNotify(handle.number, dest_name=name))
+            try:
+                octets = frame(w.HandleNotify(handle.number, dest_name=name))
+            except ValueError:
+                engine.found_now().append(Unsent(self.number, consumer, delivery, message))
+                return True
             ends = octets[:VARYING_AT], octets[VARYING_AT + VARYING.size :]
             self._ends.keep((handle.number, name), ends)
         bits = DELIVERED | REDELIVERED if redelivered else DELIVERED
@@ -178,6 +182,7 @@ class Channel:
                 return
         try:
             head, body = engine.headers.leaving(message, limit)
+            frame(w.HandleNotify(due.handle.number, dest_name=due.name))  # whether it has a form
         except ValueError:
             found = engine.found_now()
             found.append(Unsent(self.number, due.consumer, due.delivery, message))

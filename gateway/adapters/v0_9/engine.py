@@ -22,7 +22,7 @@ from gateway.adapters.v0_9.speech import SPEECH
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.adapters.v0_9.wire.tables import VERSIONS
 from gateway.bodies import Body, LargeBody, Spool
-from gateway.errors import Condition, LocalError, Lost, PeerError
+from gateway.errors import Condition, LocalError, Lost, PeerError, Unwritable
 from gateway.operations import (
     Closed,
     Confirm,
@@ -384,7 +384,7 @@ class Engine:
             raise LocalError(f"{record.NAME} is not ours to send")
         payload = method.prefix + method.write(record)
         if self.frames.limit and len(payload) > self.frames.limit:
-            raise LocalError(f"{record.NAME} does not fit a frame of the peer")
+            raise Unwritable(f"{record.NAME} does not fit a frame of the peer")
         return self.frames.frame(self.frames.method, channel, payload)
 
     def head_of(self, method: Method, flags: int = 0) -> bytes:

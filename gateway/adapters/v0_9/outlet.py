@@ -13,7 +13,7 @@ from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.frames import Frames
 from gateway.adapters.v0_9.geometry import Version
 from gateway.bodies import Body, LargeBody, Spool
-from gateway.errors import Condition, LocalError
+from gateway.errors import Condition, LocalError, Unwritable
 from gateway.message import Message
 from gateway.operations import Unsent
 
@@ -26,6 +26,9 @@ JOINED = 4 * 1024
 
 CROWD = 16 * 1024
 """Pieces waiting to be written that are enough for one turn: more than one read can cause."""
+
+ALWAYS_FITS = 4096 - 8 - 12
+"""Octets of a content header that the smallest frame holds, beside what stands around them."""
 
 HEAVY = 1024
 """Bodies from this size on are weighed."""
@@ -106,12 +109,17 @@ class Writer:
         if self.state is not states.OPEN:
             return
         address = self._addresses.get((consumer, message.exchange, message.key))
-        if address is None:
-            address = self._address(consumer, message.exchange, message.key)
         header, body = message.header, message.body
-        if message.notes or message.dialect is not BASIC:
+        if (
+            address is None
+            or message.notes
+            or message.dialect is not BASIC
+            or len(header) > ALWAYS_FITS
+        ):
             try:
-                header, body = message.form_for(BASIC)
+                if address is None:
+                    address = self._address(consumer, message.exchange, message.key)
+                header, body = self.form_of(message)
             except ValueError:
                 self._owner.unsent(Unsent(self.number, consumer, delivery, message))
                 return
@@ -166,6 +174,14 @@ class Writer:
             )
         )
         self.write_content(header, body)
+
+    def form_of(self, message: Message) -> tuple[bytes, Body]:
+        """Header and body for the peer. Raises ``ValueError`` if there is no such form, or if the
+        header is more than one frame of the peer holds: it cannot be cut (0-9-1 §4.2.6.1)."""
+        header, body = message.form_for(BASIC)
+        if len(header) + 12 > self._owner.body_max:
+            raise Unwritable(f"properties of {len(header)} octets do not fit a frame of the peer")
+        return header, body
 
     def write_content(self, header: bytes, body: Body) -> None:
         """Content header and body, behind their method."""
@@ -256,10 +272,10 @@ class Writer:
 
 
 def short(text: str) -> bytes:
-    """A short string with its length."""
+    """A short string with its length. Raises ``Unwritable``, or ``UnicodeEncodeError``."""
     raw = text.encode("utf-8", "surrogateescape")
     if len(raw) > 255:
-        raise LocalError(f"a short string holds 255 octets, not {len(raw)}")
+        raise Unwritable(f"a short string holds 255 octets, not {len(raw)}")
     return bytes((len(raw),)) + raw
 
 

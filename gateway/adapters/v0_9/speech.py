@@ -216,16 +216,16 @@ def _fetched(engine: Speaker, op: Done) -> None:
         engine.write(op.channel, w.BasicGetEmpty())
         return
     message = fetched.message
-    try:
-        header, body = message.form_for(BASIC)
-    except ValueError:
-        engine.unsent(Unsent(op.channel, "", fetched.delivery, message))
-        engine.write(op.channel, w.BasicGetEmpty())
-        return
     record = w.BasicGetOk(
         fetched.delivery, fetched.redelivered, message.exchange, message.key, fetched.remaining
     )
-    engine.write_content(op.channel, record, header, body)
+    try:
+        header, body = engine.channels[op.channel].form_of(message)
+        engine.write_content(op.channel, record, header, body)
+    except ValueError:
+        # The method is encoded before anything is written.
+        engine.unsent(Unsent(op.channel, "", fetched.delivery, message))
+        engine.write(op.channel, w.BasicGetEmpty())
 
 
 def refused(engine: Speaker, op: Refused) -> None:

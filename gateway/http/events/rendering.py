@@ -113,7 +113,7 @@ def data_line(
         properties = message.properties
         fields = metadata(properties)
         content_type, coding = properties.content_type, properties.content_encoding
-    except (ValueError, RecursionError):
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
         # Another peer's broken properties must not end the stream of everybody else.
         fields = {"properties_unreadable": True}
         content_type = coding = None

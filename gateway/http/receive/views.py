@@ -21,6 +21,9 @@ GUARD = [
 ]
 """A message's body is nobody's page."""
 
+ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What a property may raise that cannot be shown."""
+
 Pairs = list[tuple[str, str]]
 
 
@@ -68,13 +71,27 @@ def message_json(
 ) -> bytes:
     """``deliveries``: which delivery this is, from 1, or 0 for one that was never delivered."""
     properties = look(message)
-    if properties is None:
-        fields: Table = {
-            "properties_unreadable": True,
-            "exchange": message.exchange,
-            "routing_key": message.key,
-        }
-        return spliced(fields, body_json(None, None, message.body))
+    if properties is not None:
+        try:
+            return readable_json(message, properties, view, payload, redelivered, deliveries)
+        except ODD:
+            pass  # a value that nobody thought of costs the view of one message
+    fields: Table = {
+        "properties_unreadable": True,
+        "exchange": message.exchange,
+        "routing_key": message.key,
+    }
+    return spliced(fields, body_json(None, None, message.body))
+
+
+def readable_json(
+    message: Message,
+    properties: Properties,
+    view: str,
+    payload: str,
+    redelivered: bool,
+    deliveries: int,
+) -> bytes:
     if view == "full":
         properties.first_acquirer = not redelivered
         properties.delivery_count = max(0, deliveries - 1)
@@ -105,6 +122,13 @@ def spliced(fields: Table, body: bytes) -> bytes:
 
 def raw_fields(message: Message, redelivered: bool, deliveries: int) -> Pairs | None:
     """The fields of a raw answer, ``None`` if they take too much room or cannot be read."""
+    try:
+        return fields_of(message, redelivered, deliveries)
+    except ODD:
+        return None  # JSON has an escape for anything
+
+
+def fields_of(message: Message, redelivered: bool, deliveries: int) -> Pairs | None:
     properties = look(message)
     if properties is None:
         return None

@@ -22,7 +22,7 @@ from gateway.adapters.v0_9.drafts.words import Content, Spoken
 from gateway.adapters.v0_9.engine import WEIGHT, Engine
 from gateway.adapters.v0_9.geometry import Method
 from gateway.bodies import Body, LargeBody
-from gateway.errors import Condition, LocalError, Lost, PeerError
+from gateway.errors import Condition, LocalError, Lost, PeerError, Unwritable
 from gateway.operations import Closed, Operation, Refused, Returned
 from gateway.staged import Shelf
 
@@ -158,7 +158,7 @@ class DraftEngine(Engine):
             raise LocalError(f"{record.NAME} is not ours to send")
         payload = self.head_of(method) + method.write(record)
         if self.frames.limit and len(payload) > self.frames.limit:
-            raise LocalError(f"{record.NAME} does not fit a frame of the peer")
+            raise Unwritable(f"{record.NAME} does not fit a frame of the peer")
         return self.frames.frame(self.frames.method, channel, payload)
 
     def head_of(self, method: Method, flags: int = 0) -> bytes:
@@ -206,6 +206,8 @@ class DraftEngine(Engine):
         frames = self.frames
         inner = split_children(children)
         head = frames.content_header(number, len(inner), len(body), properties)
+        if len(head) > self.body_max:
+            raise Unwritable(f"a header of {len(head)} octets does not fit a frame of the peer")
         pieces = [frames.frame(frames.header, channel, head)]
         for part in inner:
             pieces += self._nested(channel, *part)

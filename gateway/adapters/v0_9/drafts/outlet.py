@@ -90,23 +90,23 @@ class Writer(ABC):
         if whose.pace is not None:
             self.count(whose, message)
         words = self.owner.words
-        source = words.source(whose, message)
-        start = self._starts.get((consumer, source))
-        if start is None or start.consumer is not whose:
-            dialect = self.owner.dialects[whose.group]
-            record = words.delivery(whose, source, 0, False)
-            start = self._keep((consumer, source), record, dialect, whose)
-        header, body = message.header, message.body
-        if message.notes or message.dialect is not start.dialect:
-            try:
+        try:
+            source = words.source(whose, message)
+            start = self._starts.get((consumer, source))
+            if start is None or start.consumer is not whose:
+                dialect = self.owner.dialects[whose.group]
+                record = words.delivery(whose, source, 0, False)
+                start = self._keep((consumer, source), record, dialect, whose)
+            header, body = message.header, message.body
+            if message.notes or message.dialect is not start.dialect:
                 header, body = start.dialect.form_of(message)
-            except ValueError:
-                self.owner.unsent(Unsent(self.number, consumer, delivery, message))
-                return
-        octets = TAG.pack(delivery, redelivered)[: start.varying]
-        if not self._whole(start, octets, header, body):
-            record = words.delivery(whose, source, delivery, redelivered)
-            self._say(record, Content(start.dialect.number, header, body))
+            octets = TAG.pack(delivery, redelivered)[: start.varying]
+            if not self._whole(start, octets, header, body):
+                record = words.delivery(whose, source, delivery, redelivered)
+                self._say(record, Content(start.dialect.number, header, body))
+        except ValueError:
+            # All of it is encoded before any is written.
+            self.owner.unsent(Unsent(self.number, consumer, delivery, message))
 
     @abstractmethod
     def count(self, consumer: Any, message: Message) -> None:

@@ -148,7 +148,7 @@ def _done(engine: Any, op: Done) -> None:
         return
     answer = engine.words.answer.get(name)
     if answer is not None:
-        place.speak(_answer(engine, answer, place, token, op))
+        _answer(engine, answer, place, token, op)
     elif token.method.replies:
         place.speak(Spoken(engine.table.by_name[token.method.replies[0]].record()))
     if name == "channel.close":
@@ -156,17 +156,17 @@ def _done(engine: Any, op: Done) -> None:
         place.vanish()
 
 
-def _answer(engine: Any, answer: Any, place: Channel, token: Asked, op: Done) -> Spoken:
-    """The answer; a message that has no form here is as if it had not been there."""
+def _answer(engine: Any, answer: Any, place: Channel, token: Asked, op: Done) -> None:
+    """Say the answer; a message that has no form here is as if it had not been there."""
     fetched = op.result
     try:
-        found: Spoken = answer(place, token.record, fetched)
+        # All of it is encoded before any is written.
+        place.speak(answer(place, token.record, fetched))
     except ValueError:
         if not isinstance(fetched, Fetched):
             raise
         engine.unsent(Unsent(op.channel, "", fetched.delivery, fetched.message))
-        found = answer(place, token.record, None)
-    return found
+        place.speak(answer(place, token.record, None))
 
 
 def _refused(engine: Any, op: Refused) -> None:
