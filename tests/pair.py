@@ -11,7 +11,15 @@ from typing import Any
 from scramp import ScramMechanism
 
 from gateway.adapters import Credentials, Limits, Role, adapter_for
-from gateway.operations import BeginSession, Done, Open, Operation
+from gateway.operations import (
+    BeginSession,
+    Closed,
+    Done,
+    Open,
+    Operation,
+    Refused,
+    SessionLost,
+)
 
 Cut = Callable[[], Iterator[int]]
 """Sizes of pieces, without end."""
@@ -43,6 +51,18 @@ def pieces(data: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
             return
         yield data[at : at + size]
         at += size
+
+
+def told(adapter: Any, words: list[Operation]) -> list[Operation]:
+    """Tell a server's adapter what its session would: that all before is answered, so that it may
+    say why it closes a channel, or let its peer go."""
+    for word in words:
+        if isinstance(word, SessionLost) and word.token is not None:
+            adapter.send(Refused(word.channel, word.token, word.condition, word.text))
+        elif isinstance(word, Closed) and word.token is not None:
+            adapter.send(Done(0, word.token))
+            adapter.found()
+    return words
 
 
 class Users:
@@ -101,7 +121,7 @@ class Pair:
         data = b"".join(one.output())
         found: list[Operation] = []
         for piece in pieces(data, self.cut()):
-            found += other.receive(piece)
+            found += told(other, other.receive(piece))
         return found
 
     def talk(self) -> tuple[list[Operation], list[Operation]]:

@@ -9,7 +9,7 @@ from gateway.adapters.v0_9 import fields
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.adapters.v0_9.wire.tables import VERSIONS
 from gateway.operations import BeginSession, Done, Open, Operation
-from tests.pair import Users
+from tests.pair import Users, told
 
 
 def frame(kind: int, channel: int, payload: bytes, end: int = 0xCE) -> bytes:
@@ -69,10 +69,10 @@ class Talk:
         )
 
     def says(self, channel: int, *records: Any) -> list[Operation]:
-        return self.adapter.receive(b"".join(method(self.version, channel, r) for r in records))
+        return self.sends(b"".join(method(self.version, channel, r) for r in records))
 
     def sends(self, octets: bytes) -> list[Operation]:
-        return self.adapter.receive(octets)
+        return told(self.adapter, self.adapter.receive(octets))
 
     def hears(self) -> list[tuple[int, Any]]:
         return frames(self.version, b"".join(self.adapter.output()))

@@ -149,6 +149,24 @@ class Connection(asyncio.Protocol):
             self._crowded = True
             self.session.pause()
 
+    def catch_up(self) -> None:
+        """The session may go on with what had to wait: in a turn of its own, for it is told so
+        while the store tells what is safe."""
+        asyncio.get_running_loop().call_soon(self._caught_up)
+
+    def _caught_up(self) -> None:
+        if self.session is None or self._gone:
+            return
+        self.listener.turn.begin()
+        try:
+            self.session.go_on()
+        except Exception:
+            log.exception("connection %s: internal error, closed", self.address)
+            self._abort()
+        self.wake()
+        self.listener.turn.end()
+        self._read_on()
+
     def _go_on(self) -> None:
         """The peer takes what we write: large bodies, deliveries, and reading, may go on."""
         if self._full or self._gone:
@@ -161,6 +179,10 @@ class Connection(asyncio.Protocol):
                 self.wake()
             self.session.resume()
             self.listener.turn.end()
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Read again, unless it still asks for more than it takes."""
         if self._stuffed and not (self._full or self._behind() or self._waiting() > TOO_MUCH):
             self._stuffed = False
             self._read_again()
@@ -203,6 +225,7 @@ class Connection(asyncio.Protocol):
             since=time.time(),
         )
         self.session.meter = self.meter
+        self.session.again = self.catch_up
         first, self._first = self._first, b""
         self._perform(adapter, first)
 

@@ -155,11 +155,13 @@ class Close(Operation):
 @dataclass(slots=True)
 class Closed(Operation):
     """The connection has ended (last operation of an adapter). ``theirs``: the peer ended it or
-    caused it by an error; ``False`` for our own ``Close``."""
+    caused it by an error; ``False`` for our own ``Close``. ``token``: the peer waits for an answer
+    (``Done`` with channel 0), which comes behind those to all that it asked before."""
 
     condition: Condition | None = None
     text: str = ""
     theirs: bool = True
+    token: Token = field(default=None, compare=False)
 
 
 @dataclass(slots=True)
@@ -201,12 +203,14 @@ class EndSession(Request):
 
 @dataclass(slots=True)
 class SessionLost(Operation):
-    """A channel has died of an error. From an adapter: undo what it held, say nothing. To an
-    adapter (server role): close the channel with this condition."""
+    """A channel has died of an error. From an adapter: undo what it held, say nothing; with a
+    ``token``, the peer is still to be told, by ``Refused`` behind the answers to all that it asked
+    before. To an adapter (server role): close the channel with this condition."""
 
     channel: int
     condition: Condition
     text: str
+    token: Token = field(default=None, compare=False)
 
 
 @dataclass(slots=True)

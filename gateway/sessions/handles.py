@@ -5,6 +5,7 @@ waits for a commit, or a client that takes one message at a time would never com
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gateway.broker.browsing import Place, at
@@ -136,9 +137,8 @@ class Handling:
             channel.subscribe(handle.answers, tag, no_ack=True)
             handle.consumers[tag] = handle.answers
         self._handles[op.link] = handle
-        self._session.answer_when_safe(op.channel, op.token, made)
-        for tag in list(handle.consumers):
-            channel.start(tag)
+        then = partial(channel.start, op.link) if handle.consumers else None
+        self._session.answer_when_safe(op.channel, op.token, made, then)
 
     def _own_topic(self, channel: Channel, name: str) -> str:
         """A topic that only this connection may subscribe to."""
@@ -197,7 +197,7 @@ class Handling:
 
     def _sent(self, op: SendTo | Continue, result: str) -> None:
         if op.answered:
-            self._session.answer_when_safe(op.channel, op.token, result)
+            self._session.answer_when_safe(op.channel, op.token, result, holds=False)
 
     def _publish(
         self, channel: Channel, handle: Handle, name: str, message: Message, expires: int | None
@@ -282,9 +282,8 @@ class Handling:
         handle.consumers[op.tag] = queue
         if handle.paused:
             handle.free[op.tag] = window
-        # At once, not behind earlier answers: the first delivery must not overtake it.
-        self._session.tell(op.channel, op.token, full)
-        channel.start(op.tag)
+        # The first delivery must not overtake the answer.
+        self._session.answer(op.channel, op.token, full, partial(channel.start, op.tag))
 
     def _subscription(
         self, channel: Channel, handle: Handle, name: str, op: Listen, selector: Selector | None

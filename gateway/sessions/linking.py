@@ -5,6 +5,7 @@ One ``Linking`` belongs to one session. What outlives its connection is in ``Lin
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gateway.broker.channel import Channel
@@ -108,7 +109,8 @@ class Linking:
         resumed = self._adopt(channel, op, old, link)
         self._enter(link)
         attached = Attached(source.terminus, resumed=resumed)
-        self._session.answer_when_safe(op.channel, op.token, attached)
+        then = partial(channel.start, op.link)
+        self._session.answer_when_safe(op.channel, op.token, attached, then)
 
     def _source(self, channel: Channel, op: AttachSource, old: Link | None) -> tuple[Source, bool]:
         """What to consume from, and whether it was made for this link."""
@@ -157,7 +159,6 @@ class Linking:
         )
         if channel.replies is not None and source.node.queue == REPLY_TO:
             source.terminus.address = f"/queues/{channel.replies.name}"
-        channel.start(op.link)
 
     def _adopt(
         self, channel: Channel, op: AttachSource, old: Link | None, link: Link
@@ -317,7 +318,7 @@ class Linking:
             self._session.credit(channel, op)
 
     def _assure(self, channel: Channel, op: Assure) -> None:
-        self._session.answer_when_safe(op.channel, op.token)
+        self._session.answer_when_safe(op.channel, op.token, holds=False)
 
     def _modify(self, channel: Channel, op: Modify) -> None:
         channel.modify(op)

@@ -38,7 +38,8 @@ class ChannelRecipient:
     def returned(self, message: Message, condition: Condition, text: str) -> None:
         channel = self._session.channels.get(self._number)
         sequence = 0 if channel is None else channel.sequence
-        self._session.adapter.send(Returned(self._number, message, condition, text, sequence))
+        returned = Returned(self._number, message, condition, text, sequence)
+        self._session.say(self._number, returned, message.weight)
         self._session.follow()
 
     def cancelled(self, tag: str) -> None:

@@ -1,7 +1,7 @@
 """One connected peer: carries its operations to a virtual host and brings the answers back.
 
-Requests that change durable topology are answered when the store has them; so that answers keep
-their order, whatever follows on the same channel waits behind them.
+Requests that change durable topology are answered when the store has them; ``Replies`` keeps the
+order of the answers.
 """
 
 from collections.abc import Callable
@@ -49,6 +49,7 @@ from gateway.sessions.links import Link
 from gateway.sessions.plain import PLAIN, TOPOLOGY
 from gateway.sessions.recipient import ChannelRecipient
 from gateway.sessions.registry import Registry
+from gateway.sessions.replies import Replies
 
 MOST_BINDINGS = 16
 """Bindings of a queue that are told to an adapter which asks for it."""
@@ -87,8 +88,11 @@ class Session:
         self.closed = False
         self.channels: dict[int, Channel] = {}
         self._client: Client | None = None
-        self._waiting: dict[Channel, int] = {}
-        """Answers that wait for the store, by channel; one may be gone before they are due."""
+        self._replies = Replies(broker, self._ready)
+        self.again: Callable[[], None] = self.go_on
+        """Called when ``go_on`` has something to do; the owner of the socket may do it later."""
+        self._parting: Closed | None = None
+        """The peer has asked for the end, and is answered behind all else."""
         self._notices: list[Cancelled] | None = None
         """Gathers what a request brings about besides its answer, while it is performed."""
         self._paused = False
@@ -120,7 +124,9 @@ class Session:
             EnterRealm: self._enter_realm,
             Unsent: lambda channel, op: channel.unsent(op.consumer, op.delivery, op.message),
             Commit: self._commit,
-            Synchronize: lambda channel, op: self.answer_when_safe(op.channel, op.token),
+            Synchronize: self._synchronize,
+            Publish: self._publish,
+            Settle: lambda channel, op: channel.settle(op.delivery, op.multiple, op.outcome),
         }
         if adapter.linked:
             self._linking = Linking(self)
@@ -139,6 +145,10 @@ class Session:
             if not self.adapter.closing:
                 return
             operations, self._rest = self._rest, []
+        waiting = self._replies.lines
+        if waiting:
+            self._perform_in_order(operations)
+            return
         channels = self.channels
         for operation in operations:
             kind = operation.__class__
@@ -160,18 +170,60 @@ class Session:
                             operation.multiple,  # type: ignore[attr-defined]
                             operation.outcome,  # type: ignore[attr-defined]
                         )
-                elif (do := self._on_channel.get(kind)) is not None:
-                    channel = channels.get(operation.channel)  # type: ignore[attr-defined]
-                    if channel is not None:
-                        do(channel, operation)
-                        if self._paused and kind is Fetch and not self.adapter.closing:
-                            at = next(i for i, o in enumerate(operations) if o is operation)
-                            self._rest = operations[at + 1 :]
-                            return
                 else:
-                    self._on_connection[kind](operation)
+                    self._act(operation)
+                    if waiting or (self._paused and kind is Fetch):
+                        at = next(i for i, o in enumerate(operations) if o is operation)
+                        rest = operations[at + 1 :]
+                        if self._paused and kind is Fetch and not self.adapter.closing:
+                            self._rest = rest
+                        else:
+                            self._perform_in_order(rest)
+                        return
             except Refusal as refusal:
                 self._refuse(operation, refusal)
+
+    def _perform_in_order(self, operations: list[Operation]) -> None:
+        """Act on what does not have to wait for answers that are outstanding."""
+        for at, operation in enumerate(operations):
+            if self._replies.defer(operation, self.channels):
+                continue
+            try:
+                self._act(operation)
+            except Refusal as refusal:
+                self._refuse(operation, refusal)
+            if self._paused and operation.__class__ is Fetch and not self.adapter.closing:
+                self._rest = operations[at + 1 :]
+                return
+
+    def _act(self, operation: Any) -> None:
+        """Perform one operation. Raises ``Refusal``."""
+        kind = operation.__class__
+        do = self._on_channel.get(kind)
+        if do is None:
+            self._on_connection[kind](operation)
+            return
+        channel = self.channels.get(operation.channel)
+        if channel is not None:
+            do(channel, operation)
+
+    def _publish(self, channel: Channel, operation: Publish) -> None:
+        channel.publish(operation.message, operation.mandatory, operation.immediate)
+        self.publisher = True
+
+    def _ready(self) -> None:
+        if self._replies.deferred or self._parting is not None:
+            self.again()
+
+    def go_on(self) -> None:
+        """Perform what had to wait for answers that have been given by now."""
+        operations = self._replies.take()
+        if operations:
+            # They are older than the rest.
+            rest, self._rest = self._rest, []
+            self.perform(operations)
+            self._rest += rest
+        self._part()
 
     def _refuse(self, operation: Any, refusal: Refusal) -> None:
         number = getattr(operation, "channel", 0)
@@ -188,45 +240,47 @@ class Session:
             self._handling.drop(self.channels[number], operation.link)
         if refusal.lost is Lost.SESSION:
             self._drop(number)
-        self.adapter.send(
-            Refused(
-                number,
-                getattr(operation, "token", None),
-                refusal.condition,
-                refusal.text,
-                refusal.lost,
-            )
+        refused = Refused(
+            number,
+            getattr(operation, "token", None),
+            refusal.condition,
+            refusal.text,
+            refusal.lost,
         )
+        self.say(number, refused)
 
-    def answer(self, number: int, token: Any, result: Any = None) -> None:
-        """Say ``Done``, behind whatever this channel is still waiting for."""
-        if token is None:
-            return
-        if self.channels.get(number) in self._waiting:
-            self.answer_when_safe(number, token, result)
-        else:
-            self.adapter.send(Done(number, token, result))
+    # --- answers --------------------------------------------------------------------------------
 
-    def tell(self, number: int, token: Any, result: Any = None) -> None:
-        """Say ``Done`` at once, before anything that waits."""
+    def say(self, number: int, operation: Operation, octets: int = 0) -> None:
+        """Tell the peer, behind whatever this channel is still waiting for."""
+        self._replies.in_order(number, partial(self.adapter.send, operation), octets)
+
+    def answer(
+        self, number: int, token: Any, result: Any = None, then: Callable[[], None] | None = None
+    ) -> None:
+        """Say ``Done`` behind whatever this channel is still waiting for, and do ``then``."""
+        if token is not None or then is not None:
+            self._replies.in_order(number, partial(self._done, number, token, result, then))
+
+    def answer_when_safe(
+        self,
+        number: int,
+        token: Any,
+        result: Any = None,
+        then: Callable[[], None] | None = None,
+        *,
+        holds: bool = True,
+    ) -> None:
+        """Likewise, as soon as the store has everything that was asked so far. ``holds``: what is
+        asked later may have to wait for this answer."""
+        say = partial(self._done, number, token, result, then)
+        self._replies.when_safe(number, say, holds)
+
+    def _done(self, number: int, token: Any, result: Any, then: Callable[[], None] | None) -> None:
         if token is not None:
             self.adapter.send(Done(number, token, result))
-
-    def answer_when_safe(self, number: int, token: Any, result: Any = None) -> None:
-        """Say ``Done`` as soon as the store has everything that was asked so far."""
-        waiting = self._waiting
-        channel = self.channels[number]
-        waiting[channel] = waiting.get(channel, 0) + 1
-
-        def safe() -> None:
-            left = waiting.pop(channel) - 1
-            if left:
-                waiting[channel] = left
-            # Another channel may have the number by now.
-            if token is not None and not self.closed and self.channels.get(number) is channel:
-                self.adapter.send(Done(number, token, result))
-
-        self.broker.when_safe(safe)
+        if then is not None:
+            then()
 
     # --- connection -----------------------------------------------------------------------------
 
@@ -260,12 +314,38 @@ class Session:
     def _on_closed(self, operation: Closed) -> None:
         if operation.condition is not None:
             self.ending = f"{operation.condition.value}: {operation.text}"
+        if operation.token is None or self.adapter.closing:
+            self.end()
+        else:
+            self._parting = operation
+            for channel in self.channels.values():
+                channel.flow(False)
+            self._part()
+
+    def _part(self) -> None:
+        """Answer the peer that wants to leave, unless other answers come first."""
+        parting = self._parting
+        if parting is None or self._rest or self._replies.lines or self.closed:
+            return
+        self._parting = None
+        self.adapter.send(Done(0, parting.token))
+        self.follow()
         self.end()
 
     def end(self) -> None:
         """The connection is over: give back what it held. May be called twice."""
         if self.closed:
             return
+        deferred = self._replies.forget_all()
+        if deferred or self._rest:
+            # It was asked before the end; nobody will hear the answers.
+            deferred, self._rest = deferred + self._rest, []
+            for operation in deferred:
+                try:
+                    self._act(operation)
+                except Refusal:
+                    continue
+            self._replies.forget_all()
         self.closed = True
         self.registry.leave(self.number)
         if self._linking is not None:
@@ -295,7 +375,7 @@ class Session:
     @property
     def behind(self) -> bool:
         """Whether operations wait to be performed: more should not be received meanwhile."""
-        return bool(self._rest)
+        return bool(self._rest) or self._replies.deferred > 0
 
     def pause(self) -> None:
         """The peer's socket is full: no deliveries until ``resume``."""
@@ -310,6 +390,7 @@ class Session:
         if self._rest and not self._paused:
             rest, self._rest = self._rest, []
             self.perform(rest)
+            self._part()
 
     # --- channels -------------------------------------------------------------------------------
 
@@ -342,10 +423,22 @@ class Session:
 
     def _end(self, operation: EndSession) -> None:
         self._drop(operation.channel)
-        self.tell(operation.channel, operation.token)
+        self.answer(operation.channel, operation.token)
 
     def _on_session_lost(self, operation: SessionLost) -> None:
-        self._drop(operation.channel)
+        """What was asked on it before is done first; answers that wait can not be given any more,
+        unless the adapter waits for them before it says why the channel is closed."""
+        number, token = operation.channel, operation.token
+        if token is None:
+            for earlier in self._replies.forget(number):
+                try:
+                    self._act(earlier)
+                except Refusal:
+                    break
+            self._replies.forget(number)
+        self._drop(number)
+        if token is not None:
+            self.say(number, Refused(number, token, operation.condition, operation.text))
 
     def _plain(self, channel: Channel, operation: Any) -> None:
         PLAIN[operation.__class__](channel, operation)
@@ -360,14 +453,14 @@ class Session:
             self._notices = None
         self.answer_when_safe(operation.channel, operation.token, result)
         for notice in notices:
-            self.broker.when_safe(partial(self.notify, notice))
+            self.notify(notice)
 
     def notify(self, notice: Cancelled) -> None:
         """Tell the peer what it did not ask for, but not between its request and the answer."""
         if self._notices is not None:
             self._notices.append(notice)
         elif not self.closed and notice.channel in self.channels:
-            self.adapter.send(notice)
+            self.say(notice.channel, notice)
 
     def _flow(self, channel: Channel, operation: Flow) -> None:
         channel.flow(operation.active)
@@ -385,9 +478,8 @@ class Session:
             copy=operation.copy,
             credit=operation.credit,
         )
-        # Not behind earlier answers: the first delivery must not overtake it.
-        self.tell(operation.channel, operation.token, tag)
-        channel.start(tag)
+        # The first delivery must not overtake the answer.
+        self.answer(operation.channel, operation.token, tag, partial(channel.start, tag))
 
     def _unsubscribe(self, channel: Channel, operation: Unsubscribe) -> None:
         channel.unsubscribe(operation.tag)
@@ -433,6 +525,9 @@ class Session:
     def follow(self) -> None:
         """Perform what the adapter asks because of what it was just told."""
         self.perform(self.adapter.found())
+
+    def _synchronize(self, channel: Channel, operation: Synchronize) -> None:
+        self.answer_when_safe(operation.channel, operation.token, holds=False)
 
     def _commit(self, channel: Channel, operation: Commit) -> None:
         channel.commit()

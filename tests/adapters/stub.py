@@ -18,11 +18,13 @@ from gateway.operations import (
     Refused,
     Returned,
     SelectConfirms,
+    SessionLost,
     Settle,
     Subscribe,
     Unsubscribe,
 )
 from gateway.operations import Done as Answer
+from tests.pair import told
 
 
 class Stub:
@@ -42,6 +44,9 @@ class Stub:
                 self.perform(operation)
 
     def perform(self, operation: Operation) -> None:
+        if isinstance(operation, SessionLost | Closed):
+            told(self.adapter, [operation])
+            return
         token = getattr(operation, "token", None)
         channel = getattr(operation, "channel", 0)
         if isinstance(operation, Publish):
@@ -49,7 +54,7 @@ class Stub:
         elif isinstance(operation, Fetch) and operation.queue not in self.queues:
             text = f"no queue '{operation.queue}' in vhost '/'"
             self.adapter.send(Refused(channel, token, Condition.NOT_FOUND, text))
-        elif not isinstance(operation, Settle | Close | Closed) and token is not None:
+        elif not isinstance(operation, Settle | Close) and token is not None:
             self.adapter.send(Answer(channel, token, self._result(operation)))
             if isinstance(operation, Subscribe):
                 for message in self.queues[operation.queue]:

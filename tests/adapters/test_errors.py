@@ -9,16 +9,10 @@ from gateway.adapters.v0_9.wire import layouts as w
 from gateway.adapters.v0_9.wire.tables import VERSIONS as TABLES
 from gateway.errors import Condition
 from gateway.operations import (
-    Bind,
     Closed,
-    DeclareQueue,
-    Done,
     EndSession,
-    Fetch,
     Publish,
-    QueueState,
     SessionLost,
-    Subscribe,
 )
 from tests.adapters.closes import PUBLISH, channel_dies, connection_dies
 from tests.pair import VERSIONS
@@ -279,45 +273,3 @@ def test_an_expiration_that_is_no_number() -> None:
     octets = method("0-9-1", 1, PUBLISH) + header(1, 1, b"\x01\0\x03abc") + body(1, b"1")
     close = channel_dies(talk, talk.sends(octets), 406, Condition.PRECONDITION_FAILED)
     assert close.reply_text == "PRECONDITION_FAILED - invalid expiration 'abc'"
-
-
-# --- names of queues -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("record", [w.BasicConsume(), w.BasicGet(), w.QueueBind(), w.QueuePurge()])
-def test_no_queue_was_declared(version: str, record: Any) -> None:
-    talk = Talk(version).opened(1)
-    channel_dies(talk, talk.says(1, record), 404, Condition.NOT_FOUND)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_last_queue_is_meant(version: str) -> None:
-    talk = Talk(version).opened(1)
-    declare, bind, get = talk.says(
-        1, w.QueueDeclare(queue="q"), w.QueueBind(exchange="x"), w.BasicGet()
-    )
-    assert isinstance(declare, DeclareQueue)
-    assert isinstance(bind, Bind) and (bind.destination, bind.key) == ("q", "q")
-    assert isinstance(get, Fetch) and get.queue == "q"
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("no_wait", [False, True])
-def test_a_name_still_to_be_told(version: str, no_wait: bool) -> None:
-    """Declare and use in one read: the name comes with the answer, before the next word is read."""
-    talk = Talk(version).opened(1)
-    declare, bind, consume, other = talk.says(
-        1,
-        w.QueueDeclare(no_wait=no_wait),
-        w.QueueBind(exchange="x"),
-        w.BasicConsume(),
-        w.QueueDeclare(queue="q"),
-    )
-    assert isinstance(declare, DeclareQueue) and isinstance(other, DeclareQueue)
-    talk.adapter.send(Done(1, declare.token, QueueState("amq.gen-1", 0, 0)))
-    assert isinstance(bind, Bind) and (bind.destination, bind.key) == ("amq.gen-1", "amq.gen-1")
-    assert isinstance(consume, Subscribe) and consume.queue == "amq.gen-1"
-    assert len(talk.hears()) == (0 if no_wait else 1)
-    (get,) = talk.says(1, w.BasicGet())
-    assert get.queue == "q"  # type: ignore[attr-defined]

@@ -33,15 +33,9 @@ NOWHERE = Gathering(0, None)
 
 
 class Asked(NamedTuple):
-    """The token of a request that came from the peer.
-
-    ``silent``: the answer is wanted by us, not by the peer. ``waiting``: operations that meant the
-    queue whose name this answer will tell, and where they keep it.
-    """
+    """The token of a request that came from the peer."""
 
     method: Method
-    silent: bool = False
-    waiting: "list[tuple[Any, str]] | None" = None
 
 
 class Awaited(NamedTuple):
@@ -92,7 +86,7 @@ class Content:
 class Channel(Writer):
     """One channel of a connection; also its ``Outlet``."""
 
-    __slots__ = ("awaited", "content", "ready", "tags", "_last_queue")
+    __slots__ = ("awaited", "content", "ready", "tags")
 
     def __init__(self, number: int, owner: Owner) -> None:
         super().__init__(number, owner)
@@ -100,7 +94,6 @@ class Channel(Writer):
         self.tags = owner.tags
         self.awaited: deque[Awaited] = deque()
         self.content: Content | None = None
-        self._last_queue: str | list[tuple[Any, str]] = ""
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -117,11 +110,16 @@ class Channel(Writer):
     def opened(self) -> None:
         self.move("channel.open-ok")
 
+    def fail(self) -> None:
+        """The peer broke a rule: nothing more is taken. We say so when what it asked before is
+        answered."""
+        self.forget_content()
+        self.state = states.FAILED
+        self.ready = False
+
     def die(self) -> None:
         """Discard everything but the answer to our close."""
-        if self.content is not None:
-            self._owner.announced -= self.content.place.held
-            self._forget_content()
+        self.forget_content()
         self.move("lose")
         self._addresses.clear()
 
@@ -129,47 +127,14 @@ class Channel(Writer):
         """The channel is no more; whoever still holds it as an outlet says nothing."""
         self.state = states.CLOSED
         self.ready = False
-        self._forget_content()
+        self.forget_content()
 
-    def _forget_content(self) -> None:
+    def forget_content(self) -> None:
         """What is under way is not wanted any more."""
         if self.content is not None:
+            self._owner.announced -= self.content.place.held
             self.content.place.abandon()
         self.content = None
-
-    # --- names of queues -------------------------------------------------------------------------
-
-    def declaring(self, name: str) -> "list[tuple[Any, str]] | None":
-        """A queue is being declared; for a nameless one, the list of who waits for its name."""
-        if name:
-            self._last_queue = name
-            return None
-        waiting: list[tuple[Any, str]] = []
-        self._last_queue = waiting
-        return waiting
-
-    def declared(self, name: str, waiting: list[tuple[Any, str]]) -> None:
-        """A nameless queue has got its name."""
-        for operation, attribute in waiting:
-            setattr(operation, attribute, name)
-        if self._last_queue is waiting:
-            self._last_queue = name
-
-    def queue_of(self, operation: Any, attribute: str, name: str) -> None:
-        """Set the queue of an operation; an empty name is the last one declared here (§1.7.2.1).
-
-        If the broker has yet to name it, the name is filled in when its answer passes through
-        here, which is before the broker sees the operation.
-        """
-        if name:
-            return
-        last = self._last_queue
-        if isinstance(last, list):
-            last.append((operation, attribute))
-        elif last:
-            setattr(operation, attribute, last)
-        else:
-            raise PeerError(Condition.NOT_FOUND, "no previously declared queue", Lost.SESSION)
 
     # --- content in ------------------------------------------------------------------------------
 

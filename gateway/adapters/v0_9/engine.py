@@ -152,6 +152,8 @@ class Engine:
         found, self.later = self.later, []
         if not data:
             return found + self.lost()
+        if self.connection.state is states.LEAVING:
+            return found
         self._heard = True
         self._receiving = True
         try:
@@ -238,6 +240,12 @@ class Engine:
         found += self.give_up()
         found.append(Closed(error.condition, error.text))
 
+    def part(self) -> None:
+        """The peer has asked for the end, and has its answers: this is the last one."""
+        self.write(0, w.ConnectionCloseOk())
+        self.later += self.give_up()
+        self.later.append(Closed(*self.connection.said))
+
     def give_up(self) -> list[Operation]:
         """Nothing more will come. Requests that are still open are refused."""
         self.closing = True
@@ -258,7 +266,7 @@ class Engine:
         if self.closing:
             return []
         found = self.give_up()
-        if self.connection.state is states.CLOSING:
+        if self.connection.state in (states.CLOSING, states.LEAVING):
             condition, text = self.connection.said
             found.append(Closed(condition, text, theirs=self.connection.caused_by_them))
         else:
@@ -294,6 +302,8 @@ class Engine:
             self._closing_since = self._closing_since or now
             if now - self._closing_since >= limits.close_timeout:
                 return found + self.lost()
+        elif state is states.LEAVING:
+            return found
         elif state is not states.OPEN:
             if limits.handshake_timeout and now - self._since >= limits.handshake_timeout:
                 found += self.give_up()

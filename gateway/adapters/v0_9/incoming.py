@@ -17,7 +17,7 @@ from gateway.adapters.v0_9.topology import BY_METHOD, VERBS
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.adapters.v0_9.wire.tables import VERSIONS
 from gateway.errors import Condition, Lost, PeerError
-from gateway.operations import Cancelled, Done, Operation, SessionLost
+from gateway.operations import Cancelled, Done, EndSession, Operation, SessionLost
 
 SETTLING = frozenset(["basic.ack", "basic.nack", "basic.reject"])
 UNASKED = frozenset(["channel.alert", "channel.ok", "access.request-ok"])
@@ -71,7 +71,7 @@ class Incoming:
                 method=number,
             )
         place = self._engine.channels.get(channel)
-        if place is not None and place.state is states.CLOSING and channel:
+        if place is not None and place.state in (states.CLOSING, states.FAILED) and channel:
             self._while_closing(place, method, found)
             return
         if self._engine.connection.state is states.CLOSING and method.name[:11] != "connection.":
@@ -90,10 +90,21 @@ class Incoming:
             error.method = error.method or number
             if error.lost is not Lost.SESSION:
                 raise
-            self._engine.lose(channel, error.condition, error.text, error.method)
-            found.append(SessionLost(channel, error.condition, error.text))
+            self._fail(channel, error, found)
         except ValueError as error:
             raise PeerError(Condition.SYNTAX_ERROR, str(error), method=number) from error
+
+    def _fail(self, channel: int, error: PeerError, found: list[Operation]) -> None:
+        """A mistake that costs the channel. A server says so behind its answers to what was asked
+        before."""
+        lost = SessionLost(channel, error.condition, error.text)
+        method = self._engine.table.methods.get(error.method)
+        if self._server and method is not None:
+            self._engine.channels[channel].fail()
+            lost.token = Asked(method)
+        else:
+            self._engine.lose(channel, error.condition, error.text, error.method)
+        found.append(lost)
 
     def _read(self, method: Method, buf: bytes, at: int, end: int) -> Any:
         """The method's record. One comparison catches every length that lies."""
@@ -119,10 +130,12 @@ class Incoming:
         return record
 
     def _while_closing(self, place: Channel, method: Method, found: list[Operation]) -> None:
-        """We have closed this channel: only the closing goes on (0-9-1 §1.5.2.5)."""
-        if method.name == "channel.close":
+        """We have closed this channel or are about to: only the closing goes on (§1.5.2.5)."""
+        if method.name == "channel.close" and place.state is states.FAILED:
+            found.append(EndSession(place.number, Asked(method)))
+        elif method.name == "channel.close":
             self._engine.write(place.number, w.ChannelCloseOk())
-        elif method.name == "channel.close-ok":
+        elif method.name == "channel.close-ok" and place.state is states.CLOSING:
             del self._engine.channels[place.number]
             if place.awaited and place.awaited[-1].method.name == "channel.close":
                 token = place.awaited.pop().token
@@ -202,11 +215,8 @@ class Incoming:
             raise PeerError(Condition.CHANNEL_ERROR, "second 'channel.open' seen")
         if method.name == "channel.close":
             place.move("channel.close")
-        waiting = None
-        if method.name == "queue.declare" and not (m.passive and not m.queue):
-            waiting = place.declaring(m.queue)
         silent = not self._engine.answerable(method) or getattr(m, "no_wait", False)
-        token = Asked(method, silent, waiting) if waiting is not None or not silent else None
+        token = None if silent else Asked(method)
         found.append(BY_METHOD[method.name].read(place, m, token))
 
     def _answered(self, place: Channel, name: str, m: Any, found: list[Operation]) -> None:
@@ -253,12 +263,11 @@ class Incoming:
         if place is None:
             condition = Condition.CHANNEL_ERROR if channel else Condition.UNEXPECTED_FRAME
             raise PeerError(condition, f"content on channel {channel}, which is not open")
-        if place.state is states.CLOSING:
+        if place.state in (states.CLOSING, states.FAILED):
             return
         try:
             step(place, buf, at, end, found)
         except PeerError as error:
             if error.lost is not Lost.SESSION:
                 raise
-            self._engine.lose(channel, error.condition, error.text, error.method)
-            found.append(SessionLost(channel, error.condition, error.text))
+            self._fail(channel, error, found)

@@ -58,6 +58,8 @@ class Speaker(Protocol):
 
     def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None: ...
 
+    def part(self) -> None: ...
+
     def say_close(
         self, condition: Condition | None, text: str, method: int = 0, theirs: bool = False
     ) -> None: ...
@@ -184,15 +186,18 @@ def _done(engine: Speaker, op: Done) -> None:
     if name == "connection.open":
         engine.connection.opened()
         return
+    if name == "connection.close":
+        engine.part()
+        return
     if name == "connection.update-secret":
         engine.write(0, w.ConnectionUpdateSecretOk())
         return
     place = engine.channels.get(op.channel)
-    if place is None or place.state is states.CLOSING:
+    if place is None:
         return
-    if token.waiting is not None:
-        place.declared(op.result.name, token.waiting)
-    if token.silent:
+    if place.state is states.CLOSING:
+        if name == "channel.close":  # both sides have closed it
+            engine.write(op.channel, w.ChannelCloseOk())
         return
     if name == "basic.get":
         _fetched(engine, op)

@@ -22,6 +22,10 @@ CLOSING: Final = "closing"
 """We said close and wait for close-ok; everything else is discarded (0-9-1 §2.2.4)."""
 ENDING: Final = "ending"
 """They said close on a channel; our owner has still to answer."""
+LEAVING: Final = "leaving"
+"""They said close on the connection; our owner has still to answer what they asked before."""
+FAILED: Final = "failed"
+"""They broke a rule on a channel, and are told when what they asked before is answered."""
 CLOSED: Final = "closed"
 
 CONNECTION: Final[dict[State, dict[str, State]]] = {
@@ -40,11 +44,14 @@ CONNECTION: Final[dict[State, dict[str, State]]] = {
         "connection.unblocked": OPEN,
         "connection.update-secret": OPEN,
         "connection.update-secret-ok": OPEN,
+        "connection.close": LEAVING,
     },
     CLOSING: {"connection.close": CLOSING, "connection.close-ok": CLOSED},
+    LEAVING: {"connection.close-ok": CLOSED},
     CLOSED: {},
 }
-"""``connection.close`` may come in every state but the last, and is not repeated here."""
+"""``connection.close`` may come in every state but the last, and is not repeated here. A server that
+has opened the connection answers it last."""
 
 # --- channel -------------------------------------------------------------------------------------
 
@@ -53,6 +60,7 @@ CHANNEL: Final[dict[State, dict[str, State]]] = {
     OPENING: {"channel.open-ok": OPEN, "channel.close": ENDING, "lose": CLOSING},
     OPEN: {"speak": OPEN, "channel.close": ENDING, "lose": CLOSING},
     ENDING: {"channel.close-ok": CLOSED, "lose": CLOSING},
+    FAILED: {"channel.close": FAILED, "lose": CLOSING},
     CLOSING: {"channel.close": CLOSING, "channel.close-ok": CLOSED, "lose": CLOSING},
 }
 """``speak`` is every other method, ``lose`` our own channel.close. A server takes a channel as open

@@ -42,10 +42,6 @@ class Speaker(Protocol):
     number: int
     tags: fields.Tags
 
-    def queue_of(self, operation: Any, attribute: str, name: str) -> None:
-        """Set the queue of an operation; an empty name is the last one declared here."""
-        ...
-
 
 class Verb(NamedTuple):
     """One request. ``answer`` and ``result`` are ``None`` if the answer carries nothing."""
@@ -119,12 +115,9 @@ def _write_bind_exchange(record: Callable[..., Any]) -> Callable[[Speaker, Any],
 
 def _read_declare_queue(speaker: Speaker, m: w.QueueDeclare, token: Token) -> Operation:
     arguments = _table(speaker, m.arguments)
-    op = DeclareQueue(
+    return DeclareQueue(
         speaker.number, token, m.queue, m.passive, m.durable, m.exclusive, m.auto_delete, arguments
     )
-    if m.passive and not m.queue:
-        speaker.queue_of(op, "name", "")
-    return op
 
 
 def _write_declare_queue(speaker: Speaker, op: DeclareQueue) -> w.QueueDeclare:
@@ -141,11 +134,7 @@ def _write_declare_queue(speaker: Speaker, op: DeclareQueue) -> w.QueueDeclare:
 def _read_bind_queue(kind: type[Bind | Unbind]) -> Callable[[Speaker, Any, Token], Operation]:
     def read(speaker: Speaker, m: Any, token: Token) -> Operation:
         arguments = _table(speaker, m.arguments)
-        op = kind(speaker.number, token, m.queue, m.exchange, m.routing_key, arguments)
-        speaker.queue_of(op, "destination", m.queue)
-        if not m.queue and not m.routing_key:
-            speaker.queue_of(op, "key", "")  # both empty: the queue's name is the key (§1.7.2.3)
-        return op
+        return kind(speaker.number, token, m.queue, m.exchange, m.routing_key, arguments)
 
     return read
 
@@ -163,22 +152,18 @@ def _write_bind_queue(record: Callable[..., Any]) -> Callable[[Speaker, Any], An
 
 
 def _read_purge(speaker: Speaker, m: w.QueuePurge, token: Token) -> Operation:
-    op = PurgeQueue(speaker.number, token, m.queue)
-    speaker.queue_of(op, "name", m.queue)
-    return op
+    return PurgeQueue(speaker.number, token, m.queue)
 
 
 def _read_delete_queue(speaker: Speaker, m: w.QueueDelete, token: Token) -> Operation:
-    op = DeleteQueue(speaker.number, token, m.queue, m.if_unused, m.if_empty)
-    speaker.queue_of(op, "name", m.queue)
-    return op
+    return DeleteQueue(speaker.number, token, m.queue, m.if_unused, m.if_empty)
 
 
 # --- consuming -----------------------------------------------------------------------------------
 
 
 def _read_consume(speaker: Speaker, m: w.BasicConsume, token: Token) -> Operation:
-    op = Subscribe(
+    return Subscribe(
         speaker.number,
         token,
         m.queue,
@@ -188,8 +173,6 @@ def _read_consume(speaker: Speaker, m: w.BasicConsume, token: Token) -> Operatio
         m.no_local,
         _table(speaker, m.arguments),
     )
-    speaker.queue_of(op, "queue", m.queue)
-    return op
 
 
 def _write_consume(speaker: Speaker, op: Subscribe) -> w.BasicConsume:
@@ -204,9 +187,7 @@ def _write_consume(speaker: Speaker, op: Subscribe) -> w.BasicConsume:
 
 
 def _read_get(speaker: Speaker, m: w.BasicGet, token: Token) -> Operation:
-    op = Fetch(speaker.number, token, m.queue, m.no_ack)
-    speaker.queue_of(op, "queue", m.queue)
-    return op
+    return Fetch(speaker.number, token, m.queue, m.no_ack)
 
 
 def _recover(method: str, record: Callable[..., Any]) -> Verb:

@@ -1,0 +1,281 @@
+"""Whatever comes in one read is answered in the order in which it was asked."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from gateway.adapters import Role, adapter_for
+from gateway.adapters.v0_9 import fields
+from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.v0_9.wire.tables import VERSIONS as TABLES
+from gateway.broker.broker import Broker
+from gateway.broker.memory_store import MemoryStore
+from gateway.sessions.registry import Registry
+from gateway.sessions.session import Session
+from tests.pair import VERSIONS
+from tests.talk import body, frames, header, method
+
+CAPABLE = fields.write_table({"capabilities": {"consumer_cancel_notify": True}})
+LOGIN = w.ConnectionStartOk(CAPABLE, "PLAIN", b"\0guest\0guest", "en_US")
+
+
+class Wired:
+    """A client of the family whose octets reach a session; the store is safe when ``turn`` ends."""
+
+    def __init__(self, version: str = "0-9-1") -> None:
+        self.version = version
+        self.store = MemoryStore(False)
+        self.broker = Broker(self.store)
+        self.adapter = adapter_for(version, Role.SERVER, authority=self.broker.access)
+        self.session = Session(
+            self.broker, self.adapter, Registry(), address="127.0.0.1:1", loopback=True, since=0
+        )
+        self.commits = 0
+        self.read(TABLES[version].header)
+        self.says(0, LOGIN, w.ConnectionTuneOk(0, 0, 0), w.ConnectionOpen("/"))
+        self.says(1, w.ChannelOpen())
+        self.settle()
+        self.hears()
+
+    def read(self, octets: bytes) -> None:
+        """One read, and the rest of its turn without a commit."""
+        self.session.perform(self.adapter.receive(octets))
+        self.session.perform(self.adapter.found())
+        self.broker.end_turn()
+
+    def octets(self, channel: int, *records: Any) -> bytes:
+        return b"".join(
+            record if isinstance(record, bytes) else method(self.version, channel, record)
+            for record in records
+        )
+
+    def says(self, channel: int, *records: Any) -> None:
+        self.read(self.octets(channel, *records))
+
+    def settle(self) -> None:
+        """Commits, until nothing is left to be written."""
+        while self.store.dirty:
+            batch = self.store.take()
+            if batch is not None:
+                self.commits += 1
+                self.broker.committed(batch.mark)
+            self.broker.end_turn()
+
+    def hears(self) -> list[Any]:
+        said = frames(self.version, b"".join(self.adapter.output()))
+        return [record for _, record in said if not isinstance(record, bytes)]
+
+
+def kinds(records: list[Any]) -> list[type[Any]]:
+    return [type(record) for record in records]
+
+
+DURABLE = w.QueueDeclare(queue="d", durable=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (w.BasicConsume(queue="d"), w.BasicConsumeOk),
+        (w.BasicGet(queue="d"), w.BasicGetEmpty),
+        (w.ChannelClose(200, "bye"), w.ChannelCloseOk),
+        (w.QueueDeclare(queue="other"), w.QueueDeclareOk),
+        (w.QueueBind(queue="d", exchange="amq.topic"), w.QueueBindOk),
+        (w.QueueDelete(queue="d"), w.QueueDeleteOk),
+        (w.ExchangeDeclare(exchange="x", type="topic", durable=True), w.ExchangeDeclareOk),
+        (w.BasicQos(prefetch_count=1), w.BasicQosOk),
+        (w.BasicCancel("nobody"), w.BasicCancelOk),
+        (w.TxSelect(), w.TxSelectOk),
+        (w.ChannelFlow(False), w.ChannelFlowOk),
+        (w.QueueBind(queue="none", exchange="amq.topic"), w.ChannelClose),
+    ],
+)
+def test_behind_a_durable_declaration(version: str, asked: Any, answer: type[Any]) -> None:
+    wired = Wired(version)
+    wired.says(1, DURABLE, asked)
+    assert wired.hears() == []
+    wired.settle()
+    assert kinds(wired.hears()) == [w.QueueDeclareOk, answer]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_connection_ends_behind_what_was_asked(version: str) -> None:
+    wired = Wired(version)
+    publish = method(version, 1, w.BasicPublish(routing_key="d")) + header(1, 1) + body(1, b"m")
+    octets = wired.octets(1, DURABLE, publish, w.BasicGet(queue="d"), w.ChannelFlow(False))
+    wired.read(octets + wired.octets(0, w.ConnectionClose(200, "bye")))
+    assert wired.hears() == [] and not wired.adapter.closing
+    wired.says(1, w.BasicGet(queue="d"))  # after their last word: nobody hears it
+    wired.settle()
+    assert kinds(wired.hears()) == [
+        w.QueueDeclareOk, w.BasicGetOk, w.ChannelFlowOk, w.ConnectionCloseOk,
+    ]  # fmt: skip
+    assert wired.adapter.closing and wired.session.closed
+    assert wired.broker.vhosts["/"].queues["d"].depth == 1
+
+
+def test_who_hangs_up_has_still_asked() -> None:
+    """What waits for an answer that nobody will hear is done all the same."""
+    wired = Wired()
+    publish = method("0-9-1", 1, w.BasicPublish(routing_key="d")) + header(1, 1) + body(1, b"m")
+    wired.says(1, w.ConfirmSelect(), DURABLE, publish)
+    assert wired.broker.vhosts["/"].queues["d"].depth == 0
+    wired.session.perform(wired.adapter.lost())
+    wired.session.end()
+    assert wired.broker.vhosts["/"].queues["d"].depth == 1
+
+
+def test_pipelined_declarations_share_a_commit() -> None:
+    wired = Wired()
+    before = wired.commits
+    asked: list[Any] = []
+    for number in range(50):
+        name = f"d{number}"
+        asked += [
+            w.QueueDeclare(queue=name, durable=True),
+            w.QueueBind(queue=name, exchange="amq.topic", routing_key="k"),
+            w.BasicConsume(queue=name),
+        ]
+    wired.says(1, *asked)
+    wired.settle()
+    assert wired.commits == before + 1
+    assert kinds(wired.hears()) == [w.QueueDeclareOk, w.QueueBindOk, w.BasicConsumeOk] * 50
+
+
+def test_deliveries_begin_behind_consume_ok() -> None:
+    wired = Wired()
+    wired.says(1, DURABLE)
+    wired.says(1, method("0-9-1", 1, w.BasicPublish(routing_key="d")) + header(1, 0))
+    wired.settle()
+    wired.hears()
+    wired.says(1, w.QueueDeclare(queue="e", durable=True), w.BasicConsume(queue="d"))
+    assert wired.hears() == []
+    wired.settle()
+    assert kinds(wired.hears()) == [w.QueueDeclareOk, w.BasicConsumeOk, w.BasicDeliver]
+
+
+def test_a_return_comes_before_its_confirm_and_behind_the_answer() -> None:
+    wired = Wired()
+    wired.says(1, w.ConfirmSelect())
+    wired.hears()
+    lost = method("0-9-1", 1, w.BasicPublish(routing_key="none", mandatory=True)) + header(1, 0)
+    wired.says(1, DURABLE, lost)
+    assert wired.hears() == []
+    wired.settle()
+    assert kinds(wired.hears()) == [w.QueueDeclareOk, w.BasicReturn, w.BasicAck]
+
+
+def test_other_channels_do_not_wait() -> None:
+    wired = Wired()
+    wired.says(2, w.ChannelOpen())
+    wired.hears()
+    wired.read(wired.octets(1, DURABLE, w.BasicGet()) + wired.octets(2, w.BasicGet(queue="d")))
+    assert kinds(wired.hears()) == [w.BasicGetEmpty]
+    assert wired.session.behind  # nothing more is read until the channel has caught up
+    wired.settle()
+    assert kinds(wired.hears()) == [w.QueueDeclareOk, w.BasicGetEmpty]
+    assert not wired.session.behind
+
+
+def test_a_bad_message_is_told_behind_the_answer_before_it() -> None:
+    wired = Wired()
+    expires = method("0-9-1", 1, w.BasicPublish(routing_key="d")) + header(1, 0, b"\x01\0\x03abc")
+    wired.says(1, DURABLE, expires, w.BasicGet(queue="d"), w.ChannelClose(200, "bye"))
+    assert wired.hears() == []
+    wired.settle()
+    answer, close, close_ok = wired.hears()
+    assert (type(answer), type(close)) == (w.QueueDeclareOk, w.ChannelClose)
+    assert close.reply_code == 406 and isinstance(close_ok, w.ChannelCloseOk)
+    wired.says(1, w.ChannelCloseOk(), w.ChannelOpen())
+    assert kinds(wired.hears()) == [w.ChannelOpenOk]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("no_wait", [False, True])
+def test_an_empty_name_is_the_queue_declared_last(
+    version: str, durable: bool, no_wait: bool
+) -> None:
+    """Declared and used in one read, before the name was told."""
+    wired = Wired(version)
+    wired.says(
+        1,
+        w.QueueDeclare(durable=durable, no_wait=no_wait),
+        w.QueueBind(exchange="amq.direct"),
+        w.BasicConsume(consumer_tag="c"),
+        w.QueueDeclare(queue="q"),
+        w.BasicGet(),
+    )
+    wired.settle()
+    heard = wired.hears()
+    answers = [w.QueueBindOk, w.BasicConsumeOk, w.QueueDeclareOk, w.BasicGetEmpty]
+    assert kinds(heard) == ([] if no_wait else [w.QueueDeclareOk]) + answers
+    (name,) = wired.broker.vhosts["/"].queues.keys() - {"q"}
+    queue = wired.broker.vhosts["/"].queues[name]
+    assert [binding.key for binding in queue.bindings if binding.source.name] == [name]
+    assert [consumer.tag for consumer in queue.consumers] == ["c"]
+
+
+REQUESTS: list[Any] = [
+    w.QueueDeclare(queue="d", durable=True),
+    w.QueueDeclare(queue="e", durable=True),
+    w.QueueDeclare(queue="t"),
+    w.QueueDeclare(durable=True),
+    w.QueueDeclare(queue="d", passive=True),
+    w.QueueBind(queue="d", exchange="amq.topic"),
+    w.QueueUnbind(queue="d", exchange="amq.topic"),
+    w.QueuePurge(queue="d"),
+    w.QueueDelete(queue="d"),
+    w.ExchangeDeclare(exchange="x", type="topic", durable=True),
+    w.ExchangeDelete(exchange="x"),
+    w.BasicConsume(queue="d", consumer_tag="c"),
+    w.BasicConsume(),
+    w.BasicCancel("c"),
+    w.BasicGet(queue="d", no_ack=True),
+    w.BasicGet(queue="e"),
+    w.BasicQos(prefetch_count=3),
+    w.BasicRecover(True),
+    w.ChannelFlow(True),
+    w.TxSelect(),
+    w.TxCommit(),
+    w.TxRollback(),
+    method("0-9-1", 1, w.BasicPublish(routing_key="d")) + header(1, 1) + body(1, b"m"),
+    method("0-9-1", 1, w.BasicPublish(routing_key="no", mandatory=True)) + header(1, 0),
+    method("0-9-1", 1, w.BasicPublish(routing_key="d")) + header(1, 0, b"\x01\0\x03abc"),
+    w.ChannelClose(200, "bye"),
+]
+GOT = {w.BasicGetOk: w.BasicGetEmpty}
+"""Whether a message is fetched or delivered is chance."""
+
+
+def answers(wired: Wired) -> list[type[Any]]:
+    heard = [kind for kind in kinds(wired.hears()) if kind not in (w.BasicDeliver, w.BasicCancel)]
+    return [GOT.get(kind, kind) for kind in heard]
+
+
+@given(some.lists(some.sampled_from(REQUESTS), min_size=1, max_size=12), some.booleans())
+def test_any_requests_in_one_read(asked: list[Any], leaves: bool) -> None:
+    """They are answered as they are when each is answered before the next is asked."""
+    patient, hasty = Wired(), Wired()
+    expected: list[type[Any]] = []
+    for record in asked:
+        if patient.adapter.channels.get(1) is None:
+            break
+        patient.says(1, record)
+        patient.settle()
+        expected += answers(patient)
+        if w.ChannelClose in expected:
+            break
+    sent = asked[: asked.index(REQUESTS[-1]) + 1] if REQUESTS[-1] in asked else asked
+    octets = hasty.octets(1, *sent)
+    hasty.read(octets + (hasty.octets(0, w.ConnectionClose(200, "bye")) if leaves else b""))
+    hasty.settle()
+    heard = answers(hasty)
+    if leaves and (not heard or heard[-1] is not w.ConnectionClose):
+        assert heard and heard.pop() is w.ConnectionCloseOk
+    if w.ChannelClose in heard and heard[-1] is w.ChannelCloseOk:
+        heard.pop()  # their close met ours
+    assert heard == expected
