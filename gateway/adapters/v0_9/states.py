@@ -50,8 +50,8 @@ CONNECTION: Final[dict[State, dict[str, State]]] = {
     LEAVING: {"connection.close-ok": CLOSED},
     CLOSED: {},
 }
-"""``connection.close`` may come in every state but the last, and is not repeated here. A server that
-has opened the connection answers it last."""
+"""``connection.close`` may come in every state but the last, and is repeated here only where a
+server answers it behind all that was asked before."""
 
 # --- channel -------------------------------------------------------------------------------------
 
