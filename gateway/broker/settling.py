@@ -50,8 +50,9 @@ class Settling(Requests):
                         consumer.wake()
                 return
             found = [(delivery, entry)]
-            if outcome is Outcome.DECLINE:
+            if outcome is Outcome.REFUSE:
                 self.exclude(delivery, entry)
+                outcome = Outcome.DECLINE
         if self.transaction is not None:
             for tag, entry in found:
                 self.transaction.settle(tag, entry, outcome)
@@ -112,6 +113,8 @@ class Settling(Requests):
     def exclude(self, delivery: int, entry: Entry) -> None:
         """This delivery is being declined by the channel as a whole. Refuses (506) too many; it is
         unsettled then."""
+        if entry.consumer is not None and entry.consumer.copies:
+            return
         if self.excluded is None:
             self.excluded = {}
         queue = entry.lane.queue

@@ -32,6 +32,9 @@ class Outcome(IntEnum):
     DECLINE = 3
     """Not to be delivered over this link again: dead-lettered where the queue says so, else left
     in the queue for other consumers."""
+    REFUSE = 4
+    """As ``DECLINE``, for the channel as a whole: none of its consumers, present or to come, and no
+    fetch of its gets the message again."""
 
 
 class Operation:

@@ -201,7 +201,7 @@ def _ack(place: Channel, m: Any, asked: Asked) -> list[Operation]:
 
 def _reject(place: Channel, m: Any, asked: Asked) -> list[Operation]:
     """What is to be requeued is for others: this channel does not get it again (0-9a0 §4.7.10)."""
-    outcome = Outcome.DECLINE if m.requeue else Outcome.REJECT
+    outcome = Outcome.REFUSE if m.requeue else Outcome.REJECT
     return [Settle(place.number, m.delivery_tag, False, outcome)]
 
 
