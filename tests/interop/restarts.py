@@ -23,6 +23,8 @@ import pytest
 from . import brokers
 from .servers import INSTALL, PEERS, Server, end_group
 
+LINES = Path(__file__).parent / "amqp1/clients/jms/Lines.java"
+"""How a Java program prints its checks."""
 Seen = dict[str, dict[str, Any]]
 
 
