@@ -194,11 +194,18 @@ class Linked(Settling):
         return ""
 
     def undo(self, work: Work) -> None:
-        """Rolled back: what the peer still knows of is unsettled again, the rest goes back."""
-        self.restore([(number, entry) for number, entry, _, settled in work.retired if not settled])
-        self.conclude(
-            [(entry, Outcome.RELEASE) for _, entry, _, settled in work.retired if settled]
-        )
+        """Rolled back: what the peer still knows of is unsettled again, the rest goes back; so does
+        what was on a link that is over."""
+        live: list[tuple[int, Entry]] = []
+        back: list[tuple[Entry, Outcome]] = []
+        for number, entry, _, settled in work.retired:
+            consumer = entry.consumer
+            if settled or consumer is None or self.consumers.get(consumer.tag) is not consumer:
+                back.append((entry, Outcome.RELEASE))
+            else:
+                live.append((number, entry))
+        self.restore(live)
+        self.conclude(back)
 
     def restore(self, found: Iterable[tuple[int, Entry]]) -> None:
         super().restore(found)

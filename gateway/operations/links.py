@@ -108,12 +108,18 @@ class AttachTarget(LinkOperation):
 class DetachLink(LinkOperation):
     """The link is over: for good (``closed``), or to be resumed. ``lost``: because its connection
     or session is. ``unsettled`` has the tag of each delivery that is unsettled on it: for a source
-    by delivery number; for a target, in ``outcomes``, by tag what we told the peer."""
+    by delivery number; for a target, in ``outcomes``, by tag what we told the peer. ``failed``:
+    because of an error, the peer's or ours, and not because the peer has no more use for it.
+
+    Closing the link of a durable subscription ends the subscription. That is refused, and only the
+    link is over, with 405 while others receive from it and with 403 where the user may not delete
+    it."""
 
     closed: bool = False
     lost: bool = False
     unsettled: dict[int, bytes] = field(default_factory=dict)
     outcomes: dict[bytes, Any] = field(default_factory=dict)
+    failed: bool = False
 
 
 @dataclass(slots=True)

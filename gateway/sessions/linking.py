@@ -13,7 +13,7 @@ from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
 from gateway.broker.linked import Holding
 from gateway.broker.replies import REPLY_TO
-from gateway.errors import Refusal
+from gateway.errors import Condition, Refusal
 from gateway.operations import (
     Assure,
     Attached,
@@ -32,7 +32,7 @@ from gateway.operations import (
     Settle,
     Stolen,
 )
-from gateway.sessions.links import Key, Link, Node
+from gateway.sessions.links import MOST_SUSPENDED, Key, Link, Node
 from gateway.sessions.managing import Managing
 from gateway.sessions.nodes import (
     NEVER,
@@ -44,7 +44,7 @@ from gateway.sessions.nodes import (
     narrow,
     reply_source,
 )
-from gateway.sessions.subscriptions import PREFIX
+from gateway.sessions.subscriptions import PREFIXES
 
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
@@ -95,6 +95,7 @@ class Linking:
             return
         key = self._key(op, True)
         old = self._again(key)
+        self._check_room(key, op, old)
         try:
             source, maker = self._source(channel, op, old)
             self._subscribe(channel, op, source, old)
@@ -128,7 +129,7 @@ class Linking:
             and node is not None
             and asked.address in (None, old.terminus.address)
             and node.queue in channel.vhost.queues
-            and not node.queue.startswith(PREFIX)
+            and not node.queue.startswith(PREFIXES)
         ):
             asked.address = node.queue
             source = find_source(channel, asked, op.container, op.name, False)
@@ -189,6 +190,7 @@ class Linking:
     def _attach_target(self, channel: Channel, op: AttachTarget) -> None:
         key = self._key(op, False)
         old = self._again(key)
+        self._check_room(key, op, old)
         asked, maker, queue = op.terminus, False, ""
         if asked.dynamic:
             asked, queue = make_dynamic(channel, asked, self._links)
@@ -236,6 +238,14 @@ class Linking:
             live.session.stolen(live)
         return self._links.resume(key)
 
+    def _check_room(self, key: Key, op: AttachSource | AttachTarget, old: Link | None) -> None:
+        """Refuses (506) a new link that may outlive its connection to a user who has too many of
+        them waiting."""
+        lasting = op.terminus.expiry == NEVER or op.terminus.timeout > 0
+        if lasting and old is None and self._links.full(key.user):
+            text = f"{MOST_SUSPENDED} links of user '{key.user}' wait to be resumed"
+            raise Refusal(Condition.RESOURCE_ERROR, text)
+
     def _enter(self, link: Link) -> None:
         self._here[link.number, link.tag] = link
         self._links.enter(link, self._session)
@@ -257,19 +267,42 @@ class Linking:
             if work in channel.works:
                 channel.discharge(work, True)
         self._managing.leave(op.channel, op.link)
+        refusal = None
         if link is not None:
             link.exclusions = channel.exclusions(op.link)
             held = channel.park(op.link) if link.key.source else []
             if op.closed:
-                self._close(channel, link, held)
+                unsubscribe = not op.failed
+                if unsubscribe:
+                    refusal = self._reason_to_keep(channel, link)
+                self._close(channel, link, held, unsubscribe and refusal is None)
             else:
                 self._suspend(channel, link, held, op)
+        if refusal is not None:
+            raise refusal
         self._session.answer(op.channel, op.token)
 
-    def _close(self, channel: Channel, link: Link, held: Holding) -> None:
-        """For good: what was unsettled goes back, a subscription ends."""
+    def _reason_to_keep(self, channel: Channel, link: Link) -> Refusal | None:
+        """Why the peer cannot end the durable subscription behind a link, if there is one."""
+        node = link.node
+        queue = channel.vhost.queues.get(node.queue) if node is not None else None
+        if node is None or queue is None or not (link.key.source and node.lasts(queue)):
+            return None
+        if queue.consumers:
+            what = channel.vhost.title("queue", queue.name)
+            return Refusal(Condition.RESOURCE_LOCKED, f"{what} is a subscription in use")
+        try:
+            channel.need("configure", "queue", queue.name)
+        except Refusal as refusal:
+            return refusal
+        return None
+
+    def _close(
+        self, channel: Channel, link: Link, held: Holding, unsubscribe: bool = False
+    ) -> None:
+        """For good: what was unsettled goes back."""
         release(channel, (entry for _, entry in held))
-        self._links.forget(link)
+        self._links.forget(link, unsubscribe)
 
     def _suspend(self, channel: Channel, link: Link, held: Holding, op: DetachLink) -> None:
         """To be resumed, if its expiry policy allows."""

@@ -4,6 +4,7 @@ A link is known by container, name and direction (§2.6.1). One that was detache
 closed keeps its terminus and its unsettled deliveries until its expiry policy says otherwise.
 """
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.broker.broker import Broker
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from gateway.sessions.session import Session
 
 MOST_SUSPENDED = 10_000
-"""Links that wait to be resumed, over the whole broker."""
+"""Links of one user that wait to be resumed."""
 
 LOOK_AGAIN = 1000
 """Milliseconds after which a node is looked at that lives as long as it holds messages."""
@@ -42,6 +43,10 @@ class Node(NamedTuple):
     queue: str
     owned: bool = False
     subscription: bool = False
+
+    def lasts(self, queue: Queue) -> bool:
+        """Is it a durable subscription?"""
+        return self.subscription and queue.durable
 
     def copies(self, terminus: Terminus) -> bool:
         """Are messages looked at and left?"""
@@ -116,18 +121,23 @@ class Links:
         self.dynamic: dict[Queue, Dynamic] = {}
         self.senders: dict[Queue, int] = {}
         """Links that send to a dynamic node."""
-        self.suspended = 0
+        self.suspended: Counter[str] = Counter()
+        """How many links wait to be resumed, by user."""
 
     def enter(self, link: Link, session: "Session") -> None:
         """It is live."""
         link.session = session
         self.by_key[link.key] = link
 
+    def full(self, user: str) -> bool:
+        """Whether no more links of a user may wait to be resumed."""
+        return self.suspended[user] >= MOST_SUSPENDED
+
     def suspend(self, link: Link) -> bool:
-        """It waits to be resumed; False if there are too many already."""
-        if self.suspended >= MOST_SUSPENDED:
+        """It waits to be resumed; False if there are too many of its user already."""
+        if self.full(link.key.user):
             return False
-        self.suspended += 1
+        self.suspended[link.key.user] += 1
         link.session = None
         return True
 
@@ -137,7 +147,7 @@ class Links:
         if link is None or link.session is not None:
             return None
         del self.by_key[key]
-        self.suspended -= 1
+        self._awake(link)
         link.due = None
         return link
 
@@ -150,14 +160,21 @@ class Links:
         else:
             broker.schedule(link, broker.now + 1000 * link.terminus.timeout)
 
-    def forget(self, link: Link) -> None:
+    def _awake(self, link: Link) -> None:
+        """It waits no more."""
+        self.suspended[link.key.user] -= 1
+        if not self.suspended[link.key.user]:
+            del self.suspended[link.key.user]
+
+    def forget(self, link: Link, unsubscribe: bool = False) -> None:
         """It is over for good: what it held goes back; a queue that was made for it goes too, and
-        one that lives as long as it has consumers."""
+        one that lives as long as it has consumers. A durable subscription stays unless the peer
+        ends it (``unsubscribe``)."""
         if link.over:
             return
         link.over = True
         if link.session is None and self.by_key.get(link.key) is link:
-            self.suspended -= 1
+            self._awake(link)
         link.session = None
         if self.by_key.get(link.key) is link:
             del self.by_key[link.key]
@@ -173,7 +190,9 @@ class Links:
         queue = link.vhost.queues.get(node.queue) if node is not None else None
         if node is None or queue is None:
             return
-        if link.key.source and not queue.consumers and (node.owned or queue.auto_delete):
+        ended = unsubscribe or not node.lasts(queue)
+        owned = node.owned or queue.auto_delete
+        if link.key.source and not queue.consumers and owned and ended:
             link.vhost.remove_queue(queue)
         if not link.key.source:
             self.sending(queue, -1)

@@ -139,7 +139,9 @@ def find_source(
     return Source(there, node, filters._replace(matches=None))
 
 
-def subscription_name(terminus: Terminus, container: str, name: str) -> tuple[str, str]:
+def subscription_name(
+    terminus: Terminus, container: str, name: str, durable: bool
+) -> tuple[str, str]:
     """The queue of a subscription that has a name, and whose it is: a container's, or "" for all.
     JMS clients number the links of a shared one behind a bar. Refuses (406) a container without a
     name."""
@@ -147,11 +149,11 @@ def subscription_name(terminus: Terminus, container: str, name: str) -> tuple[st
     if shared:
         name = name.partition("|")[0]
     if "global" in shared:
-        return name_of("", name), ""
+        return name_of("", name, durable), ""
     if not container:
         text = "a subscription that may be resumed needs a container-id"
         raise Refusal(Condition.PRECONDITION_FAILED, text)
-    return name_of(container, name), container
+    return name_of(container, name, durable), container
 
 
 def known_subscription(
@@ -184,7 +186,9 @@ def subscription(
     channel.vhost.exchange(place.name)
     key = binding_key(channel, place, filters)
     number = channel.number
-    wanted, owner = subscription_name(terminus, container, name) if named else ("", "")
+    wanted, owner = "", ""
+    if named:
+        wanted, owner = subscription_name(terminus, container, name, durable)
     lasting = named or terminus.expiry in (NEVER, "connection-close") or terminus.timeout > 0
     declared = DeclareQueue(
         number,

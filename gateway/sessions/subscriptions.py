@@ -13,13 +13,17 @@ from gateway.message import Table
 from gateway.operations import Bind
 
 PREFIX = "subscription:"
+VOLATILE = "volatile-subscription:"
+"""For shared subscriptions that are not durable: one of each kind may have the same name (JMS 2.0
+§8.3)."""
+PREFIXES = PREFIX, VOLATILE
 USER = "x-subscription-user"
 CLIENT = "x-subscription-client"
 
 
-def name_of(client: str, name: str) -> str:
+def name_of(client: str, name: str, durable: bool = True) -> str:
     """The queue. ``client`` is "" if the subscription is everybody's."""
-    return f"{PREFIX}{client}:{name}"
+    return f"{PREFIX if durable else VOLATILE}{client}:{name}"
 
 
 def ownership(channel: Channel, client: str) -> Table:

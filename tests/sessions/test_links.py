@@ -493,7 +493,7 @@ def test_the_session_ends_what_lives_as_long(peer: LinkPeer) -> None:
     assert queue.unsettled == 1
     peer.says(EndSession(1, None))
     assert (queue.unsettled, queue.depth) == (0, 1)
-    assert peer.house.registry.links.suspended == 0
+    assert not peer.house.registry.links.suspended
     assert not peer.house.registry.links.by_key
 
 

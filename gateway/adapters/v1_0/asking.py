@@ -156,6 +156,9 @@ class Asker:
         if record is not None:
             session.end(found)
 
+    def on_missed(self, state: Any) -> None:
+        """What we send is in transactions of ours only, and those end with an outcome."""
+
     def on_decided(
         self,
         session: Session,

@@ -291,7 +291,8 @@ class Coordinator:
         """The outcome of a delivery as part of a transaction (§4.4.2); or anything else that is
         said of a delivery that has such an outcome already."""
         if link.over:
-            return  # the terminus has it, and is in no transaction
+            self.missed(state)  # the terminus has it, and is in no transaction
+            return
         before = sent.work
         work: Any = state.txn_id if is_transactional(state) else before
         if before is not None and work == before:
@@ -316,6 +317,12 @@ class Coordinator:
             settled = False
         outcome = default if outcome is None else outcome
         found.append(Retire(self.session.number, work, sent.number, outcome, settled))
+
+    def missed(self, state: Any) -> None:
+        """An outcome within a transaction, for a delivery that has gone back with its link: it
+        cannot be applied, so the transaction cannot be discharged (§4.4.2)."""
+        if is_transactional(state) and state.txn_id in self.works:
+            self.doomed.add(state.txn_id)
 
     def _again(
         self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]

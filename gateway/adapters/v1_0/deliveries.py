@@ -4,6 +4,7 @@ or attached again, or the session ends.
 """
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -17,6 +18,9 @@ from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import AmqpError
 from gateway.errors import Lost
 from gateway.operations import Operation
+
+MOST_RETURNED = 1000
+"""Runs of deliveries that have gone back, which a session remembers."""
 
 T = TypeVar("T")
 
@@ -36,6 +40,9 @@ class Deliveries(ABC):
         """Ours by id, in the order of their sending."""
         self.arrivals: dict[int, Arrival] = {}
         """The peer's by id."""
+        self.returned: deque[tuple[int, int]] = deque(maxlen=MOST_RETURNED)
+        """Ours that went back undecided because their link was closed: first and last id of each
+        run, of the latest runs."""
 
     @abstractmethod
     def write(self, record: Any) -> None:
@@ -61,6 +68,8 @@ class Deliveries(ABC):
             raise self.violated(AmqpError.INVALID_FIELD, "a disposition ends before it begins")
         if record.role:
             deliveries = within(self.sent, first, reach)
+            if self.returned and is_transactional(record.state) and self._missed(first, reach):
+                self.use.on_missed(record.state)
             if deliveries:
                 self._on_outcome(deliveries, record.state, bool(record.settled), found)
         elif record.settled:
@@ -89,6 +98,12 @@ class Deliveries(ABC):
                 self.failed(link, violated, found)
         if final and not settled:
             self.use.on_decided(self, runs(sent.id for sent in deliveries), state, before, found)
+
+    def _missed(self, first: int, reach: int) -> bool:
+        """Whether some of these deliveries have gone back."""
+        return any(
+            ahead(end, first) >= 0 and ahead(begin, first) <= reach for begin, end in self.returned
+        )
 
     def settle_sent(self, first: int, last: int, state: Any) -> None:
         """Tell the receiver that we have settled these with this state."""
@@ -143,6 +158,7 @@ class Deliveries(ABC):
     def drop_deliveries(self, link: Link) -> None:
         """Nothing more is said of deliveries of this link."""
         if isinstance(link, Outgoing):
+            self.returned.extend(runs(n for n, sent in link.unsettled.items() if sent.work is None))
             for number in link.unsettled:
                 self.sent.pop(number, None)
             link.unsettled.clear()

@@ -110,6 +110,11 @@ class SessionUse(Protocol):
         ``lost``: the connection is over."""
         ...
 
+    def on_missed(self, state: Any) -> None:
+        """The receiver has said this of deliveries of which some have gone back, because their
+        link is closed."""
+        ...
+
     def on_decided(
         self,
         session: Any,
@@ -146,6 +151,9 @@ class Over:
         found: list[Operation],
     ) -> None:
         """It has been."""
+
+    def on_missed(self, state: Any) -> None:
+        """Nobody is left to care."""
 
     def on_decided(self, *_: Any) -> None:
         """Nobody is left to be told."""

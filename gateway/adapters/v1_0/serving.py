@@ -27,6 +27,7 @@ from gateway.adapters.v1_0.outgoing import Outgoing, Sent
 from gateway.adapters.v1_0.posts import MANAGEMENT, Posts
 from gateway.adapters.v1_0.resuming import BadMap, highest, plan, read_map, written_map
 from gateway.adapters.v1_0.session import Session
+from gateway.adapters.v1_0.violation import error
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import (
     AmqpError,
@@ -263,8 +264,14 @@ class Serving:
         token = None
         if record is not None:
             answer = bool(record.closed)
-            token = Asked(lambda result: link.detach(answer))
+
+            def refused(condition: Condition, text: str) -> None:
+                link.fault = error(symbol_for(condition, Lost.LINK), text)
+                link.detach(answer)
+
+            token = Asked(lambda result: link.detach(answer), refused)
         said = DetachLink(self.session.number, token, link.number, closed, lost)
+        said.failed = closed and (record is None or record.error is not None)
         if isinstance(link, Outgoing):
             said.unsettled = self._unsettled(link)
         else:
@@ -317,6 +324,9 @@ class Serving:
         if outcome is None:
             outcome = default_outcome(link, number)
         found.append(settle(outcome, self.session.number, number))
+
+    def on_missed(self, state: Any) -> None:
+        self.coordinator.missed(state)
 
     def on_decided(
         self,
