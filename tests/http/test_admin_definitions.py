@@ -1,6 +1,23 @@
 """Definitions go out and in, RabbitMQ's too, and nothing is left out silently."""
 
+import json
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
+
+from gateway.http.admin.tables import read_table, write_table
+from gateway.operations import Bind, DeclareExchange
+from gateway.values import (
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Map,
+    Scaled,
+    Seconds,
+    Symbol,
+    UShort,
+)
 
 ADMIN = "guest:guest"
 PATH = "/v1/admin/definitions"
@@ -168,3 +185,112 @@ async def test_only_administrators_see_or_change_definitions(rig: Any) -> None:
         for path in (PATH, "/api/definitions"):
             assert (await http.get(path)).status_code in (401, 403)
             assert (await http.post(path, json={})).status_code in (401, 403)
+
+
+ODD_ARGUMENTS: dict[str, Any] = {
+    "x-message-ttl": Int(5),
+    "x-expires": 60_000,
+    "x-max-length": UShort(9),
+    "x-max-length-bytes": 1 << 40,
+    "x-overflow": "reject-publish-dlx",
+    "x-dead-letter-exchange": "",
+    "x-dead-letter-routing-key": "ä" * 127,
+    "x-single-active-consumer": True,
+    "x-queue-mode": "lazy",
+    "x-odd": {
+        "$type": "a key like our mark",
+        "inner": {"$type": "binary", "value": "no base64"},
+        "bytes": b"\xff\0",
+        "void": None,
+        "list": [1, [b"", {}], "text", None, True],
+        "moment": Seconds(1_700_000_000),
+        "double": 1e300,
+        "single": Float(0.5),
+        "decimal": Scaled(2, 314),
+        "least": -(1 << 63),
+        "text": "\u0000\u2028\U0001f600",
+        "infinite": float("inf"),
+    },
+}
+ODD_NAMES = (
+    "a/b %2F?#&",
+    "ä" * 127,
+    "'\"<script>",
+    " ",
+    "\u2028",
+    "subscription:me:mine",
+    "0",
+    "$type",
+)
+
+
+async def test_odd_but_legal_things_go_round(rig: Any, make_rig: Any) -> None:
+    broker, channel = rig.broker, rig.channel
+    for name in ODD_NAMES:
+        broker.create_vhost(name)
+        broker.access.add_user(name, "password", ("monitoring",), loopback_only=name == "0")
+        broker.access.set_permissions(name, name, "^$", "a|b", ".*")
+        rig.queue(name, durable=True, arguments=ODD_ARGUMENTS)
+    for number, kind in enumerate(("direct", "fanout", "topic", "headers")):
+        alternate = {"alternate-exchange": ODD_NAMES[0], "odd": ODD_ARGUMENTS["x-odd"]}
+        for name in ODD_NAMES:
+            said = DeclareExchange(
+                1,
+                None,
+                f"{number}{name}"[:128],
+                kind,
+                durable=number != 1,
+                auto_delete=number == 2,
+                internal=number == 3,
+                arguments=alternate if number else {},
+            )
+            channel.declare_exchange(said)
+    rig.queue("passing")
+    rig.queue("", durable=True, auto_delete=True)
+    rig.queue("many", durable=True, arguments={"x-max-priority": 9})
+    rig.queue("safe", durable=True, arguments={"x-queue-type": "quorum", "x-delivery-limit": 3})
+    for name in (*ODD_NAMES, "passing"):
+        for key in ("", "#", "a.*.b", "ä" * 127):
+            channel.bind(Bind(1, None, name, "amq.topic", key, ODD_ARGUMENTS["x-odd"]))
+            channel.bind(Bind(1, None, name, f"0{ODD_NAMES[0]}", key, {"x-selector": "a = 1"}))
+        matching = {"x-match": "any-with-x", "a": None, "b": b"\xff", "c": Int(5)}
+        channel.bind(Bind(1, None, name, "amq.match", "", matching))
+    over = Bind(1, None, f"1{ODD_NAMES[1]}"[:128], "amq.topic", "x.#", {}, to_exchange=True)
+    channel.bind(over)
+    async with rig.http(ADMIN) as http:
+        exported = (await http.get(PATH)).json()
+    other = make_rig()
+    async with other.http(ADMIN) as http:
+        told = (await http.post(PATH, json=exported)).json()
+        assert told["not_applied"] == []
+        assert (await http.get(PATH)).json() == exported
+        # Once more: what is there is equal to what is asked for.
+        assert (await http.post(PATH, json=exported)).json()["not_applied"] == []
+    mine, its = broker.vhosts["/"], other.broker.vhosts["/"]
+    for name in ODD_NAMES:
+        assert its.queues[name].limits == mine.queues[name].limits
+
+
+async def test_one_name_that_is_too_long_costs_itself(rig: Any) -> None:
+    """It may have been kept from before names had a limit."""
+    queues = [{"name": "x" * 300, "vhost": "/"}, {"name": "fine", "vhost": "/"}]
+    users = [{"name": "y" * 300, "password": "secret"}]
+    async with rig.http(ADMIN) as http:
+        told = (await http.post(PATH, json={"queues": queues, "users": users})).json()
+        assert [text.rpartition(":")[2] for text in told["not_applied"]] == [
+            " the name of the user has 300 octets, and 255 are allowed",
+            " the name of the queue has 300 octets, and 255 are allowed",
+        ]
+        assert (await http.get(HOST + "/queues/fine")).status_code == 200
+
+
+def test_values_of_1_0_go_round() -> None:
+    """They come over ``/management``."""
+    table = {
+        "decimal": Decimal128.of(Decimal("3.14")),
+        "keys": {1: "one", b"two": 2},
+        "list as key": Map([([1], 2), ("x", None)]),
+        "described": Described(Symbol("a:b"), {"$type": 5}),
+        "id": UUID(int=7),
+    }
+    assert read_table(json.loads(json.dumps(write_table(table)))) == table

@@ -43,7 +43,7 @@ class Part(BaseModel):
 
 
 class VhostPart(Part):
-    name: str = Field(min_length=1, max_length=255)
+    name: str = Field(min_length=1)
 
 
 def whole(value: Any) -> Any:
@@ -61,7 +61,7 @@ class Verifier(Part):
 
 
 class UserPart(Part):
-    name: str = Field(min_length=1, max_length=255)
+    name: str = Field(min_length=1)
     password: str | None = None
     password_hash: str | None = None
     hashing_algorithm: str | None = None
@@ -80,7 +80,7 @@ class PermissionPart(Part):
 
 class ExchangePart(Part):
     vhost: str | None = None
-    name: str = Field(max_length=255)
+    name: str
     type: str
     durable: bool = True
     auto_delete: bool = False
@@ -90,7 +90,7 @@ class ExchangePart(Part):
 
 class QueuePart(Part):
     vhost: str | None = None
-    name: str = Field(min_length=1, max_length=255)
+    name: str = Field(min_length=1)
     durable: bool = True
     auto_delete: bool = False
     arguments: dict[str, Any] = {}
