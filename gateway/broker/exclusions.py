@@ -76,3 +76,15 @@ def exclusions_of(consumer: "Consumer", given: Exclusions | None = None) -> Excl
     if cursor.exclusions is None:
         cursor.exclusions = given or Exclusions(consumer.queue)
     return cursor.exclusions
+
+
+def share(consumer: "Consumer", whole: Exclusions) -> None:
+    """A consumer has these from now on, and what it was excluded from before counts for all that
+    share them. It must be woken afterwards."""
+    old = exclusions_of(consumer, whole)
+    if old is not whole:
+        for lane, position in old.places:
+            whole.add(lane, position)
+        old.clear()
+        assert consumer.cursor is not None
+        consumer.cursor.exclusions = whole

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from gateway.broker.consumers import Consumer
 from gateway.broker.deliveries import Entry
-from gateway.broker.exclusions import Exclusions, exclusions_of
+from gateway.broker.exclusions import Exclusions, exclusions_of, share
 from gateway.broker.queues import Queue
 from gateway.broker.requests import Requests
 from gateway.broker.transactions import Transaction
@@ -50,9 +50,9 @@ class Settling(Requests):
                         consumer.wake()
                 return
             found = [(delivery, entry)]
-            if outcome is Outcome.REFUSE:
-                self.exclude(delivery, entry)
-                outcome = Outcome.DECLINE
+        if outcome is Outcome.REFUSE:
+            self.exclude(found)
+            outcome = Outcome.DECLINE
         if self.transaction is not None:
             for tag, entry in found:
                 self.transaction.settle(tag, entry, outcome)
@@ -110,24 +110,25 @@ class Settling(Requests):
             for consumer in woken:
                 consumer.wake()
 
-    def exclude(self, delivery: int, entry: Entry) -> None:
-        """This delivery is being declined by the channel as a whole. Refuses (506) too many; it is
-        unsettled then."""
-        if entry.consumer is not None and entry.consumer.copies:
-            return
+    def exclude(self, found: list[tuple[int, Entry]]) -> None:
+        """These deliveries are being declined by the channel as a whole. Refuses (506) too many;
+        they are unsettled then."""
         if self.excluded is None:
             self.excluded = {}
-        queue = entry.lane.queue
-        exclusions = self.excluded.get(queue)
-        if exclusions is None:
-            exclusions = self.excluded[queue] = Exclusions(queue)
-            exclusions.shared = True
-        if exclusions.full:
-            self.restore([(delivery, entry)])
-            exclusions.check()
-        for consumer in self.consumers.values():
-            if consumer.queue is queue and not consumer.copies:
-                exclusions_of(consumer, exclusions)
+        for entry in (entry for _, entry in found):
+            if entry.consumer is not None and entry.consumer.copies:
+                continue
+            queue = entry.lane.queue
+            exclusions = self.excluded.get(queue)
+            if exclusions is None:
+                exclusions = self.excluded[queue] = Exclusions(queue)
+                exclusions.shared = True
+                for consumer in self.consumers.values():
+                    if consumer.queue is queue and not consumer.copies:
+                        share(consumer, exclusions)
+            if exclusions.full:
+                self.restore(found)
+                exclusions.check()
 
     def unsent(self, consumer: str, delivery: int, message: Message) -> None:
         """A delivery that could not be written for its reader: others may be able to read it. So

@@ -212,9 +212,9 @@ class OneQueue(RuleBasedStateMachine):
         tag = sorted(party.held)[pick % len(party.held)]
         settled = [t for t in party.held if t == tag or (multiple and t < tag)]
         numbers = [party.held.pop(t) for t in settled]
-        if outcome in (Outcome.RELEASE, Outcome.DECLINE) and not party.copy:
+        if outcome not in (Outcome.ACCEPT, Outcome.REJECT) and not party.copy:
             self.requeue(numbers)
-        if outcome is Outcome.DECLINE and not party.copy:
+        if outcome in (Outcome.DECLINE, Outcome.REFUSE) and not party.copy:
             party.declined.update(numbers)
         party.channel.settle(tag, multiple, outcome)
         self.listen()
