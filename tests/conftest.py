@@ -7,7 +7,7 @@ was installed.
 import os
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests import reaper
 from tests.drawing import examples
@@ -23,7 +23,18 @@ settings.load_profile("same")
 reaper.watch()
 
 
+def draws(item: pytest.Item) -> bool:
+    """Whether the number of examples of a test depends on ``THOROUGH``."""
+    function = getattr(item, "obj", None)
+    code = getattr(function, "__code__", None)
+    return is_hypothesis_test(function) or (code is not None and "examples" in code.co_names)
+
+
+@pytest.hookimpl(tryfirst=True)  # before markers are selected
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if draws(item):
+            item.add_marker("property")
     if os.environ.get("PEERS") == "no":
         absent = pytest.mark.skip(reason="other people's programs are left out: PEERS=no")
         for item in items:

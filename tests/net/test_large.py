@@ -24,6 +24,7 @@ from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.message import Message, Properties
 from gateway.operations import Deliver, Publish, Subscribe
+from tests.needs import package
 from tests.net import streams
 from tests.net.peer import Peer
 from tests.net.running import ROOT, Running, environment, until
@@ -74,6 +75,8 @@ def kept(gateway: Running) -> int:
 
 def run(gateway: Running, role: str, address: str, octets: int, *more: str) -> dict[str, Any]:
     """A client as a program of its own; what it tells."""
+    if role.startswith("proton"):
+        package("python-qpid-proton", "proton")
     command = [sys.executable, "-m", "tests.net.streams", role, str(gateway.port), address]
     done = subprocess.run(
         [*command, str(octets), *more],
@@ -117,6 +120,7 @@ def start_of(key: str, octets: int, properties: bytes = PERSISTENT, channel: int
 # --- streaming ----------------------------------------------------------------------------------
 
 
+@pytest.mark.interop
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sender", "taker", "more"),
@@ -263,6 +267,7 @@ def test_old_versions_have_them_in_files_too(gateway: Running, version: str) -> 
 # --- what is cut short --------------------------------------------------------------------------
 
 
+@pytest.mark.interop
 def test_lost_and_aborted_in_the_middle(gateway: Running) -> None:
     """Nothing is published, and no file is left."""
     wire = gateway.wire(1)
@@ -396,6 +401,7 @@ def test_durable_ones_survive(tmp_path: Path) -> None:
         assert gateway.wire(1).depth("safe") == 0
 
 
+@pytest.mark.interop
 def test_no_room(tmp_path: Path) -> None:
     """The channel is lost (311), or the delivery rejected; the connection and others go on."""
     with Running(tmp_path, limits__spool_octets=4 * MIB) as gateway:
