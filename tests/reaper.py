@@ -23,18 +23,19 @@ def watch() -> None:
     if MARK in os.environ:
         return
     os.environ[MARK] = uuid.uuid4().hex
-    # The pipe is ours alone: Popen closes it in what is started later.
-    reading, writing = os.pipe()
-    subprocess.Popen(
+    # The writing end is closed in processes that are started later, and stays open here until this
+    # process ends, by whatever means.
+    reading, _ = os.pipe()
+    subprocess.run(
         [sys.executable, __file__],
         stdin=reading,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=Path(__file__).parent,
         start_new_session=True,
+        check=True,
     )
     os.close(reading)
-    # `writing` stays open until this process ends, by whatever means.
 
 
 def marked(mark: str) -> list[psutil.Process]:
@@ -48,6 +49,9 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def main() -> None:
+    """Go on in the background, so that nobody has to wait for this process."""
+    if os.fork():
+        os._exit(0)
     sys.stdin.buffer.read()
     while left := marked(os.environ[MARK]):
         for process in left:
