@@ -24,6 +24,7 @@ from gateway.operations import (
     Refused,
     SessionLost,
     Settle,
+    Unsent,
 )
 from tests.adapters.closes import PUBLISH, connection_dies
 from tests.pair import VERSIONS, Pair, opened
@@ -141,9 +142,10 @@ def test_local_errors_write_nothing() -> None:
     with pytest.raises(LocalError):
         pair.server.send(Publish(1, plain, False, False))
     with pytest.raises(LocalError):
-        pair.server.send(Deliver(1, "t" * 256, 1, False, plain))
-    with pytest.raises(LocalError):
         Pair("0-9-1").client.send(DeclareQueue(1, 1, "q"))
+    # A delivery that cannot be written costs the message: it is handed back.
+    pair.server.send(Deliver(1, "t" * 256, 1, False, plain))
+    assert pair.server.receive(b"") == [Unsent(1, "t" * 256, 1, plain)]
     assert pair.server.output() == []
 
 
