@@ -35,7 +35,7 @@ PROBLEM_TITLES = {
 }
 
 FIELDS = (
-    ("Amqp-Durable", "?1", "keep over a restart (if the queue is durable)"),
+    ("Amqp-Durable", "?1", "default; durable queues keep it over a restart. `?0`: in memory only"),
     ("Amqp-Priority", "4", "0 to 255"),
     ("Amqp-Ttl", "60000", "milliseconds until it expires"),
     ("Amqp-Message-Id", '"0192f3c1-7a10-7c2e-9b1d-3f2a5c6d7e8f";t=uuid', "t: uuid, ulong, binary"),
@@ -64,9 +64,11 @@ FIELDS = (
 PUBLISH_TEXT = """The body becomes the message body unchanged, whatever it is. Metadata travels in
 Structured Fields (RFC 9651); a field that is not understood is an error, never ignored.
 
-201 means that the broker has the message in at least one queue, and synced to disk if message and
-queue are durable. Without `Amqp-Message-Id` the gateway makes a UUIDv7 and returns it. Names are
-one percent-encoded path segment each: the virtual host `/` is `%2F`."""
+201 means that the broker has the message in every queue that it was routed to. Messages are durable
+unless they say otherwise; `Amqp-Durability` (member `durability`) says `disk` if all of those
+queues keep it over a restart, `memory` if none does, else `mixed`. Without `Amqp-Message-Id` the
+gateway makes a UUIDv7 and returns it. Names are one percent-encoded path segment each: the virtual
+host `/` is `%2F`."""
 
 
 def problem_response(status: int) -> dict[str, Any]:
@@ -148,6 +150,7 @@ def publish(operation: str, summary: str, parameters: list[dict[str, Any]]) -> d
                 "headers": {
                     "Amqp-Message-Id": {"schema": {"type": "string"}},
                     "Amqp-Outcome": {"schema": {"type": "string"}},
+                    "Amqp-Durability": {"schema": {"type": "string"}},
                 },
                 "content": {
                     "application/vnd.amqp-gateway.receipt+json": {

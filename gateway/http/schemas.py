@@ -11,7 +11,11 @@ class Receipt(Shape):
     """The broker has the message."""
 
     outcome: str = Field(examples=["accepted"])
-    durability: str = Field(examples=["broker-confirmed"])
+    durability: str = Field(
+        description="`disk`: every queue that has it keeps it over a restart or a kill; `memory`: "
+        "none does; `mixed`: some do",
+        examples=["disk"],
+    )
     message_id: str = Field(examples=["0192f3c1-7a10-7c2e-9b1d-3f2a5c6d7e8f"])
     address: str = Field(description="the queue or exchange", examples=["orders"])
     routed: bool

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.http.access.settings import AccessSettings
+from gateway.http.access.settings import AccessSettings, DeclaredRoute
 
 QUEUE = "/v1/%2F/queues/orders/messages"
 PAGE = "https://app.example"
@@ -269,3 +269,47 @@ async def test_security_headers_are_everywhere(rig: Any) -> None:
         assert "unsafe" not in page.headers["content-security-policy"]
         assert page.headers["cross-origin-opener-policy"] == "same-origin"
         assert len(page.headers.get_list("content-security-policy")) == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        # a link, a picture, a frame: whichever site they are on, and from the address bar
+        ({"sec-fetch-mode": "navigate", "sec-fetch-site": "none"}, 403),
+        ({"sec-fetch-mode": "navigate", "sec-fetch-site": "same-origin"}, 403),
+        ({"sec-fetch-mode": "no-cors", "sec-fetch-site": "same-origin"}, 403),
+        ({"sec-fetch-mode": "cors", "sec-fetch-site": "same-origin"}, 200),
+        # plain http to another machine: browsers say less
+        ({"accept": "text/html,*/*;q=0.8", "accept-language": "en"}, 403),
+        ({"accept": "image/webp,*/*", "accept-language": "en"}, 403),
+        ({"accept": "text/event-stream", "accept-language": "en"}, 200),
+        ({"accept": "*/*"}, 200),
+        ({"accept": "*/*", "accept-language": "*"}, 200),
+        ({}, 200),
+    ],
+)
+async def test_a_link_takes_no_messages(
+    make_rig: Any, listener: Any, headers: dict[str, str], status: int
+) -> None:
+    """Whatever the credentials, and by whichever path a queue is read."""
+    route = DeclaredRoute(name="work", queue="orders", stream=True)
+    rig = make(make_rig, routes=(route,))
+    async with rig.http() as http:
+        await http.post(QUEUE, content=b"precious")
+    paths = [
+        ("/v1/%2F/queues/orders/events", ""),
+        ("/v1/%2F/events", "source=queue:orders"),
+        ("/v1/%2F/events", "source=exchange:amq.topic&source=queue:orders"),
+        ("/v1/%2F/events", "source=queue:orders&ack=explicit"),
+        ("/v1/%2F/routes/work/events", ""),
+        ("/v1/%2F/events", "source=route:work"),
+    ]
+    async with rig.served() as port:
+        for path, query in paths:
+            async with listener(port, query, path=path, headers=headers) as reader:
+                assert reader.status == status, (path, query)
+            if status == 403:
+                assert rig.depth("orders") == (1, 0)
+        # Copies do no harm.
+        async with listener(port, "source=exchange:amq.topic", headers=headers) as reader:
+            assert reader.status == 200

@@ -124,9 +124,10 @@ async def test_after_a_crash_it_is_known_exactly(make_rig: Any) -> None:
     rig.queue("kept", durable=True)
     rig.queue("passing", durable=True)
     passing = "/v1/%2F/queues/passing/messages"
+    transient = {"Idempotency-Key": '"k"', "Amqp-Durable": "?0"}
     async with rig.http() as http:
         first = await http.post(QUEUE, content=b"x", headers=keyed("k"))
-        gone = await http.post(passing, content=b"y", headers={"Idempotency-Key": '"k"'})
+        gone = await http.post(passing, content=b"y", headers=transient)
         assert first.status_code == gone.status_code == 201
     rig = restarted(rig, make_rig)
     assert rig.depth("kept") == (1, 0)
@@ -138,13 +139,13 @@ async def test_after_a_crash_it_is_known_exactly(make_rig: Any) -> None:
         assert rig.depth("kept") == (1, 0)
         other = await http.post(QUEUE, content=b"z", headers=keyed("k"))
         assert other.status_code == 422
-        resent = await http.post(passing, content=b"y", headers={"Idempotency-Key": '"k"'})
+        resent = await http.post(passing, content=b"y", headers=transient)
         assert "idempotency-replayed" not in resent.headers
         assert resent.json()["duplicate"] == "possible"
         assert resent.json()["attempts"] == 2
         assert resent.json()["message_id"] == gone.json()["message_id"]
         assert rig.fetch("passing").properties.message_id == gone.json()["message_id"]
-        replayed = await http.post(passing, content=b"y", headers={"Idempotency-Key": '"k"'})
+        replayed = await http.post(passing, content=b"y", headers=transient)
         assert replayed.json() == resent.json()
         assert rig.depth("passing") == (0, 0)
 

@@ -171,3 +171,24 @@ def test_killed_right_after_the_answer(tmp_path: Path) -> None:
         wire = gateway.wire(1)
         wire.say(1, w.QueueDeclare(queue="orders", passive=True))
         assert wire.heard(w.QueueDeclareOk).message_count == 1
+
+
+def test_durability_is_what_the_receipt_says(tmp_path: Path) -> None:
+    """Killed at once, a queue has what was said to be on disk, and nothing else."""
+    with Running(tmp_path) as gateway:
+        wire = gateway.wire(1)
+        wire.declare("orders", durable=True)
+        wire.declare("passing")
+        told = {}
+        for queue, durable in (("orders", ""), ("orders", "?1"), ("orders", "?0"), ("passing", "")):
+            url = f"http://127.0.0.1:{gateway.http_port}{QUEUE.replace('orders', queue)}"
+            headers = {"Authorization": AUTH, **({"Amqp-Durable": durable} if durable else {})}
+            body = f"{queue}{durable}"
+            answer = httpx.post(url, content=body, headers=headers, timeout=PATIENCE)
+            assert answer.headers["amqp-durability"] == answer.json()["durability"]
+            told[body.encode()] = answer.json()["durability"]
+        gateway.kill()
+        gateway.start()
+        found = gateway.wire(1).everything("orders")
+        assert found == [body for body, word in told.items() if word == "disk"] != []
+        assert set(told.values()) == {"disk", "memory"}

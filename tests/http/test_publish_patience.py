@@ -37,7 +37,7 @@ async def test_confirm_none_does_not_wait_but_knows_what_is_known(make_rig: Any)
         answer = await http.post(QUEUE, content=b"x", headers=headers)
         assert answer.status_code == 202
         told = answer.json()
-        assert (told["outcome"], told["durability"]) == ("sent", "broker-sent")
+        assert (told["outcome"], told["durability"]) == ("sent", "memory")
         assert "confirmed_at" not in told
         assert answer.headers["preference-applied"] == "confirm=none"
         path = "/v1/%2F/exchanges/amq.fanout/messages"

@@ -213,6 +213,7 @@ def test_listening_says_why_it_ended_and_starts_afresh(console: Console, api: Ap
     api.queue("c.fresh")
     api.publish("c.fresh", b"old")
     console.open("live", query="?source=queue%3Ac.fresh")
+    console.press("Listen")
     console.shows("#listening", "1 received")
     console.press("Stop")
     console.page.locator("[name=source]").fill("queue:c.nowhere")
@@ -221,6 +222,71 @@ def test_listening_says_why_it_ended_and_starts_afresh(console: Console, api: Ap
     assert "bad" in str(console.page.locator("#listening").get_attribute("class"))
     assert console.page.locator("#events li").count() == 0
     console.wrong.clear()
+
+
+def test_a_queue_is_browsed_and_consuming_is_confirmed(console: Console, api: Api) -> None:
+    """Neither an address nor one click takes a message."""
+    api.queue("c.stays")
+    for n in range(3):
+        api.publish("c.stays", b'{"n": %d}' % n)
+
+    def left() -> int:
+        return int(api.find("vhosts/%2F/queues/c.stays")["messages"])
+
+    console.open("queues", "c.stays")
+    console.page.get_by_role("link", name="Live", exact=True).click()
+    console.shows("h1", "Live messages")
+    assert console.page.locator("[name=source]").input_value() == "queue:c.stays"
+    assert console.page.locator("[name=mode]").input_value() == "browse"
+    console.shows("#listening", "Not listening.")
+    console.press("Listen")
+    console.shows("#listening", "Browsing: 3 received")
+    api.publish("c.stays", b'{"n": 3}')
+    console.shows("#listening", "Browsing: 4 received")
+    assert console.page.locator("#events > li").count() == 4 and left() == 4
+    console.press("Stop")
+    console.page.locator("[name=mode]").select_option("consume")
+    console.press("Listen")
+    console.shows("dialog", "removed from the queue")
+    console.press("Cancel", "dialog")
+    console.shows("#listening", "Not listening.")
+    assert left() == 4
+    console.press("Listen")
+    console.press("Consume", "dialog")
+    console.shows("#listening", "Listening: 4 received")
+    until(console.page, lambda: left() == 0, "all are taken")
+    console.press("Stop")
+
+
+def test_an_address_starts_nothing(console: Console, api: Api, chrome: Any) -> None:
+    """Not in the console, and not as a link to the API itself."""
+    api.queue("c.linked")
+    api.publish("c.linked", b"{}")
+    asked: list[str] = []
+    console.page.on("request", lambda request: asked.append(f"{request.method} {request.url}"))
+    addresses = ["live?source=queue%3Ac.linked&mode=consume", "live?source=queue%3Ac.linked",
+                 "publish?queue=c.linked&body=x", "dead-letters/c.linked", "queues/c.linked",
+                 "exchanges/amq.topic", "bindings", "users", "vhosts", "connections"]  # fmt: skip
+    for address in addresses:
+        name, _, query = address.partition("?")
+        view, _, one = name.partition("/")
+        console.open(view, one or None, query=f"?{query}" if query else "")
+        console.page.wait_for_timeout(100)
+    assert not [one for one in asked if not one.startswith("GET ") or "/events" in one]
+    linked = chrome.new_page()
+    try:
+        answer = linked.goto(f"{console.origin}/v1/%2F/queues/c.linked/events")
+        assert answer is not None and answer.status == 403
+        answer = linked.goto(f"{console.origin}/v1/%2F/events?source=queue:c.linked")
+        assert answer is not None and answer.status == 403
+        # A page of ours that means it still may.
+        linked.goto(f"{console.origin}/")
+        linked.evaluate("""() => new Promise((open, fail) => {
+            const source = new EventSource("/v1/%2F/queues/c.linked/events");
+            source.addEventListener("bridge.open", () => { source.close(); open(); });
+            source.onerror = fail; })""")
+    finally:
+        linked.close()
 
 
 def test_what_cannot_be_published_is_said(console: Console) -> None:

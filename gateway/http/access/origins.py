@@ -16,7 +16,14 @@ ALLOWED = (
 EXPOSED = (
     *("location", "retry-after", "ratelimit", "ratelimit-policy", "content-digest", "etag"),
     *("idempotency-replayed", "preference-applied", "traceparent", "x-request-id"),
-    *("amqp-message-id", "amqp-outcome", "amqp-stream-id", "amqp-resume", "amqp-property"),
+    *(
+        "amqp-message-id",
+        "amqp-outcome",
+        "amqp-durability",
+        "amqp-stream-id",
+        "amqp-resume",
+        "amqp-property",
+    ),
 )
 
 Headers = list[tuple[bytes, bytes]]

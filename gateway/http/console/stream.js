@@ -43,7 +43,8 @@ export class Stream {
   }
 
   async read(path, signal) {
-    const headers = this.cursor ? { "Last-Event-ID": this.cursor } : {};
+    const headers = { Accept: "text/event-stream" };
+    if (this.cursor) headers["Last-Event-ID"] = this.cursor;
     const answer = await fetch(path, { headers, signal, cache: "no-store" });
     if (!answer.ok) throw await refused(answer);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -32,6 +32,8 @@ function propertyRow() {
   return row;
 }
 
+const KEPT = { disk: "kept on disk", memory: "kept in memory", mixed: "on disk in some of its queues" };
+
 function headersOf(form, rows) {
   const given = named(form);
   const headers = { "Amqp-Durable": given.durable ? "?1" : "?0" };
@@ -99,7 +101,7 @@ export function open({ vhost, query }) {
     field({ name: "body", label: "Body", type: "textarea", rows: 7, value: '{"hello": "world"}' }),
     h("div", { class: "row" },
       field({ name: "form", label: "Body is written as", options: [["text", "text (UTF-8)"], ["base64", "base64"]] }),
-      field({ name: "durable", label: "Durable", type: "checkbox" })),
+      field({ name: "durable", label: "Durable", type: "checkbox", value: true })),
     h("fieldset", {}, h("legend", {}, "Application properties"), rows, addRow),
     h("details", {}, h("summary", {}, "Standard properties"),
       h("div", { class: "row" },
@@ -116,7 +118,7 @@ export function open({ vhost, query }) {
       try {
         const given = named(form);
         const told = await api.publish(vhost, given, headersOf(form, rows), bodyOf(form));
-        say(output, `Accepted as ${told.message_id}`, "good");
+        say(output, `Accepted as ${told.message_id}, ${KEPT[told.durability] ?? told.durability}`, "good");
       } catch (error) {
         say(output, error.message, "bad");
       }

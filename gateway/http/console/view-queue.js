@@ -90,7 +90,7 @@ export function open({ vhost, name, link, go }) {
     back: ["queues", "Queues"],
     tools: [
       h("a", { class: "button", href: `${link("publish")}?queue=${encodeURIComponent(name)}` }, "Publish"),
-      h("a", { class: "button", href: `${link("live")}?source=${encodeURIComponent(`queue:${name}`)}` }, "Listen"),
+      h("a", { class: "button", href: `${link("live")}?source=${encodeURIComponent(`queue:${name}`)}` }, "Live"),
       button("Purge", async () => { await purge(vhost, await known()); await refresh(); }),
       button("Delete", async () => { if (await removeQueue(vhost, await known())) go("queues"); }, { class: "danger" }),
     ],

@@ -23,9 +23,11 @@ from gateway.selector.errors import LONGEST
 
 TEXT = """Server-sent events of up to 64 sources.
 
-* `source=queue:NAME` consumes the queue. **All readers of the same queue see every event**: the
-  gateway is one consumer, and competes with other consumers of the queue. Without readers,
-  messages stay in the queue.
+* `source=queue:NAME` **consumes the queue: what is read is gone from it.** All readers of the same
+  queue see every event: the gateway is one consumer, and competes with other consumers of the
+  queue. Without readers, messages stay in the queue. `GET .../queues/NAME/messages` shows them
+  without taking any. An address that a browser opens by itself (a link, a picture, a frame) is
+  refused with 403; `EventSource` and `fetch` are not.
 * `source=exchange:NAME?binding=KEY` (percent-encoded) gets a copy of what the exchange routes by
   that key, without touching anybody's queue. `&binding=KEY` after the source is the same. With
   `journal=durable` what is kept of it outlives the gateway.

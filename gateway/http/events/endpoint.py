@@ -137,6 +137,8 @@ class EventsEndpoint:
             raise Over
         if attempt.ticket is not None:
             wanted = self.use(attempt.ticket, wanted, pairs)
+        if scope["method"] == "GET" and any(one.kind == "queue" for one in wanted.names):
+            refuse_link(scope)
         attempt.hidden = bool(wanted.aliases)
         self.gate.quotas.charge_routes(scope, [one.route for one in wanted.aliases.values()])
         return self.admit(scope, vhost, caller, wanted)
@@ -225,6 +227,27 @@ class EventsEndpoint:
             raise Problem(problems.UNSUPPORTED_MEDIA, "the parameters of a stream come as JSON")
         body = await read_limited(scope, receive, BODY_OCTETS)
         return read_document(body, self.members(scope, vhost))
+
+
+def refuse_link(scope: Scope) -> None:
+    """Reading a queue takes its messages, so a browser that merely opens an address must not do
+    it: a link, a picture or a frame is no consent. ``fetch`` and ``EventSource`` say another mode
+    (Fetch Metadata); browsers say none over plain http to other machines, but then which languages
+    they like, and ``EventSource`` what it expects. Raises ``Problem`` (403)."""
+    fields: dict[bytes, bytes] = dict(scope["headers"])
+    mode, accept = fields.get(b"sec-fetch-mode"), fields.get(b"accept", b"").lower()
+    if mode is not None:
+        opened = mode not in (b"cors", b"same-origin")
+    else:
+        browser = fields.get(b"accept-language", b"*") != b"*" and b"origin" not in fields
+        opened = b"text/html" in accept or (browser and b"text/event-stream" not in accept)
+    if opened:
+        raise Problem(
+            problems.FORBIDDEN,
+            "reading a queue takes its messages, and an address that a browser opens does not; "
+            "GET .../queues/QUEUE/messages shows them without taking, and a program that means to "
+            "consume sends Accept: text/event-stream",
+        )
 
 
 def last_event_id(scope: Scope) -> str | None:

@@ -83,9 +83,12 @@ TEXT = """What the body is, its `Content-Type` says:
 while messages go (207), in order. `on_error=stop` stops at the first that fails |
 | anything else | the message body, unchanged; metadata in Structured Fields (RFC 9651) |
 
-201 means that the broker has the message in at least one queue, and synced to disk if message and
-queue are durable. A batch is 201 if all are in, 207 if some are, else the problem that all have.
-Without an id the gateway makes a UUIDv7. A field or member that is not understood is an error.
+201 means that the broker has the message in every queue that it was routed to. Messages are durable
+unless they say otherwise; `Amqp-Durability` (member `durability`) says `disk` if all of those
+queues keep it over a restart or a kill, `memory` if none does (and with `confirm=none`, which does
+not wait for the disk), else `mixed`. A batch is 201 if all are in, 207 if some are, else the
+problem that all have. Without an id the gateway makes a UUIDv7. A field or member that is not
+understood is an error.
 
 * `Idempotency-Key`: a retry with the same key (of the same caller, to the same place, with the same
   message) gets the first receipt, `Idempotency-Replayed: true`, and no second message, also after
@@ -165,7 +168,7 @@ def responses() -> dict[str, Any]:
     results = json_content(reference(Results), media=RESULTS)
     said = {
         name: {"schema": {"type": "string"}}
-        for name in ("Amqp-Message-Id", "Amqp-Outcome", "Idempotency-Replayed")
+        for name in ("Amqp-Message-Id", "Amqp-Outcome", "Amqp-Durability", "Idempotency-Replayed")
     }
     later = json_content(reference(OperationView), media=MEDIA_TYPE)
     location = {"Location": {"schema": {"type": "string"}}}

@@ -15,13 +15,14 @@ from gateway.broker.client import Client
 from gateway.errors import Condition, LocalError
 from gateway.http.observe.meter import Meter
 from gateway.http.observe.trace import stamp
+from gateway.http.publish.durability import MEMORY, durability
 from gateway.message import Message
 
 
 class Ticket:
     """What became of one publish. ``accepted`` is ``None`` until the broker has said."""
 
-    __slots__ = ("accepted", "condition", "text", "waiter", "lost", "began")
+    __slots__ = ("accepted", "condition", "text", "waiter", "lost", "began", "durability")
 
     def __init__(self) -> None:
         self.accepted: bool | None = None
@@ -30,6 +31,7 @@ class Ticket:
         self.text = ""
         self.waiter: asyncio.Future[None] | None = None
         self.began = 0.0
+        self.durability = MEMORY
 
     def settle(self, accepted: bool) -> None:
         self.accepted = accepted
@@ -71,6 +73,7 @@ class Line:
             self.current = None
         self.sequence += 1
         self.under_way[self.sequence] = ticket
+        ticket.durability = durability(self.channel.vhost, message)
         return ticket
 
     def took(self, ticket: Ticket) -> bool:

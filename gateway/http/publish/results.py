@@ -90,11 +90,16 @@ def second(now: int) -> str:
 
 
 def receipt_of(
-    message_id: Any, address: str, now: int, attempts: int = 1, confirmed: bool = True
+    message_id: Any,
+    address: str,
+    durability: str,
+    now: int,
+    attempts: int = 1,
+    confirmed: bool = True,
 ) -> dict[str, Any]:
     shown = {
         "outcome": "accepted" if confirmed else "sent",
-        "durability": "broker-confirmed" if confirmed else "broker-sent",
+        "durability": durability,
         "message_id": shown_id(message_id),
         "address": address,
         "routed": True,
@@ -131,6 +136,7 @@ def single_answer(result: Result, instance: str) -> Answer:
     headers = [
         (b"amqp-message-id", result.field.encode()),
         (b"amqp-outcome", result.receipt["outcome"].encode()),
+        (b"amqp-durability", result.receipt["durability"].encode()),
     ]
     if result.replayed:
         headers.append((b"idempotency-replayed", b"true"))

@@ -16,10 +16,11 @@ from gateway.http.fields import write_identifier
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.atomic import check_all, open_transaction
+from gateway.http.publish.durability import MEMORY, durability
 from gateway.http.publish.idempotency import KIND, KeyBook, KeyedTicket
 from gateway.http.publish.items import Batch, Item
 from gateway.http.publish.ordering import Ordering, Place
-from gateway.http.publish.publisher import Line, Ticket
+from gateway.http.publish.publisher import Ticket
 from gateway.http.publish.results import Result, judge, receipt_of
 from gateway.message import Message
 
@@ -43,6 +44,13 @@ class Pending(NamedTuple):
     item: Item
     ticket: Ticket
     refused: bool
+
+
+class Committed(NamedTuple):
+    """A transaction that was handed to the broker, and the durability of each message."""
+
+    ticket: Ticket
+    durability: list[str]
 
 
 class Drained(Protocol):
@@ -133,15 +141,16 @@ class Sender:
         took = line.took(keyed)
         if took:
             entry.attempts += 1
-            self.book.sent(entry, self.receipt(item, entry.attempts), lasts(line, item))
+            receipt = self.receipt(item, keyed.durability, entry.attempts)
+            self.book.sent(entry, receipt, keyed.durability != MEMORY)
             self.broker.when_safe(keyed.record_safe)
         else:
             keyed.refused()
         return Pending(item, keyed, not took)
 
-    def receipt(self, item: Item, attempts: int = 1) -> dict[str, object]:
-        message_id = item.prepared.message_id
-        shown = receipt_of(message_id, item.target.address, self.broker.now, attempts)
+    def receipt(self, item: Item, durability: str, attempts: int = 1) -> dict[str, object]:
+        message_id, address = item.prepared.message_id, item.target.address
+        shown = receipt_of(message_id, address, durability, self.broker.now, attempts)
         return {**shown, "field": write_identifier(message_id)}
 
     async def finish(self, call: Call, pending: Pending | Result) -> Result:
@@ -152,7 +161,8 @@ class Sender:
         field = write_identifier(item.prepared.message_id)
         if call.unconfirmed and not refused and ticket.accepted is None:
             message_id, address = item.prepared.message_id, item.target.address
-            receipt = receipt_of(message_id, address, self.broker.now, confirmed=False)
+            # Nobody has waited for the disk.
+            receipt = receipt_of(message_id, address, MEMORY, self.broker.now, confirmed=False)
             return Result(receipt, field=field)
         if refused and ticket.accepted is None:
             ticket.accepted = (
@@ -169,7 +179,7 @@ class Sender:
             return self.failed(problem)
         self.counters.published[call.vhost] += 1
         receipt = dict(ticket.entry.receipt) if isinstance(ticket, KeyedTicket) else {}
-        receipt = receipt or self.receipt(item)
+        receipt = receipt or self.receipt(item, ticket.durability)
         receipt.pop("field", None)
         return Result(receipt, field=field)
 
@@ -279,12 +289,12 @@ class Sender:
         finally:
             for place in places.values():
                 place.leave()
-        if isinstance(results, Ticket):
+        if isinstance(results, Committed):
             return await self.finish_all(call, items, names, results)
         return list(zip(names, results, strict=True))
 
-    def commit(self, call: Call, items: list[Item]) -> list[Result] | Ticket:
-        """The results if nothing was sent, else a ticket for all. Raises ``Problem`` and
+    def commit(self, call: Call, items: list[Item]) -> list[Result] | Committed:
+        """The results if nothing was sent. Raises ``Problem`` and
         ``Refusal``: nothing was sent then."""
         self.check_open()
         for item in items:
@@ -304,33 +314,37 @@ class Sender:
                     items = [item.again(one) for item, one in zip(items, told, strict=True)]
             channel = open_transaction(client)
             try:
-                wrong = check_all(channel, [message_of(item) for item in items])
+                messages = [message_of(item) for item in items]
+                wrong = check_all(channel, messages)
                 if wrong:
                     return [
                         self.failed(wrong[index]) if index in wrong else not_attempted()
                         for index in range(len(items))
                     ]
                 channel.commit()
+                levels = [durability(channel.vhost, message) for message in messages]
             finally:
                 channel.close()
             ticket: Ticket = Ticket() if entry is None else KeyedTicket(self.book, entry)
             if entry is not None:
                 entry.attempts += 1
-                receipts = [self.receipt(item, entry.attempts) for item in items]
-                line = self.publisher.line(call.vhost, call.caller.user)
-                lasting = all(lasts(line, item) for item in items)
-                self.book.sent(entry, {"results": receipts}, lasting)
+                receipts = [
+                    self.receipt(item, level, entry.attempts)
+                    for item, level in zip(items, levels, strict=True)
+                ]
+                self.book.sent(entry, {"results": receipts}, MEMORY not in levels)
             self.broker.when_safe(lambda: settle(ticket))
             entry = None
-            return ticket
+            return Committed(ticket, levels)
         finally:
             if entry is not None and not entry.done:
                 self.book.abandon(entry)
             self.publisher.end()
 
     async def finish_all(
-        self, call: Call, items: list[Item], names: list[str | None], ticket: Ticket
+        self, call: Call, items: list[Item], names: list[str | None], committed: Committed
     ) -> Named:
+        ticket = committed.ticket
         left = max(0.0, call.until - asyncio.get_running_loop().time())
         await self.publisher.wait(ticket, left)
         if ticket.accepted is None:
@@ -339,7 +353,10 @@ class Sender:
             assert problem is not None
             return [(name, self.failed(problem)) for name in names]
         self.counters.published[call.vhost] += len(items)
-        receipts = [self.receipt(item) for item in items]
+        receipts = [
+            self.receipt(item, level)
+            for item, level in zip(items, committed.durability, strict=True)
+        ]
         if isinstance(ticket, KeyedTicket):
             receipts = ticket.entry.receipt["results"]
         return [(name, one) for name, one in zip(names, replayed(receipts, False), strict=True)]
@@ -376,17 +393,3 @@ def message_of(item: Item) -> Message:
         target.key,
         prepared.essentials,
     )
-
-
-def lasts(line: Line, item: Item) -> bool:
-    """Whether some queue keeps it over a restart."""
-    if not item.prepared.essentials.durable:
-        return False
-    vhost = line.channel.vhost
-    exchange = vhost.exchanges.get(item.target.exchange)
-    if exchange is None:
-        return False
-    queues = exchange.routes.get(item.target.key)
-    if queues is None:
-        queues = vhost.route(exchange, message_of(item))
-    return any(queue.keeps for queue in queues)

@@ -55,12 +55,12 @@ def prepare(headers: list[tuple[bytes, bytes]], now: int) -> Prepared:
     """Read lower-case request headers. Raises ``BadField`` and ``Problem``."""
     given = tuple([pair for pair in headers if pair[0] in READERS or pair[0].startswith(b"amqp-")])
     if any([name == MESSAGE_ID for name, _ in given]):
-        properties = read_properties(given)
+        properties = lasting(read_properties(given))
         return Prepared(properties.message_id, *encode_exactly(properties))
     message_id = uuid7(now)
     template = make_template(given)
     if template is None:
-        properties = read_properties(given)
+        properties = lasting(read_properties(given))
         properties.message_id = message_id
         return Prepared(message_id, *encode_exactly(properties))
     header = template.before + message_id.encode() + template.after
@@ -71,12 +71,19 @@ def prepare_properties(properties: Properties, now: int) -> Prepared:
     """With an id of ours if it has none. Raises ``Problem``."""
     if properties.message_id is None:
         properties.message_id = uuid7(now)
-    return Prepared(properties.message_id, *encode_exactly(properties))
+    return Prepared(properties.message_id, *encode_exactly(lasting(properties)))
+
+
+def lasting(properties: Properties) -> Properties:
+    """Durable, unless the caller says otherwise: a durable queue keeps it over a restart then."""
+    if properties.durable is None:
+        properties.durable = True
+    return properties
 
 
 @lru_cache(256)
 def make_template(given: Pairs) -> Template | None:
-    properties = read_properties(given)
+    properties = lasting(read_properties(given))
     properties.message_id = STAND_IN
     header, essentials, dialect = encode_exactly(properties)
     parts = header.split(STAND_IN.encode())
