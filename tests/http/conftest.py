@@ -270,10 +270,11 @@ class Listener:
         return size > 0
 
     async def event(self) -> Event:
-        """The next block, comments included."""
-        while "\n\n" not in self.text:
+        """The next block, or comment."""
+        while "\n\n" not in self.text and not self.text.startswith(":"):
             assert await self.chunk(), "the stream ended"
-        block, _, self.text = self.text.partition("\n\n")
+        end = "\n" if self.text.startswith(":") else "\n\n"  # a comment ends no block
+        block, _, self.text = self.text.partition(end)
         event = Event(block)
         if event.id:
             self.cursor = event.id
@@ -286,10 +287,10 @@ class Listener:
                 return event
 
     async def opened(self) -> Event:
-        """Reads up to the cursor-only frame."""
-        opened = await self.until("bridge.open")
-        while (await self.event()).kind:
-            pass
+        """Reads up to the first cursor: behind gaps, if there are any."""
+        event = opened = await self.until("bridge.open")
+        while not event.id:
+            event = await self.event()
         return opened
 
 

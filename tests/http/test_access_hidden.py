@@ -179,7 +179,7 @@ async def test_filters_cannot_ask_for_what_is_hidden(
         (stream,) = hiding.app.state.hub.streams
         stream.tick(stream.wrote_at, 0.0)
         event = await reader.event()
-        assert event.id and event.data is None
+        assert event.id and event.data == {"cursor": event.id}
 
 
 async def test_errors_do_not_name_it(hiding: Any, listener: Any) -> None:

@@ -433,5 +433,5 @@ export class AmqpEvents extends EventTarget {
   }
 }
 
-const CONTROLS = ["open", "gap", "lag", "reauth", "keepalive", "settled", "lock-lost", "drain", "warn",
+const CONTROLS = ["open", "gap", "lag", "reauth", "keepalive", "cursor", "settled", "lock-lost", "drain", "warn",
   "sources", "error", "close"].map((name) => `bridge.${name}`);

@@ -127,8 +127,9 @@ def announce(
 ) -> None:
     """What has changed, what is missing of it, and the cursor of what is read now."""
     told = {"added": [shown for _, shown in added], "removed": removed}
-    stream.pending.append(control("bridge.sources", told))
+    gaps: list[bytes] = []
     for reading, _ in added:
-        stream.skip_gap(reading, stream.pending, close=False)
-    stream.pending.append(b"id: " + stream.cursor() + b"\n\n")
+        stream.skip_gap(reading, gaps, close=False)
+    cursor = None if gaps else stream.cursor()
+    stream.pending += [control("bridge.sources", told, cursor), *gaps]
     stream.wake()

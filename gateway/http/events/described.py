@@ -36,7 +36,7 @@ Each event is one `data:` line of JSON. `body` is `{"json":..}`, `{"text":..}` o
 Its `id:` is a cursor: reconnect with it in `Last-Event-ID` (browsers do) or `last_event_id`. The
 answer says in `amqp-resume` what became of it: `exact` (nothing lost, nothing twice), `gap` (some
 events are gone; a `bridge.gap` event says how many, `lost` null if that is unknown), or `fresh`.
-A frame with an `id:` and no data moves the cursor, and fires nothing. A cursor that was tampered
+`bridge.cursor` moves the cursor past events that a filter has left out. A cursor that was tampered
 with is 400.
 
 **Accepting** (queues): `ack=none` when written to a reader's socket; `ack=on-next` when `credit`
@@ -55,9 +55,10 @@ Names are application properties, JMS headers (`JMSPriority`) or fields (`amqp.s
 
 Control events: `bridge.open`, `bridge.gap`, `bridge.lag`, `bridge.reauth` (renew the credential
 with `PATCH` of the stream), `bridge.sources` (some came or went), `bridge.keepalive`,
-`bridge.settled` and `bridge.lock-lost` (explicit), `bridge.drain`, `bridge.warn`, `bridge.error`
-(with `errors=inband`, instead of another status than 200), `bridge.close` (`reconnect` false: it is
-over, and asking again gives 204). Comments (`: hb`) keep the connection alive."""
+`bridge.cursor`, `bridge.settled` and `bridge.lock-lost` (explicit), `bridge.drain`, `bridge.warn`,
+`bridge.error` (with `errors=inband`, instead of another status than 200), `bridge.close`
+(`reconnect` false: it is over, and asking again gives 204). Comments (`: hb`) keep the connection
+alive."""
 
 EXAMPLE = {
     "id": "b1.Qk0",

@@ -108,8 +108,7 @@ class EventsEndpoint:
         if retry_ms is not None or problem.row.retry_after:
             wait = max(wait, retry_ms or problem.retry_after * 1000)
         reason = {"reason": problem.detail, "reconnect": again}
-        body = b"retry: %d\n: refused\n\n" % wait
-        body += control("bridge.error", {"problem": document})
+        body = control("bridge.error", {"problem": document}, retry_ms=wait)
         body += control("bridge.close", reason, None if again else END.encode())
         headers = [pair for pair in headers_of("", "") if pair[1]]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -101,10 +101,7 @@ class LeasedStream(EventStream):
         }
         if self.caller.expires is not None:
             opened["expires_at"] = moment(int(self.caller.expires * 1000))
-        self.pending = [
-            b"retry: %d\n: ok\n\n" % jittered(self.hub),
-            control("bridge.open", opened),
-        ]
+        self.pending = [control("bridge.open", opened, retry_ms=jittered(self.hub))]
 
     def names(self) -> list[Name]:
         return [self.name]

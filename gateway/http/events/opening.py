@@ -118,8 +118,8 @@ def described(reading: Reading, resume: Resume) -> dict[str, Any]:
 
 
 def announce(stream: EventStream, resumes: list[Resume]) -> None:
-    """Headers and the first octets: retry, a comment, ``bridge.open``, a gap if there is one, and
-    a cursor-only frame so that a reconnect before the first event still resumes."""
+    """Headers and the first octets: ``bridge.open`` with the reconnect time, and a gap if there is
+    one. The last of them has a cursor, so that a reconnect before the first event resumes."""
     hub, options = stream.hub, stream.options
     worst = stream.resume = max(resumes)
     stream.headers = headers_of(stream.identity, worst.name)
@@ -135,11 +135,11 @@ def announce(stream: EventStream, resumes: list[Resume]) -> None:
     }
     if stream.caller.expires is not None:
         opened["expires_at"] = moment(int(stream.caller.expires * 1000))
-    pending = [b"retry: %d\n: ok\n\n" % jittered(hub), control("bridge.open", opened)]
+    gaps: list[bytes] = []
     for reading in stream.readings:
-        stream.skip_gap(reading, pending, close=False)
-    pending.append(b"id: " + stream.cursor() + b"\n\n")
-    stream.pending = pending
+        stream.skip_gap(reading, gaps, close=False)
+    cursor = None if gaps else stream.cursor()
+    stream.pending = [control("bridge.open", opened, cursor, jittered(hub)), *gaps]
 
 
 def headers_of(identity: str, resume: str) -> list[tuple[bytes, bytes]]:

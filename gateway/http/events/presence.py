@@ -153,8 +153,7 @@ class PresenceStream(EventStream):
         }
         if self.caller.expires is not None:
             opened["expires_at"] = moment(int(self.caller.expires * 1000))
-        retry = b"retry: %d\n: ok\n\n" % jittered(self.hub)
-        self.pending = [retry, control("bridge.open", opened)]
+        self.pending = [control("bridge.open", opened, retry_ms=jittered(self.hub))]
         self.hub.enter(self, self.vhost, [], returning=False)
         self.looked = asyncio.get_running_loop().time()
 

@@ -135,7 +135,11 @@ def data_head(source: str) -> bytes:
     return b'data: {"source":' + compact(source)
 
 
-def control(event: str, data: dict[str, Any], cursor: bytes | None = None) -> bytes:
-    """A control event such as ``bridge.open``."""
+def control(
+    event: str, data: dict[str, Any], cursor: bytes | None = None, retry_ms: int | None = None
+) -> bytes:
+    """A control event such as ``bridge.open``. A cursor and a reconnect time always stand in an
+    event: simple clients make an empty message of a block without data."""
+    retry = b"retry: %d\n" % retry_ms if retry_ms is not None else b""
     line = b"id: " + cursor + b"\n" if cursor is not None else b""
-    return b"%bevent: %b\ndata: %b\n\n" % (line, event.encode(), compact(data))
+    return b"%b%bevent: %b\ndata: %b\n\n" % (retry, line, event.encode(), compact(data))

@@ -25,7 +25,8 @@ from gateway.http.typed import moment
 
 CHUNK_OCTETS = 256 * 1024
 EVERYTHING = 1 << 62
-HEARTBEAT = b": hb\n\n"
+HEARTBEAT = b": hb\n"
+"""A comment, and no end of a block, of which some clients make an empty message."""
 REAUTH_SHARE = 0.8
 """Of the life of a credential, after which it is to be renewed."""
 
@@ -204,8 +205,7 @@ class EventStream:
     def close(self, reason: str, reconnect: bool = True, retry_ms: int | None = None) -> None:
         told: dict[str, Any] = {"reason": reason}
         if retry_ms is not None:
-            self.pending.append(b"retry: %d\n" % retry_ms)
-            self.pending.append(control("bridge.drain", {"retry": retry_ms}))
+            self.pending.append(control("bridge.drain", {"retry": retry_ms}, retry_ms=retry_ms))
             told["retry"] = retry_ms
         self.end(told, reconnect)
 
@@ -293,7 +293,8 @@ class EventStream:
                 self.pending.append(control("bridge.lag", told))
                 self.wake()
         if any([one.position != one.told for one in self.readings]):
-            self.pending.append(b"id: " + self.cursor() + b"\n\n")
+            cursor = self.cursor()
+            self.pending.append(control("bridge.cursor", {"cursor": cursor.decode()}, cursor))
             self.wake()
 
     # --- what is to be written ------------------------------------------------------------------
