@@ -145,7 +145,7 @@ def test_local_errors_write_nothing() -> None:
         Pair("0-9-1").client.send(DeclareQueue(1, 1, "q"))
     # A delivery that cannot be written costs the message: it is handed back.
     pair.server.send(Deliver(1, "t" * 256, 1, False, plain))
-    assert pair.server.receive(b"") == [Unsent(1, "t" * 256, 1, plain)]
+    assert pair.server.found() == [Unsent(1, "t" * 256, 1, plain)]
     assert pair.server.output() == []
 
 
