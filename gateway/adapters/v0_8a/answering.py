@@ -59,6 +59,9 @@ def done(serving: "Serving", op: Done) -> None:
         return
     if not isinstance(token, Asked):
         raise LocalError("this is not a token of ours")
+    if token.name == "connection.close":
+        serving.engine.part()
+        return
     channel = serving.channels.get(op.channel)
     if channel is None or (channel.state is not OPEN and token.name != "channel.close"):
         return

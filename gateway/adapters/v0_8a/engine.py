@@ -11,11 +11,12 @@ from gateway.adapters.base import Authority, Outlet, Role
 from gateway.adapters.loads import Load, Loads, Place
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.v0_8a import asking, greeting, serving
+from gateway.adapters.v0_8a.answering import Asked
 from gateway.adapters.v0_8a.command import Command
 from gateway.adapters.v0_8a.fragments import Fragments, Headers, Make, pieces
 from gateway.adapters.v0_8a.frames import BY_RECORD, Frames, frame
 from gateway.adapters.v0_8a.pulse import Pulse
-from gateway.adapters.v0_8a.states import CLOSING, GREETING, HEADING, OPEN, OPENING
+from gateway.adapters.v0_8a.states import CLOSING, GREETING, HEADING, LEAVING, OPEN, OPENING
 from gateway.adapters.v0_8a.violation import Violation, brief, code_of, condition_of
 from gateway.adapters.v0_8a.wire import layouts as w
 from gateway.adapters.v0_8a.wire.tables import HANDSHAKE_MAX, HEADER, REPLIES, SUCCESS
@@ -109,6 +110,8 @@ class Engine:
         found = self._found
         if not data:
             return found + self.lost()
+        if self.state is LEAVING:
+            return found
         self.pulse.heard = self._receiving = True
         try:
             if self.state is HEADING:
@@ -141,6 +144,8 @@ class Engine:
         if self.state is CLOSING:
             self._while_closing(command)
             return
+        if self.state is LEAVING:
+            return
         if not (command.from_client if self.server else command.from_server):
             raise Violation("command-invalid", f"{command.name} is not expected here")
         if command.name == "connection.close":
@@ -170,15 +175,26 @@ class Engine:
             self.write(w.ConnectionClose(code_of(self._reason[0]), brief(self._reason[1])))
 
     def _on_close(self, record: w.ConnectionClose) -> None:
-        """Their close: all is released, and it is answered (§3.2.9)."""
+        """Their close: all is released, and it is answered (§3.2.9). A server answers behind its
+        answers to what was asked before."""
+        self._reason, self._theirs = (condition_of(record.reply_code), record.reply_text), True
+        if self.server and self.state is OPEN:
+            self.state = LEAVING
+            token = Asked("connection.close", 0, 0)
+            self.found_now().append(Closed(*self._reason, token=token))
+        else:
+            self.part()
+
+    def part(self) -> None:
+        """Answer their close."""
         self.write(w.ConnectionClose(SUCCESS))
-        self.finish(condition_of(record.reply_code), record.reply_text)
+        self.finish(*self._reason, self._theirs)
 
     def say_close(
         self, condition: Condition | None, text: str, code: int = 0, theirs: bool = False
     ) -> None:
         """Begin to close. Before there is a connection, hanging up is all there is to say."""
-        if self.closing or self.state is CLOSING:
+        if self.closing or self.state in (CLOSING, LEAVING):
             return
         if self.state is not HEADING:
             self.write(w.ConnectionClose(code or code_of(condition), brief(text)))
@@ -212,7 +228,7 @@ class Engine:
         if self.closing:
             return []
         self._receiving = False
-        if self.state is CLOSING:
+        if self.state in (CLOSING, LEAVING):
             self.finish(*self._reason, self._theirs)
         else:
             self.finish(Condition.CONNECTION_FORCED, "the connection was lost")
@@ -222,7 +238,7 @@ class Engine:
 
     def tick(self, now: float) -> list[Operation]:
         """Pings, if the peer wants them and takes part; a silent peer given up; time-outs."""
-        if self.closing:
+        if self.closing or self.state is LEAVING:
             return []
         fault = self.pulse.look(now, self.state is OPEN, self.state is CLOSING)
         if fault:

@@ -352,10 +352,14 @@ class Connection:
             self.said = closed.condition, closed.text
             self.caused_by_them = True
         else:
-            self._owner.write(0, w.ConnectionCloseOk())
+            self.say_close_ok()
             found += self._owner.give_up()
         found.append(closed)
         raise Ended
+
+    def say_close_ok(self) -> None:
+        """The last word to a peer that closes."""
+        self._owner.write(0, w.ConnectionCloseOk())
 
     def _on_close_ok(self, m: Any, found: list[Operation]) -> None:
         found += self._owner.give_up()

@@ -242,7 +242,7 @@ class Engine:
 
     def part(self) -> None:
         """The peer has asked for the end, and has its answers: this is the last one."""
-        self.write(0, w.ConnectionCloseOk())
+        self.connection.say_close_ok()
         self.later += self.give_up()
         self.later.append(Closed(*self.connection.said))
 

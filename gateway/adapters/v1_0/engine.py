@@ -118,7 +118,7 @@ class Engine:
         self._speech = speech.SERVER if server else speech.CLIENT
         self._asked: Open | None = None
         self._waiting: Token = None
-        self._said_open = self._said_close = False
+        self._said_open = self._said_close = self._leaving = False
         self.refused = False
         """The virtual host is: our open says that a close follows."""
         self._reason: tuple[Condition | None, str] = (None, "")
@@ -138,6 +138,8 @@ class Engine:
         found, self.later = self.later, []
         if not data:
             return found + self.lost()
+        if self._leaving:
+            return found
         self.clock.heard = self._receiving = True
         if self._parting:
             self._part()
@@ -238,18 +240,36 @@ class Engine:
             self.write(0, record)
 
     def _on_close(self, record: w.Close, found: list[Operation]) -> None:
-        """Their close: answer it, unless it answers ours (§2.4.3, §2.4.4)."""
+        """Their close: answer it, unless it answers ours (§2.4.3, §2.4.4). A server answers behind
+        its answers to what was asked before."""
         if self._said_close:
             self.finish(*self._reason, found, self._theirs)
             raise Ended
         said = record.error
         condition = condition_for(said.condition) if said is not None else None
         text = (said.description or said.condition) if said is not None else ""
+        self._reason, self._theirs = (condition, text), True
+        if self.server and self.opened is not None:
+            self._leaving = True
+            found.append(Closed(condition, text, token=speech.LEAVING))
+        else:
+            self._part_with(found)
+        raise Ended
+
+    def _part_with(self, found: list[Operation]) -> None:
+        """Answer their close."""
+        self.say_now()
         self.channels.end(found)
         self.say_open()
         self.write(0, w.Close())
-        self.finish(condition, text, found)
-        raise Ended
+        self.finish(*self._reason, found, self._theirs)
+
+    def part(self) -> None:
+        """The peer has its answers: let it go. We may have closed for what it asked."""
+        if self._said_close:
+            self.finish(*self._reason, self.later, self._theirs)
+        else:
+            self._part_with(self.later)
 
     def say_close(
         self, condition: Condition | None, text: str, record: w.Error | None, theirs: bool
@@ -298,7 +318,7 @@ class Engine:
         found: list[Operation] = []
         if self.closing:
             return found
-        if self._said_close:
+        if self._said_close or self._leaving:
             self.finish(*self._reason, found, self._theirs)
         else:
             self.finish(Condition.CONNECTION_FORCED, "the connection was lost", found)
@@ -343,7 +363,7 @@ class Engine:
         """Signs of life in time for the peer, and its silence noticed (§2.4.5); handshake and close
         have their time-outs."""
         found, self.later = self.later, []
-        if self.closing:
+        if self.closing or self._leaving:
             return found
         opened = self.opened is not None and self._said_open
         self.channels.drain_again()
@@ -377,11 +397,13 @@ class Engine:
         speak = self._speech.get(type(operation))
         if getattr(operation, "token", None) is speech.OPENING:
             speak = speech.opened if isinstance(operation, Done) else speech.refused
+        elif getattr(operation, "token", None) is speech.LEAVING:
+            speak = speech.part
         elif isinstance(operation, Refused) and operation.lost is Lost.CONNECTION:
             speak = speech.refused
         if speak is None:
             raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
-        if self._said_close:
+        if self._said_close and speak is not speech.part:
             return
         try:
             speak(self, operation)

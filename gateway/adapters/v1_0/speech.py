@@ -15,12 +15,22 @@ class Opening:
     """The token of the server's ``Open``."""
 
 
+class Leaving:
+    """The token of the ``Closed`` of a peer that waits for our close."""
+
+
 OPENING = Opening()
+LEAVING = Leaving()
 
 
 def opened(engine: Any, op: Done) -> None:
     """The virtual host is there."""
     engine.say_open()
+
+
+def part(engine: Any, op: Done) -> None:
+    """What the peer asked before its close is answered."""
+    engine.part()
 
 
 def refused(engine: Any, op: Refused) -> None:

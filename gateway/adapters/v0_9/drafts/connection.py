@@ -307,16 +307,28 @@ class DraftConnection:
             owner.body_max = (_smaller(frame_max, limits.frame_max) or LARGEST_BODY) - overhead
 
     def _on_close(self, m: Any, found: list[Operation]) -> None:
-        """Theirs. If ours is under way too, both sides answer and that is that."""
-        self._owner.write(0, self._w.ConnectionCloseOk())
-        found += self._owner.give_up()
+        """Theirs. If ours is under way too, both sides answer and that is that. A server answers
+        behind its answers to what was asked before."""
         if self.state is states.CLOSING:
-            found.append(Closed(*self.said, theirs=self.caused_by_them))
+            closed = Closed(*self.said, theirs=self.caused_by_them)
         elif m.reply_code <= self._owner.table.constants["reply-success"]:
-            found.append(Closed(None, m.reply_text))
+            closed = Closed(None, m.reply_text)
         else:
-            found.append(Closed(self._owner.condition(m.reply_code), m.reply_text))
+            closed = Closed(self._owner.condition(m.reply_code), m.reply_text)
+        if self._server and self.state is states.OPEN:
+            closed.token = Asked(self._owner.table.by_name["connection.close"], m)
+            self.state = states.LEAVING
+            self.said = closed.condition, closed.text
+            self.caused_by_them = True
+        else:
+            self.say_close_ok()
+            found += self._owner.give_up()
+        found.append(closed)
         raise Ended
+
+    def say_close_ok(self) -> None:
+        """The last word to a peer that closes."""
+        self._owner.write(0, self._w.ConnectionCloseOk())
 
     def _on_close_ok(self, m: Any, found: list[Operation]) -> None:
         found += self._owner.give_up()

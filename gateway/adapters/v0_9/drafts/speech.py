@@ -140,8 +140,15 @@ def _done(engine: Any, op: Done) -> None:
     if name == "connection.open":
         engine.connection.opened(token.record)
         return
+    if name == "connection.close":
+        engine.part()
+        return
     place = engine.channels.get(op.channel)
-    if place is None or place.state is states.CLOSING:
+    if place is None:
+        return
+    if place.state is states.CLOSING:
+        if name == "channel.close":  # both sides have closed it
+            engine.write(op.channel, engine.words.layouts.ChannelCloseOk())
         return
     if token.then is not None:
         engine.follow(token.then(op.result))
