@@ -56,13 +56,16 @@ def pieces(data: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
 def told(adapter: Any, words: list[Operation]) -> list[Operation]:
     """Tell a server's adapter what its session would: that all before is answered, so that it may
     say why it closes a channel, or let its peer go."""
+    heard: list[Operation] = []
     for word in words:
         if isinstance(word, SessionLost) and word.token is not None:
             adapter.send(Refused(word.channel, word.token, word.condition, word.text))
-        elif isinstance(word, Closed) and word.token is not None:
+        if isinstance(word, Closed) and word.token is not None:
             adapter.send(Done(0, word.token))
-            adapter.found()
-    return words
+            heard += adapter.found()
+        else:
+            heard.append(word)
+    return heard
 
 
 class Users:

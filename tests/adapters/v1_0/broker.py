@@ -14,6 +14,7 @@ from gateway.operations import (
     AttachSource,
     AttachTarget,
     BeginSession,
+    Closed,
     Credit,
     DeclareTransaction,
     DetachLink,
@@ -93,6 +94,9 @@ class Broker:
 
     def _perform(self, op: Any) -> None:
         match op:
+            case Closed() if op.token is not None:
+                self.answer(op)
+                self.heard += self.engine.found()
             case Open() | EndSession() | SelectConfirms() | BeginSession() | Manage() | Assure():
                 self.answer(op)
                 if isinstance(op, BeginSession):

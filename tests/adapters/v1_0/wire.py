@@ -8,7 +8,7 @@ from gateway.adapters.v1_0.engine import Engine
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER
 from gateway.operations import Done, Open, Operation
-from tests.pair import Users
+from tests.pair import Users, told
 
 AMQP, SASL = 0, 1
 PLAIN = b"\0guest\0guest"
@@ -55,7 +55,7 @@ class Wire:
         self.engine = Engine("1.0", Role.SERVER, **options)
 
     def feed(self, octets: bytes) -> list[Operation]:
-        return self.engine.receive(octets)
+        return told(self.engine, self.engine.receive(octets))
 
     def says(self, record: Any, channel: int = 0, payload: bytes = b"") -> list[Operation]:
         return self.feed(packed(record, channel, payload))
