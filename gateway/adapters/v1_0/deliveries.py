@@ -131,7 +131,7 @@ class Deliveries(ABC):
             else:
                 arrival.settled = True
                 del self.arrivals[number]
-                touched.unsettled.pop(arrival.tag, None)
+                touched.unsettled.pop(number, None)
             if number != last + 1 or second is not mode:
                 if last >= 0:
                     self._say_state(True, begin, last, not mode, state)
@@ -152,7 +152,7 @@ class Deliveries(ABC):
         for arrival in arrivals:
             arrival.settled = True
             self.arrivals.pop(arrival.id, None)
-            arrival.link.unsettled.pop(arrival.tag, None)
+            arrival.link.unsettled.pop(arrival.id, None)
             arrival.link.top_up()
 
     def drop_deliveries(self, link: Link) -> None:

@@ -104,7 +104,9 @@ class Incoming(Link):
         """Deliveries beyond its credit that are borne."""
         self.spools = False
         """Large messages may come as ``Parted``."""
-        self.unsettled: dict[bytes, Arrival] = {}
+        self.unsettled: dict[int, Arrival] = {}
+        """By delivery-id (§2.6.12). A sender may use a tag again while we have not settled it: it
+        has, and tags are of use only when a link is resumed."""
         self.known: dict[bytes, Any] = {}
         """What we know of deliveries from before the link was resumed: states by tag."""
         self.partial: Partial | None = None
@@ -236,15 +238,11 @@ class Incoming(Link):
 
     def _enter(self, arrival: Arrival) -> None:
         """It is unsettled from now on."""
-        if arrival.tag in self.unsettled:
-            raise self.violated(
-                AmqpError.NOT_ALLOWED, f"delivery-tag {arrival.tag.hex()} is unsettled already"
-            )
         if arrival.id in self.session.arrivals:
             raise self.session.violated(
                 AmqpError.NOT_ALLOWED, f"delivery-id {arrival.id} is unsettled already"
             )
-        self.unsettled[arrival.tag] = arrival
+        self.unsettled[arrival.id] = arrival
         self.session.arrivals[arrival.id] = arrival
 
     def _unlike_mode(self, settled: bool) -> Exception:
@@ -374,7 +372,7 @@ class Incoming(Link):
     def _settled(self, arrival: Arrival) -> None:
         """The sender has settled a delivery that may be entered."""
         arrival.settled = True
-        if self.unsettled.get(arrival.tag) is arrival:
+        if self.unsettled.get(arrival.id) is arrival:
             self.session.forget_arrivals([arrival])
 
     def _complete(self, partial: Partial, found: list[Operation]) -> None:

@@ -275,10 +275,10 @@ class Serving:
         if isinstance(link, Outgoing):
             said.unsettled = self._unsettled(link)
         else:
-            for tag, arrival in link.unsettled.items():
+            for arrival in link.unsettled.values():
                 outcome = outcome_of(arrival.told, self.session.number, 0)
                 if outcome is not None:
-                    said.outcomes[tag] = outcome
+                    said.outcomes[arrival.tag] = outcome
             for tag, state in link.known.items():
                 said.outcomes[tag] = outcome_of(state, self.session.number, 0)
         found.append(said)

@@ -327,13 +327,45 @@ def test_settling_against_the_links_mode(mode: int, settled: Any, several: bool)
     peer.detached("amqp:invalid-field")
 
 
-def test_a_tag_that_is_unsettled_already() -> None:
+def test_a_tag_that_is_unsettled_here_may_come_again() -> None:
+    """ProtonJ2 keeps a few tags and uses one again as soon as it has settled its delivery. Each
+    delivery has its outcome, by its id (§2.6.12)."""
+    peer = Peer()
+    peer.broker.confirming = False
+    peer.sends()
+    for number in range(1000):
+        assert len(peer.transfers(number, delivery_tag=b"%d" % (number % 3))) == 1
+    (link,) = peer.session.links.values()
+    assert link.credit == 0 and len(link.unsettled) == 1000
+    peer.session.confirm(1000, True, True)
+    said = [r for r in peer.hears() if isinstance(r, w.Disposition)]
+    assert [(r.first, r.last, r.settled) for r in said] == [(0, 999, True)]
+    assert not link.unsettled and not peer.session.arrivals
+
+
+def test_the_settlement_of_one_leaves_the_other_of_its_tag() -> None:
+    peer = Peer()
+    peer.broker.confirming = False
+    peer.sends(rcv_settle_mode=1)
+    for number in range(2):
+        peer.transfers(number, delivery_tag=b"t")
+    peer.session.confirm(1, False, True)
+    peer.says(w.Disposition(False, 0, None, True))
+    (link,) = peer.session.links.values()
+    assert list(link.unsettled) == [1]
+    peer.hears()
+    peer.session.confirm(2, False, True)
+    (said,) = [r for r in peer.hears() if isinstance(r, w.Disposition)]
+    assert (said.first, said.settled, said.state) == (1, None, ACCEPTED)
+
+
+def test_a_delivery_id_that_is_unsettled_already() -> None:
     peer = Peer()
     peer.broker.confirming = False
     peer.sends()
     peer.transfers(0, delivery_tag=b"t")
-    peer.transfers(1, delivery_tag=b"t")
-    peer.detached("amqp:not-allowed")
+    peer.transfers(0, delivery_tag=b"u")
+    peer.ended("amqp:not-allowed")
 
 
 def test_tags_may_be_empty_and_come_again() -> None:
