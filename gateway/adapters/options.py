@@ -26,13 +26,15 @@ class Limits(NamedTuple):
 
 
 class Product(NamedTuple):
-    """How we introduce ourselves. ``name`` names the connection, if we are the client."""
+    """How we introduce ourselves. ``name`` names the connection, if we are the client; ``node`` is
+    the machine of a cluster that clients of RabbitMQ look for, "" where they do not."""
 
     product: str = "amqp-gateway"
     version: str = "0.1.0"
     platform: str = f"{platform.python_implementation()} {platform.python_version()}"
     information: str = ""
     name: str = ""
+    node: str = ""
 
 
 class Credentials(NamedTuple):

@@ -33,6 +33,12 @@ class Watcher(Protocol):
     def queue_gone(self) -> None: ...
 
 
+class Sender(Protocol):
+    """A link that sends to a queue, and ends with it."""
+
+    def queue_gone(self) -> None: ...
+
+
 TAKEN = 0
 """In memory, or with a consumer already."""
 KEPT = 1
@@ -54,6 +60,7 @@ class Queue(Turns):
         "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "levels", "ranks",
         "lanes", "depth", "octets", "unsettled", "passed", "published", "delivered", "acked",
         "redelivered", "bindings", "used", "due", "gone", "created", "watchers", "excluded",
+        "senders",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +108,7 @@ class Queue(Turns):
         self.due: int | None = None
         self.gone = False
         self.watchers: dict[Watcher, None] = {}
+        self.senders: dict[Sender, None] = {}
         self.excluded: dict[tuple[Lane, int], list[Exclusions]] = {}
         """By place, the links that must not get the message that stands there."""
         self.touch()

@@ -247,6 +247,9 @@ class VirtualHost(Routing):
         for watcher in list(queue.watchers):
             watcher.queue_gone()
         queue.watchers.clear()
+        for sender in list(queue.senders):
+            sender.queue_gone()
+        queue.senders.clear()
         self.past = self.past.plus(queue_totals(queue))
         return count
 

@@ -22,12 +22,13 @@ from gateway.net import ports
 from gateway.net.connection import Connection
 from gateway.net.turn import Turn
 from gateway.sessions.registry import Registry
+from gateway.sessions.topology import NODE
 
 log = logging.getLogger("gateway.net")
 
 TLS_HANDSHAKE = 0x16
 
-COMPAT = {"": Product(), "rabbitmq-4": Product("RabbitMQ", "4.2.0")}
+COMPAT = {"": Product(), "rabbitmq-4": Product("RabbitMQ", "4.2.0", node=NODE)}
 """How we introduce ourselves to clients of 1.0, by the setting ``compat``."""
 
 

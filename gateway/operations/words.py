@@ -255,7 +255,7 @@ class Unsubscribe(Request):
 
 @dataclass(slots=True)
 class Cancelled(Operation):
-    """The broker ended a consumer (its queue is gone)."""
+    """The broker ended a consumer, or a link over which the peer sends (its queue is gone)."""
 
     channel: int
     tag: str

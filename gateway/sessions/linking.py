@@ -217,6 +217,7 @@ class Linking:
         link.maker = maker
         if old is not None:
             old.over = True
+            old.send_to(None)
             if op.unsettled is not None:
                 attached.resumed = [
                     Resumed(tag, 0, outcome, None)
@@ -224,7 +225,8 @@ class Linking:
                     if tag in op.unsettled
                 ]
         self._enter(link)
-        self._links.sending(channel.vhost.queues.get(queue), 1)
+        link.send_to(channel.vhost.queues.get(queue))
+        self._links.sending(link.queue, 1)
         self._session.answer_when_safe(op.channel, op.token, attached)
 
     def _key(self, op: AttachSource | AttachTarget, source: bool) -> Key:

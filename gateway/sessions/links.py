@@ -12,7 +12,7 @@ from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
-from gateway.operations import Terminus
+from gateway.operations import Cancelled, Terminus
 
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
@@ -75,6 +75,8 @@ class Link:
         self.number = number
         self.tag = tag
         self.session: Session | None = None
+        self.queue: Queue | None = None
+        """What it sends to, if that is a queue."""
         self.maker = False
         """A dynamic node was made for it."""
         self.parked: dict[bytes, Entry] = {}
@@ -83,6 +85,20 @@ class Link:
         """While it is suspended: what it must not get when it is resumed."""
         self.due: int | None = None
         self.over = False
+
+    def send_to(self, queue: Queue | None) -> None:
+        """The link is to hear of the end of this queue; ``None``: of none any more."""
+        if self.queue is not None:
+            self.queue.senders.pop(self, None)
+        self.queue = queue
+        if queue is not None:
+            queue.senders[self] = None
+
+    def queue_gone(self) -> None:
+        """There is nowhere to send to any more."""
+        self.queue = None
+        if self.session is not None:
+            self.session.notify(Cancelled(self.number, self.tag))
 
     def drop_exclusions(self) -> None:
         """It is over, or attached anew."""
@@ -173,6 +189,7 @@ class Links:
         if link.over:
             return
         link.over = True
+        link.send_to(None)
         if link.session is None and self.by_key.get(link.key) is link:
             self._awake(link)
         link.session = None

@@ -19,7 +19,7 @@ from gateway.operations import (
     PurgeQueue,
     Unbind,
 )
-from gateway.values import ULong
+from gateway.values import Array, ULong
 
 STATUS = {
     Condition.NOT_FOUND: 404,
@@ -29,6 +29,12 @@ STATUS = {
     Condition.NOT_IMPLEMENTED: 501,
 }
 BAD_REQUEST = 400
+
+NODE = "amqp-gateway"
+"""The one node that there is, as clients of RabbitMQ know it."""
+
+STRING = 0xA1
+"""Constructor of strings, of which some clients insist to get an array."""
 
 
 class Response(NamedTuple):
@@ -133,8 +139,8 @@ def described(channel: Channel, queue: Queue) -> Table:
         "exclusive": queue.owner is not None,
         "type": str(queue.arguments.get("x-queue-type", "classic")),
         "arguments": dict(queue.arguments),
-        "leader": "amqp-gateway",
-        "replicas": ["amqp-gateway"],
+        "leader": NODE,
+        "replicas": Array([NODE], STRING),
         "message_count": ULong(queue.depth),
         "consumer_count": ULong(len(queue.consumers)),
     }

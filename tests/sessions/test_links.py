@@ -39,7 +39,8 @@ from gateway.operations import (
     Terminus,
 )
 from gateway.sessions.destinations import subscribe
-from gateway.values import Described, Symbol
+from gateway.sessions.topology import NODE
+from gateway.values import Array, Described, Symbol
 from tests.broker.fakes import message
 from tests.sessions.test_session import House, Peer
 
@@ -279,6 +280,38 @@ def test_a_queue_that_is_deleted_ends_its_links(peer: LinkPeer) -> None:
     peer.session.perform([DeleteQueue(1, "t", "q")])
     peer.house.commit()
     assert Cancelled(1, link) in peer.heard()
+
+
+def test_and_those_that_send_to_it(peer: LinkPeer) -> None:
+    declare(peer, "q")
+    link, _ = peer.target("q")
+    gone, _ = peer.target("q")
+    away, _ = peer.target("q", name="l", expiry="never")
+    queue = peer.house.broker.vhosts["/"].queues["q"]
+    peer.done(DetachLink(1, "t", gone, closed=True))
+    peer.says(DetachLink(1, None, away))
+    again, _ = peer.target("q", name="l", expiry="never")
+    assert len(queue.senders) == 2
+    peer.session.perform([DeleteQueue(1, "t", "q")])
+    peer.house.commit()
+    told = [said for said in peer.heard() if isinstance(said, Cancelled)]
+    assert told == [Cancelled(1, link), Cancelled(1, again)]
+
+
+def test_a_sender_is_told_on_the_wire() -> None:
+    from gateway.adapters.v1_0.wire import layouts as w
+    from tests.sessions.test_wire_1_0 import Linked
+
+    house = House()
+    peer, other = Linked(house), Linked(house, "other")
+    peer.session.channels[0].declare_queue(DeclareQueue(0, None, "q", durable=True))
+    peer.sender(0, "in", w.Target("/queues/q"))
+    vhost = house.broker.vhosts["/"]
+    vhost.remove_queue(vhost.queues["q"])
+    peer.turn()
+    (detach,) = peer.hears()
+    assert detach.closed and detach.error.condition == "amqp:resource-deleted"
+    assert not peer.engine.closing and not other.hears()
 
 
 # --- outcomes -------------------------------------------------------------------------------------
@@ -730,6 +763,8 @@ def test_topology_by_management(house: House, peer: LinkPeer) -> None:
     assert manager.ask("PUT", "/queues/a%2Fb", asked)[0] == 201
     status, queue = manager.ask("PUT", "/queues/a%2Fb", asked)
     assert (status, queue["name"], queue["type"]) == (200, "a/b", "quorum")
+    # RabbitMQ's Java client takes no list for it.
+    assert isinstance(queue["replicas"], Array) and queue["replicas"] == Array([NODE], 0xA1)
     assert manager.ask("PUT", "/queues/a%2Fb", {"durable": False})[0] == 409
     exchange = {"type": "topic", "durable": True}
     assert manager.ask("PUT", "/exchanges/x", exchange) == (204, None)

@@ -50,6 +50,8 @@ def introduction(owner: Owner) -> w.Open:
     }
     if product.information:
         properties[Symbol("information")] = product.information
+    if product.node:
+        properties[Symbol("node")] = product.node
     if product.name and not owner.server:
         properties[Symbol("connection_name")] = product.name
     if owner.refused:

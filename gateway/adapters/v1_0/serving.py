@@ -379,7 +379,8 @@ def _refused(engine: Any, op: Refused) -> None:
 def _cancelled(engine: Any, op: Cancelled) -> None:
     link = _link(engine, op.channel, op.tag)
     if link is not None:
-        link.fail(AmqpError.RESOURCE_DELETED, "the source was deleted", engine.later)
+        end = "target" if link.receiver else "source"
+        link.fail(AmqpError.RESOURCE_DELETED, f"the {end} was deleted", engine.later)
 
 
 def _stolen(engine: Any, op: Stolen) -> None:

@@ -21,6 +21,8 @@ from gateway.operations import (
     SelectConfirms,
     SessionLost,
 )
+from gateway.net.listener import COMPAT
+from gateway.sessions.topology import NODE
 from tests.adapters.v1_0.house import message
 from tests.adapters.v1_0.wire import PLAIN, SASL, Heard, Wire, packed, unpacked
 from tests.pair import Pair, Users, pieces, single, sized, whole
@@ -208,7 +210,19 @@ def test_our_open() -> None:
     assert (record.max_frame_size, record.channel_max, record.idle_time_out) == (4096, 9, 30_000)
     assert record.container_id == "amqp-gateway"
     assert record.properties["product"] == "amqp-gateway"
+    assert "node" not in record.properties
     assert "ANONYMOUS-RELAY" in record.offered_capabilities
+
+
+def test_clients_of_rabbitmq_are_told_a_node() -> None:
+    """Its Java client gives up without one."""
+    wire = Wire(product=COMPAT["rabbitmq-4"])
+    wire.login()
+    (asked,) = wire.says(w.Open("c"))
+    wire.engine.send(Done(0, asked.token))
+    properties = wire.hears()[-1].properties
+    assert (properties["product"], properties["node"]) == ("RabbitMQ", NODE)
+    assert tuple(int(part) for part in properties["version"].split(".")) >= (4, 2, 0)
 
 
 def test_no_limits_are_the_limit_of_messages() -> None:
