@@ -10,6 +10,7 @@ from gateway.adapters.v1_0.engine import Engine
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER, TLS_HEADER
 from gateway.errors import Condition, LocalError, Lost
+from gateway.net.listener import COMPAT
 from gateway.operations import (
     BeginSession,
     Close,
@@ -21,7 +22,6 @@ from gateway.operations import (
     SelectConfirms,
     SessionLost,
 )
-from gateway.net.listener import COMPAT
 from gateway.sessions.topology import NODE
 from tests.adapters.v1_0.house import message
 from tests.adapters.v1_0.wire import PLAIN, SASL, Heard, Wire, packed, unpacked

@@ -343,6 +343,7 @@ def direct_reply_to():
         state = STATES[replies.publish(reply).remote_state]
         with contextlib.suppress(EnoughError):
             consumer.run()
+        publisher.close()
         asking.management.delete_queue(queue)
         prefix = consumer.address.startswith("/queues/amq.rabbitmq.reply-to.")
         return [state, [one["body"] for one in handler.seen], prefix]
