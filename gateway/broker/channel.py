@@ -200,7 +200,7 @@ class Channel(Linked):
             if exchange is not None:
                 worst = max(worst, self.post(exchange, message, mandatory, immediate))
         settlements = transaction.take_settlements()
-        self.conclude((entry, outcome) for _, entry, outcome in settlements)
+        self.conclude(((entry, outcome) for _, entry, outcome in settlements), whole=True)
         if worst == REFUSED:
             raise Refusal(Condition.PRECONDITION_FAILED, "partial tx completion")
 

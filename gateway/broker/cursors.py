@@ -84,5 +84,7 @@ class Copies:
     def discard(self, entry: "Entry", reason: str) -> None:
         self.acked += 1
 
+    reject = discard
+
     def put_back(self, entries: "Iterable[Entry]") -> None:
         self.unsettled -= sum(1 for _ in entries)

@@ -22,7 +22,7 @@ class Timed(Protocol):
 class Ledger:
     """``now`` is wall clock ms, set from outside. ``octets`` counts bodies and headers in
     memory, once per queue that holds them (a large body is not in memory); ``looks``
-    what filters were asked about in this turn."""
+    what filters were asked about in this turn, ``drops`` what was spent on unwanted messages."""
 
     def __init__(self, store: Store, limits: Limits, now: int) -> None:
         self.store = store
@@ -32,6 +32,7 @@ class Ledger:
         """Tells an operator what has gone wrong and is nobody's answer."""
         self.octets = 0
         self.looks = 0
+        self.drops = 0
         self.volatile = bool(getattr(store, "volatile", False))
         self.next_number = 1
         self.agenda: list[tuple[int, int, Timed]] = []
@@ -60,7 +61,7 @@ class Ledger:
     def tick(self, now: int) -> None:
         """Do what has become due: messages and queues expire."""
         self.now = now
-        self.looks = 0
+        self.looks = self.drops = 0
         agenda = self.agenda
         while agenda and agenda[0][0] <= now:
             when, _, thing = heappop(agenda)

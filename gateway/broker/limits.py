@@ -16,6 +16,8 @@ from gateway.operations import DRAFT_LEVELS, LINK_LEVELS, DeclareQueue
 LONGEST_TIMER = 4_294_967_295
 """Milliseconds; RabbitMQ's bound for ``x-message-ttl`` and ``x-expires``."""
 MOST_PRIORITIES = 255
+BURIAL = 16
+"""What a dead letter costs, beside its queues, in messages dropped."""
 
 
 def ranks_of(levels: int) -> tuple[int, ...]:
@@ -40,6 +42,14 @@ class Limits:
     """About how much one reading of the store brings back."""
     max_looks: int = 2048
     """Messages that consumers with a filter look at in one turn of the loop."""
+    max_drops: int = 8192
+    """Work spent in one turn of the loop on messages that leave a queue unwanted, about 4
+    microseconds each: 1 for one that is dropped, ``BURIAL`` and 1 for each queue it goes to for one
+    that is dead-lettered. What is too much waits in its queue for a later turn."""
+    max_cascade: int = 4096
+    """Likewise, on all the dead letters that one message leads to while it dies again and again at
+    once. Queues whose messages die at once, and which feed each other, would multiply it without
+    end."""
     max_queues: int | None = None
     max_exchanges: int | None = None
     max_bindings: int | None = None

@@ -174,7 +174,7 @@ class Linked(Settling):
                 self.note_failure(entry, verdict)
                 verdict = Outcome.DECLINE if verdict.elsewhere else Outcome.RELEASE
             decided.append((entry, verdict))
-        self.conclude(decided)
+        self.conclude(decided, whole=True)
 
     def obstacle(self, posts: list[Message]) -> str:
         """Why these cannot all be published, or nothing."""

@@ -5,6 +5,7 @@ take it is waiting. So a message that finds somebody waiting and nothing ready m
 Those who wait with a filter have looked at what is ready and left it, or will do so (``seeking``).
 """
 
+from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +13,7 @@ from gateway.broker.consumers import Consumer, Turns
 from gateway.broker.deliveries import Entry, Lane, in_lanes
 from gateway.broker.ledger import Ledger
 from gateway.broker.limits import LONGEST_TIMER, RANKS, QueueArguments
-from gateway.broker.seeking import go_on, offer, seek, show, wanted_now
+from gateway.broker.seeking import SOON, go_on, offer, seek, show, wanted_now
 from gateway.errors import Unstorable
 from gateway.message import Message, Table
 from gateway.selector.names import NORMAL_PRIORITY
@@ -46,6 +47,10 @@ KEPT = 1
 REFUSED = 2
 """The queue is full and says so."""
 
+LEAST_DROPS = 2
+"""So many messages are dropped for one that comes, however much was dropped in this turn: a full
+queue must not grow faster than it is emptied."""
+
 
 class Queue(Turns):
     """Messages wait here. Made by its virtual host only.
@@ -60,7 +65,7 @@ class Queue(Turns):
         "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "levels", "ranks",
         "lanes", "depth", "octets", "unsettled", "passed", "published", "delivered", "acked",
         "redelivered", "bindings", "used", "due", "gone", "created", "watchers", "excluded",
-        "senders",
+        "senders", "dying",
     )  # fmt: skip
 
     def __init__(
@@ -111,6 +116,8 @@ class Queue(Turns):
         self.senders: dict[Sender, None] = {}
         self.excluded: dict[tuple[Lane, int], list[Exclusions]] = {}
         """By place, the links that must not get the message that stands there."""
+        self.dying: deque[tuple[Entry, str]] = deque()
+        """Rejected deliveries for whose dead letters there was no time yet."""
         self.touch()
 
     # --- in -------------------------------------------------------------------------------------
@@ -166,7 +173,11 @@ class Queue(Turns):
             if self.refused_by_all(origin):
                 self.acked += 1
                 return TAKEN
-        if expires is not None and expires <= ledger.now:
+        if (
+            expires is not None
+            and expires <= ledger.now
+            and (self.vhost.burying or ledger.drops < ledger.limits.max_drops)
+        ):
             self.acked += 1
             self.vhost.bury(self, message, "expired")
             return TAKEN
@@ -201,7 +212,7 @@ class Queue(Turns):
         if expires is not None:
             ledger.schedule(self, expires)
         if self.capped:
-            self.drop_excess()
+            self.drop_excess(LEAST_DROPS)
         if seekers:
             show(self, lane, position, message, origin, False)
         if self.waiting:
@@ -288,7 +299,8 @@ class Queue(Turns):
             seek(self)
 
     def head(self) -> Entry | None:
-        """The next message to go; those that have expired before it are gone then."""
+        """The next message to go; those that have expired before it are gone then. ``None`` also
+        while more of them are left than one turn can drop."""
         now = self.ledger.now
         for lane in self.lanes:
             while True:
@@ -300,9 +312,19 @@ class Queue(Turns):
                 entry = lane.ready[0]
                 if entry.expires is None or entry.expires > now:
                     return entry
+                if self.enough():
+                    return None
                 self.pull(entry)
                 self.discard(entry, "expired")
         return None
+
+    def enough(self) -> bool:
+        """Whether so much was dropped in this turn that the rest waits for a later one."""
+        ledger = self.ledger
+        if ledger.drops < ledger.limits.max_drops:
+            return False
+        ledger.schedule(self, ledger.now + SOON)
+        return True
 
     def pull(self, entry: Entry) -> None:
         """Take the head out of its lane."""
@@ -350,6 +372,7 @@ class Queue(Turns):
 
     def discard(self, entry: Entry, reason: str) -> None:
         """It leaves unwanted: to the dead letters if there is such a place."""
+        self.ledger.drops += 1
         self.finish(entry)
         if not self.gone:
             self.vhost.bury(self, entry.message, reason)
@@ -414,14 +437,26 @@ class Queue(Turns):
             octets is not None and self.octets + size > octets
         )
 
-    def drop_excess(self) -> None:
-        """Drop from the head until the limits hold."""
+    def reject(self, entry: Entry, reason: str) -> None:
+        """A delivery comes back unwanted. It may wait for a later turn, and is in the store as an
+        unsettled one until then."""
+        if self.limits.dead_letter_exchange is not None and not self.gone and self.enough():
+            self.dying.append((entry, reason))
+        else:
+            self.discard(entry, reason)
+
+    def drop_excess(self, least: int = 0) -> None:
+        """Drop from the head until the limits hold, or as much as one turn can."""
         most, octets = self.limits.max_length, self.limits.max_octets
         if self.refuses_when_full:
             return
         while (most is not None and self.depth > most) or (
             octets is not None and self.octets > octets
         ):
+            if least > 0:
+                least -= 1
+            elif self.enough():
+                return
             entry = self.head()
             if entry is None:
                 return
@@ -448,6 +483,8 @@ class Queue(Turns):
                 if entry.expires > now:
                     self.ledger.schedule(self, entry.expires)
                     break
+                if self.enough():
+                    return
                 self.pull(entry)
                 self.discard(entry, "expired")
 
@@ -460,7 +497,13 @@ class Queue(Turns):
                 self.vhost.remove_queue(self)
                 return
             self.ledger.schedule(self, self.used + lifetime)
+        while self.dying and not self.enough():
+            self.discard(*self.dying.popleft())
         self.sweep()
+        if self.capped:
+            self.drop_excess()
+        if self.depth and self.waiting:
+            self.drain()
         if self.seekers:
             go_on(self)
 

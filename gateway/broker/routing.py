@@ -1,11 +1,18 @@
 """The way of a message through exchanges into queues, and out of them to the dead letters."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from gateway.broker.deadletters import dead_message, header_keys, look, turns_in_circles
+from gateway.broker.deadletters import (
+    dead_message,
+    deaths_of,
+    header_keys,
+    look,
+    turns_in_circles,
+)
 from gateway.broker.exchanges import Exchange, Step
 from gateway.broker.ledger import Ledger
+from gateway.broker.limits import BURIAL
 from gateway.broker.queues import Queue
 from gateway.broker.void import Void
 from gateway.message import Message
@@ -17,6 +24,7 @@ class Routing:
     direct replies. ``void`` is where an exchange loses messages."""
 
     void: Void
+    title: Callable[[str, str], str]
 
     def __init__(self, ledger: Ledger, exchanges: dict[str, Exchange]) -> None:
         self.ledger = ledger
@@ -25,7 +33,7 @@ class Routing:
         self.exchanges = exchanges
         self.default = exchanges[""]
         self._graves: deque[tuple[Queue, Message, str]] = deque()
-        self._burying = False
+        self.burying = False
 
     def route(self, exchange: Exchange, message: Message) -> tuple[Queue, ...]:
         """The queues a message goes to, each once; remembered where the key alone decides."""
@@ -113,26 +121,41 @@ class Routing:
         return bool(self.route(exchange, dead))
 
     def bury(self, queue: Queue, message: Message, reason: str) -> None:
-        """A message has left its queue unwanted: "rejected", "expired" or "maxlen"."""
+        """A message has left its queue unwanted: "rejected", "expired" or "maxlen". What dies again
+        where it goes is buried here too, as long as that comes to an end soon enough."""
         if queue.limits.dead_letter_exchange is None:
             return
-        self._graves.append((queue, message, reason))
-        if self._burying:
+        graves = self._graves
+        graves.append((queue, message, reason))
+        if self.burying:
             return
-        self._burying = True
+        self.burying = True
+        left = self.ledger.limits.max_cascade
         try:
-            while self._graves:
-                self._bury(*self._graves.popleft())
+            while graves:
+                if left <= 0:
+                    what = self.title("queue", queue.name)
+                    text = "multiply in a circle of queues; as many copies are lost"
+                    self.ledger.report(f"dead letters of {what} {text}: {len(graves)}")
+                    return
+                cost = self._bury(*graves.popleft())
+                self.ledger.drops += cost
+                left -= cost
         finally:
-            self._burying = False
+            graves.clear()
+            self.burying = False
 
-    def _bury(self, queue: Queue, message: Message, reason: str) -> None:
+    def _bury(self, queue: Queue, message: Message, reason: str) -> int:
+        """What it has cost (``Limits.max_drops``)."""
         exchange = self.exchanges.get(queue.limits.dead_letter_exchange or "")
         if exchange is None:
-            return
+            return 1
         dead = dead_message(queue, message, reason, self.ledger.now)
         headers = look(dead).application or {}
         copies = header_keys(headers, "CC")
+        cost = BURIAL
         for to in self.route_copies(exchange, dead, self.route(exchange, dead), copies):
+            cost += 1
             if reason == "rejected" or not turns_in_circles(to.name, headers):
                 to.put(dead)
+        return cost + len(deaths_of(headers))

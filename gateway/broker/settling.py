@@ -77,9 +77,10 @@ class Settling(Requests):
             del unsettled[tag]
         return found
 
-    def conclude(self, settled: Iterable[tuple[Entry, Outcome]]) -> None:
+    def conclude(self, settled: Iterable[tuple[Entry, Outcome]], whole: bool = False) -> None:
         """Deliveries have been settled so. Credit is taken back first and used last, that what is
-        given back stands in its place before anybody is served."""
+        given back stands in its place before anybody is served. ``whole``: all of it now, in one
+        batch of the store, however many dead letters that makes."""
         woken: dict[Consumer, None] = {}
         back: dict[Queue, list[Entry]] = {}
         for entry, outcome in settled:
@@ -99,7 +100,7 @@ class Settling(Requests):
                 outcome, reason = Outcome.REJECT, "delivery_limit"
             queue.unsettled -= 1
             if outcome is Outcome.REJECT:
-                queue.discard(entry, reason)
+                (queue.discard if whole else queue.reject)(entry, reason)
             else:
                 queue.finish(entry)
         for queue, found in back.items():
