@@ -1,0 +1,48 @@
+"""Qpid ProtonJ2's imperative client: outcomes, transactions, streamed messages, its reconnection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .. import brokers
+from ..restarts import LINES, Restartable, Seen, checks, compare, java
+
+pytestmark = pytest.mark.interop
+
+SOURCE = Path(__file__).parent / "clients/protonj2/ProtonJ2Client.java"
+
+EXPECTED: dict[str, Any] = {
+    "order": {"count": 200, "in_order": True, "accepted": 200},
+    "outcomes": {"counts": [0, 0, 1], "why": "because", "gone": True},
+    "elsewhere": "not here",
+    "transactions": [0, "committed", "committed", 0],
+    "stream": {"size": (8 << 20) + 17, "same": True, "accepted": True, "kind": "stream"},
+    "aborted": "whole",
+    "large": {"size": (8 << 20) + 17, "same": True},
+    "values": {"other": []},
+    "reply": ["question answered", "1"],
+    "durable": ["while away"],
+    "refused": ["amqp:not-found", True],
+    "recovery": ["before", "after", "kept"],
+}
+
+
+@pytest.fixture(scope="module")
+def seen(restartable_1_0: Restartable, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    scratch = tmp_path_factory.mktemp("protonj2")
+    command = java("protonj2", "protonj2-client", [SOURCE, LINES], scratch)
+    server = restartable_1_0.server
+    for queue in [*EXPECTED, "kept"]:
+        brokers.queue_address(server, f"protonj2.{queue}")
+    kind = brokers.KINDS[server.name]
+    command += [server.host, str(server.port), kind.queue, kind.topic]
+    return checks(command, restartable_1_0, scratch)
+
+
+@pytest.mark.timeout(300)  # the first waits for all of the program
+@pytest.mark.parametrize("check", EXPECTED)
+def test_protonj2(check: str, seen: Seen) -> None:
+    compare(seen, check, EXPECTED[check])
