@@ -1,4 +1,4 @@
-"""Qpid ProtonJ2's imperative client: outcomes, transactions, streamed messages, its reconnection."""
+"""Qpid ProtonJ2's client: outcomes, transactions, streamed messages, its reconnection."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The Celery application of the interop test; the worker process loads it too."""
 
 import os
+import pathlib
+import time
 
 from celery import Celery
 
@@ -31,3 +33,27 @@ def twice(self, value):
     if self.request.retries == 0:
         raise self.retry(countdown=0.2)
     return {"value": value, "retries": self.request.retries}
+
+
+@app.task
+def size(text):
+    return len(text)
+
+
+@app.task
+def when():
+    """When it was run."""
+    return time.time()
+
+
+@app.task(bind=True)
+def note(self, folder, text):
+    """Leave a file behind, and say whether this is not the first try."""
+    pathlib.Path(folder, text).write_text(str(bool(self.request.delivery_info["redelivered"])))
+
+
+@app.task
+def sleep(folder, name):
+    """Say that it has begun, and do not end."""
+    pathlib.Path(folder, name).touch()
+    time.sleep(600)

@@ -49,6 +49,14 @@ def report(name, check):
     print(json.dumps(line, default=str), flush=True)
 
 
+def restart():
+    """Ask for the server to be killed and started again, and wait until it is."""
+    print(json.dumps({"ask": "restart"}), flush=True)
+    line = sys.stdin.readline()
+    if line != "restarted\n":
+        raise RuntimeError(f"instead of restarting: {line!r}")
+
+
 def main(checks):
     """Run the checks named on the command line, or all."""
     wanted = sys.argv[3:] or list(checks)
