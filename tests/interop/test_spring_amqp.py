@@ -13,11 +13,11 @@ pytestmark = pytest.mark.interop
 
 SOURCE = Path(__file__).parent / "clients/spring/SpringClient.java"
 _PROPERTIES = ["text/plain", "UTF-8", "PERSISTENT", 3, "c-1", "somewhere", "60000", "m-1"]
-_IN_ORDER = {"count": 200, "in_order": True, "confirmed": 200}
+_MANY = {"count": 200, "all": True, "confirmed": 200}
 
 EXPECTED: dict[str, Any] = {
-    "simple_container": _IN_ORDER,
-    "direct_container": _IN_ORDER,
+    "simple_container": _MANY,
+    "direct_container": _MANY,
     "batch": {"sizes": [10, 10], "left": 0},
     "failures": {
         "redelivered": [False, True, True],
