@@ -23,6 +23,16 @@ settings.load_profile("same")
 reaper.watch()
 
 
+FEW_FILES = 4
+"""So many named files of tests are run in this process: starting others would take longer."""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """The number of processes for ``-n logical``; ``None``: as many as there are processors."""
+    files = all(".py" in argument for argument in config.args)
+    return 0 if files and len(config.args) <= FEW_FILES else None
+
+
 def draws(item: pytest.Item) -> bool:
     """Whether the number of examples of a test depends on ``THOROUGH``."""
     function = getattr(item, "obj", None)
@@ -35,6 +45,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if draws(item):
             item.add_marker("property")
+    # Processes take files in this order: the long ones first, or the last one is waited for.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
     if os.environ.get("PEERS") == "no":
         absent = pytest.mark.skip(reason="other people's programs are left out: PEERS=no")
         for item in items:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from . import servers
 from .restarts import Restartable, running
-from .suites import SUITES, Outcome, Suite
 
 TARGET = os.environ.get("INTEROP_TARGET", "gateway")
 OLDER = ("gateway", "rabbitmq")
@@ -77,32 +75,3 @@ def restartable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restartabl
 
     with running(start) as found:
         yield found
-
-
-@pytest.fixture(scope="session", autouse=True)
-def suites_under_way(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Future[Outcome]]]:
-    """Those of other projects that were asked for and are here. They wait more than they work, so
-    they run one after the other beside the tests that come before them here."""
-    asked = {f"test_suite[{suite.name}]": suite for suite in SUITES if not suite.missing()}
-    wanted = [asked[item.name] for item in request.session.items if item.name in asked]
-    if missing(TARGET):
-        wanted = []
-    with ThreadPoolExecutor(1) as pool:
-        yield {
-            suite.name: pool.submit(_alone, suite, tmp_path_factory.mktemp(suite.name))
-            for suite in wanted
-        }
-        pool.shutdown(cancel_futures=True)
-
-
-def _alone(suite: Suite, folder: Path) -> Outcome:
-    """With a server of its own."""
-    server = servers.start(TARGET, folder / "server", tls=suite.tls)
-    try:
-        outcome = suite.run(server, folder)
-        assert server.alive, f"{TARGET} died while it was being tested:\n{server.tail()}"
-        return outcome
-    finally:
-        server.stop()
