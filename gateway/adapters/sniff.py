@@ -67,6 +67,9 @@ def detect(data: bytes, header_0_9: str = "0-9") -> Detected | None:
         return None
     if len(head) < 8 and b"AMQP"[: len(head)] == head[:4]:
         return None  # a header of ours or not, all eight octets are due before the answer
+    if header_0_9 != "0-9" and (head[:4] != b"AMQP" or head[4:6] == b"\x01\x01"):
+        # The drafts close without a word (0-9a0 §3.2.2, 0-9a6 "Protocol and Version").
+        return Detected("unknown")
     return Detected("unknown", "", nearest(head))
 
 

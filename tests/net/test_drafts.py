@@ -138,10 +138,13 @@ def test_published_by_pika_and_http_and_consumed_by_the_draft(
             found = await received(remote, 3)
             remote.say(Settle(1, 1, False, Outcome.ACCEPT))
             remote.say(Settle(1, 3, True, Outcome.RELEASE))
+            # What a channel gives back is for others (0-9a0 §4.7.10).
+            await remote.ask(BeginSession(2, None))
+            await remote.ask(Subscribe(2, None, "back", "other"))
             again = await received(remote, 2)
-            assert [d.redelivered for d in again] == [True, True]
-            remote.say(Settle(1, 0, True, Outcome.ACCEPT))
-            assert await remote.ask(PurgeQueue(1, None, "back")) == 0
+            assert [(d.channel, d.redelivered) for d in again] == [(2, True), (2, True)]
+            remote.say(Settle(2, 0, True, Outcome.ACCEPT))
+            assert await remote.ask(PurgeQueue(2, None, "back")) == 0
             return found
 
     found = asyncio.run(hear())
@@ -274,6 +277,9 @@ def test_one_message_at_a_time(served: tuple[str, Running]) -> None:
             )
             remote.say(Settle(1, fetched.delivery, False, Outcome.RELEASE))
             fetched = await remote.ask(Fetch(1, None, "single", True))
+            assert fetched.message.body == b"2", "what was given back is for others"
+            await remote.ask(BeginSession(2, None))
+            fetched = await remote.ask(Fetch(2, None, "single", True))
             assert fetched.message.body == b"1" and fetched.redelivered
 
     asyncio.run(talk())

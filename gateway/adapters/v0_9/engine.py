@@ -188,10 +188,14 @@ class Engine:
         if len(head) < 8 and any(header.startswith(head) for header in good):
             self._opening = data
             return b""
-        self.put(self.table.header)
+        self.refuse_header()
         found += self.give_up()
         found.append(Closed(Condition.NOT_IMPLEMENTED, "not the protocol header expected"))
         raise Ended
+
+    def refuse_header(self) -> None:
+        """Say which header would be good (0-9-1 §2.2.4)."""
+        self.put(self.table.header)
 
     def _other_version(self, data: bytes, found: list[Operation]) -> None:
         """Client: the server answers our header with the one it would like (0-9-1 §2.2.4)."""

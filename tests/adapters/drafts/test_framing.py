@@ -81,14 +81,148 @@ def test_out_of_band_frames_are_refused(version: str, kind: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_senseless_frames_end_it_without_a_word(version: str) -> None:
-    for octets in (
-        Both(version).opened().client.frames.frame(12, 1, b""),
-        Both(version).opened().client.frames.frame(8, 1, b""),
-    ):
+    both = Both(version).opened()
+    (closed,) = both.server.receive(both.client.frames.frame(12, 1, b""))
+    assert isinstance(closed, Closed) and closed.condition is Condition.FRAME_ERROR
+    assert both.server.closing and both.server.output() == []
+
+
+def ended_with(both: Both, octets: bytes, code: int) -> None:
+    """The connection is closed for what was sent, and why is said."""
+    closed = both.server.receive(octets)[-1]
+    assert isinstance(closed, Closed)
+    ((name, record),) = said(both.client, b"".join(both.server.output()))
+    assert (name, record.reply_code) == ("connection.close", code)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_heartbeat_on_a_channel_is_a_connection_exception(version: str) -> None:
+    """0-9a0 §3.4.9."""
+    both = Both(version).opened()
+    ended_with(both, both.client.frames.frame(8, 1, b""), 501)
+
+
+@pytest.mark.parametrize("version", FIRST)
+def test_a_frame_larger_than_agreed_is_answered(version: str) -> None:
+    """0-9a0 §3.4.2: "close the connection with a suitable error reply code"."""
+    both = Both(version).opened()
+    for kind in (1, 2, 3):
         both = Both(version).opened()
-        (closed,) = both.server.receive(octets)
-        assert isinstance(closed, Closed) and closed.condition is Condition.FRAME_ERROR
-        assert both.server.closing and both.server.output() == []
+        ended_with(both, both.client.frames.frame(kind, 1, bytes(131_072)), 501)
+
+
+def test_other_frames_of_0_9a6_have_a_limit_too() -> None:
+    both = Both("0-9a6").opened()
+    ended_with(both, both.client.frames.frame(2, 1, bytes((1 << 20) + 1)), 501)
+
+
+@pytest.mark.parametrize("size", [1000, 70_001, 1 << 30])
+@pytest.mark.parametrize("octets", [131_071, 131_072, 300_000, (1 << 20) + 7])
+def test_a_body_frame_of_0_9a6_may_be_of_any_size(size: int, octets: int) -> None:
+    """Tune has no frame-max, so "the maximum size is the remaining expected content" ("Multiplexed
+    Channel Content"); what comes is given on, and not gathered."""
+    both = Both("0-9a6", sized(size)).opened()
+    frames, body = both.client.frames, bytes(range(256)) * (octets // 256 + 1)
+    record = second.JmsPublish(0, "queue")
+    head = frames.content_header(7, 0, octets, bytes(2))
+    sent = both.client.encoded(1, record) + frames.frame(2, 1, head)
+    sent += frames.frame(3, 1, body[:octets])
+    sent += both.client.encoded(1, second.ChannelFlow(True))
+    most = 0
+    for at in range(0, len(sent), size):
+        both.perform(both.server.receive(sent[at : at + size]))
+        most = max(most, both.server.frames.held)
+    publish, flow = both.asked
+    assert isinstance(publish, Publish) and bytes(publish.message.body[:]) == body[:octets]
+    assert type(flow).__name__ == "Flow"
+    assert most <= 64 * 1024 + size
+
+
+def test_a_large_body_frame_without_its_end_publishes_nothing() -> None:
+    both = Both("0-9a6").opened()
+    frames = both.client.frames
+    head = frames.content_header(7, 0, 200_000, bytes(2))
+    sent = both.client.encoded(1, second.JmsPublish(0, "queue")) + frames.frame(2, 1, head)
+    sent += frames.frame(3, 1, bytes(200_000))[:-1] + b"!"
+    for at in range(0, len(sent), 65_536):
+        both.perform(both.server.receive(sent[at : at + 65_536]))
+    (closed,) = both.asked
+    assert isinstance(closed, Closed) and both.server.output() == []
+
+
+# --- flags ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("words", [(0x8001, 0), (0x8001, 1, 1, 0)])
+def test_further_words_of_flags_may_say_nothing(version: str, words: tuple[int, ...]) -> None:
+    """0-9a0 §3.5.2, 0-9a6 "Content Header Frame Wire Format"."""
+    both = Both(version).opened()
+    group = 7 if version == "0-9a6" else 6
+    flags = b"".join(word.to_bytes(2, "big") for word in words)
+    layouts: Any = second if version == "0-9a6" else first
+    publish = (0, "queue") if version == "0-9a6" else (0, 1, "q")
+    frames = both.client.frames
+    sent = both.client.encoded(1, layouts.JmsPublish(*publish))
+    sent += frames.frame(2, 1, frames.content_header(group, 0, 1, flags + b"\x04text"))
+    both.perform(both.server.receive(sent + frames.frame(3, 1, b"x")))
+    (published,) = both.asked
+    assert isinstance(published, Publish)
+    assert published.message.properties.content_type == "text"
+    assert published.message.header == b"\x80\x00\x04text"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("words", [(0x8001, 0x8000), (0x8001,), (0x8001, 3, 0)])
+def test_flags_of_unknown_properties_are_a_syntax_error(
+    version: str, words: tuple[int, ...]
+) -> None:
+    both = Both(version).opened()
+    group = 7 if version == "0-9a6" else 6
+    flags = b"".join(word.to_bytes(2, "big") for word in words)
+    layouts: Any = second if version == "0-9a6" else first
+    publish = (0, "queue") if version == "0-9a6" else (0, 1, "q")
+    sent = both.client.encoded(1, layouts.JmsPublish(*publish))
+    header = both.client.frames.content_header(group, 0, 0, flags)
+    ended_with(both, sent + both.client.frames.frame(2, 1, header), 502)
+
+
+# --- tuning --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", FIRST)
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("frame_max", 0),
+        ("frame_max", 1023),
+        ("frame_max", 131_073),
+        ("channel_max", 0),
+        ("channel_max", 2048),
+        ("ticket_max", 0),
+        ("ticket_max", 40_000),
+    ],
+)
+def test_what_a_client_may_not_tune(version: str, field: str, value: int) -> None:
+    """0-9a0 §4.2.6."""
+    both = Both(version)
+    both.server.receive(both.client.table.header)
+    both.server.output()
+    for record in (first.ConnectionStartOk("PLAIN"), first.ConnectionSecureOk(b"\0guest\0guest")):
+        both.server.receive(both.client.encoded(0, record))
+        (told,) = said(both.client, b"".join(both.server.output()))
+    tune = told[1]
+    assert (told[0], tune.access_max > 0, tune.consumer_max > 8) == ("connection.tune", True, True)
+    good = {"frame_max": 1024, "channel_max": 1, "ticket_max": 1}
+    tuned = first.ConnectionTuneOk(**{**good, field: value})
+    ended_with(both, both.client.encoded(0, tuned), 507)
+
+
+def test_a_server_of_the_drafts_says_nothing_to_another_version() -> None:
+    for version in VERSIONS:
+        both = Both(version)
+        (closed,) = both.server.receive(b"AMQP\x01\x01\x08\x00")
+        assert isinstance(closed, Closed) and both.server.output() == []
 
 
 def test_a_wrong_end_octet_and_a_size_of_nothing() -> None:
@@ -142,9 +276,8 @@ def test_large_frames_and_high_channels(version: str, size: int) -> None:
     ["09010000", "09000001", "09000000" + "09" + "00" * 11, "09000000" + "0101" + "00" * 10],
 )
 def test_meta_frames_that_announce_nothing(octets: str) -> None:
-    both = Both("0-9a0").opened()
-    (closed,) = both.server.receive(bytes.fromhex(octets))
-    assert isinstance(closed, Closed) and both.server.output() == []
+    """A badly formed frame is a connection exception (0-9a0 §3.9.3)."""
+    ended_with(Both("0-9a0").opened(), bytes.fromhex(octets), 501)
 
 
 def method(engine: DraftEngine, record: Any, flags: int, channel: int = 1) -> bytes:

@@ -15,6 +15,7 @@ from gateway.adapters.sasl import Challenge, ServerExchange, Step, Success
 from gateway.adapters.v0_9 import states
 from gateway.adapters.v0_9.connection import Ended
 from gateway.adapters.v0_9.drafts import tables
+from gateway.adapters.v0_9.drafts.channel import MOST_CONSUMERS
 from gateway.adapters.v0_9.drafts.framing import DraftFrames
 from gateway.adapters.v0_9.drafts.words import Asked, Words
 from gateway.adapters.v0_9.geometry import Method, Version
@@ -24,6 +25,8 @@ from gateway.operations import Closed, Done, Open, Operation, Peer
 
 PLAIN = "PLAIN"
 MOST_TICKETS = 32 * 1024
+LARGEST_FRAME = 1 << 20
+"""Octets in any frame but a body that are taken where nobody can say what is too large (0-9a6)."""
 LARGEST_BODY = 64 * 1024
 """Octets in one body frame where the draft lets nobody say what it can take (0-9a6)."""
 
@@ -166,6 +169,8 @@ class DraftConnection:
                 tune = self._w.ConnectionTune(
                     limits.frame_max,
                     limits.channel_max,
+                    MOST_TICKETS,
+                    MOST_CONSUMERS,
                     heartbeat=limits.heartbeat,
                     jms_support=True,
                     file_support=True,
@@ -183,10 +188,22 @@ class DraftConnection:
         ours = self._limits
         frame_max = getattr(m, "frame_max", 0)
         self.prefetch_max = getattr(m, "prefetch_max", 0)
-        least = self._owner.table.constants["frame-min-size"]
-        if frame_max and (frame_max < least or (ours.frame_max and frame_max > ours.frame_max)):
-            raise PeerError(Condition.NOT_ALLOWED, f"frame-max {frame_max} was not proposed")
+        if self._first:
+            self._check_tuning(m)
+        elif ours.channel_max and m.channel_max > ours.channel_max:
+            raise PeerError(Condition.NOT_ALLOWED, f"channel-max {m.channel_max} was not proposed")
         self._tuned(m.channel_max, frame_max, m.heartbeat, ours.heartbeat)
+
+    def _check_tuning(self, m: Any) -> None:
+        """A client may lower what was proposed, and nothing may be 0 (0-9a0 §4.2.6)."""
+        least = self._owner.table.constants["frame-min-size"]
+        for name, given, lowest, proposed in (
+            ("frame-max", m.frame_max, least, self._limits.frame_max),
+            ("channel-max", m.channel_max, 1, self._limits.channel_max),
+            ("ticket-max", m.ticket_max, 1, MOST_TICKETS),
+        ):
+            if given < lowest or (proposed and given > proposed):
+                raise PeerError(Condition.NOT_ALLOWED, f"{name} {given} was not proposed")
 
     def _on_open(self, m: Any, found: list[Operation]) -> None:
         method = self._owner.table.by_name["connection.open"]
@@ -268,8 +285,9 @@ class DraftConnection:
         if self._first:
             heartbeat = limits.heartbeat
             tuned = self._w.ConnectionTuneOk(
-                frame_max,
-                channel_max,
+                frame_max or 0xFFFF_FFFF,
+                channel_max or 0xFFFF,
+                m.access_max or MOST_TICKETS,
                 heartbeat=heartbeat,
                 jms_support=m.jms_support,
                 file_support=m.file_support,
@@ -300,10 +318,14 @@ class DraftConnection:
         self.patience = hear if self._first else speak
         overhead = owner.frames.overhead
         ours = _smaller(frame_max, limits.frame_max) if self._first else limits.frame_max
-        owner.frames.limit = (ours or limits.max_message_octets + overhead) - overhead
+        most = limits.max_message_octets
+        owner.frames.limit = owner.frames.body_limit = (ours or most + overhead) - overhead
         if self._first:
             owner.body_max = (ours or 1 << 31) - overhead
         else:
+            # Tune says no limit, so there is none but that of messages.
+            owner.frames.limit = max(owner.frames.limit, LARGEST_FRAME)
+            owner.frames.body_limit = most
             owner.body_max = (_smaller(frame_max, limits.frame_max) or LARGEST_BODY) - overhead
 
     def _on_close(self, m: Any, found: list[Operation]) -> None:

@@ -93,8 +93,8 @@ class DraftDialect:
         found = self.headers.get(header)
         if found is None:
             found = self._outline.read(header)
-            if found.end < len(header):
-                self._check_behind(header, found.end)
+            if found.end < len(found.header):
+                self._check_behind(found.header, found.end)
             self.headers.keep(header, found)
         return found
 

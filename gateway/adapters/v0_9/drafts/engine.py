@@ -14,7 +14,7 @@ from gateway.adapters.v0_9.drafts import first, second
 from gateway.adapters.v0_9.drafts.channel import Channel
 from gateway.adapters.v0_9.drafts.connection import DraftConnection
 from gateway.adapters.v0_9.drafts.contents import CONTENTS, split_children
-from gateway.adapters.v0_9.drafts.framing import DraftFrames
+from gateway.adapters.v0_9.drafts.framing import BadFrame, DraftFrames
 from gateway.adapters.v0_9.drafts.incoming import DraftIncoming
 from gateway.adapters.v0_9.drafts.speech import REQUEST, SPEECH
 from gateway.adapters.v0_9.drafts.versions import DRAFTS, is_first
@@ -59,7 +59,7 @@ class DraftEngine(Engine):
         self.loads = Loads(self.pending)
         overhead = self.frames.overhead
         limit = self.limits.frame_max or self.limits.max_message_octets + overhead
-        self.frames.limit = limit - overhead
+        self.frames.limit = self.frames.body_limit = limit - overhead
         self.body_max = self.table.constants["frame-min-size"] - overhead
 
     def _set_connection(
@@ -74,6 +74,10 @@ class DraftEngine(Engine):
             self, self.role, authority, self.limits, credentials, mechanisms
         )
 
+    def refuse_header(self) -> None:
+        """Nothing is said to who asks for another version (0-9a0 §3.2.2, 0-9a6 "Protocol and
+        Version")."""
+
     def tick(self, now: float) -> list[Operation]:
         seconds = now - self._last_tick if self._ticking else 0.0
         found = super().tick(now)
@@ -85,8 +89,8 @@ class DraftEngine(Engine):
     # --- the end ---------------------------------------------------------------------------------
 
     def _violated(self, error: PeerError, found: list[Operation]) -> None:
-        """Frames that make no sense end the connection without a word (0-9a0, 0-9a6: framing)."""
-        if error.condition is Condition.FRAME_ERROR:
+        """What is no frame ends the connection without a word (0-9a0 §3.4.4, 0-9a6)."""
+        if isinstance(error, BadFrame):
             found += self.give_up()
             found.append(Closed(error.condition, error.text))
         else:

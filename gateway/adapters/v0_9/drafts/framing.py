@@ -21,6 +21,17 @@ from gateway.operations import Operation
 EXTENDED = Struct(">BBHQ")
 """Type, flags, channel and size of the frame behind a meta frame (0-9a0)."""
 
+PART = 64 * 1024
+"""A larger body frame is given on as it comes: 0-9a6 lets nobody say how large frames may be."""
+
+
+class BadFrame(PeerError):
+    """What came is no frame, so that nothing more may be said: a type that is not defined, or no
+    frame end where one is due (0-9a0 §3.4.4, 0-9a6 "The Frame Header Wire Format")."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(Condition.FRAME_ERROR, text)
+
 
 class Link(Protocol):
     """Where frames go. All raise ``PeerError``."""
@@ -60,7 +71,8 @@ Connections share them (one thread)."""
 
 
 class DraftFrames:
-    """The framing of one connection. ``limit``: the largest payload that is taken."""
+    """The framing of one connection. ``limit``: the largest payload that is taken; ``body_limit``,
+    of a body frame, of which no more than ``PART`` octets stand here at once."""
 
     def __init__(
         self,
@@ -105,7 +117,10 @@ class DraftFrames:
         self.header = numbers["frame-header"]
         self.body = numbers["frame-body"]
         self.overhead = geometry.head.size + len(geometry.tail)
-        self.limit = 0
+        self.limit = self.body_limit = 0
+        self._under_way: tuple[int, int] | None = None
+        """A body frame of which something is missing, and the rest was given on: its channel, and
+        how many octets of its payload are to come."""
         self._kept = bytearray()
         self._needed = 0
         self._stopped = False
@@ -120,9 +135,33 @@ class DraftFrames:
                 return
             data = bytes(kept)
             kept.clear()
-        at = self._walk(data, found)
+        at = 0
+        if self._under_way is not None:
+            at = self._go_on(data, found)
+        if self._under_way is None:
+            at = self._walk(data, found, at)
         if at < len(data) and not self._stopped:
             kept += data[at:]
+
+    def _go_on(self, data: bytes, found: list[Operation]) -> int:
+        """Give on more of the body frame that is under way; where that ends. Its last octet waits
+        for the frame end, as a whole frame does."""
+        assert self._under_way is not None
+        channel, left = self._under_way
+        closing = len(self.tail)
+        size = len(data)
+        at = left if size >= left + closing else min(size, left - 1)
+        self._needed = closing + 1
+        if at < left:
+            if at:
+                self._under_way = channel, left - at
+                self._link.on_body(channel, data, 0, at, found)
+            return at
+        if data[left : left + closing] != self.tail:
+            raise BadFrame("the frame end octet is missing")
+        self._under_way = None
+        self._link.on_body(channel, data, 0, left, found)
+        return left + closing
 
     def stop(self) -> None:
         """Forget what has not been looked at."""
@@ -134,12 +173,12 @@ class DraftFrames:
         """Octets of the unfinished frame."""
         return len(self._kept)
 
-    def _walk(self, buf: bytes, found: list[Operation]) -> int:
+    def _walk(self, buf: bytes, found: list[Operation], at: int = 0) -> int:
         """Where the first unfinished frame begins."""
         head, tail, counted = self._head, self.tail, self.counted
         unpack, prefix, hot = self._unpack_head, self._prefix, self._hot
         meta, method, closing = self._meta, self.method, len(tail)
-        at, size = 0, len(buf)
+        size = len(buf)
         while True:
             start = at + head
             if start > size:
@@ -157,21 +196,23 @@ class DraftFrames:
                 if kind == meta or flags:
                     raise PeerError(Condition.FRAME_ERROR, "a meta frame announces no other frame")
             length -= counted
-            if length < 0 or length > self.limit:
-                raise PeerError(
-                    Condition.FRAME_ERROR, f"a frame of {length} octets, {self.limit} are allowed"
-                )
-            end = start + length
             if kind not in self._kinds:
-                raise PeerError(Condition.FRAME_ERROR, f"frame type {kind} is unknown")
+                raise BadFrame(f"frame type {kind} is unknown")
+            if length < 0 or length > self.limit:
+                self._check_size(kind, length)
+            end = start + length
             stop = end + closing
             if stop > size:
+                if kind == self.body and length > PART:
+                    # Only now: a frame that is whole is not taken apart.
+                    self._under_way = channel, length
+                    return start + self._go_on(buf[start:], found)
                 self._needed = stop - at
                 if self._kinds[kind].startswith("oob"):
                     self._frame(kind, channel, buf, start, end, found)
                 return at
             if buf[end:stop] != tail:
-                raise PeerError(Condition.FRAME_ERROR, "the frame end octet is missing")
+                raise BadFrame("the frame end octet is missing")
             if kind == method:
                 varying = hot.get(buf[start : start + prefix])
                 if varying is not None:
@@ -181,6 +222,15 @@ class DraftFrames:
                         continue
             self._frame(kind, channel, buf, start, end, found)
             at = stop
+
+    def _check_size(self, kind: int, length: int) -> None:
+        """A frame is larger than others may be."""
+        limit = self.body_limit if kind == self.body else self.limit
+        if length < 0:
+            raise BadFrame("a frame has no room for its end")
+        if length > limit:
+            text = f"a frame of {length} octets, {limit} are allowed"
+            raise PeerError(Condition.FRAME_ERROR, text)
 
     def _message(
         self, channel: int, buf: bytes, start: int, end: int, varying: int, found: list[Operation]

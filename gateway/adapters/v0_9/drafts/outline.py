@@ -64,6 +64,7 @@ class Outline:
     def read(self, header: bytes) -> Known:
         """Raises ``ValueError``. Warm: steps over what nobody asks for, checking lengths and tags.
         Behind the properties anything may stand."""
+        header = one_word(header)
         flags = header[:2]
         try:
             return self._walk(header, self._plans.get(flags) or self.plan(flags))
@@ -105,6 +106,24 @@ class Outline:
         if ttl is not None and ttl > EPOCH_LIMIT:
             ttl = None
         return Known(header, Essentials(durable, priority, ttl, user, headers), destination, at)
+
+
+def one_word(header: bytes) -> bytes:
+    """The header with one word of flags: a further one may follow (0-9a0 §3.5.2, 0-9a6 "Content
+    Header Frame Wire Format"), but no class has properties for it. Raises ``ValueError`` if it
+    names any, for what it names cannot be read."""
+    if len(header) < 2 or not header[1] & 1:
+        return header
+    at = 2
+    while True:
+        word = int.from_bytes(header[at : at + 2], "big")
+        if at + 2 > len(header):
+            raise ValueError("the property flags are cut short")
+        if word & 0xFFFE:
+            raise ValueError(f"further flags {word:04x} name unknown properties")
+        at += 2
+        if not word & 1:
+            return bytes((header[0], header[1] & 0xFE)) + header[at:]
 
 
 def step(content: Content, name: str, kind: str) -> Step:
