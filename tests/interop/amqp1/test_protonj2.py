@@ -16,6 +16,7 @@ SOURCE = Path(__file__).parent / "clients/protonj2/ProtonJ2Client.java"
 
 EXPECTED: dict[str, Any] = {
     "order": {"count": 200, "in_order": True, "accepted": 200},
+    "pipelined": {"accepted": 5000, "in_order": True},
     "outcomes": {"counts": [0, 0, 1], "why": "because", "gone": True},
     "elsewhere": "not here",
     "transactions": [0, "committed", "committed", 0],

@@ -35,7 +35,7 @@ EXPECTED: dict[str, Any] = {
         "after": "gone",
     },
     "inequivalent": True,
-    "outcomes": {"seen": [[0, "null"], [0, "null"], [1, "because"]], "buried": "again"},
+    "outcomes": {"seen": [[0, "null"], [0, "null"], [0, "because"]], "buried": "again"},
     "paused": ["one", 1, "two"],
     "request_reply": ["ONE", "TWO"],
     "large": {"outcome": "ACCEPTED", "size": (8 << 20) + 17, "same": True},

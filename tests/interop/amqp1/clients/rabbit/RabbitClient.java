@@ -19,6 +19,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.Date;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -189,7 +190,8 @@ public class RabbitClient {
             .queue("rabbit.mortal")
             .messageHandler(
                 (context, message) -> {
-                  seen.add(List.of(message.deliveryCount(), String.valueOf(message.annotation("x-opt-why"))));
+                  String why = String.valueOf(message.annotation("x-opt-why"));
+                  seen.add(List.of(message.deliveryCount(), why));
                   if (seen.size() == 1) {
                     context.requeue();
                   } else if (seen.size() == 2) {
@@ -313,7 +315,7 @@ public class RabbitClient {
     sent.userId("guest".getBytes()).contentType("text/plain").contentEncoding("utf-8");
     sent.absoluteExpiryTime(4102444800000L).creationTime(1700000000000L).groupId("group");
     sent.groupSequence(4).replyToGroupId("other").priority((byte) 7).ttl(Duration.ofHours(1));
-    sent.annotation("x-opt-text", "annotation");
+    sent.durable(true).annotation("x-opt-text", "annotation");
     Map<String, String> wanted = told(sent);
     publish(publisher, sent);
     Map<String, String> found = told(receive(connection, queue));
@@ -331,7 +333,9 @@ public class RabbitClient {
   static Map<String, String> told(Message message) {
     Map<String, String> found = new TreeMap<>();
     message.forEachProperty(
-        (name, value) -> {
+        (name, told) -> {
+          // a timestamp goes in as a date and comes out as a number here
+          Object value = told instanceof Date date ? (Object) date.getTime() : told;
           String text = value instanceof byte[] octets ? Arrays.toString(octets) : value.toString();
           found.put(name, value.getClass().getSimpleName() + " " + text);
         });
