@@ -35,6 +35,7 @@ class MemoryStore:
         self.mark = 1
         self.dirty = False
         self.pending_octets = 0
+        self.appended = 0
         self._records: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
         self._shelves: dict[int, Shelf] = {}
         self._delivered: dict[int, int] = {}

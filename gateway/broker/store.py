@@ -50,6 +50,9 @@ class Store(Protocol):
     pending_octets: int
     """Octets of message bodies that wait to be written: what back-pressure looks at."""
 
+    appended: int
+    """How many messages were put so far and wait, or have waited, for the disk."""
+
     def records(self, *kinds: str) -> Iterable[Record]:
         """All topology, or that of some kinds, at start."""
         ...

@@ -9,6 +9,7 @@ from gateway.adapters.base import Adapter
 from gateway.adapters.sniff import detect
 from gateway.errors import Condition
 from gateway.net.local import is_loopback
+from gateway.net.share import Share
 from gateway.sessions.session import Session
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "listener", "transport", "adapter", "session", "address", "loopback", "subject",
         "octets_in", "octets_out", "header_0_9", "_first", "_awake", "_held", "_full", "_stuffed",
-        "_crowded", "_leaving", "_deadline", "_gone",
+        "_share", "_crowded", "_leaving", "_deadline", "_gone",
     )  # fmt: skip
 
     def __init__(self, listener: "Listener", header_0_9: str) -> None:
@@ -64,6 +65,8 @@ class Connection(asyncio.Protocol):
         self.octets_out = 0
         self._first = b""
         self._awake = False
+        self._share: Share | None = None
+        """Of the store's batches; for those who publish."""
         self._held = False
         """A publisher that is held back."""
         self._full = False
@@ -197,7 +200,7 @@ class Connection(asyncio.Protocol):
     def _stuff(self) -> None:
         """It asks for more than it takes: read no more from it."""
         self._stuffed = True
-        if self.transport is not None and not self._held:
+        if self.transport is not None and not (self._held or self._ahead):
             self.transport.pause_reading()
 
     # --- octets ---------------------------------------------------------------------------------
@@ -232,13 +235,32 @@ class Connection(asyncio.Protocol):
     def _perform(self, adapter: Adapter, data: bytes) -> None:
         session = self.session
         assert session is not None
+        store = self.listener.turn.store
+        appended, octets = store.appended, store.pending_octets
         session.perform(adapter.receive(data))
+        if store.appended != appended:
+            self._give(store.appended - appended, max(0, store.pending_octets - octets))
         if not self._awake:
             self.wake()
         if session.behind and not self._stuffed:
             self._stuff()
         if session.publisher and not self._held and self.listener.holding:
             self.hold()
+
+    def _give(self, messages: int, octets: int) -> None:
+        """It has put messages that wait for the disk."""
+        share = self._share
+        if share is None:
+            share = self._share = Share(self.listener.broker, self._read_again)
+        reading = not (self._held or self._stuffed or share.full)
+        share.add(messages, octets)
+        if share.full and reading and self.transport is not None and not self._leaving:
+            self.transport.pause_reading()
+
+    @property
+    def _ahead(self) -> bool:
+        """It has said more than is written."""
+        return self._share is not None and self._share.full
 
     def wake(self) -> None:
         """There is output: be flushed at the end of this turn."""
@@ -307,6 +329,7 @@ class Connection(asyncio.Protocol):
             return
         self._leaving = True
         self._held = self._stuffed = False
+        self._share = None
         transport.resume_reading()
         if transport.can_write_eof():
             waiting = transport.get_write_buffer_size()
@@ -342,7 +365,7 @@ class Connection(asyncio.Protocol):
                 log.info("connection %s: no greeting in time, closed", self.address)
                 self._abort()
             return
-        if self._held or self._stuffed:
+        if self._held or self._stuffed or self._ahead:
             # We do not read from it, so its silence is our doing.
             adapter.excuse_silence()
         session.perform(adapter.tick(now))
@@ -352,7 +375,7 @@ class Connection(asyncio.Protocol):
         """Stop reading from this publisher."""
         if not self._held and self.transport is not None and not self._gone:
             self._held = True
-            if not self._stuffed:
+            if not (self._stuffed or self._ahead):
                 self.transport.pause_reading()
 
     def let_go(self) -> None:
@@ -362,7 +385,9 @@ class Connection(asyncio.Protocol):
             self._read_again()
 
     def _read_again(self) -> None:
-        if self.transport is not None and not (self._held or self._stuffed):
+        if self._gone or self._leaving:
+            return
+        if self.transport is not None and not (self._held or self._stuffed or self._ahead):
             self.transport.resume_reading()
 
     def shut(self, text: str) -> None:

@@ -49,6 +49,7 @@ class SqliteStore:
     def __init__(self, path: Path | str, *, synchronous: Synchronous = "full") -> None:
         self.mark = 1
         self.dirty = False
+        self.appended = 0
         self.pending_octets = 0
         """Goes down when ``take`` (or ``read``) notices that a batch is written."""
         self.safe = 0
@@ -164,6 +165,7 @@ class SqliteStore:
         if position >= POSITIONS:
             raise Unstorable(f"queue number {queue} has no more positions")
         puts[position] = (message, expires, keep, notes)
+        self.appended += 1
         body = message.body
         if body.__class__ is bytes:
             self.pending_octets += len(body)
