@@ -28,7 +28,7 @@ from gateway.http.access.protocol import bounded
 from gateway.http.app import build
 from gateway.http.app import close as close_http
 from gateway.http.configured import http_settings
-from gateway.http.doors import ConnectionInfo, Doors
+from gateway.http.doors import ChannelInfo, ConnectionInfo, Doors
 from gateway.http.publish.spool import open_shelf, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.message import cross_with
@@ -195,6 +195,7 @@ class Gateway:
             begin_turn=self.turn.begin,
             end_turn=self.turn.end,
             connections=self._connections,
+            channels=self._channels,
             close_connection=self._close_connection,
             settings=http_settings(self.settings),
             spool=self.spool,
@@ -232,9 +233,29 @@ class Gateway:
                     since=int(session.since * 1000),
                     octets_in=octets_in,
                     octets_out=octets_out,
+                    local=session.local,
+                    name=session.peer.name,
+                    mechanism=session.peer.mechanism,
+                    properties=session.peer.properties,
                 )
             )
         return infos
+
+    def _channels(self) -> list[ChannelInfo]:
+        return [
+            ChannelInfo(
+                connection=session.number,
+                number=number,
+                confirm=channel.confirms is not None,
+                transactional=channel.transaction is not None,
+                consumers=len(channel.consumers),
+                unacknowledged=len(channel.unsettled),
+                prefetch=channel.new_limit,
+                global_prefetch=channel.limit,
+            )
+            for session in self.registry
+            for number, channel in session.channels.items()
+        ]
 
     def _close_connection(self, number: int, reason: str) -> bool:
         session = self.registry.find(number)

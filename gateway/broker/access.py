@@ -190,6 +190,10 @@ class Access:
     def permissions_of(self, user: str) -> list[Permission]:
         return sorted(p for (name, _), p in self._permissions.items() if name == user)
 
+    def list_permissions(self) -> list[tuple[str, Permission]]:
+        """All of them, with the names of their users."""
+        return sorted((name, found) for (name, _), found in self._permissions.items())
+
     def permissions_in(self, vhost: str) -> dict[str, Permission]:
         """Permissions for a virtual host by user."""
         return {name: p for (name, at), p in self._permissions.items() if at == vhost}

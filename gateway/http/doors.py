@@ -13,6 +13,7 @@ from gateway.bodies import Spool
 from gateway.broker.broker import Broker
 from gateway.crossing.crossing import Crossing
 from gateway.http.access.settings import AccessSettings
+from gateway.message import Table
 
 
 class ConnectionInfo(NamedTuple):
@@ -31,6 +32,26 @@ class ConnectionInfo(NamedTuple):
     since: int = 0
     octets_in: int = 0
     octets_out: int = 0
+    local: str = ""
+    """The address that it came to."""
+    name: str = ""
+    """What the client calls it."""
+    mechanism: str = ""
+    properties: Table = {}
+    """What the client says of itself."""
+
+
+class ChannelInfo(NamedTuple):
+    """A channel, or a session of 1.0, of the connection with the id ``connection``."""
+
+    connection: int
+    number: int
+    confirm: bool = False
+    transactional: bool = False
+    consumers: int = 0
+    unacknowledged: int = 0
+    prefetch: int = 0
+    global_prefetch: int = 0
 
 
 @dataclass(slots=True)
@@ -129,6 +150,7 @@ class Doors:
     end_turn: Callable[[], None]
     secret: bytes
     connections: Callable[[], list[ConnectionInfo]] = list
+    channels: Callable[[], list[ChannelInfo]] = list
     close_connection: Callable[[int, str], bool] = lambda number, reason: False
     """Closes an AMQP connection politely, within a turn; false if there is none of this number."""
     ready: Callable[[], dict[str, bool]] = dict

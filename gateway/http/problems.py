@@ -5,6 +5,7 @@ Each document carries ``outcome`` (what became of the caller's message) and ``sa
 """
 
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fastapi.exceptions import RequestValidationError
@@ -157,6 +158,9 @@ class Problem(Exception):
         return document | self.extra
 
     def response(self, instance: str = "") -> Response:
+        for prefix, shape in SHAPES.items():
+            if instance.startswith(prefix):
+                return shape(self)
         headers = {"cache-control": "no-store", **self.headers}
         if self.row.retry_after:
             headers["retry-after"] = str(self.retry_after)
@@ -166,6 +170,10 @@ class Problem(Exception):
             headers=headers,
             media_type=MEDIA_TYPE,
         )
+
+
+SHAPES: dict[str, Callable[[Problem], Response]] = {}
+"""Other forms of errors, by the prefix of the paths whose clients expect them."""
 
 
 def of_refusal(refusal: Refusal, hidden: bool = False) -> Problem:

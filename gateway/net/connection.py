@@ -42,11 +42,16 @@ REFUSALS = {
 """What is said to peers that do not speak AMQP."""
 
 
+def address_of(found: Any) -> str:
+    """A socket's name, or its peer's, as text; "" if there is none."""
+    return f"{found[0]}:{found[1]}" if isinstance(found, tuple) else str(found or "")
+
+
 class Connection(asyncio.Protocol):
     """Carries octets between one socket and one session. Owned by a ``Listener``."""
 
     __slots__ = (
-        "listener", "transport", "adapter", "session", "address", "loopback", "subject",
+        "listener", "transport", "adapter", "session", "address", "local", "loopback", "subject",
         "octets_in", "octets_out", "header_0_9", "_first", "_awake", "_held", "_full", "_stuffed",
         "_share", "_crowded", "_leaving", "_deadline", "_gone",
     )  # fmt: skip
@@ -59,6 +64,7 @@ class Connection(asyncio.Protocol):
         self.adapter: Adapter | None = None
         self.session: Session | None = None
         self.address = ""
+        self.local = ""
         self.loopback = False
         self.subject: str | None = None
         self.octets_in = 0
@@ -86,7 +92,8 @@ class Connection(asyncio.Protocol):
         self.transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=HIGH_WATER)
         peer: Any = transport.get_extra_info("peername")
-        self.address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        self.address = address_of(peer)
+        self.local = address_of(transport.get_extra_info("sockname"))
         local = transport.get_extra_info("local")
         if local is None:
             local = isinstance(peer, tuple) and is_loopback(peer[0])
@@ -227,6 +234,7 @@ class Connection(asyncio.Protocol):
             loopback=self.loopback,
             since=time.time(),
         )
+        self.session.local = self.local
         self.session.meter = self.meter
         self.session.again = self.catch_up
         first, self._first = self._first, b""

@@ -76,6 +76,8 @@ class Session:
         self.broker = broker
         self.adapter = adapter
         self.address = address
+        self.local = ""
+        """Address of ours that the peer came to; set by the owner of the socket."""
         self.loopback = loopback
         self.since = since
         self.peer = Peer()

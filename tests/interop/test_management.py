@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -26,8 +28,32 @@ PROPERTIES = {
 }  # fmt: skip
 
 
+def eventually(condition: Callable[[], Any]) -> Any:
+    """RabbitMQ's statistics are seconds old."""
+    deadline = time.monotonic() + 60
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.1)
+    return found
+
+
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(both: tuple[servers.Server, servers.Server]) -> Iterator[Pair]:
+    theirs, ours = both
+    with client(theirs) as one, client(ours) as other:
+        yield one, other
+
+
+@pytest.fixture(scope="module")
+def ports(both: tuple[servers.Server, servers.Server]) -> tuple[int, int]:
+    """Of AMQP."""
+    return both[0].port, both[1].port
+
+
+@pytest.fixture(scope="module")
+def both(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[servers.Server, servers.Server]]:
     """RabbitMQ with its management plugin, and the gateway."""
     if reason := servers.rabbitmq_missing():
         pytest.skip(reason)
@@ -36,8 +62,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     try:
         ours = servers.start_gateway(folder)
         try:
-            with client(theirs) as one, client(ours) as other:
-                yield one, other
+            yield theirs, ours
         finally:
             ours.stop()
     finally:
@@ -168,6 +193,127 @@ def test_topology(pair: Pair) -> None:
     same(pair, "DELETE", queue + "?if-empty=true")
     same(pair, "DELETE", queue)
     same(pair, "DELETE", queue + "/contents")
+
+
+def test_bindings_of_exchanges_and_queues(pair: Pair) -> None:
+    for name in ("s1", "s2"):
+        same(pair, "PUT", f"/api/exchanges/%2F/{name}", json={"type": "topic"})
+    same(pair, "PUT", "/api/queues/%2F/b1", json={})
+    same(pair, "POST", "/api/bindings/%2F/e/s1/q/b1", json={"routing_key": "a.b"})
+    for _ in range(2):
+        same(pair, "POST", "/api/bindings/%2F/e/s1/e/s2", json={"routing_key": "k"})
+    for path in (
+        "/api/exchanges/%2F/s1/bindings/source", "/api/exchanges/%2F/s1/bindings/destination",
+        "/api/exchanges/%2F/s2/bindings/source", "/api/exchanges/%2F/s2/bindings/destination",
+        "/api/exchanges/%2F/none/bindings/source", "/api/queues/%2F/b1/bindings",
+        "/api/bindings/%2F/e/s1/e/s2", "/api/bindings/%2F/e/s1/e/s2/k",
+        "/api/bindings/%2F/e/s1/q/b1", "/api/bindings/%2F/e/s1/q/b1/a.b",
+        "/api/bindings/%2F/e/s1/q/b1/none", "/api/bindings/%2F/e/s1/e/s2/none",
+    ):  # fmt: skip
+        same(pair, "GET", path)
+        same(pair, "GET", path + "/")
+    same(pair, "DELETE", "/api/bindings/%2F/e/s1/e/s2/none")
+    for _ in range(2):
+        same(pair, "DELETE", "/api/bindings/%2F/e/s1/e/s2/k")
+    same(pair, "GET", "/api/exchanges/%2F/s1/bindings/source")
+    same(pair, "DELETE", "/api/queues/%2F/b1/")
+    for name in ("s1", "s2"):
+        same(pair, "DELETE", f"/api/exchanges/%2F/{name}/")
+
+
+def test_users_and_their_permissions(pair: Pair) -> None:
+    same(pair, "PUT", "/api/users/p1", json={"password": "p", "tags": "monitoring"})
+    same(pair, "PUT", "/api/permissions/%2F/p1", json={"configure": "", "write": "", "read": "a"})
+    for path in (
+        "/api/users/p1/permissions", "/api/permissions/%2F/p1", "/api/users/none",
+        "/api/users/none/permissions", "/api/permissions/%2F/none", "/api/policies/%2F",
+    ):  # fmt: skip
+        same(pair, "GET", path)
+    for server in pair:
+        listed = server.get("/api/vhosts/%2F/permissions").json()
+        assert {"vhost": "/", "user": "p1", "configure": "", "write": "", "read": "a"} in listed
+        shown = server.get("/api/users/p1").json()
+        assert (shown["name"], shown["tags"]) == ("p1", ["monitoring"])
+    same(pair, "DELETE", "/api/users/p1")
+
+
+def test_a_connection_is_found_and_closed_by_its_name(pair: Pair, ports: tuple[int, int]) -> None:
+    """As clients do that test their recovery: by ``name``, or by the name that they gave."""
+    pika = pytest.importorskip("pika")
+    given = {"connection_name": "recovering", "x": {"y": [1, 2]}}
+    for server, port in zip(pair, ports, strict=True):
+        parameters = pika.ConnectionParameters("127.0.0.1", port, client_properties=given)
+        connection = pika.BlockingConnection(parameters)
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.basic_qos(prefetch_count=7)
+        channel.queue_declare("c1", exclusive=True)
+        channel.basic_consume("c1", lambda *_: None)
+        local = connection._impl._transport._sock.getsockname()[1]
+
+        def mine(server: httpx.Client = server, connection: Any = connection) -> dict[str, Any]:
+            connection.process_data_events(0.2)
+            for one in server.get("/api/connections").json():
+                if one.get("user_provided_name") == "recovering":
+                    return dict(one)
+            return {}
+
+        shown = eventually(mine)
+        assert shown["name"] == f"127.0.0.1:{local} -> 127.0.0.1:{port}"
+        assert (shown["peer_host"], shown["peer_port"]) == ("127.0.0.1", local)
+        assert (shown["host"], shown["port"]) == ("127.0.0.1", port)
+        assert (shown["user"], shown["vhost"]) == ("guest", "/")
+        assert (shown["protocol"], shown["auth_mechanism"]) == ("AMQP 0-9-1", "PLAIN")
+        properties = shown["client_properties"]
+        assert properties["connection_name"] == "recovering" and properties["x"] == {"y": [1, 2]}
+        assert properties["product"] == "Pika Python Client Library"
+        assert properties["capabilities"]["consumer_cancel_notify"] is True
+        path = "/api/connections/" + quote(shown["name"], safe="")
+        assert server.get(path).json()["name"] == shown["name"]
+
+        def listed(
+            server: httpx.Client = server, connection: Any = connection, path: str = path
+        ) -> Any:
+            connection.process_data_events(0.2)
+            found = server.get(path + "/channels").json()
+            return found if found and found[0].get("consumer_count") else None
+
+        (one,) = eventually(listed)
+        assert one["name"] == f"{shown['name']} (1)" and one["number"] == 1
+        assert one["confirm"] is True and one["transactional"] is False
+        assert one["prefetch_count"] == 7 and one["global_prefetch_count"] == 0
+        assert one["connection_details"]["name"] == shown["name"]
+        assert one["name"] in [each["name"] for each in server.get("/api/channels").json()]
+        by_name = server.get("/api/channels/" + quote(one["name"], safe="")).json()
+        assert by_name["number"] == 1
+        assert server.get("/api/vhosts/%2F/channels").json()
+        (consumer,) = server.get("/api/consumers/%2F").json()
+        assert consumer["channel_details"]["connection_name"] == shown["name"]
+        assert server.delete(path, headers={"X-Reason": "to see"}).status_code == 204
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="320.*to see"):
+            while True:
+                connection.process_data_events(1)
+        eventually(lambda server=server, path=path: server.get(path).status_code == 404)
+        gone = server.delete(path)
+        assert gone.json() == {"error": "Object Not Found", "reason": "Not Found"}
+
+
+def test_errors_have_rabbitmqs_form(pair: Pair) -> None:
+    _, ours = pair
+    for method, path, status in (
+        ("GET", "/api/nope", 404), ("PATCH", "/api/queues/%2F/q", 405),
+        ("DELETE", "/api/overview", 405), ("GET", "/api/queues/%FF", 404),
+        ("PUT", "/api/queues/none/q", 404), ("GET", "/api/connections/none", 404),
+        ("GET", "/api/channels/none", 404),
+    ):  # fmt: skip
+        answer = ours.request(method, path)
+        assert answer.headers["content-type"] == "application/json", path
+        assert answer.json().keys() == {"error", "reason"}, (path, answer.text)
+        assert answer.status_code in (status, 400), (path, answer.text)
+        if status == 405:
+            assert answer.headers["allow"]
+    same(pair, "GET", "/api/nope")
+    same(pair, "GET", "/api/connections/none")
 
 
 def test_people_and_virtual_hosts(pair: Pair) -> None:

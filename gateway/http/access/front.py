@@ -79,7 +79,9 @@ class Front:
             return
         raw: bytes | None = scope.get("raw_path")
         if raw is not None:
-            scope["path"] = raw.decode("ascii", "replace")
+            path = raw.decode("ascii", "replace")
+            # RabbitMQ's paths may end with a slash.
+            scope["path"] = path[:-1] if path.startswith("/api/") and path[-1] == "/" else path
         status = 500
         origin = self.origin_of(scope) if self.origins is not None else None
 

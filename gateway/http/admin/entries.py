@@ -17,7 +17,9 @@ PATH_WORDS = {
     "binding": ("`id` of a binding, as the list shows it", "AAAAAAAAAAAAAAAAAAAAAA"),
     "properties_key": ("`properties_key` of a binding, as the list shows it", "orders"),
     "user": ("User", "carol"),
-    "connection": ("`id` of a connection", "1"),
+    "connection": ("`id` of a connection (under `/api` its `name`)", "1"),
+    "channel": ("`name` of a channel", "127.0.0.1:50000 -> 127.0.0.1:5672 (1)"),
+    "destination": ("Exchange that a binding leads to", "shop"),
     "name": ("Name", "unroutable"),
 }
 

@@ -13,12 +13,13 @@ from starlette.responses import Response
 from gateway.http import problems
 from gateway.http.access.principal import Action
 from gateway.http.admin import rabbit_changes as changes
+from gateway.http.admin import rabbit_connections as connections
 from gateway.http.admin import rabbit_views as views
 from gateway.http.admin.definitions import Definitions, Import, export
 from gateway.http.admin.desk import CHANNEL, Call, Endpoint, Rank
 from gateway.http.admin.rabbit_bodies import EXAMPLES, GET, GET_BODY, PUBLISH, PUBLISH_BODY, SCHEMAS
 from gateway.http.admin.rabbit_messages import rabbit_get, rabbit_publish
-from gateway.http.admin.rabbit_shape import answer, missing, rabbit_error
+from gateway.http.admin.rabbit_shape import NODE, answer, missing, rabbit_error
 from gateway.http.admin.rabbit_views import rabbit_nodes, rabbit_overview
 from gateway.http.admin.topology import readable, sample
 from gateway.http.problems import Problem
@@ -86,13 +87,49 @@ async def rabbit_bindings_in(call: Call) -> Json:
     return await rabbit_bindings(call)
 
 
-async def rabbit_bindings_between(call: Call) -> Json:
-    names = (changes.source_of(call), call.names["queue"], "queue")
+def bindings_where(call: Call, **wanted: str) -> Json:
     return [
         one
         for one in views.binding_views(call, call.vhost)
-        if (one["source"], one["destination"], one["destination_type"]) == names
+        if all(one[name] == value for name, value in wanted.items())
     ]
+
+
+async def rabbit_bindings_between(call: Call) -> Json:
+    kind, name = changes.destination_of(call)
+    return bindings_where(
+        call, source=changes.source_of(call), destination=name, destination_type=kind
+    )
+
+
+async def rabbit_bindings_to_exchange(call: Call) -> Json:
+    return await rabbit_bindings_between(call)
+
+
+async def rabbit_binding(call: Call) -> Json:
+    for one in await rabbit_bindings_between(call):
+        if changes.is_named(call, one):
+            return one
+    raise missing()
+
+
+async def rabbit_binding_to_exchange(call: Call) -> Json:
+    return await rabbit_binding(call)
+
+
+async def rabbit_bindings_from(call: Call) -> Json:
+    """Of an exchange as their source."""
+    return bindings_where(call, source=changes.source_of(call))
+
+
+async def rabbit_bindings_of_exchange(call: Call) -> Json:
+    """Of an exchange as their destination."""
+    name = changes.source_of(call)
+    return bindings_where(call, destination=name, destination_type="exchange")
+
+
+async def rabbit_bindings_of_queue(call: Call) -> Json:
+    return bindings_where(call, destination=call.names["queue"], destination_type="queue")
 
 
 async def rabbit_vhosts(call: Call) -> Json:
@@ -102,7 +139,7 @@ async def rabbit_vhosts(call: Call) -> Json:
             "messages": one.ready + one.unsettled,
             "messages_ready": one.ready,
             "messages_unacknowledged": one.unsettled,
-            "cluster_state": {views.NODE: "running"},
+            "cluster_state": {NODE: "running"},
             "tracing": False,
         }
         for one in call.context.broker.vhosts_snapshot()
@@ -115,14 +152,46 @@ async def rabbit_vhost(call: Call) -> Json:
 
 
 async def rabbit_users(call: Call) -> Json:
+    return [user_view(one) for one in call.context.broker.access.list_users()]
+
+
+def user_view(one: Any) -> dict[str, Any]:
+    return {"name": one.name, "tags": list(one.tags), "limits": {}}
+
+
+async def rabbit_user(call: Call) -> Json:
+    known = call.context.broker.access.user(call.names["user"])
+    if known is None:
+        raise missing()
+    return user_view(known)
+
+
+def permissions_where(call: Call, **wanted: str) -> Json:
     return [
-        {"name": one.name, "tags": list(one.tags), "limits": {}}
-        for one in call.context.broker.access.list_users()
+        {"user": user, **one._asdict()}
+        for user, one in call.context.broker.access.list_permissions()
+        if wanted.get("user", user) == user and wanted.get("vhost", one.vhost) == one.vhost
     ]
 
 
 async def rabbit_permissions(call: Call) -> Json:
-    return export(call.context.broker)["permissions"]
+    return permissions_where(call)
+
+
+async def rabbit_permissions_in(call: Call) -> Json:
+    return permissions_where(call, vhost=call.vhost)
+
+
+async def rabbit_permissions_of(call: Call) -> Json:
+    await rabbit_user(call)
+    return permissions_where(call, user=call.names["user"])
+
+
+async def rabbit_permission(call: Call) -> Json:
+    await rabbit_user(call)
+    for one in permissions_where(call, vhost=call.vhost, user=call.names["user"]):
+        return one
+    raise missing()
 
 
 async def rabbit_whoami(call: Call) -> Json:
@@ -130,12 +199,15 @@ async def rabbit_whoami(call: Call) -> Json:
     return {"name": call.user, "tags": list(known.tags) if known else []}
 
 
-async def rabbit_connections(call: Call) -> Json:
-    found = call.context.doors.connections()
-    return [views.connection_view(one) for one in found if readable(call, one.vhost)]
+async def rabbit_cluster_name(call: Call) -> Json:
+    return {"name": NODE}
 
 
 async def rabbit_consumers(call: Call) -> Json:
+    names = {
+        f"{one.address} #{one.id}": connections.name_of(one)
+        for one in call.context.doors.connections()
+    }
     return [
         {
             "queue": {"vhost": one.vhost, "name": one.queue},
@@ -144,11 +216,15 @@ async def rabbit_consumers(call: Call) -> Json:
             "exclusive": one.exclusive,
             "prefetch_count": one.prefetch,
             "active": one.active,
-            "channel_details": {"connection_name": one.client},
+            "channel_details": {"connection_name": names.get(one.client, one.client)},
         }
-        for one in call.context.broker.consumers_snapshot()
-        if one.vhost in vhosts_of(call)
+        for name in vhosts_of(call)
+        for one in call.context.broker.consumers_snapshot(name)
     ]
+
+
+async def rabbit_consumers_in(call: Call) -> Json:
+    return await rabbit_consumers(call)
 
 
 # --- health ---------------------------------------------------------------------------------------
@@ -199,6 +275,18 @@ async def rabbit_vhost_limits(call: Call) -> Json:
     return []
 
 
+async def rabbit_topic_permissions(call: Call) -> Json:
+    return []
+
+
+async def rabbit_extensions(call: Call) -> Json:
+    return []
+
+
+async def rabbit_policies_in(call: Call) -> Json:
+    return []
+
+
 # --- definitions ---------------------------------------------------------------------------------
 
 
@@ -226,20 +314,43 @@ async def rabbit_import_in(call: Call) -> Response:
 GUEST, USER, ADMIN, MONITOR = Rank.GUEST, Rank.USER, Rank.ADMINISTRATOR, Rank.MONITOR
 QUEUE, EXCHANGE = "/queues/{vhost}/{queue}", "/exchanges/{vhost}/{exchange}"
 BINDINGS = "/bindings/{vhost}/e/{exchange}/q/{queue}"
+TO_EXCHANGE = "/bindings/{vhost}/e/{exchange}/e/{destination}"
+ONE_CONNECTION, OF_USER = "/connections/{connection}", "/connections/username/{user}"
 READ = (
     ("/overview", rabbit_overview, USER), ("/nodes", rabbit_nodes, USER),
-    ("/whoami", rabbit_whoami, USER), ("/connections", rabbit_connections, USER),
-    ("/consumers", rabbit_consumers, USER), ("/vhosts", rabbit_vhosts, USER),
+    ("/whoami", rabbit_whoami, USER), ("/cluster-name", rabbit_cluster_name, USER),
+    ("/extensions", rabbit_extensions, USER),
+    ("/connections", connections.rabbit_connections, USER),
+    (OF_USER, connections.rabbit_connections_of, USER),
+    (ONE_CONNECTION, connections.rabbit_connection, USER),
+    (ONE_CONNECTION + "/channels", connections.rabbit_connection_channels, USER),
+    ("/vhosts/{vhost}/connections", connections.rabbit_connections_in, GUEST),
+    ("/channels", connections.rabbit_channels, USER),
+    ("/channels/{channel}", connections.rabbit_channel, USER),
+    ("/vhosts/{vhost}/channels", connections.rabbit_channels_in, GUEST),
+    ("/consumers", rabbit_consumers, USER), ("/consumers/{vhost}", rabbit_consumers_in, GUEST),
+    ("/vhosts", rabbit_vhosts, USER), ("/vhosts/{vhost}/permissions", rabbit_permissions_in, ADMIN),
     ("/vhosts/{vhost}", rabbit_vhost, GUEST), ("/queues", rabbit_queues, USER),
     ("/queues/{vhost}", rabbit_queues_in, GUEST), (QUEUE, rabbit_queue, GUEST),
     ("/exchanges", rabbit_exchanges, USER), ("/exchanges/{vhost}", rabbit_exchanges_in, GUEST),
     (EXCHANGE, rabbit_exchange, GUEST), ("/bindings", rabbit_bindings, USER),
     ("/bindings/{vhost}", rabbit_bindings_in, GUEST), (BINDINGS, rabbit_bindings_between, GUEST),
-    ("/users", rabbit_users, ADMIN), ("/permissions", rabbit_permissions, ADMIN),
+    (BINDINGS + "/{properties_key}", rabbit_binding, GUEST),
+    (TO_EXCHANGE, rabbit_bindings_to_exchange, GUEST),
+    (TO_EXCHANGE + "/{properties_key}", rabbit_binding_to_exchange, GUEST),
+    (EXCHANGE + "/bindings/source", rabbit_bindings_from, GUEST),
+    (EXCHANGE + "/bindings/destination", rabbit_bindings_of_exchange, GUEST),
+    (QUEUE + "/bindings", rabbit_bindings_of_queue, GUEST),
+    ("/users", rabbit_users, ADMIN), ("/users/{user}", rabbit_user, ADMIN),
+    ("/users/{user}/permissions", rabbit_permissions_of, ADMIN),
+    ("/permissions", rabbit_permissions, ADMIN),
+    ("/permissions/{vhost}/{user}", rabbit_permission, ADMIN),
+    ("/topic-permissions", rabbit_topic_permissions, ADMIN),
     ("/definitions", rabbit_definitions, ADMIN),
     ("/definitions/{vhost}", rabbit_definitions_in, ADMIN),
     ("/aliveness-test/{vhost}", rabbit_aliveness, GUEST),
-    ("/policies", rabbit_policies, USER), ("/operator-policies", rabbit_operator_policies, USER),
+    ("/policies", rabbit_policies, USER), ("/policies/{vhost}", rabbit_policies_in, GUEST),
+    ("/operator-policies", rabbit_operator_policies, USER),
     ("/parameters", rabbit_parameters, USER), ("/vhost-limits", rabbit_vhost_limits, USER),
 )  # fmt: skip
 CHECKS = ("/healthchecks/node", "/health/checks/alarms", "/health/checks/local-alarms",
@@ -252,6 +363,9 @@ CHANGE = (
     ("DELETE", EXCHANGE, changes.rabbit_delete_exchange, GUEST),
     ("POST", BINDINGS, changes.rabbit_bind, GUEST),
     ("DELETE", BINDINGS + "/{properties_key}", changes.rabbit_unbind, GUEST),
+    ("POST", TO_EXCHANGE, changes.rabbit_bind_exchange, GUEST),
+    ("DELETE", TO_EXCHANGE + "/{properties_key}", changes.rabbit_unbind_exchange, GUEST),
+    ("DELETE", ONE_CONNECTION, connections.rabbit_close_connection, USER),
     ("PUT", "/vhosts/{vhost}", changes.rabbit_put_vhost, ADMIN),
     ("DELETE", "/vhosts/{vhost}", changes.rabbit_delete_vhost, ADMIN),
     ("PUT", "/users/{user}", changes.rabbit_put_user, ADMIN),

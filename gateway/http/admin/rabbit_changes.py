@@ -114,12 +114,28 @@ def source_of(call: Call) -> str:
     return "" if name == "amq.default" else name
 
 
+def destination_of(call: Call) -> tuple[str, str]:
+    """Kind and name of what a binding leads to."""
+    if "queue" in call.names:
+        return "queue", call.names["queue"]
+    return "exchange", call.names["destination"]
+
+
+def is_named(call: Call, one: dict[str, Any]) -> bool:
+    """Whether the path has the ``properties_key`` of this binding, quoted or not."""
+    named = call.names["properties_key"]
+    return bool(
+        named == one["properties_key"] or (named == one["routing_key"] and not one["arguments"])
+    )
+
+
 async def rabbit_bind(call: Call) -> Response:
     key = call.body.get("routing_key", "")
     if not isinstance(key, str) or len(key.encode("utf-8", "surrogatepass")) > 255:
         raise Bad(["not_string", "routing_key"])
-    queue = call.names["queue"]
-    op = Bind(CHANNEL, None, queue, source_of(call), key, table_of(call.body))
+    kind, name = destination_of(call)
+    table = table_of(call.body)
+    op = Bind(CHANNEL, None, name, source_of(call), key, table, to_exchange=kind == "exchange")
     await call.on_channel(lambda channel: channel.bind(op))
     return Response(
         status_code=201,
@@ -127,17 +143,28 @@ async def rabbit_bind(call: Call) -> Response:
     )
 
 
+async def rabbit_bind_exchange(call: Call) -> Response:
+    return await rabbit_bind(call)
+
+
+async def rabbit_unbind_exchange(call: Call) -> Response:
+    return await rabbit_unbind(call)
+
+
 async def rabbit_unbind(call: Call) -> Response:
-    wanted = (source_of(call), call.names["queue"])
+    kind, name = destination_of(call)
+    wanted = (source_of(call), name, kind == "exchange")
     named = call.names["properties_key"]
     for one in call.context.broker.bindings_snapshot(call.vhost):
-        if one.to_exchange or (one.source, one.destination) != wanted:
+        if (one.source, one.destination, one.to_exchange) != wanted:
             continue
         if named == properties_key(one) or (named == one.key and not one.arguments):
             break
     else:
         raise missing()
-    op = Unbind(CHANNEL, None, one.destination, one.source, one.key, one.arguments)
+    op = Unbind(
+        CHANNEL, None, name, one.source, one.key, one.arguments, to_exchange=one.to_exchange
+    )
     await call.on_channel(lambda channel: channel.unbind(op))
     return done(False)
 

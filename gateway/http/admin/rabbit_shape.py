@@ -9,6 +9,8 @@ from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.problems import Problem, of_refusal
 
+NODE = "amqp-gateway@localhost"
+
 
 class Bad(Problem):
     """A bad request; ``reason`` is what RabbitMQ says, text or a list."""
@@ -61,6 +63,9 @@ def rabbit_error(error: Problem | Refusal) -> Response:
         headers = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
         reason = {"error": "not_authorized", "reason": "Login failed"}
         return answer(401, reason, headers)
+    if status == 405:
+        reason = {"error": "method_not_allowed", "reason": error.detail}
+        return answer(405, reason, error.headers)
     if status == 403:
         return answer(401, {"error": "not_authorised", "reason": error.detail})
     if status == 422:
@@ -80,3 +85,6 @@ def answer(status: int, told: Any, headers: dict[str, str] | None = None) -> Res
         {"cache-control": "no-cache", **(headers or {})},
         "application/json",
     )
+
+
+problems.SHAPES["/api/"] = rabbit_error

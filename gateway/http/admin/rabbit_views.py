@@ -8,11 +8,9 @@ from gateway.broker.counters import BindingSnapshot, ExchangeSnapshot, QueueSnap
 from gateway.broker.kinds import EXCHANGE_TYPES
 from gateway.http.admin.definitions import RABBITMQ
 from gateway.http.admin.desk import Call
+from gateway.http.admin.rabbit_shape import NODE
 from gateway.http.admin.tables import write_table
 from gateway.http.admin.topology import binding_id, readable, sample
-from gateway.http.doors import ConnectionInfo
-
-NODE = "amqp-gateway@localhost"
 
 
 def rate(value: float = 0.0) -> dict[str, float]:
@@ -111,29 +109,6 @@ def binding_views(call: Call, vhost: str) -> list[dict[str, Any]]:
         for one in broker.bindings_snapshot(vhost)
     ]
     return shown
-
-
-def connection_view(one: ConnectionInfo) -> dict[str, Any]:
-    host, _, port = one.address.rpartition(":")
-    return {
-        "name": f"{one.address} -> {NODE} #{one.id}",
-        "node": NODE,
-        "vhost": one.vhost,
-        "user": one.user,
-        "protocol": f"AMQP {one.version}",
-        "peer_host": host.strip("[]"),
-        "peer_port": int(port) if port.isdecimal() else 0,
-        "channels": one.channels,
-        "state": "running" if one.state == "open" else one.state,
-        "connected_at": one.since,
-        "recv_oct": one.octets_in,
-        "send_oct": one.octets_out,
-        "client_properties": {
-            "product": one.product,
-            "version": one.product_version,
-            "platform": one.platform,
-        },
-    }
 
 
 async def rabbit_overview(call: Call) -> dict[str, Any]:
