@@ -27,6 +27,7 @@ from gateway.broker.snapshots import consumer_snapshots, queue_snapshot, vhost_s
 from gateway.broker.store import Store
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Lost, Refusal
+from gateway.operations.rules import RABBITMQ, Rules
 
 DEFAULT_VHOST = "/"
 FIRST_USER = "guest"
@@ -65,18 +66,18 @@ class Broker(Ledger):
 
     # --- who is here ----------------------------------------------------------------------------
 
-    def attach(self, vhost: str, user: str, name: str) -> Client:
+    def attach(self, vhost: str, user: str, name: str, rules: Rules = RABBITMQ) -> Client:
         """A connection of an authenticated user begins to use a virtual host."""
         found = self.vhosts.get(vhost)
         if found is None:
-            raise Refusal(Condition.NOT_ALLOWED, f"vhost {vhost} not found", Lost.CONNECTION)
+            raise Refusal(rules.unknown_vhost, f"vhost {vhost} not found", Lost.CONNECTION)
         if not self.access.may_enter(user, vhost):
             raise Refusal(
                 Condition.NOT_ALLOWED,
                 f"access to vhost '{vhost}' refused for user '{user}'",
                 Lost.CONNECTION,
             )
-        client = Client(self, found, user, name)
+        client = Client(self, found, user, name, rules)
         found.clients[client] = None
         return client
 

@@ -398,12 +398,21 @@ class Channel(Linked):
         return "moved"
 
     def prefetch(self, count: int, size: int = 0, shared: bool = False) -> None:
-        """Limit what may be unsettled: here, or for each consumer from now on. 0 is no limit."""
-        if shared:
-            self.limit, self.size = count, size
-            self.wake()
+        """Limit what may be unsettled: here, or for each consumer from now on. 0 is no limit.
+        Rules may say that it is on all channels of the connection, or here."""
+        if self.client.rules.channel_prefetch:
+            channels = [self]
+            if shared:
+                self.client.prefetch = (count, size)
+                channels = list(self.client.channels.values())
+        elif shared:
+            channels = [self]
         else:
             self.new_limit, self.new_size = count, size
+            return
+        for channel in channels:
+            channel.limit, channel.size = count, size
+            channel.wake()
 
     def flow(self, active: bool) -> None:
         """The peer stops deliveries, or lets them go on."""

@@ -7,19 +7,30 @@ from gateway.broker.channel import Channel, Recipient
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import LocalError
+from gateway.operations.rules import RABBITMQ, Rules
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
 
 
 class Client:
-    """Made by ``Broker.attach``. Exclusive queues belong to it."""
+    """Made by ``Broker.attach``. Exclusive queues belong to it. ``rules`` are those of its version,
+    ``prefetch`` the limits (messages, octets) of the channels that it will open."""
 
-    def __init__(self, broker: "Broker", vhost: VirtualHost, user: str, name: str) -> None:
+    def __init__(
+        self,
+        broker: "Broker",
+        vhost: VirtualHost,
+        user: str,
+        name: str,
+        rules: Rules = RABBITMQ,
+    ) -> None:
         self.broker = broker
         self.vhost = vhost
         self.user = user
         self.name = name
+        self.rules = rules
+        self.prefetch = (0, 0)
         self.channels: dict[int, Channel] = {}
         self.exclusive: dict[Queue, None] = {}
         self.closed = False
@@ -31,6 +42,7 @@ class Client:
         if number in self.channels:
             raise LocalError(f"channel {number} is open already")
         channel = Channel(self, number, recipient)
+        channel.limit, channel.size = self.prefetch
         self.channels[number] = channel
         return channel
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gateway import values
 from gateway.broker.names import check_name
-from gateway.errors import Condition, Refusal
+from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Table
 from gateway.operations import DRAFT_LEVELS, LINK_LEVELS, DeclareQueue
 
@@ -128,15 +128,20 @@ def check_same_arguments(names: tuple[str, ...], given: Table, current: Table, w
         )
 
 
-def check_same_flags(what: str, pairs: tuple[tuple[str, object, object], ...]) -> None:
-    """Refuse (406) when a flag given differs from the current: (name, given, current)."""
+def check_same_flags(
+    what: str,
+    pairs: tuple[tuple[str, object, object], ...],
+    condition: Condition = Condition.PRECONDITION_FAILED,
+    lost: Lost = Lost.SESSION,
+) -> None:
+    """Refuse (406 unless said) when a flag given differs from the current: (name, given, current)."""
     for name, given, current in pairs:
         if given != current:
-            raise Refusal(
-                Condition.PRECONDITION_FAILED,
+            text = (
                 f"inequivalent arg '{name}' for {what}: received '{shown(given)}' "
-                f"but current is '{shown(current)}'",
+                f"but current is '{shown(current)}'"
             )
+            raise Refusal(condition, text, lost)
 
 
 def shown(value: object) -> str:

@@ -74,13 +74,15 @@ class Requests(Window):
         if queue:
             return queue
         if not self.declared:
-            raise Refusal(Condition.NOT_FOUND, "no previously declared queue")
+            condition, lost = self.client.rules.no_queue
+            raise Refusal(condition, "no previously declared queue", lost)
         return self.declared
 
     # --- exchanges ------------------------------------------------------------------------------
 
     def declare_exchange(self, op: DeclareExchange) -> None:
         vhost = self.vhost
+        self.refuse_default(op.name)
         if op.passive:
             vhost.exchange(op.name)
             return
@@ -89,16 +91,18 @@ class Requests(Window):
         if isinstance(alternate, str) and op.name not in vhost.exchanges:
             self.need("read", "exchange", op.name)
             self.need("write", "exchange", alternate)
-        vhost.declare_exchange(op)
+        vhost.declare_exchange(op, self.client.rules)
 
     def delete_exchange(self, op: DeleteExchange) -> None:
-        """Deleting what is not there succeeds, as in RabbitMQ."""
+        """Deleting what is not there succeeds as in RabbitMQ, unless rules want it there."""
         self.refuse_default(op.name)
         self.need("configure", "exchange", op.name)
         if op.name.startswith(RESERVED):
             raise reserved("exchange", op.name)
         found = self.vhost.exchanges.get(op.name)
         if found is None:
+            if self.client.rules.must_exist:
+                self.vhost.exchange(op.name)
             return
         if op.if_unused and found.bindings:
             what = self.vhost.title("exchange", op.name)
@@ -138,7 +142,7 @@ class Requests(Window):
         self.need("configure", "queue", name)
         found = vhost.queues.get(name)
         if found is not None:
-            vhost.check_same_queue(found, op, self.client)
+            vhost.check_same_queue(found, op, self.client, self.client.rules)
             return found
         if op.name.startswith(RESERVED):
             raise reserved("queue", name)
@@ -149,10 +153,11 @@ class Requests(Window):
         return vhost.make_queue(name, op, self.client)
 
     def delete_queue(self, op: DeleteQueue) -> int:
-        """How many messages went with it. Deleting what is not there succeeds."""
+        """How many messages went with it. Deleting what is not there succeeds, unless rules want it
+        there."""
         name = self.named(op.name)
         self.need("configure", "queue", name)
-        if name not in self.vhost.queues:
+        if name not in self.vhost.queues and not self.client.rules.must_exist:
             return 0
         queue = self.vhost.queue(name, self.client)
         what = self.vhost.title("queue", name)
@@ -214,11 +219,16 @@ class Requests(Window):
         self.vhost.add_binding(binding)
 
     def unbind(self, op: Unbind) -> None:
-        """Undoing what is not there succeeds, as in RabbitMQ: the binding, or either end."""
+        """Undoing what is not there succeeds, as in RabbitMQ: the binding, or either end. Unless
+        rules want them there."""
         name, key = self.ends(op)
+        strict = self.client.rules.must_exist
         there = self.vhost.exchanges if op.to_exchange else self.vhost.queues
-        if name in there and op.source in self.vhost.exchanges:
-            self.vhost.remove_binding(self.binding(op, name, key))
+        if strict or (name in there and op.source in self.vhost.exchanges):
+            binding = self.binding(op, name, key)
+            if strict and binding not in binding.source.bindings:
+                raise not_found(f"binding of '{name}' to '{op.source}' by '{key}'")
+            self.vhost.remove_binding(binding)
 
     def ends(self, op: Bind | Unbind) -> tuple[str, str]:
         """The destination and key that are meant; the user may connect the two ends."""
@@ -230,7 +240,8 @@ class Requests(Window):
             name, kind = self.named(op.destination), "queue"
             # No queue and no key: both are those of the queue declared last.
             key = key or ("" if op.destination else name)
-        self.refuse_default(op.source)
+        if op.to_exchange or not self.client.rules.bind_default:
+            self.refuse_default(op.source)
         self.need("write", kind, name)
         self.need("read", "exchange", op.source)
         return name, key

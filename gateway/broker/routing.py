@@ -40,12 +40,17 @@ class Routing:
         key = message.key
         if exchange is self.default:
             queue = self.queues.get(key) or self.replies.get(key)
-            if queue is None:
-                return ()
-            self.remember(exchange, key, (queue,))
-            return (queue,)
+            if not exchange.bindings:
+                if queue is None:
+                    return ()
+                self.remember(exchange, key, (queue,))
+                return (queue,)
+        else:
+            queue = None
         found, by_key = self.walk(exchange, message)
-        if by_key:
+        if queue is not None and queue not in found:
+            found = (queue, *found)
+        if by_key and (found or exchange is not self.default):
             self.remember(exchange, key, found)
         return found
 

@@ -34,6 +34,7 @@ from gateway.broker.routing import Routing
 from gateway.broker.void import Void
 from gateway.errors import Condition, Refusal
 from gateway.operations import DeclareExchange, DeclareQueue
+from gateway.operations.rules import RABBITMQ, Rules
 
 if TYPE_CHECKING:
     from gateway.broker.client import Client
@@ -87,21 +88,19 @@ class VirtualHost(Routing):
             raise not_found(self.title("exchange", name))
         return found
 
-    def declare_exchange(self, op: DeclareExchange) -> Exchange:
+    def declare_exchange(self, op: DeclareExchange, rules: Rules = RABBITMQ) -> Exchange:
         """Make sure that it exists as described (not for passive declarations)."""
         kind = exchange_type(op.type)
         what = self.title("exchange", op.name)
         found = self.exchanges.get(op.name)
         if found is not None:
-            check_same_flags(
-                what,
-                (
-                    ("type", op.type, found.type),
-                    ("durable", op.durable, found.durable),
-                    ("auto_delete", op.auto_delete, found.auto_delete),
-                    ("internal", op.internal, found.internal),
-                ),
+            check_same_flags(what, (("type", op.type, found.type),), *rules.other_type)
+            flags = (
+                ("durable", op.durable, found.durable),
+                ("auto_delete", op.auto_delete, found.auto_delete),
+                ("internal", op.internal, found.internal),
             )
+            check_same_flags(what, flags if rules.same_flags else ())
             check_same_arguments(EXCHANGE_ARGUMENTS, op.arguments, found.arguments, what)
             return found
         if op.name.startswith(RESERVED) or not op.name:
@@ -175,7 +174,9 @@ class VirtualHost(Routing):
             if name not in self.queues:
                 return name
 
-    def check_same_queue(self, found: Queue, op: DeclareQueue, client: object) -> None:
+    def check_same_queue(
+        self, found: Queue, op: DeclareQueue, client: object, rules: Rules = RABBITMQ
+    ) -> None:
         """Refuse a declaration that differs from the queue there is."""
         if found.owner is not None and found.owner is not client:
             raise self.locked(found.name)
@@ -184,7 +185,7 @@ class VirtualHost(Routing):
             ("durable", op.durable, found.durable),
             ("auto_delete", op.auto_delete, found.auto_delete),
         )
-        check_same_flags(what, flags)
+        check_same_flags(what, flags if rules.same_flags else ())
         if op.exclusive != (found.owner is not None):
             raise self.locked(found.name)
         check_same_arguments(QUEUE_ARGUMENTS, op.arguments, found.arguments, what)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from gateway.errors import Condition, Lost
 from gateway.message import Message, Table
+from gateway.operations.rules import RABBITMQ, Rules
 
 Token = Any
 
@@ -138,13 +139,15 @@ class Peer:
 @dataclass(slots=True)
 class Open(Operation):
     """Use a virtual host. ``user`` is already authenticated by the adapter's SASL exchange.
-    ``client`` is a name that only one connection to it may have at a time; "" is none."""
+    ``client`` is a name that only one connection to it may have at a time; "" is none. ``rules``:
+    what its version demands of a broker."""
 
     token: Token
     vhost: str
     user: str
     peer: Peer = field(default_factory=Peer)
     client: str = ""
+    rules: Rules = RABBITMQ
 
 
 @dataclass(slots=True)

@@ -300,7 +300,7 @@ class Session:
         self.peer = operation.peer
         self.user = operation.user
         name = f"{self.address} #{self.number}"
-        self._client = self.broker.attach(operation.vhost, operation.user, name)
+        self._client = self.broker.attach(operation.vhost, operation.user, name, operation.rules)
         self.vhost = operation.vhost
         self.opened = True
         self.adapter.send(Done(0, operation.token))
@@ -308,9 +308,11 @@ class Session:
             self.adapter.send(Blocked(self.broker.blocked))
 
     def _update_secret(self, operation: UpdateSecret) -> None:
-        secret = operation.secret.decode("utf-8", "replace")
-        if not self.broker.access.password(self.user, secret):
-            raise Refusal(Condition.ACCESS_REFUSED, "the new secret is not valid", Lost.CONNECTION)
+        """Passwords do not expire: nothing is to be renewed, and RabbitMQ accepts the word too. Only
+        a user that does not exist any more is refused."""
+        if self.broker.access.user(self.user) is None:
+            text = f"there is no user '{self.user}' whose secret could be updated"
+            raise Refusal(Condition.NOT_ALLOWED, text, Lost.CONNECTION)
         self.adapter.send(Done(0, operation.token))
 
     def _on_closed(self, operation: Closed) -> None:
@@ -465,8 +467,13 @@ class Session:
             self.say(notice.channel, notice)
 
     def _flow(self, channel: Channel, operation: Flow) -> None:
-        channel.flow(operation.active)
-        self.answer(operation.channel, operation.token, operation.active)
+        if operation.active:
+            # The deliveries that it allows do not overtake the answer.
+            then = partial(channel.flow, True)
+        else:
+            channel.flow(False)
+            then = None
+        self.answer(operation.channel, operation.token, operation.active, then)
 
     def _subscribe(self, channel: Channel, operation: Subscribe) -> None:
         tag = channel.subscribe(

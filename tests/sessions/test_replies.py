@@ -6,71 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gateway.adapters import Role, adapter_for
-from gateway.adapters.v0_9 import fields
 from gateway.adapters.v0_9.wire import layouts as w
-from gateway.adapters.v0_9.wire.tables import VERSIONS as TABLES
-from gateway.broker.broker import Broker
-from gateway.broker.memory_store import MemoryStore
-from gateway.sessions.registry import Registry
-from gateway.sessions.session import Session
 from tests.pair import VERSIONS
-from tests.talk import body, frames, header, method
-
-CAPABLE = fields.write_table({"capabilities": {"consumer_cancel_notify": True}})
-LOGIN = w.ConnectionStartOk(CAPABLE, "PLAIN", b"\0guest\0guest", "en_US")
-
-
-class Wired:
-    """A client of the family whose octets reach a session; the store is safe when ``turn`` ends."""
-
-    def __init__(self, version: str = "0-9-1") -> None:
-        self.version = version
-        self.store = MemoryStore(False)
-        self.broker = Broker(self.store)
-        self.adapter = adapter_for(version, Role.SERVER, authority=self.broker.access)
-        self.session = Session(
-            self.broker, self.adapter, Registry(), address="127.0.0.1:1", loopback=True, since=0
-        )
-        self.commits = 0
-        self.read(TABLES[version].header)
-        self.says(0, LOGIN, w.ConnectionTuneOk(0, 0, 0), w.ConnectionOpen("/"))
-        self.says(1, w.ChannelOpen())
-        self.settle()
-        self.hears()
-
-    def read(self, octets: bytes) -> None:
-        """One read, and the rest of its turn without a commit."""
-        self.session.perform(self.adapter.receive(octets))
-        self.session.perform(self.adapter.found())
-        self.broker.end_turn()
-
-    def octets(self, channel: int, *records: Any) -> bytes:
-        return b"".join(
-            record if isinstance(record, bytes) else method(self.version, channel, record)
-            for record in records
-        )
-
-    def says(self, channel: int, *records: Any) -> None:
-        self.read(self.octets(channel, *records))
-
-    def settle(self) -> None:
-        """Commits, until nothing is left to be written."""
-        while self.store.dirty:
-            batch = self.store.take()
-            if batch is not None:
-                self.commits += 1
-                self.broker.committed(batch.mark)
-            self.broker.end_turn()
-
-    def hears(self) -> list[Any]:
-        said = frames(self.version, b"".join(self.adapter.output()))
-        return [record for _, record in said if not isinstance(record, bytes)]
-
-
-def kinds(records: list[Any]) -> list[type[Any]]:
-    return [type(record) for record in records]
-
+from tests.sessions.wired import Wired, kinds
+from tests.talk import body, header, method
 
 DURABLE = w.QueueDeclare(queue="d", durable=True)
 

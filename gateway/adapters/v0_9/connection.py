@@ -27,6 +27,7 @@ from gateway.operations import (
     Unblocked,
     UpdateSecret,
 )
+from gateway.operations.rules import PUBLISHED, RABBITMQ
 
 SERVER_CAPABILITIES: Table = {
     "publisher_confirms": True,
@@ -226,7 +227,9 @@ class Connection:
 
     def _on_open(self, m: w.ConnectionOpen, found: list[Operation]) -> None:
         method = self._owner.table.by_name["connection.open"]
-        found.append(Open(Asked(method), m.virtual_host, self._user, self.peer))
+        rules = RABBITMQ if self._owner.table.name == "0-9-1" else PUBLISHED
+        token = Asked(method)
+        found.append(Open(token, m.virtual_host, self._user, self.peer, rules=rules))
 
     def opened(self) -> None:
         """Server: the virtual host is there."""

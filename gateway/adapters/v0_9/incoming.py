@@ -158,9 +158,13 @@ class Incoming:
                 raise PeerError(Condition.NOT_IMPLEMENTED, f"{name} is not implemented")
             if name != "channel.open":
                 raise PeerError(Condition.CHANNEL_ERROR, f"{name} on channel {number}, not open")
-            if number > self._engine.channel_max:
+            # As RabbitMQ: channel-max is a count, as the documents say; any number will do.
+            have, most = len(self._engine.channels), self._engine.channel_max
+            if have >= most:
                 raise PeerError(
-                    Condition.NOT_ALLOWED, f"channel {number} is above {self._engine.channel_max}"
+                    Condition.NOT_ALLOWED,
+                    f"number of channels opened ({have}) has reached the negotiated channel_max "
+                    f"({most})",
                 )
             place = self._engine.channels[number] = Channel(number, self._engine)
             place.opened()

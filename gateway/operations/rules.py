@@ -1,0 +1,39 @@
+"""Where the documents of 0-8 and 0-9 and RabbitMQ's 0-9-1 demand different answers of a broker."""
+
+from typing import NamedTuple
+
+from gateway.errors import Condition, Lost
+
+
+class Rules(NamedTuple):
+    """What a broker tells the clients of one version. The defaults are RabbitMQ's."""
+
+    unknown_vhost: Condition = Condition.NOT_ALLOWED
+    """For opening a virtual host that does not exist."""
+    no_queue: tuple[Condition, Lost] = (Condition.NOT_FOUND, Lost.SESSION)
+    """For an empty queue name on a channel that has declared none."""
+    other_type: tuple[Condition, Lost] = (Condition.PRECONDITION_FAILED, Lost.SESSION)
+    """For declaring an exchange that exists with another type."""
+    same_flags: bool = True
+    """Declaring what exists must repeat its flags; otherwise they are ignored."""
+    must_exist: bool = False
+    """Deleting or unbinding what does not exist is refused (404)."""
+    bind_default: bool = False
+    """Queues may be bound to the default exchange."""
+    channel_prefetch: bool = False
+    """Prefetch limits are those of the channel, consumers that run included; shared ones are those
+    of every channel of the connection. Otherwise they are those of each consumer that starts
+    later; shared ones are those of the channel."""
+
+
+RABBITMQ = Rules()
+PUBLISHED = Rules(
+    unknown_vhost=Condition.INVALID_PATH,
+    no_queue=(Condition.NOT_ALLOWED, Lost.CONNECTION),
+    other_type=(Condition.NOT_ALLOWED, Lost.CONNECTION),
+    same_flags=False,
+    must_exist=True,
+    bind_default=True,
+    channel_prefetch=True,
+)
+"""The documents of 0-8 and 0-9."""
