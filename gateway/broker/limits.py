@@ -134,7 +134,7 @@ def check_same_flags(
     condition: Condition = Condition.PRECONDITION_FAILED,
     lost: Lost = Lost.SESSION,
 ) -> None:
-    """Refuse (406 unless said) when a flag given differs from the current: (name, given, current)."""
+    """Refuse (by default 406) a flag that differs from the current: (name, given, current)."""
     for name, given, current in pairs:
         if given != current:
             text = (

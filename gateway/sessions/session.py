@@ -308,8 +308,8 @@ class Session:
             self.adapter.send(Blocked(self.broker.blocked))
 
     def _update_secret(self, operation: UpdateSecret) -> None:
-        """Passwords do not expire: nothing is to be renewed, and RabbitMQ accepts the word too. Only
-        a user that does not exist any more is refused."""
+        """Passwords do not expire: there is nothing to renew, and RabbitMQ accepts the word too.
+        Only a user that does not exist any more is refused."""
         if self.broker.access.user(self.user) is None:
             text = f"there is no user '{self.user}' whose secret could be updated"
             raise Refusal(Condition.NOT_ALLOWED, text, Lost.CONNECTION)

@@ -168,8 +168,8 @@ def test_a_second_open(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_too_many_channels(version: str) -> None:
-    talk = Talk(version, limits=Limits(channel_max=5)).opened(5)
-    connection_dies(talk, talk.says(6, w.ChannelOpen()), 530, Condition.NOT_ALLOWED)
+    talk = Talk(version, limits=Limits(channel_max=5)).opened(5, 6, 7, 8, 65535)
+    connection_dies(talk, talk.says(9, w.ChannelOpen()), 530, Condition.NOT_ALLOWED)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

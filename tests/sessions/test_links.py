@@ -797,7 +797,7 @@ def test_topology_by_management(house: House, peer: LinkPeer) -> None:
         ("POST", "/bindings", {"source": "amq.topic"}, 400),
         ("POST", "/bindings", {"source": "none", "destination_queue": "q"}, 404),
         ("DELETE", "/bindings/nonsense", None, 400),
-        ("PUT", "/auth/tokens", b"wrong", 403),
+        ("PUT", "/auth/tokens", b"anything", 204),
         ("PUT", "/auth/tokens", "text", 400),
     ],
 )
