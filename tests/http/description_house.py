@@ -15,6 +15,7 @@ from description_words import Operation, examples
 
 from gateway.http.receive.described import TOKEN
 from gateway.net.dialer import dial
+from gateway.operations import BeginSession
 from tests.interop import servers
 
 SETTINGS = """
@@ -67,6 +68,8 @@ class House:
             "stream": self.stream,
             "id": self.operation,
             "connection": self.connection,
+            "connection_name": self.connection_name,
+            "channel": self.channel,
             "binding": self.binding,
             "properties_key": self.properties_key,
             "last_event_id": self.cursor,
@@ -104,6 +107,9 @@ class House:
         for source, key in (("amq.topic", "#"), ("shop", "orders")):
             binding = {"source": source, "destination": "orders", "routing_key": key}
             await self.do("POST", f"{PLACE}/bindings", json=binding)
+        onward = {"destination": "amq.fanout", "destination_type": "exchange"}
+        onward |= {"source": "shop", "routing_key": "orders"}
+        await self.do("POST", f"{PLACE}/bindings", json=onward)
         if "/dead-letters/" in path:
             await self.die()
         await self.do("POST", f"{DATA}/queues/orders/messages", json={"order": 17})
@@ -163,8 +169,17 @@ class House:
     async def connection(self) -> str:
         remote = await dial((self.gateway.host, self.gateway.port), version="0-9-1")
         self.stack.push_async_callback(remote.close)
+        await remote.ask(BeginSession(1, None))
         found = (await self.do("GET", f"{ADMIN}/connections")).json()["connections"]
         return str(found[-1]["id"])
+
+    async def connection_name(self) -> str:
+        await self.connection()
+        return str((await self.do("GET", "/api/connections")).json()[-1]["name"])
+
+    async def channel(self) -> str:
+        await self.connection()
+        return str((await self.do("GET", "/api/channels")).json()[-1]["name"])
 
     async def binding(self) -> str:
         wanted = {"source": "shop", "destination": "orders", "routing_key": "orders"}

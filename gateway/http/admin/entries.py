@@ -17,9 +17,10 @@ PATH_WORDS = {
     "binding": ("`id` of a binding, as the list shows it", "AAAAAAAAAAAAAAAAAAAAAA"),
     "properties_key": ("`properties_key` of a binding, as the list shows it", "orders"),
     "user": ("User", "carol"),
-    "connection": ("`id` of a connection (under `/api` its `name`)", "1"),
+    "connection": ("`id` of a connection", "1"),
+    "connection_name": ("`name` of a connection", "127.0.0.1:50000 -> 127.0.0.1:5672"),
     "channel": ("`name` of a channel", "127.0.0.1:50000 -> 127.0.0.1:5672 (1)"),
-    "destination": ("Exchange that a binding leads to", "shop"),
+    "destination": ("Exchange that a binding leads to", "amq.fanout"),
     "name": ("Name", "unroutable"),
 }
 

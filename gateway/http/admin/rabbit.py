@@ -315,7 +315,7 @@ GUEST, USER, ADMIN, MONITOR = Rank.GUEST, Rank.USER, Rank.ADMINISTRATOR, Rank.MO
 QUEUE, EXCHANGE = "/queues/{vhost}/{queue}", "/exchanges/{vhost}/{exchange}"
 BINDINGS = "/bindings/{vhost}/e/{exchange}/q/{queue}"
 TO_EXCHANGE = "/bindings/{vhost}/e/{exchange}/e/{destination}"
-ONE_CONNECTION, OF_USER = "/connections/{connection}", "/connections/username/{user}"
+ONE_CONNECTION, OF_USER = "/connections/{connection_name}", "/connections/username/{user}"
 READ = (
     ("/overview", rabbit_overview, USER), ("/nodes", rabbit_nodes, USER),
     ("/whoami", rabbit_whoami, USER), ("/cluster-name", rabbit_cluster_name, USER),

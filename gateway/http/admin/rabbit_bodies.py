@@ -10,6 +10,7 @@ EXAMPLES: dict[str, Any] = {
     "rabbit_put_user": {"password": "correct horse", "tags": "monitoring"},
     "rabbit_put_permission": {"configure": ".*", "write": ".*", "read": ".*"},
     "rabbit_bind": {"routing_key": "a.#"},
+    "rabbit_bind_exchange": {"routing_key": "a.#"},
     "rabbit_put_exchange": {"type": "topic", "durable": True},
     "rabbit_put_queue": {"durable": True},
 }
@@ -31,6 +32,7 @@ SCHEMAS: dict[str, Any] = {
         **{name: TEXT | {"format": "regex"} for name in ("configure", "write", "read")},
     ),
     "rabbit_bind": body_of(routing_key=SHORT, arguments=TABLE),
+    "rabbit_bind_exchange": body_of(routing_key=SHORT, arguments=TABLE),
     "rabbit_put_exchange": body_of(
         type={"enum": [*EXCHANGE_TYPES]},
         durable=FLAG, auto_delete=FLAG, internal=FLAG, arguments=TABLE,

@@ -94,7 +94,7 @@ def seen(call: Call) -> Iterator[ConnectionInfo]:
 
 def found(call: Call) -> ConnectionInfo:
     for one in seen(call):
-        if name_of(one) == call.names["connection"]:
+        if name_of(one) == call.names["connection_name"]:
             return one
     raise missing()
 
