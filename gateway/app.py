@@ -134,6 +134,7 @@ class Gateway:
             context=context,
         )
         self.broker.access.anonymous_user = amqp.anonymous_user
+        self.broker.templates = {name: dict(given) for name, given in amqp.templates.items()}
         web = listen_http(settings.http.host, settings.http.port)
         admin = None
         try:

@@ -27,6 +27,7 @@ from gateway.broker.snapshots import consumer_snapshots, queue_snapshot, vhost_s
 from gateway.broker.store import Store
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Lost, Refusal
+from gateway.message import Table
 from gateway.operations.rules import RABBITMQ, Rules
 
 DEFAULT_VHOST = "/"
@@ -44,6 +45,8 @@ class Broker(Ledger):
         self.access = Access(store)
         self.access.changed = self._forget_rights
         self.vhosts: dict[str, VirtualHost] = {}
+        self.templates: dict[str, Table] = {}
+        """Arguments of queues, by the name that a declaration may give for them."""
         self.confirming: dict[Channel, None] = {}
         self._safe = store.mark - 1
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()

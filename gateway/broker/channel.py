@@ -26,7 +26,7 @@ from gateway.broker.replies import OCTETS, REPLY_TO, open_replies, with_reply_to
 from gateway.broker.transactions import Transaction
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Message, Table
-from gateway.operations import Fetched, Outcome
+from gateway.operations import STREAMS, Fetched, Outcome
 
 if TYPE_CHECKING:
     from gateway.broker.client import Client
@@ -251,8 +251,10 @@ class Channel(Linked):
         priority = read_consumer_priority(arguments, self.vhost.title("queue", name))
         others = found.consumers
         # One that is exclusive is alone.
-        if (exclusive and (others or found.limits.single_active)) or (
-            others and others[0].exclusive
+        if (
+            (exclusive and (others or found.limits.single_active))
+            or (others and others[0].exclusive)
+            or (STREAMS in arguments and any(STREAMS in other.arguments for other in others))
         ):
             what = self.vhost.title("queue", name)
             raise Refusal(Condition.ACCESS_REFUSED, f"{what} in exclusive use")

@@ -4,6 +4,7 @@ RabbitMQ's rules say which permission each request needs. Answers to permission 
 remembered until an administrator changes something.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gateway.broker.consumers import Window
@@ -150,6 +151,9 @@ class Requests(Window):
         if isinstance(letters, str):
             self.need("read", "queue", name)
             self.need("write", "exchange", letters)
+        template = self.broker.templates.get(op.template)
+        if template is not None:
+            op = replace(op, arguments={**template, **op.arguments})
         return vhost.make_queue(name, op, self.client)
 
     def delete_queue(self, op: DeleteQueue) -> int:

@@ -1,11 +1,13 @@
 """Where AMQP is spoken, and what is proposed and accepted there."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from gateway.broker.limits import read_queue_arguments
 from gateway.config.section import Section
+from gateway.errors import Refusal
 
 Meaning = Literal["0-9", "0-9a0", "0-9a0-7", "0-9a6"]
 """Versions that open with AMQP 1 1 0 9; 0-9a0-7 is 0-9a0 with method headers of 7 octets."""
@@ -68,6 +70,10 @@ class Amqp(Section):
         default=False,
         description="answer SYNCHREQ of 0-9a0 with method 2, 6, which its document does not number",
     )
+    templates: dict[str, dict[str, str | int | bool]] = Field(
+        default={},
+        description="arguments of queues by the names of templates that 0-9a0 and 0-9a6 ask for",
+    )
     handshake_seconds: float = Field(
         default=10, gt=0, description="a peer that has not opened by then is dropped"
     )
@@ -80,6 +86,16 @@ class Amqp(Section):
     )
     tls: Tls = Field(default_factory=Tls)
     listeners: list[AmqpListener] = Field(default=[], description="further listeners, see below")
+
+    @field_validator("templates")
+    @classmethod
+    def _arguments(cls, given: dict[str, dict[str, str | int | bool]]) -> Any:
+        for name, arguments in given.items():
+            try:
+                read_queue_arguments(dict(arguments), f"template '{name}'")
+            except Refusal as refusal:
+                raise ValueError(str(refusal)) from None
+        return given
 
     @model_validator(mode="after")
     def _certified(self) -> "Amqp":

@@ -41,7 +41,8 @@ class DeclareQueue(Operation):
     """An empty name asks for a server-named queue. Answered with ``QueueState``.
 
     ``levels``: how many levels of priority the queue gets if it is made now and has no
-    ``x-max-priority``: ``DRAFT_LEVELS``, ``LINK_LEVELS``, or 0 for none."""
+    ``x-max-priority``: ``DRAFT_LEVELS``, ``LINK_LEVELS``, or 0 for none. ``template``: a name of
+    configured arguments that it gets then; one that is not known is none."""
 
     channel: int
     token: Token
@@ -52,6 +53,7 @@ class DeclareQueue(Operation):
     auto_delete: bool = False
     arguments: Table = field(default_factory=dict)
     levels: int = 0
+    template: str = ""
 
 
 @dataclass(slots=True)
@@ -69,6 +71,27 @@ class DeleteQueue(Operation):
     token: Token
     name: str
     if_unused: bool = False
+    if_empty: bool = False
+
+
+@dataclass(slots=True)
+class PurgeTopic(Operation):
+    """Purge the subscriptions that are made on this topic and no other (0-9a0 §4.5.5). Answered
+    with the number of messages purged."""
+
+    channel: int
+    token: Token
+    key: str
+
+
+@dataclass(slots=True)
+class CancelTopic(Operation):
+    """Delete the subscriptions that are made on this topic and no other (0-9a0 §4.5.7).
+    ``if_empty``: refused (406) if there are any. Answered with the number of messages deleted."""
+
+    channel: int
+    token: Token
+    key: str
     if_empty: bool = False
 
 

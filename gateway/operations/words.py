@@ -229,6 +229,11 @@ class Flow(Request):
 # --- consuming ----------------------------------------------------------------------------------
 
 
+STREAMS = "x-streams"
+"""Argument of a consumer: it takes a stream, and there is one such consumer of a queue at most, as
+each would get a part (0-9a0 §4.9.1, 0-9a6 "The Stream Operational Model")."""
+
+
 @dataclass(slots=True)
 class Subscribe(Request):
     """Start a consumer. An empty tag asks for one of the server's. Answered with the tag.

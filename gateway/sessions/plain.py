@@ -6,6 +6,7 @@ from typing import Any
 from gateway.broker.channel import Channel
 from gateway.operations import (
     Bind,
+    CancelTopic,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
@@ -13,12 +14,14 @@ from gateway.operations import (
     Operation,
     Prefetch,
     PurgeQueue,
+    PurgeTopic,
     Recover,
     Rollback,
     Select,
     SelectConfirms,
     Unbind,
 )
+from gateway.sessions.subscriptions import cancel_topic, purge_topic
 
 Call = Callable[[Channel, Any], Any]
 
@@ -33,11 +36,13 @@ PLAIN: dict[type[Operation], Call] = {
 
 TOPOLOGY: dict[type[Operation], Call] = {
     Bind: Channel.bind,
+    CancelTopic: cancel_topic,
     DeclareExchange: Channel.declare_exchange,
     DeclareQueue: Channel.declare_queue,
     DeleteExchange: Channel.delete_exchange,
     DeleteQueue: Channel.delete_queue,
     PurgeQueue: Channel.purge_queue,
+    PurgeTopic: purge_topic,
     Unbind: Channel.unbind,
 }
 """Answered with their result when it is safe."""

@@ -8,9 +8,12 @@ containers) belong to whom permissions let in.
 """
 
 from gateway.broker.channel import Channel
+from gateway.broker.exchanges import REGEXP
+from gateway.broker.queues import Queue
 from gateway.errors import Condition, Refusal
 from gateway.message import Table
-from gateway.operations import Bind
+from gateway.operations import Bind, CancelTopic, PurgeTopic
+from gateway.sessions.addresses import TOPICS
 
 PREFIX = "subscription:"
 VOLATILE = "volatile-subscription:"
@@ -68,3 +71,41 @@ def bind_subscription(channel: Channel, wanted: Bind) -> None:
         found.purge()
     for other in others:
         channel.vhost.remove_binding(other)
+
+
+def subscriptions_to(channel: Channel, key: str) -> tuple[list[Queue], bool]:
+    """The subscriptions that are made on this topic alone, as far as this client may have to do
+    with them; and whether there are any at all. Those of other users, and private ones of other
+    connections, are not this client's to end."""
+    if "*" in key or "#" in key:
+        return [], False
+    found: list[Queue] = []
+    others = False
+    for binding in channel.vhost.exchange(TOPICS).bindings:
+        queue = binding.destination
+        if binding.key != key or not isinstance(queue, Queue) or REGEXP in binding.arguments:
+            continue
+        if not queue.name.startswith(PREFIX) or any(b.key != key for b in queue.bindings):
+            continue
+        owners = (None, channel.client.user)
+        mine = queue.owner in (None, channel.client) and queue.arguments.get(USER) in owners
+        if mine and queue not in found:
+            found.append(queue)
+        others = others or not mine
+    return found, others or bool(found)
+
+
+def purge_topic(channel: Channel, op: PurgeTopic) -> int:
+    found, _ = subscriptions_to(channel, op.key)
+    for queue in found:
+        channel.need("read", "queue", queue.name)
+    return sum(queue.purge() for queue in found)
+
+
+def cancel_topic(channel: Channel, op: CancelTopic) -> int:
+    found, some = subscriptions_to(channel, op.key)
+    if op.if_empty and some:
+        raise Refusal(Condition.PRECONDITION_FAILED, f"topic '{op.key}' has subscriptions")
+    for queue in found:
+        channel.need("configure", "queue", queue.name)
+    return sum(channel.vhost.remove_queue(queue) for queue in found)

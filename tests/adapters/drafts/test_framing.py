@@ -383,6 +383,7 @@ def test_every_request_is_understood(version: str, size: int) -> None:
     """The same operations and answers, however the octets are cut."""
     data = conversation(version)
     both = Both(version).opened()
+    both.queues = {"q", "subscription:"}
     for piece in pieces(data, sized(size)()):
         both.perform(both.server.receive(piece))
     assert not both.server.closing

@@ -46,6 +46,10 @@ class Owner(outlet.Owner, Protocol):
 
     def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None: ...
 
+    def say_close(
+        self, condition: Condition | None, text: str, method: int = 0, theirs: bool = False
+    ) -> None: ...
+
 
 class Consumer(NamedTuple):
     """What a consumer's deliveries are called. ``place`` is the queue or destination it asked

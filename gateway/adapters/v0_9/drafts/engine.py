@@ -49,6 +49,8 @@ class DraftEngine(Engine):
         self.first = is_first(self.version)
         self.words = first.WORDS if self.first else second.WORDS
         self.vhost = ""
+        self.held_back = False
+        """Publishers are asked to stop."""
         self.dialects = {
             content.name: CONTENTS[self.version, content.number]
             for content in self.table.contents.values()

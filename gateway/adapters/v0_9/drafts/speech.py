@@ -8,7 +8,7 @@ from gateway.adapters.v0_9 import states
 from gateway.adapters.v0_9.drafts.channel import Channel
 from gateway.adapters.v0_9.drafts.words import Asked, Awaited, Spoken
 from gateway.adapters.v0_9.speech import refused, session_lost
-from gateway.errors import Condition, LocalError
+from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import (
     BeginSession,
     Blocked,
@@ -126,8 +126,13 @@ def _cancelled(engine: Any, op: Cancelled) -> None:
         place.consumers.pop(op.tag, None)
 
 
-def _silent(engine: Any, op: Operation) -> None:
-    """The drafts have no words for this."""
+def _held_back(engine: Any, op: Operation) -> None:
+    """Publishers are to stop, or may go on: channel.flow (0-9a0 §3.8.7 and §3.8.10, 0-9a6 "Flow
+    Control")."""
+    engine.held_back = isinstance(op, Blocked)
+    for place in engine.channels.values():
+        if place.state is states.OPEN:
+            place.speak(Spoken(engine.words.layouts.ChannelFlow(engine.held_back)))
 
 
 def _done(engine: Any, op: Done) -> None:
@@ -158,6 +163,8 @@ def _done(engine: Any, op: Done) -> None:
         _answer(engine, answer, place, token, op)
     elif token.method.replies:
         place.speak(Spoken(engine.table.by_name[token.method.replies[0]].record()))
+    if name == "channel.open" and engine.held_back:
+        place.speak(Spoken(engine.words.layouts.ChannelFlow(True)))
     if name == "channel.close":
         del engine.channels[op.channel]
         place.vanish()
@@ -181,6 +188,12 @@ def _refused(engine: Any, op: Refused) -> None:
     binds = isinstance(op.token, Asked) and op.token.method.name.endswith(".bind")
     if binds and op.condition is WRONG:
         op = replace(op, condition=Condition.COMMAND_INVALID)
+    declares = isinstance(op.token, Asked) and op.token.method.name == "exchange.declare"
+    if declares and op.lost is Lost.CONNECTION:
+        # An unknown class is an error in the class exchange, whose errors cost the channel; the
+        # broker would have ended the connection, and does not know of the channel's end.
+        op = replace(op, lost=Lost.SESSION)
+        engine.follow([EndSession(op.channel, None)])
     refused(engine, op)
 
 
@@ -197,8 +210,8 @@ SPEECH: dict[type[Operation], Speak] = {
     Settle: _settle,
     Returned: _returned,
     Cancelled: _cancelled,
-    Blocked: _silent,
-    Unblocked: _silent,
+    Blocked: _held_back,
+    Unblocked: _held_back,
     Done: _done,
     Refused: _refused,
     SessionLost: session_lost,

@@ -25,7 +25,9 @@ from gateway.errors import Condition, PeerError
 from gateway.message import Table
 from gateway.operations import (
     DRAFT_LEVELS,
+    STREAMS,
     Bind,
+    CancelTopic,
     Commit,
     DeclareQueue,
     DeleteQueue,
@@ -39,6 +41,7 @@ from gateway.operations import (
     Outcome,
     Prefetch,
     PurgeQueue,
+    PurgeTopic,
     QueueState,
     Rollback,
     Settle,
@@ -107,18 +110,24 @@ def _failed(place: Channel, asked: Asked, error: PeerError) -> list[Operation]:
 
 
 def _made(
-    place: Channel, token: Asked | None, name: str, private: bool, auto_cancel: bool
+    place: Channel,
+    token: Asked | None,
+    name: str,
+    private: bool,
+    auto_cancel: bool,
+    template: str = "",
 ) -> DeclareQueue:
     """A queue for a destination or subscription. One that is private belongs to the client's
     identifier and outlives the connection, unless it is temporary."""
     if private and auto_cancel:
         return DeclareQueue(
-            place.number, token, name, exclusive=True, auto_delete=True, levels=DRAFT_LEVELS
-        )
+            place.number, token, name, exclusive=True, auto_delete=True, levels=DRAFT_LEVELS,
+            template=template,
+        )  # fmt: skip
     owner = {OWNER: place.owner.connection.client_id} if private else {}
     return DeclareQueue(
         place.number, token, name, durable=True, auto_delete=auto_cancel, arguments=owner,
-        levels=DRAFT_LEVELS,
+        levels=DRAFT_LEVELS, template=template,
     )  # fmt: skip
 
 
@@ -128,7 +137,7 @@ def _define(place: Channel, m: w.DestinationDefine, asked: Asked) -> list[Operat
     number, name = place.number, m.destination
     if service(place, m.service_type, (QUEUE, TOPIC)) == TOPIC:
         return say(place, w.DestinationDefineOk(name or f"topic-{secrets.token_hex(8)}", 0))
-    made = _made(place, asked, name, m.private, m.auto_cancel)
+    made = _made(place, asked, name, m.private, m.auto_cancel, m.template)
     if not name:
         return [made]
 
@@ -156,7 +165,7 @@ def _query(place: Channel, m: w.DestinationQuery, asked: Asked) -> list[Operatio
 
 
 def _purge(place: Channel, m: w.DestinationPurge, asked: Asked) -> list[Operation]:
-    """A topic holds nothing."""
+    """A topic holds nothing, but its subscriptions do (§4.5.5)."""
     place.ticket(m.ticket, "purge")
     return _either(
         place,
@@ -164,7 +173,7 @@ def _purge(place: Channel, m: w.DestinationPurge, asked: Asked) -> list[Operatio
         m.destination,
         asked,
         lambda token: [PurgeQueue(place.number, token, m.destination)],
-        lambda token: say(place, w.DestinationPurgeOk(0)),
+        lambda token: [PurgeTopic(place.number, token, m.destination)],
     )
 
 
@@ -175,9 +184,22 @@ def _cancel_destination(place: Channel, m: w.DestinationCancel, asked: Asked) ->
         m.service_type,
         m.destination,
         asked,
-        lambda token: [DeleteQueue(place.number, token, m.destination, False, m.ifempty)],
-        lambda token: say(place, w.DestinationCancelOk(0)),
+        lambda token: _deleted(place, token, m.destination, m.ifempty),
+        lambda token: [CancelTopic(place.number, token, m.destination, m.ifempty)],
     )
+
+
+def _deleted(place: Channel, asked: Asked, name: str, if_empty: bool) -> list[Operation]:
+    """Cancelling what is not there costs the connection (§4.5.7, §4.6.7)."""
+
+    def then(state: FoundQueue | None) -> list[Operation]:
+        if state is None:
+            number, text = asked.method.number, f"'{name[:80]}' is not there"
+            place.owner.say_close(Condition.NOT_FOUND, text, number, theirs=True)
+            return []
+        return [DeleteQueue(place.number, asked, name, False, if_empty)]
+
+    return [FindQueue(place.number, asked._replace(then=then), name)]
 
 
 def _bound(place: Channel, m: w.SubscriptionDefine) -> tuple[str, Table]:
@@ -246,7 +268,7 @@ def _subscribe(place: Channel, m: w.SubscriptionDefine, asked: Asked) -> list[Op
             _defined(m, state)
             return [DeclareQueue(number, asked, queue, passive=True)]
         return [
-            _made(place, None, queue, m.private, m.auto_cancel),
+            _made(place, None, queue, m.private, m.auto_cancel, m.template),
             Bind(number, asked, queue, TOPICS, key, arguments),
         ]
 
@@ -265,14 +287,17 @@ def _purge_subscription(place: Channel, m: w.SubscriptionPurge, asked: Asked) ->
 
 def _cancel_subscription(place: Channel, m: w.SubscriptionCancel, asked: Asked) -> list[Operation]:
     place.ticket(m.ticket, "dynamic", "purge")
-    return [DeleteQueue(place.number, asked, SUBSCRIPTION + m.subscription, False, m.ifempty)]
+    return _deleted(place, asked, SUBSCRIPTION + m.subscription, m.ifempty)
 
 
 def _consume(place: Channel, m: Any, asked: Asked) -> list[Operation]:
     place.ticket(m.ticket, "consume", "subscribe")
     group, number = group_of(asked.method), place.number
-    text = getattr(m, "message_selector", b"")
+    # "The server MUST ignore the message-selector field when a client consumes from a
+    # subscription" (§4.7.1).
+    text = b"" if m.subscription else getattr(m, "message_selector", b"")
     wanted = _selector(place, text, getattr(m, "message_seltype", 0))
+    arguments: Table = {STREAMS: True} if group == "stream" else {}
     no_ack = getattr(m, "auto_ack", True)
     pace = pace_of(m)
     credit = 1 if pace else getattr(m, "auto_cancel", 0) or None
@@ -283,7 +308,7 @@ def _consume(place: Channel, m: Any, asked: Asked) -> list[Operation]:
         matches = None if keyed or wanted is None else wanted.matches
         limit = Prefetch(number, None, m.prefetch_count, m.prefetch_size)
         subscribe = Subscribe(
-            number, token, queue, str(tag), no_ack, m.exclusive, m.no_local,
+            number, token, queue, str(tag), no_ack, m.exclusive, m.no_local, arguments,
             filter=matches, credit=credit,
         )  # fmt: skip
         return [limit, subscribe]

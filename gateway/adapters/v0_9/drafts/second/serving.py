@@ -23,6 +23,7 @@ from gateway.errors import Condition
 from gateway.message import Table
 from gateway.operations import (
     DRAFT_LEVELS,
+    STREAMS,
     BeginSession,
     Bind,
     Commit,
@@ -139,8 +140,9 @@ def _declare_queue(place: Channel, m: w.QueueDeclare, asked: Asked) -> list[Oper
     if m.passive:
         return [DeclareQueue(number, asked, name, passive=True)]
     made = DeclareQueue(
-        number, asked, name, False, m.durable, m.private, m.auto_delete, levels=DRAFT_LEVELS
-    )
+        number, asked, name, False, m.durable, m.private, m.auto_delete, levels=DRAFT_LEVELS,
+        template=m.template,
+    )  # fmt: skip
     if not name:
         return [made]
 
@@ -181,6 +183,7 @@ def _consume(place: Channel, m: Any, asked: Asked) -> list[Operation]:
             no_ack,
             m.exclusive,
             m.no_local,
+            {STREAMS: True} if group == "stream" else {},
             credit=1 if pace else None,
         ),
     ]
