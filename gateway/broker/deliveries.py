@@ -185,9 +185,7 @@ class Lane:
     def purge(self) -> None:
         """Remove what is ready from the store one by one: what is unsettled must stay there."""
         store = self.queue.ledger.store
-        for entry in self.ready:
-            if entry.stored:
-                store.remove(self.number, entry.position)
+        store.remove_all(self.number, [entry.position for entry in self.ready if entry.stored])
         while self.paged:
             found = store.read(self.number, self.paged_from, min(self.paged, LARGEST_PORTION))
             if not found:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from gateway.broker.limits import Limits
 from gateway.broker.store import Store
+from gateway.broker.waste import Waste
 
 
 class Timed(Protocol):
@@ -35,6 +36,7 @@ class Ledger:
         self.drops = 0
         self.volatile = bool(getattr(store, "volatile", False))
         self.next_number = 1
+        self.waste = Waste(self)
         self.agenda: list[tuple[int, int, Timed]] = []
         self.scheduled = 0
 

@@ -105,6 +105,10 @@ class MemoryStore:
         else:
             self._touch()
 
+    def remove_all(self, queue: int, positions: list[int]) -> None:
+        for position in positions:
+            self.remove(queue, position)
+
     def purge(self, queue: int) -> None:
         if self._shelves.pop(queue, None) is not None:
             self._touch()

@@ -515,14 +515,13 @@ class Queue(Turns):
             if lane.at(position) is not None:
                 self.included(lane, position)
         for lane in self.lanes:
-            entries = lane.ready
-            for entry in entries:
-                self.ledger.octets -= entry.message.weight
-            if self.unsettled or not (lane.paged or self.keeps):
+            if self.unsettled:
                 lane.purge()
-            else:
+            elif self.keeps or lane.paged_from:
+                # Others have never been in the store.
                 store.purge(lane.number)
-            entries.clear()
+            lane.ready, entries = deque(), lane.ready
+            self.ledger.waste.take(entries)
             lane.paged = 0
             lane.counts.clear()
             lane.forget_ahead()

@@ -86,6 +86,10 @@ class Store(Protocol):
         """The message is settled; cancels an ``append`` that is still in the gathering batch."""
         ...
 
+    def remove_all(self, queue: int, positions: list[int]) -> None:
+        """The same for many."""
+        ...
+
     def purge(self, queue: int) -> None:
         """Remove everything of a queue (purged or deleted)."""
         ...

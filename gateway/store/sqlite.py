@@ -200,6 +200,16 @@ class SqliteStore:
             del batch.puts[queue]
             self.dirty = bool(batch)
 
+    def remove_all(self, queue: int, positions: list[int]) -> None:
+        """Delete many messages of one queue."""
+        puts = self.gathering.puts.get(queue)
+        if puts or self.unnamed:
+            for position in positions:
+                self.remove(queue, position)
+        elif positions:
+            self.gathering.cuts[queue].update(positions)
+            self.dirty = True
+
     def purge(self, queue: int) -> None:
         """Delete everything of a queue, its delivered mark included."""
         self.pending_octets -= self.gathering.drop_queue(queue)
