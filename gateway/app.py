@@ -33,6 +33,7 @@ from gateway.http.publish.spool import open_shelf, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.message import cross_with
 from gateway.net.alarms import Watch, memory_total
+from gateway.net.frames import FrameByFrame
 from gateway.net.listener import Address, Limits, Listener
 from gateway.net.ports import listen_http
 from gateway.net.tls import server_context
@@ -179,7 +180,7 @@ class Gateway:
         return uvicorn.Config(
             app,
             http=bounded(http.max_head_octets, http.idle_seconds, http.max_connections),
-            ws="websockets-sansio",
+            ws=FrameByFrame,
             ws_per_message_deflate=False,
             log_config=None,
             access_log=False,

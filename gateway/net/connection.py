@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "listener", "transport", "adapter", "session", "address", "local", "loopback", "subject",
         "octets_in", "octets_out", "header_0_9", "_first", "_awake", "_held", "_full", "_stuffed",
-        "_share", "_crowded", "_leaving", "_deadline", "_gone",
+        "_share", "_crowded", "_leaving", "_deadline", "_gone", "_timer",
     )  # fmt: skip
 
     def __init__(self, listener: "Listener", header_0_9: str) -> None:
@@ -84,6 +84,7 @@ class Connection(asyncio.Protocol):
         self._leaving = False
         self._deadline = 0.0
         self._gone = False
+        self._timer: asyncio.TimerHandle | None = None
 
     # --- asyncio calls these --------------------------------------------------------------------
 
@@ -129,19 +130,37 @@ class Connection(asyncio.Protocol):
         self._gone = True
         turn = self.listener.turn
         turn.begin()
-        session = self.session
         self.listener.leave(self)
-        if session is not None and self.adapter is not None:
-            session.perform(self.adapter.lost())
-            session.end()
-            log.info(
-                "connection #%d %s: %s closed: %s",
-                session.number,
-                self.address,
-                f"{session.adapter.version} user {session.user or '-'}",
-                error or session.ending or "normal end",
-            )
+        try:
+            self._end(error)
+        except Exception:
+            log.exception("connection %s: internal error at its end", self.address)
         turn.end()
+        self._let_go()
+
+    def _end(self, error: Exception | None) -> None:
+        session = self.session
+        if session is None or self.adapter is None:
+            return
+        session.perform(self.adapter.lost())
+        session.end()
+        log.info(
+            "connection #%d %s: %s closed: %s",
+            session.number,
+            self.address,
+            f"{session.adapter.version} user {session.user or '-'}",
+            error or session.ending or "normal end",
+        )
+
+    def _let_go(self) -> None:
+        """Break the circles in which a connection and its parts know each other."""
+        session = self.session
+        self.session = self.adapter = self.transport = self._share = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if session is not None:
+            session.release()
 
     def pause_writing(self) -> None:
         self._full = True
@@ -342,9 +361,13 @@ class Connection(asyncio.Protocol):
         if transport.can_write_eof():
             waiting = transport.get_write_buffer_size()
             transport.write_eof()
-            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._linger, waiting)
+            self._wait_for_end(waiting)
         else:
             transport.close()
+
+    def _wait_for_end(self, waiting: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(LINGER_SECONDS, self._linger, waiting)
 
     def _linger(self, waiting: int) -> None:
         """The time is over for a peer that has not hung up; unless it is still busy reading."""
@@ -355,7 +378,7 @@ class Connection(asyncio.Protocol):
         if not left:
             transport.close()
         elif left < waiting:
-            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._linger, left)
+            self._wait_for_end(left)
         else:
             transport.abort()
 

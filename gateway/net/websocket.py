@@ -9,8 +9,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
+from weakref import ReferenceType
 
 from gateway.net.connection import HIGH_WATER, Connection
+from gateway.net.frames import FRAMES, FrameByFrame
 from gateway.net.listener import Listener
 from gateway.net.local import is_address, is_local_name, peer_is_loopback
 
@@ -92,6 +94,8 @@ class Transport(asyncio.Transport):
         )
         self._connection = Connection(listener, listener.header_0_9)
         self._receive, self._send = receive, send
+        self._frames: ReferenceType[FrameByFrame] | None = scope.get(FRAMES)
+        self._known = False
         self._out: list[bytes] = []
         self._waiting = 0
         self._paused = False
@@ -127,6 +131,16 @@ class Transport(asyncio.Transport):
                 await self._send({"type": "websocket.close", "code": UNACCEPTABLE})
                 return
             self._connection.data_received(data)
+            if not self._known:
+                self._look_who()
+
+    def _look_who(self) -> None:
+        """Frames may be large from a peer that has logged in."""
+        session = self._connection.session
+        if session is not None and session.opened:
+            self._known = True
+            if self._frames is not None and (frames := self._frames()) is not None:
+                frames.widen()
 
     async def _write(self) -> None:
         while True:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, cast
 
-from gateway.adapters.base import Adapter
+from gateway.adapters.base import Adapter, release
 from gateway.broker.broker import Broker
 from gateway.broker.channel import Channel
 from gateway.broker.client import Client
@@ -53,6 +53,15 @@ from gateway.sessions.replies import Replies
 
 MOST_BINDINGS = 16
 """Bindings of a queue that are told to an adapter which asks for it."""
+
+
+def nothing_metered() -> tuple[int, int]:
+    """Octets of a connection whose owner does not count them, or is gone."""
+    return 0, 0
+
+
+def nothing_again() -> None:
+    """There is nothing that could go on."""
 
 
 class Session:
@@ -101,7 +110,7 @@ class Session:
         self._rest: list[Operation] = []
         """Received, and not yet performed."""
         self._linking: Linking | None = None
-        self.meter: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        self.meter: Callable[[], tuple[int, int]] = nothing_metered
         """Octets in and out; set by the owner of the socket."""
         self.registry = registry
         self.number = registry.enter(self)
@@ -355,11 +364,29 @@ class Session:
         if self._linking is not None:
             self._linking.closed()
         self._handling.closed()
-        for channel in self.channels.values():
+        channels = list(self.channels.values())
+        for channel in channels:
             self.registry.realms.leave(channel)
         self.channels.clear()
         if self._client is not None:
             self._client.close()
+        for channel in channels:
+            cast(ChannelRecipient, channel.recipient).part()
+
+    def release(self) -> None:
+        """It has ended and nobody performs with it any more. Its parts know it and it them: let
+        go, so that a connection leaves nothing for the garbage collector, which looks seldom."""
+        release(self.adapter)
+        self.meter = nothing_metered
+        self.again = nothing_again
+        self._replies = Replies(self.broker, nothing_again)
+        self._rest = []
+        self._on_connection.clear()
+        self._on_channel.clear()
+        vars(self._handling).clear()
+        if self._linking is not None:
+            self._linking.handlers.clear()
+            self._linking = None
 
     def close(self, condition: Condition, text: str) -> None:
         """End the connection from our side, politely."""

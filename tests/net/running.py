@@ -127,6 +127,11 @@ class Running:
         """Resident octets."""
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
+    def sockets(self) -> list[Any]:
+        """What it holds besides the ports it listens on."""
+        held = psutil.Process(self.process.pid).net_connections("tcp")
+        return [one for one in held if one.status != psutil.CONN_LISTEN]
+
     def kill(self) -> None:
         """As a power cut would."""
         self.process.kill()

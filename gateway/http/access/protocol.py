@@ -99,6 +99,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self.timer.cancel()
             self.timer = None
         super().handle_websocket_upgrade()
+        # The parser knows this protocol by its methods, and nobody will say that it is over.
+        del self.parser
 
     def _should_upgrade(self) -> bool:
         """RFC 6455 §4.2.1: a GET of HTTP/1.1. One with a body is an ordinary request: the
