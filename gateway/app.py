@@ -67,7 +67,7 @@ class Gateway:
         self.store = open_store(settings)
         try:
             self.spool = open_spool(settings)
-            self.registry = Registry(shelf=open_shelf(settings, self.spool))
+            self.registry = Registry(settings.amqp.create_queues, open_shelf(settings, self.spool))
             self.broker = self._broker()
             key, crossing = secret(settings, CROSSING_FILE), settings.crossing
         except BaseException:

@@ -11,16 +11,13 @@ from gateway.broker.consumers import Consumer
 from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
 from gateway.broker.queues import Queue
-from gateway.broker.settling import Settling, unknown_tag
+from gateway.broker.settling import FAILED, Settling, count_failure, note, unknown_tag
 from gateway.errors import Condition, Refusal
 from gateway.message import Message
 from gateway.operations import Modify, Outcome
 
 if TYPE_CHECKING:
     from gateway.broker.client import Client
-
-FAILED = "x-delivery-count"
-"""Note with the number of deliveries that failed; RabbitMQ's name for it."""
 
 LEAST_SHEAVES = 1000
 """Settled deliveries that sheaves may hold numbers of before they are made anew."""
@@ -99,17 +96,13 @@ class Linked(Settling):
         del self.unsettled[op.delivery]
         self.conclude([(entry, Outcome.DECLINE if op.elsewhere else Outcome.RELEASE)])
 
-    def note_failure(self, entry: Entry, op: Modify) -> None:
+    @staticmethod
+    def note_failure(entry: Entry, op: Modify) -> None:
         """Write onto the message what its next reader shall know."""
         if op.annotations:
-            self.note(entry, op.annotations)
+            note(entry, op.annotations)
         if op.failed:
-            self.count_failure(entry)
-
-    def count_failure(self, entry: Entry) -> None:
-        """One more delivery that came to nothing (delivery-count of §3.2.1)."""
-        known = (entry.message.notes or {}).get(FAILED, 0)
-        self.note(entry, {FAILED: int(known) + 1})
+            count_failure(entry)
 
     # --- transactions ---------------------------------------------------------------------------
 
@@ -254,4 +247,33 @@ class Linked(Settling):
         return numbers
 
 
-__all__ = ["FAILED", "Holding", "Linked", "Verdict"]
+def give_up(entries: Iterable[Entry], verdict: Verdict) -> None:
+    """Parked deliveries, which are nobody's any more, have this outcome."""
+    back: dict[Queue, list[Entry]] = {}
+    for entry in entries:
+        queue = entry.lane.queue
+        if queue.gone:
+            continue
+        outcome, reason = verdict, "rejected"
+        if isinstance(verdict, Modify):
+            Linked.note_failure(entry, verdict)
+            elsewhere = verdict.elsewhere and queue.vhost.buries(queue, entry.message)
+            outcome = Outcome.REJECT if elsewhere else Outcome.RELEASE
+        elif verdict is Outcome.REJECT:
+            count_failure(entry)
+        if outcome is Outcome.RELEASE:
+            most = queue.most_deliveries
+            if most is None or entry.deliveries <= most:
+                back.setdefault(queue, []).append(entry)
+                continue
+            outcome, reason = Outcome.REJECT, "delivery_limit"
+        queue.unsettled -= 1
+        if outcome is Outcome.REJECT:
+            queue.reject(entry, reason)
+        else:
+            queue.finish(entry)
+    for queue, found in back.items():
+        queue.put_back(found)
+
+
+__all__ = ["FAILED", "Holding", "Linked", "Verdict", "give_up"]

@@ -139,7 +139,7 @@ class Requests(Window):
 
     def active_queue(self, op: DeclareQueue) -> Queue:
         vhost = self.vhost
-        name = op.name or vhost.new_name()
+        name = op.name or vhost.new_name(op.hint)
         self.need("configure", "queue", name)
         found = vhost.queues.get(name)
         if found is not None:

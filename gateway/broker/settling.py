@@ -17,14 +17,20 @@ if TYPE_CHECKING:
     from gateway.broker.client import Client
 
 
+FAILED = "x-delivery-count"
+"""Note with the number of deliveries that failed; RabbitMQ's name for it."""
+
+
 class Settling(Requests):
     """The part of a channel that settles. With a ``transaction``, settlements wait in it."""
 
-    __slots__ = ("transaction", "excluded")
+    __slots__ = ("transaction", "excluded", "counts_rejected")
 
     def __init__(self, client: "Client") -> None:
         super().__init__(client)
         self.transaction: Transaction | None = None
+        self.counts_rejected = False
+        """A rejected delivery counts as one that failed (1.0 §3.4.3)."""
         self.excluded: dict[Queue, Exclusions] | None = None
         """What this channel has declined, by queue: none of its consumers, present or to come, and
         no fetch gets it again (0-9a0 §4.7.10). ``None`` before it has."""
@@ -92,6 +98,8 @@ class Settling(Requests):
             reason = "rejected"
             if outcome is Outcome.DECLINE:
                 outcome = self.declined(entry, consumer)
+            elif outcome is Outcome.REJECT and self.counts_rejected and is_buried(entry):
+                count_failure(entry)
             if outcome is Outcome.RELEASE and not queue.gone:
                 most = queue.most_deliveries
                 if most is None or entry.deliveries <= most:
@@ -214,38 +222,51 @@ class Settling(Requests):
         entry = self.unsettled.get(delivery)
         if entry is None:
             raise unknown_tag(delivery)
-        self.note(entry, notes)
-
-    def note(self, entry: Entry, notes: Table) -> None:
-        """Add headers to a message, in memory and in the store."""
-        old = entry.message
-        noted = Message(
-            old.dialect,
-            old.header,
-            old.body,
-            old.exchange,
-            old.key,
-            old.essentials,
-            {**(old.notes or {}), **notes},
-        )
-        lane = entry.lane
-        queue = lane.queue
-        try:
-            queue.ledger.store.check(noted)
-        except Unstorable as reason:
-            queue.ledger.report(f"{old} stays without a note: {reason}")
-            return
-        entry.message = noted
-        if entry.stored and not queue.gone:
-            keep = old.essentials.durable and queue.keeps
-            store = queue.ledger.store
-            store.remove(lane.number, entry.position)
-            store.append(lane.number, entry.position, entry.message, entry.expires, keep)
+        note(entry, notes)
 
     def delivery_count(self, delivery: int) -> int:
         """How often an unsettled delivery was delivered before; 0 if the tag is unknown."""
         entry = self.unsettled.get(delivery)
         return entry.deliveries - 1 if entry is not None else 0
+
+
+def note(entry: Entry, notes: Table) -> None:
+    """Add headers to a message, in memory and in the store."""
+    old = entry.message
+    noted = Message(
+        old.dialect,
+        old.header,
+        old.body,
+        old.exchange,
+        old.key,
+        old.essentials,
+        {**(old.notes or {}), **notes},
+    )
+    lane = entry.lane
+    queue = lane.queue
+    try:
+        queue.ledger.store.check(noted)
+    except Unstorable as reason:
+        queue.ledger.report(f"{old} stays without a note: {reason}")
+        return
+    entry.message = noted
+    if entry.stored and not queue.gone:
+        keep = old.essentials.durable and queue.keeps
+        store = queue.ledger.store
+        store.remove(lane.number, entry.position)
+        store.append(lane.number, entry.position, entry.message, entry.expires, keep)
+
+
+def count_failure(entry: Entry) -> None:
+    """One more delivery that came to nothing (delivery-count of 1.0 §3.2.1)."""
+    known = (entry.message.notes or {}).get(FAILED, 0)
+    note(entry, {FAILED: int(known) + 1})
+
+
+def is_buried(entry: Entry) -> bool:
+    """Whether somebody is going to see this message when it is rejected. Copies are over."""
+    queue = entry.lane.queue
+    return isinstance(queue, Queue) and queue.limits.dead_letter_exchange is not None
 
 
 def unknown_tag(delivery: int) -> Refusal:

@@ -167,10 +167,11 @@ class VirtualHost(Routing):
             "match that of the original declaration.",
         )
 
-    def new_name(self) -> str:
-        """A name nobody has: amq.gen- and 22 characters."""
+    def new_name(self, hint: str = "") -> str:
+        """A name nobody has: amq.gen- and 22 characters, and the hint."""
         while True:
-            name = "amq.gen-" + urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+            token = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+            name = f"amq.gen-{token}{hint}"
             if name not in self.queues:
                 return name
 

@@ -63,6 +63,11 @@ class Amqp(Section):
     anonymous_user: str | None = Field(
         default=None, description="the user that ANONYMOUS logins act as"
     )
+    create_queues: bool = Field(
+        default=True,
+        description="a link of 1.0 to a plain name that is neither queue nor exchange makes a "
+        "durable queue of that name",
+    )
     compat: Literal["", "rabbitmq-4"] = Field(
         default="", description="broker that clients of 1.0 are told they talk to, if they insist"
     )

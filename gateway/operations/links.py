@@ -31,6 +31,9 @@ class Terminus:
     properties: Table = field(default_factory=dict)
     copy: bool = False
     """Distribution mode "copy": look, and take nothing."""
+    default: Any = None
+    """Of a source: the outcome of deliveries that have none when it is destroyed (§3.5.3), an
+    ``Outcome`` or a ``Modify``; ``None`` is release."""
     filters: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     capabilities: tuple[str, ...] = ()
 
@@ -52,18 +55,21 @@ class Attached:
     """Result of ``AttachSource`` and ``AttachTarget``: what is really in place.
 
     For a target, ``exchange`` and ``key`` are where its messages go. ``exchange`` is ``None``
-    where that depends on the message: then ``place`` tells from its ``to`` and ``subject``; it
-    raises ``Refusal`` for what is not there. ``mandatory``: a message that no queue takes comes
-    back; on a topic that is nothing unusual. ``node`` is "" or "management".
-    ``resumed`` is what is unsettled from before, in order of first sending.
+    where that depends on the message: then ``place`` tells from its ``to`` and ``subject`` and
+    whether it is durable; it raises ``Refusal`` for what is not there. ``mandatory``: a message
+    that no queue takes comes back; on a topic that is nothing unusual. ``node`` is "" or
+    "management".
+    ``transient``: what is sent there does not outlive the broker, so that durable messages are not
+    accepted (§3.2.1). ``resumed`` is what is unsettled from before, in order of first sending.
     """
 
     terminus: Terminus
     exchange: str | None = None
     key: str = ""
-    place: Callable[[str | None, str | None], tuple[str, str]] | None = None
+    place: Callable[[str | None, str | None, bool], tuple[str, str]] | None = None
     node: str = ""
     mandatory: bool = True
+    transient: bool = False
     resumed: list[Resumed] = field(default_factory=list)
 
 

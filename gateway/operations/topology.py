@@ -40,9 +40,10 @@ class DeleteExchange(Operation):
 class DeclareQueue(Operation):
     """An empty name asks for a server-named queue. Answered with ``QueueState``.
 
-    ``levels``: how many levels of priority the queue gets if it is made now and has no
-    ``x-max-priority``: ``DRAFT_LEVELS``, ``LINK_LEVELS``, or 0 for none. ``template``: a name of
-    configured arguments that it gets then; one that is not known is none."""
+    ``hint`` is added to such a name, for those who look at it. ``levels``: how many levels of
+    priority the queue gets if it is made now and has no ``x-max-priority``: ``DRAFT_LEVELS``,
+    ``LINK_LEVELS``, or 0 for none. ``template``: a name of configured arguments that it gets then;
+    one that is not known is none."""
 
     channel: int
     token: Token
@@ -54,6 +55,7 @@ class DeclareQueue(Operation):
     arguments: Table = field(default_factory=dict)
     levels: int = 0
     template: str = ""
+    hint: str = ""
 
 
 @dataclass(slots=True)

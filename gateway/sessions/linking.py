@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.broker.channel import Channel
 from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
-from gateway.broker.linked import Holding
+from gateway.broker.linked import Holding, give_up
 from gateway.broker.replies import REPLY_TO
 from gateway.errors import Condition, Refusal
 from gateway.operations import (
@@ -119,7 +119,7 @@ class Linking:
         if asked.dynamic and op.settled and VOLATILE in asked.capabilities:
             return reply_source(asked), False
         if asked.dynamic:
-            made, queue = make_dynamic(channel, asked, self._links)
+            made, queue = make_dynamic(channel, asked, self._links, op.container, op.name)
             if queue:
                 return find_source(channel, made, op.container, op.name, False), True
             asked = made
@@ -193,10 +193,10 @@ class Linking:
         self._check_room(key, op, old)
         asked, maker, queue = op.terminus, False, ""
         if asked.dynamic:
-            asked, queue = make_dynamic(channel, asked, self._links)
+            asked, queue = make_dynamic(channel, asked, self._links, op.container, op.name)
             maker = bool(queue)
         try:
-            attached = find_target(channel, asked, self._create)
+            attached = find_target(channel, asked, self._create, self._links)
         except Refusal:
             if old is not None:
                 self._links.forget(old)
@@ -302,8 +302,8 @@ class Linking:
     def _close(
         self, channel: Channel, link: Link, held: Holding, unsubscribe: bool = False
     ) -> None:
-        """For good: what was unsettled goes back."""
-        release(channel, (entry for _, entry in held))
+        """For good: what was unsettled has its default outcome."""
+        give_up([entry for _, entry in held], link.default)
         self._links.forget(link, unsubscribe)
 
     def _suspend(self, channel: Channel, link: Link, held: Holding, op: DetachLink) -> None:

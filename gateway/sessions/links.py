@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gateway.broker.broker import Broker
 from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
+from gateway.broker.linked import Verdict, give_up
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
-from gateway.operations import Cancelled, Terminus
+from gateway.operations import Cancelled, Outcome, Terminus
 
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
@@ -85,6 +86,13 @@ class Link:
         """While it is suspended: what it must not get when it is resumed."""
         self.due: int | None = None
         self.over = False
+
+    @property
+    def default(self) -> Verdict:
+        """What becomes of deliveries that have no outcome when the link is over (§3.5.3)."""
+        default = self.terminus.default
+        copies = self.node is not None and self.node.copies(self.terminus)
+        return Outcome.RELEASE if copies or default is None else default
 
     def send_to(self, queue: Queue | None) -> None:
         """The link is to hear of the end of this queue; ``None``: of none any more."""
@@ -195,14 +203,9 @@ class Links:
         link.session = None
         if self.by_key.get(link.key) is link:
             del self.by_key[link.key]
-        back: dict[Queue, list[Entry]] = {}
-        for entry in link.parked.values():
-            if not entry.lane.queue.gone:
-                back.setdefault(entry.lane.queue, []).append(entry)
-        link.parked.clear()
+        parked, link.parked = list(link.parked.values()), {}
         link.drop_exclusions()
-        for to, entries in back.items():
-            to.put_back(entries)
+        give_up(parked, link.default)
         node = link.node
         queue = link.vhost.queues.get(node.queue) if node is not None else None
         if node is None or queue is None:

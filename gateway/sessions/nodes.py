@@ -8,7 +8,9 @@ the user who made it.
 """
 
 import secrets
+from string import ascii_letters, digits
 from typing import NamedTuple
+from urllib.parse import quote
 
 from gateway.broker.channel import Channel
 from gateway.broker.exchanges import CONDITIONS
@@ -39,6 +41,12 @@ POLICIES = {
 
 NEVER = "never"
 
+NOT_DURABLE = "the queue is not durable, and the message is"
+
+PLAIN = frozenset(ascii_letters + digits + "-_:@")
+MOST_SHOWN = 80
+"""Characters of a name of the peer's in a name of ours."""
+
 VOLATILE = "rabbitmq:volatile-queue"
 """The capability of a dynamic source that is for direct replies (RabbitMQ 4.2)."""
 
@@ -62,6 +70,7 @@ def granted(terminus: Terminus, address: str | None, filters: Filters | None = N
         terminus.dynamic,
         terminus.properties,
         terminus.copy,
+        terminus.default,
         filters.granted if filters is not None else {},
         tuple(name for name in terminus.capabilities if name in KNOWN),
     )
@@ -70,10 +79,10 @@ def granted(terminus: Terminus, address: str | None, filters: Filters | None = N
 # --- targets ------------------------------------------------------------------------------------
 
 
-def find_target(channel: Channel, terminus: Terminus, create: bool) -> Attached:
+def find_target(channel: Channel, terminus: Terminus, create: bool, links: Links) -> Attached:
     """Where the messages of a link go. Refuses with 403, 404 or 405."""
     if terminus.address is None:
-        return Attached(granted(terminus, None), place=ByMessage(channel, create))
+        return Attached(granted(terminus, None), place=ByMessage(channel, create, links))
     place = resolve(channel, terminus.address, terminus.capabilities, create)
     there = granted(terminus, terminus.address)
     if place.kind == "management":
@@ -84,9 +93,22 @@ def find_target(channel: Channel, terminus: Terminus, create: bool) -> Attached:
     topic = bool(TOPIC_CAPABILITIES & frozenset(terminus.capabilities))
     mandatory = not (exchange and (plain or topic))
     if key is None:
-        by_subject = lambda _, subject: (exchange, subject or "")  # noqa: E731
+        by_subject = lambda _, subject, __: (exchange, subject or "")  # noqa: E731
         return Attached(there, place=by_subject, mandatory=mandatory)
-    return Attached(there, exchange, key, mandatory=mandatory)
+    transient = not exchange and is_transient(channel, key, links)
+    return Attached(there, exchange, key, mandatory=mandatory, transient=transient)
+
+
+def is_transient(channel: Channel, queue: str, links: Links) -> bool:
+    """Whether a queue is gone with the broker though nobody asked for that. One that lives as long
+    as a link, a connection or its consumers is not missed after them."""
+    found = channel.vhost.queues.get(queue)
+    return (
+        found is not None
+        and not (found.durable or found.auto_delete)
+        and found.owner is None
+        and found not in links.dynamic
+    )
 
 
 def writable(channel: Channel, place: Place) -> tuple[str, str | None]:
@@ -103,18 +125,21 @@ def writable(channel: Channel, place: Place) -> tuple[str, str | None]:
 class ByMessage:
     """Where a message of the anonymous terminus goes, by its ``to``."""
 
-    def __init__(self, channel: Channel, create: bool) -> None:
+    def __init__(self, channel: Channel, create: bool, links: Links) -> None:
         self._channel = channel
         self._create = create
+        self._links = links
 
-    def __call__(self, to: str | None, subject: str | None) -> tuple[str, str]:
-        """Refuses (404) what is nowhere."""
+    def __call__(self, to: str | None, subject: str | None, durable: bool) -> tuple[str, str]:
+        """Refuses (404) what is nowhere, and (406) a durable message for a transient queue."""
         if not to:
             raise Refusal(Condition.PRECONDITION_FAILED, "the message has no 'to'")
         place = resolve(self._channel, to, (), self._create)
         if place.kind == "management":
             raise Refusal(Condition.NOT_ALLOWED, "requests for management need a link of their own")
         if place.kind == "queue":
+            if durable and is_transient(self._channel, place.name, self._links):
+                raise Refusal(Condition.PRECONDITION_FAILED, NOT_DURABLE)
             return "", place.name
         return place.name, (subject or "") if place.key is None else place.key
 
@@ -236,17 +261,28 @@ def binding_key(channel: Channel, place: Place, filters: Filters) -> str:
 # --- dynamic nodes ------------------------------------------------------------------------------
 
 
-def make_dynamic(channel: Channel, terminus: Terminus, links: Links) -> tuple[Terminus, str]:
+def make_dynamic(
+    channel: Channel, terminus: Terminus, links: Links, container: str, name: str
+) -> tuple[Terminus, str]:
     """A node of its own for a link (§3.5.3 dynamic), and the queue behind it. It is deleted when
-    its lifetime policy says so; without one, with the link."""
+    its lifetime policy says so; without one, with the link. Its address tells link and container
+    (§3.5.3)."""
     policy = lifetime(terminus)
+    hint = recognizable(container, name)
     if frozenset(terminus.capabilities) & TOPIC_CAPABILITIES:
-        key = f"amq.dynamic-{secrets.token_urlsafe(16)}"
-        return granted(terminus, f"/exchanges/{TOPICS}/{key}"), ""
-    made = DeclareQueue(channel.number, None, "", levels=LINK_LEVELS)
-    name = channel.declare_queue(made).name
-    links.made(channel.vhost, channel.vhost.queues[name], policy)
-    return granted(terminus, f"/queues/{name}"), name
+        key = f"amq.dynamic-{secrets.token_urlsafe(16)}{hint}"
+        return granted(terminus, f"/exchanges/{TOPICS}/{quote(key, safe='')}"), ""
+    made = DeclareQueue(channel.number, None, "", levels=LINK_LEVELS, hint=hint)
+    queue = channel.declare_queue(made).name
+    links.made(channel.vhost, channel.vhost.queues[queue], policy)
+    return granted(terminus, f"/queues/{quote(queue, safe='')}"), queue
+
+
+def recognizable(*names: str) -> str:
+    """What a generated name tells of who it was generated for: each name as far as there is room,
+    without what means something in topics and addresses, or cannot be shown."""
+    shown = ("".join(c if c in PLAIN else "_" for c in name[:MOST_SHOWN]) for name in names)
+    return "".join(f"_{name}" for name in shown if name)
 
 
 def reply_source(terminus: Terminus) -> Source:

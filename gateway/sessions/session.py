@@ -437,6 +437,7 @@ class Session:
         if self._paused:
             channel.pause()
         self.channels[number] = channel
+        channel.counts_rejected = self.adapter.linked
         if operation.transacted:
             channel.select()
         self.answer(number, operation.token)

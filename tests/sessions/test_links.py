@@ -154,7 +154,7 @@ def test_targets(peer: LinkPeer, address: str, place: tuple[str, str]) -> None:
 def test_a_plain_exchange_takes_the_subject(peer: LinkPeer) -> None:
     _, attached = peer.target("amq.topic")
     assert attached.exchange is None and attached.place is not None
-    assert attached.place(None, "a.b") == ("amq.topic", "a.b")
+    assert attached.place(None, "a.b", True) == ("amq.topic", "a.b")
 
 
 def test_a_topic_that_is_nothing_else(peer: LinkPeer) -> None:
@@ -185,11 +185,11 @@ def test_the_anonymous_terminus(peer: LinkPeer) -> None:
     declare(peer, "q")
     _, attached = peer.target(None)
     assert attached.place is not None
-    assert attached.place("/queues/q", None) == ("", "q")
-    assert attached.place("q", None) == ("", "q")
-    assert attached.place("amq.topic", "s") == ("amq.topic", "s")
+    assert attached.place("/queues/q", None, True) == ("", "q")
+    assert attached.place("q", None, True) == ("", "q")
+    assert attached.place("amq.topic", "s", True) == ("amq.topic", "s")
     with pytest.raises(Exception, match="no 'to'"):
-        attached.place(None, None)
+        attached.place(None, None, False)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.adapters.v1_0.asked import Asked
 from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.coordinator import Coordinator
+from gateway.adapters.v1_0.coordinator import REJECTED, Coordinator
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
 from gateway.adapters.v1_0.large import Parted, Unkept
@@ -33,6 +33,8 @@ _HEADERS: dict[bytes, tuple[bytes, Essentials]] = {}
 _ADDRESSES: dict[bytes, tuple[str | None, str | None]] = {}
 
 MANAGEMENT = "management"
+
+NOT_DURABLE = "the queue is not durable, and the message is"
 
 TOO_MUCH = w.Rejected(error(AmqpError.RESOURCE_LIMIT_EXCEEDED, "the broker did not take it"))
 
@@ -62,7 +64,11 @@ class Posts:
             exchange = attached.exchange
             key = attached.key
             if exchange is None and attached.place is not None:
-                exchange, key = attached.place(*(_ADDRESSES.get(header) or address(header)))
+                to, subject = _ADDRESSES.get(header) or address(header)
+                exchange, key = attached.place(to, subject, essentials[0])
+            elif attached.transient and essentials[0]:
+                self._refuse(arrival, AmqpError.PRECONDITION_FAILED, NOT_DURABLE)
+                return
         except Unkept as bad:
             self._refuse(arrival, AmqpError.RESOURCE_LIMIT_EXCEEDED, str(bad))
             return
@@ -70,7 +76,10 @@ class Posts:
             self._refuse(arrival, AmqpError.DECODE_ERROR, str(bad))
             return
         except Refusal as refusal:
-            self._reject(arrival, rejected(refusal.condition, refusal.text))
+            if refusal.condition is Condition.PRECONDITION_FAILED:
+                self._refuse(arrival, AmqpError.PRECONDITION_FAILED, refusal.text)
+            else:
+                self._reject(arrival, rejected(refusal.condition, refusal.text))
             return
         channel = self.session.number
         message = Message(SECTIONS, header, body, exchange or "", key, essentials)
@@ -94,9 +103,10 @@ class Posts:
         return Asked(lambda result: session.settle([arrival], ACCEPTED), refused)
 
     def _refuse(self, arrival: Arrival, symbol: str, text: str) -> None:
-        """A message that cannot be: rejected, or if nobody asks for its outcome, the end of its
-        link."""
-        if arrival.settled:
+        """A message that cannot be: rejected, or if nobody asks for its outcome or its source has
+        no such outcome, the end of its link (§3.2.1)."""
+        outcomes = getattr(arrival.link.source, "outcomes", None)
+        if arrival.settled or (outcomes and REJECTED not in outcomes):
             raise arrival.link.violated(symbol, text)
         self._reject(arrival, w.Rejected(error(symbol, text)))
 

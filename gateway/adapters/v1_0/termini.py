@@ -8,14 +8,14 @@ as whatever described value came.
 from typing import Any
 
 from gateway.adapters.v1_0.composites import as_record
-from gateway.adapters.v1_0.outcomes import RELEASED, SYMBOLS
+from gateway.adapters.v1_0.outcomes import RELEASED, SYMBOLS, outcome_of, state_of
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import (
     StdDistMode,
     TerminusDurability,
     TerminusExpiryPolicy,
 )
-from gateway.operations import Terminus
+from gateway.operations import Outcome, Terminus
 from gateway.values import Array, Described, Symbol
 
 POLICIES = frozenset(
@@ -68,6 +68,9 @@ def read(record: w.Source | w.Target | None) -> Terminus:
             raise BadTerminus(f"distribution mode {mode[:40]!r} is not known")
         found.copy = mode == StdDistMode.COPY
         found.filters = _filters(record.filter)
+        if _is_outcome(record.default_outcome):
+            default = outcome_of(record.default_outcome, 0, 0)
+            found.default = None if default is Outcome.RELEASE else default
     return found
 
 
@@ -102,7 +105,7 @@ def _filters(given: dict[Any, Any] | None) -> dict[str, tuple[Any, Any]]:
 def source(terminus: Terminus, asked: w.Source | None = None) -> w.Source:
     """A source as it is in place. Outcomes and default outcome are those that were asked for, as
     far as there are such; what is settled without a state counts as released."""
-    default: Any = RELEASED
+    default: Any = RELEASED if terminus.default is None else state_of(terminus.default)
     outcomes: tuple[str, ...] = SYMBOLS
     if asked is not None:
         if _is_outcome(asked.default_outcome):

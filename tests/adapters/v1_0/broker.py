@@ -210,7 +210,7 @@ class Broker:
                 self.answer(op)
 
 
-def _place(to: str | None, subject: str | None) -> tuple[str, str]:
+def _place(to: str | None, subject: str | None, durable: bool) -> tuple[str, str]:
     if to is None or to.startswith("missing"):
         raise Refusal(Condition.NOT_FOUND, f"no place {to}", Lost.LINK)
     return "", to
