@@ -23,6 +23,8 @@ class Essentials(NamedTuple):
     ttl: int | None = None
     user_id: str | None = None
     has_headers: bool = False
+    expiry: int | None = None
+    """When it is over, whatever its ttl: a time since 1970, which only 1.0 has."""
 
 
 class Properties:
@@ -214,6 +216,10 @@ class Message:
             # of others: it would stumble again for whoever is given the message next.
             raise ValueError(f"the message cannot be converted: {error!r}") from error
 
+    def aged(self, left: int) -> "Aged":
+        """The same, for a reader that is told how long it still lives."""
+        return Aged(self, left)
+
     @property
     def size(self) -> int:
         """Octets of body and properties: what limits and alarms count."""
@@ -230,3 +236,21 @@ class Message:
             f"Message({self.dialect.name}, {self.exchange[:255]!r}, {self.key[:255]!r}, "
             f"{len(self.header)}+{len(self.body)} octets)"
         )
+
+
+class Aged(Message):
+    """A message on its way to a reader, and the milliseconds that are ``left`` of its life."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, message: Message, left: int) -> None:
+        super().__init__(
+            message.dialect,
+            message.header,
+            message.body,
+            message.exchange,
+            message.key,
+            message.essentials,
+            message.notes,
+        )
+        self.left = left

@@ -75,11 +75,12 @@ class Channel(Linked):
     def publish(self, message: Message, mandatory: bool = False, immediate: bool = False) -> None:
         """Hot. Measured in benchmarks/: no calls but the recipient's on the direct way."""
         exchange = self.writable.get(message.exchange)
-        _, _, _, user_id, has_headers = message.essentials
+        _, _, _, user_id, has_headers, expiry = message.essentials
         if (
             exchange is None
             or user_id is not None
             or has_headers
+            or expiry is not None
             or mandatory
             or immediate
             or not self.plain
@@ -150,6 +151,11 @@ class Channel(Linked):
             if not queues:
                 self.recipient.returned(message, Condition.NO_CONSUMERS, "NO_CONSUMERS")
                 return 0
+        expiry = message.essentials.expiry
+        if expiry is not None and expiry <= self.broker.now:
+            for queue in queues:
+                self.vhost.bury(queue, message, "expired")
+            return 0
         fate = 0
         for queue in queues:
             fate = max(fate, queue.put(message, self.client))
@@ -228,13 +234,14 @@ class Channel(Linked):
         copy: bool = False,
         credit: int | None = None,
         exclusions: Exclusions | None = None,
+        ages: bool = False,
     ) -> str:
         """Make a consumer; nothing is delivered before ``start``. Answers with its tag.
 
         ``matches`` is its filter; what it does not want is left to others. With ``copy`` it takes
         nothing: it gets copies of what stands in the queue and of what is put later, and their
         settlement has no effect. ``credit``: see there. ``exclusions`` are those of the consumer
-        whose place it takes."""
+        whose place it takes. ``ages``: what has a time to live comes with what is left of it."""
         name = self.named(queue)
         arguments = arguments or {}
         check_name("consumer tag", tag)
@@ -282,6 +289,7 @@ class Channel(Linked):
             arguments=arguments,
             credit=credit,
             cursor=cursor,
+            ages=ages,
         )
         self.consumers[tag] = consumer
         found.touch()
@@ -387,7 +395,13 @@ class Channel(Linked):
         if old is None:
             return "gone"
         message = Message(
-            old.dialect, old.header, old.body, exchange, key, old.essentials, old.notes
+            old.dialect,
+            old.header,
+            old.body,
+            exchange,
+            key,
+            old.essentials._replace(expiry=None),
+            old.notes,
         )
         queues = self.routed(target, message)
         if not queues:

@@ -60,7 +60,7 @@ class Consumer:
     __slots__ = (
         "tag", "queue", "window", "deliver", "cancelled", "no_ack", "exclusive", "no_local",
         "origin", "priority", "limit", "size", "held", "octets", "simple", "waiting", "started",
-        "arguments", "credit", "draining", "cursor",
+        "arguments", "credit", "draining", "cursor", "ages",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +81,7 @@ class Consumer:
         arguments: Table,
         credit: int | None = None,
         cursor: Cursor | None = None,
+        ages: bool = False,
     ) -> None:
         self.tag = tag
         self.queue = queue
@@ -103,6 +104,8 @@ class Consumer:
         self.credit = credit
         self.draining: Callable[[int], None] | None = None
         self.cursor = cursor
+        self.ages = ages
+        """It is told how long a message still lives."""
 
     @property
     def copies(self) -> bool:
@@ -160,6 +163,8 @@ class Consumer:
         if redelivered:
             queue.redelivered += 1
         message = entry.message
+        if entry.expires is not None and self.ages:
+            message = message.aged(entry.expires - queue.ledger.now)
         if self.no_ack:
             queue.finish(entry)
         else:

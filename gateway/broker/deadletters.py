@@ -72,7 +72,7 @@ def dead_message(queue: Queue, message: Message, reason: str, now: int) -> Messa
             message.body,
             exchange,
             message.key if key is None else key,
-            message.essentials._replace(ttl=None),
+            message.essentials._replace(ttl=None, expiry=None),
             notes,
         )
     # The sender's bytes have to change: it must not expire again, nor go to the old copies.
@@ -84,9 +84,10 @@ def dead_message(queue: Queue, message: Message, reason: str, now: int) -> Messa
             properties.application.pop("CC", None)
         changed = written_anew(message, properties, exchange, to)
         changed.notes = notes
+        changed.essentials = changed.essentials._replace(expiry=None)
         return changed
     header = message.dialect.everlasting(message.header)
-    essentials = message.dialect.essentials(header)
+    essentials = message.dialect.essentials(header)._replace(expiry=None)
     return Message(message.dialect, header, message.body, exchange, to, essentials, notes)
 
 

@@ -137,7 +137,7 @@ class Queue(Turns):
             window.last = tag = window.last + 1
             consumer.deliver(consumer.tag, tag, False, message)
             return TAKEN
-        durable, priority, ttl, _, _ = message.essentials
+        durable, priority, ttl, _, _, expiry = message.essentials
         ledger = self.ledger
         self.published += 1
         expires = None
@@ -145,6 +145,9 @@ class Queue(Turns):
             own = self.ttl
             ttl = LONGEST_TIMER if ttl is None else ttl
             expires = ledger.now + (ttl if own is None or ttl < own else own)
+        if expiry is not None:
+            latest = ledger.now + LONGEST_TIMER if expires is None else expires
+            expires = min(expiry, latest)
         keep = durable and self.keeps
         lane = self.lane(priority) if self.ranks else self.lanes[0]
         seekers = self.seekers

@@ -157,6 +157,7 @@ class Linking:
             copy=source.node.copies(source.terminus),
             credit=0,
             exclusions=exclusions,
+            ages=True,
         )
         if channel.replies is not None and source.node.queue == REPLY_TO:
             source.terminus.address = f"/queues/{channel.replies.name}"

@@ -13,6 +13,7 @@ from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER
 from gateway.broker.queues import Queue
 from gateway.operations import DeclareQueue
 from gateway.sessions.session import Session
+from gateway.values import Timestamp
 from tests.adapters.v1_0.wire import PLAIN, SASL, packed, unpacked
 from tests.pair import Users
 from tests.sessions.test_session import House
@@ -155,6 +156,82 @@ def test_a_rejected_delivery_counts(house: House, peer: Linked, transacted: bool
     (frame,) = unpacked(b"".join(peer.engine.output()))
     assert frame.payload[:3] == b"\x00\x53\x70"
     assert w.read_header(frame.payload, 3)[0].delivery_count == 1
+
+
+# --- time to live (§3.2.1, §3.2.4) ----------------------------------------------------------------
+
+
+def received(peer: Linked, handle: int, address: str) -> list[bytes]:
+    """The payloads of what stands there."""
+    peer.says(w.Attach(address, handle, True, source=w.Source(address)))
+    peer.feed(packed(w.Flow(0, 1000, 0, 1000, handle, 0, 10)))
+    frames = unpacked(b"".join(peer.engine.output()))
+    return [frame.payload for frame in frames if isinstance(frame.record, w.Transfer)]
+
+
+def lifetime(payload: bytes) -> Any:
+    return w.read_header(payload, 3)[0].ttl
+
+
+def test_the_time_that_a_message_has_waited_is_taken_off_its_ttl(
+    house: House, peer: Linked
+) -> None:
+    declare(peer, "q")
+    peer.sender(0, "in", w.Target("/queues/q"))
+    octets = write(w.Header(durable=True, ttl=10_000)) + MESSAGE
+    peer.says(w.Transfer(0, 0, b"0", 0), octets)
+    house.broker.tick(house.broker.now + 4_000)
+    (payload,) = received(peer, 1, "/queues/q")
+    assert lifetime(payload) == 6_000
+    assert payload.endswith(MESSAGE), "the bare message is as it came"
+    peer.says(w.Detach(1, True))
+    house.broker.tick(house.broker.now + 1_000)
+    (payload,) = received(Linked(house, "other"), 1, "/queues/q")
+    assert lifetime(payload) == 5_000
+
+
+def test_nothing_is_taken_off_where_nobody_said_it(house: House, peer: Linked) -> None:
+    declare(peer, "q", arguments={"x-message-ttl": 10_000})
+    peer.sender(0, "in", w.Target("/queues/q"))
+    peer.says(w.Transfer(0, 0, b"0", 0), DURABLE)
+    house.broker.tick(house.broker.now + 1_000)
+    (payload,) = received(peer, 1, "/queues/q")
+    assert payload == DURABLE
+
+
+@pytest.mark.parametrize("ttl", [None, 60_000])
+def test_a_message_is_over_at_its_absolute_expiry_time(
+    house: House, peer: Linked, ttl: int | None
+) -> None:
+    dead, queue = declare(peer, "dead"), declare(peer, "q", arguments=LETTERS)
+    peer.sender(0, "in", w.Target("/queues/q"))
+    until = Timestamp(house.broker.now + 5_000)
+    octets = write(w.Header(ttl=ttl)) + write(w.Properties(absolute_expiry_time=until)) + MESSAGE
+    peer.says(w.Transfer(0, 0, b"0", 0), octets)
+    house.broker.tick(house.broker.now + 4_000)
+    assert queue.depth == 1
+    house.broker.tick(house.broker.now + 2_000)
+    assert (queue.depth, dead.depth) == (0, 1)
+    house.broker.tick(house.broker.now + 100_000)
+    (payload,) = received(peer, 1, "/queues/dead")
+    assert payload.endswith(octets[octets.index(b"\x00\x53\x73") :]), "and is over only once"
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_what_is_over_before_it_comes_is_given_to_nobody(
+    house: House, peer: Linked, settled: bool
+) -> None:
+    declare(peer, "q")
+    peer.sender(0, "in", w.Target("/queues/q"))
+    source = w.Source("/queues/q")
+    peer.says(w.Attach("out", 1, True, source=source, snd_settle_mode=1 if settled else 0))
+    peer.says(w.Flow(0, 1000, 0, 1000, 1, 0, 10))
+    past = Timestamp(house.broker.now - 1)
+    octets = write(w.Properties(absolute_expiry_time=past)) + MESSAGE
+    assert told(peer.says(w.Transfer(0, 0, b"0", 0), octets)) == w.ACCEPTED
+    none = write(w.Properties(absolute_expiry_time=Timestamp(0))) + MESSAGE
+    heard = peer.says(w.Transfer(0, 1, b"1", 0), none)
+    assert len([one for one in heard if isinstance(one, w.Transfer)]) == 1
 
 
 # --- addresses of dynamic nodes (§3.5.3, §3.5.4) --------------------------------------------------

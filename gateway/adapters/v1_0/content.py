@@ -62,15 +62,18 @@ class SectionsDialect:
     def essentials(self, header: bytes) -> Essentials:
         """Reads all that is in the header, so that what is kept can be read for ever."""
         single, _ = read_header(header)
-        durable, priority, ttl, user = False, None, None, None
+        durable, priority, ttl, user, expiry = False, None, None, None, None
         if HEADER in single:
             transport = single[HEADER]
             durable, priority, ttl = transport.durable or False, transport.priority, transport.ttl
         if PROPERTIES in single:
+            expiry = single[PROPERTIES].absolute_expiry_time
+            if expiry is not None and expiry <= 0:
+                expiry = None  # said by clients that have none to say
             user_id = single[PROPERTIES].user_id
             if user_id is not None:
                 user = user_id.decode("utf-8", "surrogateescape")
-        return Essentials(durable, priority, ttl, user, bool(single.get(APPLICATION)))
+        return Essentials(durable, priority, ttl, user, bool(single.get(APPLICATION)), expiry)
 
     def read(self, header: bytes) -> Properties:
         single, form = read_header(header)

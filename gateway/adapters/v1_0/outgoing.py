@@ -25,6 +25,7 @@ from gateway.adapters.v1_0.sections import (
     section,
     split_header,
 )
+from gateway.adapters.v1_0.splicing import with_ttl
 from gateway.adapters.v1_0.typed import write_uint
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.adapters.v1_0.wire.tables import (
@@ -34,7 +35,7 @@ from gateway.adapters.v1_0.wire.tables import (
     SenderSettleMode,
 )
 from gateway.bodies import Body
-from gateway.message import Message
+from gateway.message import Aged, Message
 from gateway.operations import Credit, Operation
 
 if TYPE_CHECKING:
@@ -179,7 +180,12 @@ class Outgoing(Link):
         if not self._live or self.credit <= 0 or self.held or session.window <= 0 or redelivered:
             self.send(Parcel(number, message, redelivered, settled))
             return
-        if message.dialect is SECTIONS and not message.notes and not self._annotates:
+        if (
+            message.dialect is SECTIONS
+            and not message.notes
+            and not self._annotates
+            and message.__class__ is Message
+        ):
             header, body = message.header, message.body
         else:
             try:
@@ -373,7 +379,11 @@ class Outgoing(Link):
 def form(message: Message, annotates: bool = False) -> tuple[bytes, Body]:
     """Header and body as a reader of this version gets them. Raises ``ValueError``."""
     header, body = message.form_for(SECTIONS)
-    return (annotated(header, message) if annotates else header), body
+    if annotates:
+        header = annotated(header, message)
+    if isinstance(message, Aged):
+        header = with_ttl(header, message.left)
+    return header, body
 
 
 def encoded(message: Message, redelivered: bool, annotates: bool = False) -> bytes | Rope:

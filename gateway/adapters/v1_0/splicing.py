@@ -67,6 +67,18 @@ def without_ttl(header: bytes) -> bytes:
     return with_section(header, HEADER, write(record))
 
 
+def with_ttl(header: bytes, left: int) -> bytes:
+    """With the time to live that is left (§3.2.1); nothing is said of it where nothing was."""
+    span = split_header(header).single.get(HEADER)
+    if span is None:
+        return header
+    record, _ = w.read_header(header, span[1])
+    if record.ttl is None or record.ttl <= left:
+        return header
+    record.ttl = UInt(max(left, 0))
+    return with_section(header, HEADER, write(record))
+
+
 def with_count(header: bytes, failed: int) -> bytes:
     """With so many deliveries that failed."""
     span = split_header(header).single.get(HEADER)
