@@ -15,9 +15,9 @@ TLS_1_0 = b"AMQP\x02\x01\x00\x00"
 """The three layers of 1.0 (§2.2, §5.2, §5.3). TLS is for the listener to begin, before an adapter
 sees anything."""
 
-COMMANDS = b"\x80\x01"
-"""0.8a2 (§3.2.2): an octet for the protocol, one for its version. Who wants another version is hung
-up on without a word."""
+COMMANDS = 0x80
+"""0.8a2 (§3.2.2): an octet for the protocol, and one for the highest version that the client can
+handle. We answer with the highest of ours, which is the lowest there is: 1."""
 
 TLS = 0x16
 METHODS = (
@@ -51,10 +51,10 @@ def detect(data: bytes, header_0_9: str = "0-9") -> Detected | None:
         return None
     if data[0] == TLS:
         return Detected("tls")
-    if data[0] == COMMANDS[0]:
-        if len(data) < len(COMMANDS):
+    if data[0] == COMMANDS:
+        if len(data) < 2:
             return None
-        return Detected("amqp", "0.8a2") if data.startswith(COMMANDS) else Detected("unknown")
+        return Detected("amqp", "0.8a2") if data[1] else Detected("unknown")
     head = data[:8]
     version = HEADERS.get(head)
     if version is not None:

@@ -20,7 +20,7 @@ from gateway.broker.exclusions import Exclusions
 from gateway.broker.limits import read_consumer_priority
 from gateway.broker.linked import Linked
 from gateway.broker.names import check_name
-from gateway.broker.posting import deliver_now, read_copies
+from gateway.broker.posting import ToAll, deliver_now, read_copies
 from gateway.broker.queues import KEPT, REFUSED, Queue
 from gateway.broker.replies import OCTETS, REPLY_TO, open_replies, with_reply_to
 from gateway.broker.transactions import Transaction
@@ -134,6 +134,8 @@ class Channel(Linked):
     def post(self, exchange: Exchange, message: Message, mandatory: bool, immediate: bool) -> int:
         """Route and put; the worst fate among the queues."""
         copies: Iterable[str] = ()
+        if message.__class__ is ToAll:
+            return self.post_to_all(exchange, message)
         if message.essentials.has_headers and b"CC" in message.header:
             message, copies = read_copies(message)
         queues = exchange.routes.get(message.key)
@@ -160,6 +162,12 @@ class Channel(Linked):
         for queue in queues:
             fate = max(fate, queue.put(message, self.client))
         return fate
+
+    def post_to_all(self, exchange: Exchange, message: Message) -> int:
+        queues = exchange.everywhere(message)
+        if not queues:
+            self.vhost.unrouted += 1
+        return max((queue.put(message, self.client) for queue in queues), default=0)
 
     def publish_refused(self) -> None:
         """A publish was refused without harm to the channel: it counts, and is not accepted."""

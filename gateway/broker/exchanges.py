@@ -207,6 +207,16 @@ class Exchange(ABC):
         message.forget_properties()
         return found
 
+    def everywhere(self, message: Message) -> list[Queue]:
+        """The queues bound here whose conditions are true of a message, whatever its key."""
+        found: dict[Queue, None] = {}
+        for binding in self.bindings:
+            queue, condition = binding.destination, self.condition(binding)
+            if isinstance(queue, Queue) and (condition is None or condition.matches(message)):
+                found[queue] = None
+        message.forget_properties()
+        return list(found)
+
     def check(self, binding: Binding) -> None:  # noqa: B027 - most types refuse nothing
         """Refuse what this type cannot bind."""
 

@@ -10,6 +10,14 @@ from gateway.errors import Condition, Refusal
 from gateway.message import Message
 
 
+class ToAll(Message):
+    """A message to all that is bound to its exchange, whatever the keys (0.8a2 §3.5.2.3: an empty
+    name is that of all destinations). ``essentials`` must say that it has headers: that is what
+    takes it off the way of plain messages."""
+
+    __slots__ = ()
+
+
 def check_user(access: Access, user: str, claimed: str) -> None:
     """A message may only name the user who sends it, except for one who may impersonate."""
     if claimed == user:

@@ -37,3 +37,5 @@ PUBLISHED = Rules(
     channel_prefetch=True,
 )
 """The documents of 0-8 and 0-9."""
+EARLY = Rules(unknown_vhost=Condition.INVALID_PATH)
+"""The documents of 2005: 0.8a2 (with RFC 011, 402), 0-9a0 and 0-9a6."""

@@ -11,6 +11,7 @@ import secrets
 from gateway.broker.channel import Channel
 from gateway.broker.exchanges import SELECTOR
 from gateway.broker.names import MOST_OCTETS, octets
+from gateway.broker.posting import ToAll
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Refusal
 from gateway.message import Message, Properties
@@ -113,6 +114,14 @@ def addressed(message: Message, exchange: str, key: str, ttl: int | None) -> Mes
     if ttl is not None:
         essentials = essentials._replace(ttl=ttl)
     return Message(message.dialect, message.header, message.body, exchange, key, essentials)
+
+
+def to_all(channel: Channel, message: Message) -> Message:
+    """The message to every topic there is (§3.5.2.3), as far as somebody listens to one."""
+    if len(channel.vhost.exchange(TOPICS).bindings) > MOST_COPIES:
+        raise Refusal(Condition.RESOURCE_ERROR, f"more than {MOST_COPIES} topics")
+    essentials = message.essentials._replace(has_headers=True)
+    return ToAll(message.dialect, message.header, message.body, TOPICS, "", essentials)
 
 
 def asking(message: Message, answer_to: str) -> Message:

@@ -45,6 +45,7 @@ from gateway.sessions.destinations import (
     subscribe,
     subscription_name,
     temporary_name,
+    to_all,
 )
 from gateway.sessions.staging import Arriving, Owner
 from gateway.sessions.subscriptions import check_owner
@@ -207,7 +208,8 @@ class Handling:
         full = check_name(handle.name + name)
         ttl = None if expires is None else max(0, expires - channel.broker.now)
         if handle.service is Service.TOPIC:
-            channel.publish(addressed(message, TOPICS, full, ttl))
+            posted = addressed(message, TOPICS, full, ttl)
+            channel.publish(posted if full else to_all(channel, posted))
             return
         for queue in queues_meant(channel.vhost, full):
             posted = addressed(message, "", queue, ttl)

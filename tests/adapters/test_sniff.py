@@ -32,7 +32,8 @@ def test_commands() -> None:
     """0.8a2 has two octets; who wants another version is told nothing (§3.2.2)."""
     assert detect(b"\x80") is None
     assert detect(b"\x80\x01") == detect(b"\x80\x01more") == Detected("amqp", "0.8a2")
-    assert detect(b"\x80\x02") == detect(b"\x80\x00") == Detected("unknown")
+    assert detect(b"\x80\x02") == detect(b"\x80\xff") == Detected("amqp", "0.8a2")
+    assert detect(b"\x80\x00") == Detected("unknown")
 
 
 @pytest.mark.parametrize(
@@ -85,4 +86,16 @@ def test_command_frames() -> None:
     assert detect(b"\x80") is None
     assert detect(b"\x80\x01") == Detected("amqp", "0.8a2")
     assert detect(b"\x80\x01\x00\x09") == Detected("amqp", "0.8a2")
-    assert detect(b"\x80\x02") == Detected("unknown")
+    assert detect(b"\x80\x00") == Detected("unknown")
+
+
+@pytest.mark.parametrize("header", [b"AMQP\x01\x01\x08\x01", b"AMQP\x01\x01\x00\x0a", b"nothing!"])
+def test_a_listener_for_drafts_says_nothing_to_what_it_does_not_know(header: bytes) -> None:
+    """0-9a0 §3.2.2, 0-9a6 "Protocol and Version": closed without any response."""
+    assert detect(header, "0-9a6") == Detected("unknown")
+    assert detect(header, "0-9").answer
+
+
+def test_a_listener_for_drafts_answers_later_versions_as_they_expect() -> None:
+    assert detect(b"AMQP\x00\x02\x00\x00", "0-9a0").answer
+    assert detect(b"AMQP\x00\x00\x09\x01", "0-9a0") == Detected("amqp", "0-9-1")

@@ -174,7 +174,8 @@ def test_octets_of_no_version(tmp_path: Path) -> None:
     assert "version 0-9-1, though it does not read so" in text
     text = shown(tmp_path, [(True, frame(8, 0, b""))], as_version="0-9a0")
     assert "version 0-9a0" in text and "broken" in text
-    assert "too short to tell the version: 80 02" in shown(tmp_path, [(True, b"\x80\x02")])
+    assert "too short to tell the version: 80 00" in shown(tmp_path, [(True, b"\x80\x00")])
+    assert "protocol header  128 2" in shown(tmp_path, [(True, b"\x80\x02")])
     with pytest.raises(InspectError, match="no such version: 0-9a1 .*0-9a0, 0-9a0-7, 0-9a6"):
         shown(tmp_path, [(True, b"x")], as_version="0-9a1")
 

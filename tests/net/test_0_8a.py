@@ -173,11 +173,20 @@ def test_looking_at_a_queue_of_another_version(port: int) -> None:
         channel.queue_delete("looked-at")
 
 
-@pytest.mark.parametrize("first", [b"\x80\x02", b"\x80\x00"])
-def test_another_version_of_the_protocol_is_hung_up_on(port: int, first: bytes) -> None:
+def test_an_initiation_of_no_version_is_hung_up_on(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as wire:
-        wire.sendall(first)
+        wire.sendall(b"\x80\x00")
         assert wire.recv(100) == b""
+
+
+@pytest.mark.parametrize("highest", [2, 255])
+def test_the_highest_version_of_ours_is_the_answer(port: int, highest: int) -> None:
+    """§3.2.2: "the server responds with the highest version it can handle, up to the version
+    specified by the client"."""
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as wire:
+        wire.sendall(bytes((0x80, highest)))
+        challenge = wire.recv(100)
+        assert challenge[2:4] == bytes((10, 1))
 
 
 def test_an_initiation_in_two_pieces(port: int) -> None:

@@ -126,9 +126,10 @@ class Engine:
         return found
 
     def _initiation(self, data: bytes) -> bytes:
-        """128 and the version; what is not that is closed without a word (§3.2.2)."""
+        """128 and the highest version of the client, which is told ours (§3.2.2); what is not that
+        is closed without a word."""
         data = self._opening + data
-        if data[: len(HEADER)] == HEADER:
+        if data[:1] == HEADER[:1] and data[1:2] >= HEADER[1:]:
             self._opening = b""
             self.state = GREETING
             self.greeting.begin()

@@ -15,6 +15,7 @@ from gateway.adapters.v0_8a.wire.tables import HEADER, LEAST_FRAME_MAX, SUCCESS
 from gateway.errors import LocalError
 from gateway.message import Table
 from gateway.operations import Done, Open, Operation, Token
+from gateway.operations.rules import EARLY
 from gateway.values import Int
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Server:
             engine.peer.name = record.client_name
             vhost = record.virtual_path or "/"
             token = Opening(record.confirm_tag)
-            found.append(Open(token, vhost, self._user, engine.peer, record.client_name))
+            found.append(Open(token, vhost, self._user, engine.peer, record.client_name, EARLY))
         else:
             raise Violation("command-invalid", f"{name} is not expected now")
 

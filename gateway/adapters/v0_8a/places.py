@@ -90,6 +90,8 @@ class Channel:
         """Why it is closing."""
         self.handles: dict[int, Handle] = {}
         self.arriving: Arriving | None = None
+        self.recovering: Handle | None = None
+        """The handle over which the rest of a prepared message comes, until all is here."""
         self.streamer: Handle | None = None
         """The handle over which the client streams: nothing else may be sent here (§3.5.3.1)."""
         self.posts = 0

@@ -80,6 +80,7 @@ class Posting:
             or channel.state is not OPEN
             or channel.transacted
             or channel.arriving is not None
+            or channel.recovering is not None
             or channel.streamer is not None
         ):
             return 0
@@ -108,6 +109,8 @@ class Posting:
         channel = handle.channel
         if channel.streamer is not None:
             raise Violation("command-invalid", "a stream occupies the channel", Lost.SESSION)
+        if channel.recovering is not None:
+            self.whole(channel)
         arriving = channel.arriving
         if arriving is None:
             arriving = self._first(handle, fragment)
@@ -171,12 +174,15 @@ class Posting:
             raise Violation("resource-error", text, Lost.SESSION)
 
     def whole(self, channel: Channel) -> None:
-        """Raises ``Violation`` in the middle of a message."""
-        if channel.arriving is not None:
+        """Raises ``Violation`` in the middle of a message: fragments follow one another on their
+        channel (§3.5.3), and only a close may come between."""
+        if channel.arriving is not None or channel.recovering is not None:
             raise Violation("command-invalid", "a message is not complete", Lost.SESSION)
 
     def abandon(self, channel: Channel, handle: Handle | None = None) -> None:
         """Forget what is half received on a channel, or over one of its handles."""
+        if handle is None or channel.recovering is handle:
+            channel.recovering = None
         arriving = channel.arriving
         if arriving is not None and (handle is None or arriving.handle == handle.number):
             channel.abandon()
@@ -192,7 +198,8 @@ class Posting:
             raise Violation("command-invalid", "only peers are streamed to", Lost.LINK)
         if not m.partial:
             raise Violation("syntax-error", "a stream has no last fragment", Lost.LINK)
-        if channel.arriving is not None or channel.streamer not in (None, handle):
+        self.whole(channel)
+        if channel.streamer not in (None, handle):
             raise Violation("command-invalid", "the channel is occupied", Lost.SESSION)
         body = fragment
         if channel.streamer is None:
@@ -260,11 +267,14 @@ class Posting:
             raise Violation("syntax-error", "a stream is not recovered", Lost.LINK)
         if not handle.preparing:
             raise Violation("command-invalid", "no message was prepared", Lost.LINK)
-        last = not m.partial
+        last, channel = not m.partial, handle.channel
+        if channel.recovering not in (None, handle):
+            raise Violation("command-invalid", "a message is not complete", Lost.SESSION)
+        channel.recovering = None if last else handle
         if last:
             handle.preparing = False
-            self._count(handle.channel)
+            self._count(channel)
         token = Asked("handle.continue", handle.number, m.confirm_tag)
         wanted = m.confirm_tag != 0
-        number, link = handle.channel.number, handle.link
+        number, link = channel.number, handle.link
         found.append(Continue(number, token, link, m.dest_name, fragment, last, wanted))

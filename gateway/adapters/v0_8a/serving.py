@@ -12,7 +12,7 @@ from gateway.adapters.v0_8a import answering
 from gateway.adapters.v0_8a.answering import Asked
 from gateway.adapters.v0_8a.command import Command
 from gateway.adapters.v0_8a.greeting import HANDLE_MAX, read
-from gateway.adapters.v0_8a.places import Channel, Handle
+from gateway.adapters.v0_8a.places import MOST_NUMBER, Channel, Handle
 from gateway.adapters.v0_8a.posting import Posting
 from gateway.adapters.v0_8a.states import CLOSING, OPEN
 from gateway.adapters.v0_8a.violation import Violation, brief, condition_of
@@ -92,6 +92,8 @@ class Serving:
             self._close_handle(handle, m, found)
         elif handle.state is OPEN:
             try:
+                if name not in ("handle.send", "handle.ready"):  # that one answers us
+                    self._posting.whole(channel)
                 if command.fragment:
                     self._posting.on(name, handle, m, fragment, found)
                 else:
@@ -115,11 +117,13 @@ class Serving:
         else:
             try:
                 if name == "handle.open":
+                    self._posting.whole(channel)
                     self._open_handle(channel, m, found)
                 elif name == "channel.open":
                     text = f"channel {number} is open already"
                     raise Violation("command-invalid", text, Lost.SESSION)
                 else:
+                    self._posting.whole(channel)
                     self._on_channel[name](channel, m, found)
             except Violation as violation:
                 self._violated(violation, channel, None, found)
@@ -192,7 +196,9 @@ class Serving:
         found.append(Acknowledge(channel.number, token, m.message_nbr))
 
     def _commit(self, channel: Channel, m: w.ChannelCommit, found: Found) -> None:
+        """What was sent to the client is confirmed with it (§3.3.4), acknowledged or not."""
         self._need_transaction(channel, m.options)
+        found.append(Acknowledge(channel.number, None, MOST_NUMBER))
         found.append(Commit(channel.number, Asked("channel.commit", 0, m.confirm_tag)))
 
     def _rollback(self, channel: Channel, m: w.ChannelRollback, found: Found) -> None:
@@ -203,7 +209,6 @@ class Serving:
         read(options)
         if not channel.transacted:
             raise Violation("command-invalid", "the channel is not transacted", Lost.SESSION)
-        self._posting.whole(channel)
         channel.posts = 0
 
     # --- handles --------------------------------------------------------------------------------

@@ -22,8 +22,9 @@ def commands(data: bytes, continued: dict[int, bool] | None = None) -> Iterator[
     kept from call to call, because only the first fragment has a header."""
     continued = {} if continued is None else continued
     at = 0
-    if data[: len(HEADER)] == HEADER:
-        yield Line(0, len(HEADER), 0, "protocol header", " ".join(map(str, HEADER)))
+    if data[:1] == HEADER[:1] and data[1:2] >= HEADER[1:]:
+        # The highest version of the client (§3.2.2); no frame is as large as this would say.
+        yield Line(0, len(HEADER), 0, "protocol header", " ".join(map(str, data[: len(HEADER)])))
         at = len(HEADER)
     while at < len(data):
         start = head_of(data, at)

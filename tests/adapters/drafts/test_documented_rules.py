@@ -193,3 +193,25 @@ def test_queues_are_made_by_template(house: House, version: str) -> None:
     if version == "0-9a0":
         guest.says(w.SubscriptionDefine(0, "s", "small", "a", 1))
         assert house.queues["subscription:s"].limits.max_length == 1
+
+
+# --- opening --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", DRAFTS)
+def test_an_unknown_virtual_host_is_402(house: House, version: str) -> None:
+    """RFC 011, as the drafts' own reply codes have it."""
+    from gateway.errors import Condition
+    from gateway.operations import BeginSession, Closed, Open
+
+    guest = Guest(house, version, open_=False)
+    guest.client.send(Open("open", "nowhere", "guest"))
+    found: list[Any] = []
+    receive = guest.client.receive
+    guest.client.receive = lambda data: found.extend(receive(data)) or []  # type: ignore[method-assign]
+    guest.carry()
+    if version == "0-9a6":
+        guest.client.send(BeginSession(1, "begin"))
+        guest.carry()
+    (closed,) = [one for one in found if isinstance(one, Closed)]
+    assert closed.condition is Condition.INVALID_PATH

@@ -26,6 +26,8 @@ TOPICS = "§2.2.6: there are topics here"
 ORDER = "§2.2.8.8: what a command brings about may come before its reply"
 REDELIVERED = "§3.5.11: what was delivered before says so"
 UNGET = "§3.5.7: what is given back is delivered again at once, marked, before or behind the reply"
+COMMIT = "§3.3.4: a commit confirms what was sent to the client, and frees its place"
+VERSION = "§3.2.2: who can handle more than version 1 is answered with 1"
 SCRIPT = "the recorded server follows a script: it closes or pings at a moment of its own choosing"
 
 Difference = tuple[list[str], list[str], str]
@@ -45,6 +47,10 @@ DIFFERENCES: dict[str, dict[int, Difference]] = {
     },
     "client-stdc-level0-consumer": {
         7: ([], ["channel.close 503"], GONE),
+    },
+    "client-stdc-level1-consumer": {
+        7: (["channel.reply"], ["handle.notify", "channel.reply"], COMMIT),
+        8: (["channel.reply", "handle.notify"], ["channel.reply"], COMMIT),
     },
     "client-stdc-level1-server-closes-channel": {
         0: (["connection.challenge"], ["connection.challenge"], OFFER),
@@ -74,6 +80,9 @@ DIFFERENCES: dict[str, dict[int, Difference]] = {
     },
     "pair-stdc-level1-producer-query": {
         19: (["handle.notify"], ["handle.notify"], NUMBER),
+    },
+    "server-bad-initiation-version": {
+        0: (["end"], ["connection.challenge"], VERSION),
     },
     "server-browse-consumed-message": {
         8: (["handle.notify"], ["handle.notify"], NUMBER),

@@ -153,7 +153,7 @@ PROBES: dict[tuple[str, str, int], Probe] = {
     ("connection.tune", "dictionary", 506): greeting(
         *(names(**{f"{letter}{n}": "x" for n in range(400)}) for letter in "ABC")
     ),
-    ("connection.open", "virtual-path", 507): greeting(w.ConnectionOpen(0, "/no", "x")),
+    ("connection.open", "virtual-path", 402): greeting(w.ConnectionOpen(0, "/no", "x")),
     ("connection.open", "client-name", 320): twice,
     ("channel.open", "channel-id", 502): inside(w.ChannelOpen(0)),
     ("channel.open", "channel-id", 503): inside(w.ChannelOpen(1)),
@@ -212,6 +212,9 @@ PROBES: dict[tuple[str, str, int], Probe] = {
     ("handle.browse", "handle-id", 505): inside(w.HandleBrowse(2)),
     ("handle.browse", "handle-id", 503): inside(w.HandleBrowse(2), before=(PEER,)),
     ("handle.notify", "out-of-band", 540): to_client(w.HandleNotify(1, 1, out_of_band=True)),
+    ("handle.send", "partial", 503): inside(
+        w.HandleSend(1, 0, 15, partial=True), b"\0\0\0\1" + EMPTY[4:], w.HandleFlow(1)
+    ),
     ("handle.prepare", "handle-id", 505): inside(w.HandlePrepare(2, 15), EMPTY),
     ("handle.prepare", "handle-id", 503): inside(w.HandlePrepare(1, 15), EMPTY),
     ("handle.prepare", "fragment-size", 501): inside(w.HandlePrepare(1, 32769)),

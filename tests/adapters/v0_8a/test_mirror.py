@@ -106,7 +106,8 @@ def test_transactions(house: House, cut: Cut) -> None:
     assert couple.bodies() == [b"c"]
     couple.ask(Commit(1, "t"))
     couple.leave()
-    assert house.broker.vhosts["/test"].queues["test"].depth == 1
+    queue = house.broker.vhosts["/test"].queues["test"]
+    assert (queue.depth, queue.unsettled) == (0, 0), "what was sent is confirmed (§3.3.4)"
 
 
 @cuts

@@ -53,7 +53,7 @@ def code(said: list[Any], kind: type[Any]) -> int:
 # --- connection ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("octets", [b"\x80\x02", b"\x81\x01", b"AMQP", b"\x80\x01"[1:]])
+@pytest.mark.parametrize("octets", [b"\x80\x00", b"\x81\x01", b"AMQP", b"\x80\x01"[1:]])
 def test_another_initiation_is_hung_up_on_without_a_word(house: House, octets: bytes) -> None:
     guest = house.guest()
     assert guest.says(octets) == [] and guest.adapter.closing

@@ -22,6 +22,7 @@ from gateway.adapters.v0_9.geometry import Method, Version
 from gateway.errors import Condition, LocalError, PeerError
 from gateway.message import Table
 from gateway.operations import Closed, Done, Open, Operation, Peer
+from gateway.operations.rules import EARLY
 
 PLAIN = "PLAIN"
 MOST_TICKETS = 32 * 1024
@@ -210,7 +211,8 @@ class DraftConnection:
         if self._first:
             self.client_id = m.client_id or secrets.token_hex(16)
             where = m.virtual_path or "/"
-            found.append(Open(Asked(method, m), where, self.user, self.peer, self.client_id))
+            asked = Asked(method, m)
+            found.append(Open(asked, where, self.user, self.peer, self.client_id, EARLY))
             return
         # The virtual host comes with the first channel. Contexts are not kept over connections.
         self.state = states.OPEN

@@ -49,6 +49,7 @@ from gateway.operations import (
     Subscribe,
     Unsubscribe,
 )
+from gateway.operations.rules import EARLY
 
 
 def _open(place: Channel, m: w.ChannelOpen, asked: Asked) -> list[Operation]:
@@ -68,7 +69,7 @@ def _open(place: Channel, m: w.ChannelOpen, asked: Asked) -> list[Operation]:
     connection = owner.connection
     method = owner.table.by_name["connection.open"]
     opening = Asked(method, w.ConnectionOpen())
-    return [Open(opening, vhost, connection.user, connection.peer), begin]
+    return [Open(opening, vhost, connection.user, connection.peer, rules=EARLY), begin]
 
 
 def _request(place: Channel, m: w.AccessRequest, asked: Asked) -> list[Operation]:
