@@ -168,6 +168,13 @@ class Broker(Ledger):
             return None
         return " & ".join(REASONS.get(kind, f"{kind} failing") for kind in sorted(self._alarms))
 
+    @property
+    def topology_alone_is_safe(self) -> bool:
+        """While the store fails, whether it lacks nothing but messages: an answer about topology
+        would wait for them as long as the disk is full, and a client that declares its queue before
+        it drains it would never begin."""
+        return "store" in self._alarms and self.store.changed <= self._safe
+
     def alarm(self, kind: str, raised: bool) -> None:
         """Something ("memory", "disk", "store") is short, or is so no more."""
         if raised:

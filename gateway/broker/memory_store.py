@@ -36,6 +36,7 @@ class MemoryStore:
         self.dirty = False
         self.pending_octets = 0
         self.appended = 0
+        self.changed = 0
         self._records: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
         self._shelves: dict[int, Shelf] = {}
         self._delivered: dict[int, int] = {}
@@ -51,10 +52,12 @@ class MemoryStore:
 
     def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None:
         self._records[kind, key] = value
+        self.changed = self.mark
         self._touch()
 
     def forget(self, kind: str, key: tuple[str, ...]) -> None:
         self._records.pop((kind, key), None)
+        self.changed = self.mark
         self._touch()
 
     def depths(self) -> dict[int, Depth]:
@@ -111,6 +114,7 @@ class MemoryStore:
 
     def purge(self, queue: int) -> None:
         if self._shelves.pop(queue, None) is not None:
+            self.changed = self.mark
             self._touch()
         self._delivered.pop(queue, None)
 

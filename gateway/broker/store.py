@@ -53,6 +53,9 @@ class Store(Protocol):
     appended: int
     """How many messages were put so far and wait, or have waited, for the disk."""
 
+    changed: int
+    """Number of the batch in which topology was changed last."""
+
     def records(self, *kinds: str) -> Iterable[Record]:
         """All topology, or that of some kinds, at start."""
         ...

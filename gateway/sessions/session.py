@@ -483,7 +483,10 @@ class Session:
             result = TOPOLOGY[operation.__class__](channel, operation)
         finally:
             self._notices = None
-        self.answer_when_safe(operation.channel, operation.token, result)
+        if self.broker.topology_alone_is_safe:
+            self.answer(operation.channel, operation.token, result)
+        else:
+            self.answer_when_safe(operation.channel, operation.token, result)
         for notice in notices:
             self.notify(notice)
 

@@ -2,6 +2,7 @@
 
 gateway.lock    held by the one gateway that uses the directory
 gateway.db      topology and kept messages (WAL mode, synced at every commit)
+reserve         room that is given up when the disk is full and the database must be opened
 large/          large bodies of kept messages, a file each
 paged.db        messages that memory had no room for; thrown away at every start, never synced
 """
@@ -88,8 +89,9 @@ def take_lock(directory: Path) -> int:
             raise StoreError(
                 f"another gateway uses this data directory{known}: {directory}"
             ) from error
-    os.ftruncate(lock, 0)
-    os.write(lock, str(os.getpid()).encode())
+    with suppress(OSError):  # no room on the disk: it is for people to read
+        os.ftruncate(lock, 0)
+        os.write(lock, str(os.getpid()).encode())
     return lock
 
 
@@ -113,9 +115,12 @@ def _prepare(connection: sqlite3.Connection, file: Path) -> None:
         row = connection.execute(f"PRAGMA {text}").fetchone()
         return row[0] if row else 0
 
-    pragma(f"page_size={PAGE}")
-    # lets a drained backlog go, and frees large bodies without reading them; writes cost the same
-    pragma("auto_vacuum=INCREMENTAL")
+    if pragma("application_id") != APPLICATION:
+        # Before anything else is in it. Not of a database that is there: it would write, and a
+        # full disk must not keep a gateway from starting.
+        pragma(f"page_size={PAGE}")
+        # lets a drained backlog go, frees large bodies without reading them; writes cost the same
+        pragma("auto_vacuum=INCREMENTAL")
     # some distributions build SQLite with secure_delete on, which overwrites what is deleted
     pragma("secure_delete=OFF")
     pragma("recursive_triggers=OFF")
@@ -165,9 +170,7 @@ def attach_paged(connection: sqlite3.Connection, file: Path, fresh: bool) -> Non
     """Give a connection the table ``paged``; ``fresh``: throw away what an earlier run left."""
     with disk_errors(f"cannot open {file}"):
         if fresh:
-            for name in (file.name, f"{file.name}-wal", f"{file.name}-shm"):
-                with suppress(FileNotFoundError):
-                    file.with_name(name).unlink()
+            forget_paged(file)
         connection.execute("ATTACH ? AS paged", (str(file),))
         if fresh:
             connection.execute(f"PRAGMA paged.page_size={PAGE}")
@@ -177,3 +180,9 @@ def attach_paged(connection: sqlite3.Connection, file: Path, fresh: bool) -> Non
                 " (id INTEGER PRIMARY KEY, octets INTEGER, head BLOB, body BLOB)"
             )
         connection.execute("PRAGMA paged.synchronous=OFF")
+
+
+def forget_paged(file: Path) -> None:
+    for name in (file.name, f"{file.name}-wal", f"{file.name}-shm"):
+        with suppress(FileNotFoundError):
+            file.with_name(name).unlink()

@@ -13,6 +13,7 @@ in which they were taken; a failed ``write`` is repeated with the same batch.
 
 import os
 import sqlite3
+import tempfile
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -22,12 +23,19 @@ from gateway.bodies import Body
 from gateway.broker.store import Batch, Depth, Kept, Record
 from gateway.errors import LocalError, StoreError, Unstorable
 from gateway.message import Message
+from gateway.store import reserve
 from gateway.store.batch import POSITIONS, QUEUES, SHIFT, Gathered, Put, waiting
 from gateway.store.large import Shelf
 from gateway.store.plain import write_plain
 from gateway.store.records import count_edits, decode_records, read_records
 from gateway.store.rows import LONGEST_NAME, MOST_OCTETS, Unpacker
-from gateway.store.schema import attach_paged, connect, disk_errors, take_lock
+from gateway.store.schema import (
+    attach_paged,
+    connect,
+    disk_errors,
+    forget_paged,
+    take_lock,
+)
 from gateway.store.writer import Writer
 
 Synchronous = Literal["full", "normal", "off"]
@@ -50,6 +58,7 @@ class SqliteStore:
         self.mark = 1
         self.dirty = False
         self.appended = 0
+        self.changed = 0
         self.pending_octets = 0
         """Goes down when ``take`` (or ``read``) notices that a batch is written."""
         self.safe = 0
@@ -65,19 +74,36 @@ class SqliteStore:
         """Tells an operator what is lost. Called by both threads."""
         self.closed = False
         self.directory = directory = Path(path)
+        self.paged = directory / "paged.db"
         self.lock = take_lock(directory)
         try:
-            self._open(directory, synchronous)
+            try:
+                self._open(directory, synchronous)
+            except StoreError:
+                self._disconnect()
+                if not reserve.spend(directory):
+                    raise
+                self._open(directory, synchronous)
         except BaseException:
             self._let_go()
             raise
+        reserve.lay_by(directory)
 
     def _open(self, directory: Path, synchronous: Synchronous) -> None:
         self._connections: list[sqlite3.Connection] = []
         for fresh in (True, False):
             connection = connect(directory / "gateway.db")
             self._connections.append(connection)
-            attach_paged(connection, directory / "paged.db", fresh)
+            try:
+                attach_paged(connection, self.paged, fresh)
+            except StoreError:
+                if not fresh:
+                    raise
+                # No room: what it will hold is thrown away at the end, so it may be anywhere.
+                self.paged = Path(tempfile.mkdtemp(prefix="amqp-gateway-")) / self.paged.name
+                with suppress(sqlite3.Error):
+                    connection.execute("DETACH paged")
+                attach_paged(connection, self.paged, fresh)
         with disk_errors(f"cannot open {directory}"):
             self.shelf = Shelf(directory, self._connections[0])
             self.writer = Writer(self._connections[0], synchronous, self.shelf, self._report)
@@ -119,26 +145,40 @@ class SqliteStore:
             for queue, mark in marks.items()
             if queue not in depths or depths[queue].delivered < mark
         }
-        connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(
-            "INSERT OR REPLACE INTO queues VALUES (?, ?)", [(q, m) for q, m in changed.items() if m]
-        )
-        connection.executemany(
-            "DELETE FROM queues WHERE id = ?", [(q,) for q, m in changed.items() if not m]
-        )
-        connection.execute("COMMIT")
+        if changed:
+            # On a full disk it can wait: a mark that is too high costs a flag on a message.
+            with suppress(sqlite3.OperationalError):
+                self._lower(connection, changed)
         return depths
+
+    def _lower(self, connection: sqlite3.Connection, marks: dict[int, int]) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.executemany(
+                "INSERT OR REPLACE INTO queues VALUES (?, ?)",
+                [(queue, mark) for queue, mark in marks.items() if mark],
+            )
+            connection.executemany(
+                "DELETE FROM queues WHERE id = ?",
+                [(queue,) for queue, mark in marks.items() if not mark],
+            )
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
     # --- gathering, on the loop thread ----------------------------------------------------------
 
     def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None:
         """Insert or replace a record; the value is encoded now. Typed values are kept as such."""
         self.gathering.records[kind, write_plain(list(key))] = write_plain(value)
+        self.changed = self.mark
         self.dirty = True
 
     def forget(self, kind: str, key: tuple[str, ...]) -> None:
         """Delete a record."""
         self.gathering.records[kind, write_plain(list(key))] = None
+        self.changed = self.mark
         self.dirty = True
 
     def append(
@@ -209,6 +249,7 @@ class SqliteStore:
         elif positions:
             self.gathering.cuts[queue].update(positions)
             self.dirty = True
+        self.changed = self.mark
 
     def purge(self, queue: int) -> None:
         """Delete everything of a queue, its delivered mark included."""
@@ -216,6 +257,7 @@ class SqliteStore:
         for key in [key for key in self.unnamed if key >> SHIFT == queue]:
             del self.unnamed[key]
         self.gathering.purged.add(queue)
+        self.changed = self.mark
         self.dirty = True
 
     def delivered(self, queue: int, position: int) -> None:
@@ -381,7 +423,9 @@ class SqliteStore:
                 self.writer.checkpoint("TRUNCATE")
         finally:
             self._let_go()
-        (self.directory / "paged.db").unlink(missing_ok=True)
+        forget_paged(self.paged)
+        if self.paged.parent != self.directory:
+            self.paged.parent.rmdir()
 
     def abandon(self) -> None:
         """Let go of everything and write nothing, as the sudden end of the process would."""
@@ -391,10 +435,13 @@ class SqliteStore:
         if self.closed:
             return
         self.closed = True
+        self._disconnect()
+        os.close(self.lock)
+
+    def _disconnect(self) -> None:
         for connection in reversed(getattr(self, "_connections", ())):
             with suppress(sqlite3.Error):
                 connection.close()
-        os.close(self.lock)
 
 
 def _joined(one: Depth, other: Depth) -> Depth:
