@@ -261,6 +261,11 @@ class Access:
             raise Refusal(Condition.NOT_FOUND, f"no user '{name}'")
         return user
 
+    def adopt(self, user: User) -> User:
+        """Take a user with a verifier that was made elsewhere; one of that name is replaced."""
+        check_name("name of the user", user.name)
+        return self._put(user)
+
     def _put(self, user: User) -> User:
         self._users[user.name] = user
         self._digests.pop(user.name, None)

@@ -1,12 +1,14 @@
 """Definitions go out and in, RabbitMQ's too, and nothing is left out silently."""
 
+import asyncio
 import json
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from gateway.http.admin.definitions import ITEMS_PER_TURN
 from gateway.http.admin.tables import read_table, write_table
-from gateway.operations import Bind, DeclareExchange
+from gateway.operations import Bind, DeclareExchange, DeleteQueue
 from gateway.values import (
     Decimal128,
     Described,
@@ -294,3 +296,38 @@ def test_values_of_1_0_go_round() -> None:
         "id": UUID(int=7),
     }
     assert read_table(json.loads(json.dumps(write_table(table)))) == table
+
+
+async def test_the_export_is_made_in_portions(rig: Any) -> None:
+    """Others are served in between, and what comes or goes meanwhile harms nothing."""
+    count = 4 * ITEMS_PER_TURN
+    for number in range(count):
+        rig.queue(f"q{number:05}", durable=True)
+    rig.bind("q00000", "amq.topic", "a")
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            rig.queue(f"other{turns}", durable=True)
+            rig.channel.delete_queue(DeleteQueue(1, None, f"q{turns:05}"))
+            await asyncio.sleep(0)
+
+    async with rig.http(ADMIN) as http:
+        busy = asyncio.create_task(others())
+        answer = await http.get(PATH)
+        busy.cancel()
+    assert turns > count // ITEMS_PER_TURN
+    names = [one["name"] for one in answer.json()["queues"]]
+    assert len(set(names)) == len(names)
+    assert set(names) >= {f"q{number:05}" for number in range(turns + 1, count)}
+
+
+async def test_large_documents_are_read_beside_the_loop(rig: Any) -> None:
+    queues = [{"name": f"q{number}" + "x" * 200, "vhost": "/"} for number in range(500)]
+    async with rig.http(ADMIN) as http:
+        told = (await http.post(PATH, json={"queues": queues})).json()
+        assert (told["queues"], told["not_applied"]) == (500, [])
+        bad = await http.post(PATH, content=b'{"queues": [' + b" " * 100_000)
+        assert bad.status_code == 400

@@ -7,20 +7,21 @@ permissions, but locked until somebody sets a password. Our own export carries t
 """
 
 import asyncio
+import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from starlette.responses import Response
 
 from gateway import __version__
 from gateway.broker.access import TAGS, Access, User, read_user, user_record
 from gateway.broker.broker import Broker
 from gateway.broker.client import Client
-from gateway.broker.counters import QueueSnapshot
-from gateway.broker.exchanges import Binding
-from gateway.broker.names import check_name
-from gateway.broker.store import Record
+from gateway.broker.exchanges import Binding, Exchange
+from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Refusal
 from gateway.http import problems
@@ -132,67 +133,109 @@ class Definitions(Part):
 def export(broker: Broker, vhost: str | None = None, people: bool = True) -> dict[str, Any]:
     """All but exclusive queues and those of event journals, as RabbitMQ writes it; of one virtual
     host without users."""
-    access = broker.access
-    told: dict[str, Any] = {
-        "rabbit_version": RABBITMQ,
-        "rabbitmq_version": RABBITMQ,
-        "product_name": "amqp-gateway",
-        "product_version": __version__,
+    return {
+        name: list(told) if isinstance(told, Iterator) else told
+        for name, told in members(broker, vhost, people)
     }
+
+
+def members(broker: Broker, vhost: str | None, people: bool) -> Iterator[tuple[str, Any]]:
+    """The members of the document; lists that may be long are iterators. They look at what is there
+    when they are asked, so that the document can be written in portions."""
+    yield "rabbit_version", RABBITMQ
+    yield "rabbitmq_version", RABBITMQ
+    yield "product_name", "amqp-gateway"
+    yield "product_version", __version__
     if people:
+        access = broker.access
         users = access.list_users()
-        told["users"] = [export_user(one) for one in users]
-        told["vhosts"] = [{"name": name} for name in broker.vhosts]
-        told["permissions"] = [
-            {"user": user.name, **one._asdict()}
-            for user in users
-            for one in access.permissions_of(user.name)
-        ]
-        told |= {"topic_permissions": [], "parameters": [], "global_parameters": []}
-    told["policies"] = []
+        yield "users", map(export_user, users)
+        yield "vhosts", [{"name": name} for name in broker.vhosts]
+        yield (
+            "permissions",
+            (
+                {"user": user.name, **one._asdict()}
+                for user in users
+                for one in access.permissions_of(user.name)
+            ),
+        )
+        for name in ("topic_permissions", "parameters", "global_parameters"):
+            yield name, []
+    yield "policies", []
+    hosts = [host for name, host in broker.vhosts.items() if vhost in (None, name)]
     whole = vhost is None
-    told["queues"] = [
-        named(whole, one.vhost, one.name)
-        | {
-            "durable": one.durable,
-            "auto_delete": one.auto_delete,
-            "arguments": write_table(one.arguments),
-        }
-        | ({"priority_levels": one.levels} if one.levels else {})
-        for one in broker.queues_snapshot(vhost)
-        if not own(one)
-    ]
-    locked = {(one.vhost, one.name) for one in broker.queues_snapshot(vhost) if own(one)}
-    told["exchanges"] = [
-        named(whole, one.vhost, one.name)
-        | {
-            "type": one.type,
-            "durable": one.durable,
-            "auto_delete": one.auto_delete,
-            "internal": one.internal,
-            "arguments": write_table(one.arguments),
-        }
-        for one in broker.exchanges_snapshot(vhost)
-        if one.name and not one.name.startswith("amq.")
-    ]
-    told["bindings"] = [
-        ({"vhost": one.vhost} if whole else {})
-        | {
-            "source": one.source,
-            "destination": one.destination,
-            "destination_type": "exchange" if one.to_exchange else "queue",
-            "routing_key": one.key,
-            "arguments": write_table(one.arguments),
-        }
-        for one in broker.bindings_snapshot(vhost)
-        if one.to_exchange or (one.vhost, one.destination) not in locked
-    ]
-    return told
+    yield "queues", export_queues(hosts, whole)
+    yield "exchanges", export_exchanges(hosts, whole)
+    yield "bindings", export_bindings(hosts, whole)
 
 
-def own(queue: QueueSnapshot) -> bool:
+def export_queues(hosts: list[VirtualHost], whole: bool) -> Iterator[dict[str, Any]]:
+    for host in hosts:
+        for one in list(host.queues.values()):
+            if not own(one):
+                yield (
+                    named(whole, host.name, one.name)
+                    | {
+                        "durable": one.durable,
+                        "auto_delete": one.auto_delete,
+                        "arguments": write_table(one.arguments),
+                    }
+                    | ({"priority_levels": one.levels} if one.levels else {})
+                )
+
+
+def export_exchanges(hosts: list[VirtualHost], whole: bool) -> Iterator[dict[str, Any]]:
+    for host in hosts:
+        for one in list(host.exchanges.values()):
+            if one.name and not one.name.startswith("amq."):
+                yield named(whole, host.name, one.name) | {
+                    "type": one.type,
+                    "durable": one.durable,
+                    "auto_delete": one.auto_delete,
+                    "internal": one.internal,
+                    "arguments": write_table(one.arguments),
+                }
+
+
+def export_bindings(hosts: list[VirtualHost], whole: bool) -> Iterator[dict[str, Any]]:
+    for host in hosts:
+        for exchange in list(host.exchanges.values()):
+            for one in list(exchange.bindings):
+                to = one.destination
+                if isinstance(to, Exchange) or not own(to):
+                    yield ({"vhost": host.name} if whole else {}) | {
+                        "source": exchange.name,
+                        "destination": to.name,
+                        "destination_type": "exchange" if one.to_exchange else "queue",
+                        "routing_key": one.key,
+                        "arguments": write_table(one.arguments),
+                    }
+
+
+async def export_in_portions(
+    broker: Broker, vhost: str | None = None, people: bool = True
+) -> Response:
+    """The same as JSON, a few entries per turn, so that others are served in between."""
+    pieces: list[str] = []
+    for name, told in members(broker, vhost, people):
+        pieces.append(f'{"," if pieces else "{"}"{name}":')
+        if not isinstance(told, Iterator):
+            pieces.append(json.dumps(told))
+            continue
+        before = "["
+        while portion := list(islice(told, ITEMS_PER_TURN)):
+            pieces += (before, json.dumps(portion)[1:-1])
+            before = ","
+            await asyncio.sleep(0)
+        pieces.append("]" if before == "," else "[]")
+    pieces.append("}")
+    headers = {"cache-control": "no-store"}
+    return Response("".join(pieces), 200, headers, "application/json")
+
+
+def own(queue: Queue) -> bool:
     """A connection's, or the gateway's."""
-    return queue.exclusive or queue.name.startswith(JOURNAL_PREFIX)
+    return queue.owner is not None or queue.name.startswith(JOURNAL_PREFIX)
 
 
 def named(whole: bool, vhost: str, name: str) -> dict[str, Any]:
@@ -387,20 +430,11 @@ def adopt(access: Access, user: User) -> None:
     for part in (user.verifier.salt, user.verifier.stored_key, user.verifier.server_key):
         if not part:
             raise Problem(problems.ARGUMENT, "the verifier is not complete")
-    check_name("name of the user", user.name)
-    record = user_record(user)
-    access.records.save("user", (user.name,), record)
-    users = {one.name: user_record(one) for one in access.list_users()} | {user.name: record}
-    records: list[Record] = [("user", (name,), value) for name, value in users.items()]
-    for name in users:
-        for one in access.permissions_of(name):
-            value = {"configure": one.configure, "write": one.write, "read": one.read}
-            records.append(("permission", (name, one.vhost), value))
-    access.reload(records)
+    access.adopt(user)
 
 
-async def export_definitions(call: Call) -> dict[str, Any]:
-    return export(call.context.broker)
+async def export_definitions(call: Call) -> Response:
+    return await export_in_portions(call.context.broker)
 
 
 async def import_definitions(call: Call) -> Imported:

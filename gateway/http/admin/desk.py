@@ -30,6 +30,8 @@ from gateway.http.problems import Problem, Row
 from gateway.http.typed_json import once, refuse
 from gateway.message import Message
 
+AT_ONCE = 64 * 1024
+"""Octets of a body that is read within the loop."""
 SMALL_OCTETS = 1 << 20
 """Most octets of a body that is not definitions."""
 MOST_DEPTH = 32
@@ -270,6 +272,14 @@ async def read_body(call: Call, endpoint: Endpoint) -> Any:
     )
     if not octets and endpoint.optional:
         octets = b"{}"
+    if len(octets) > AT_ONCE:
+        # Reading a megabyte takes as long as a turn may; the thread lets the loop go on beside it.
+        return await asyncio.to_thread(parsed, endpoint, octets)
+    return parsed(endpoint, octets)
+
+
+def parsed(endpoint: Endpoint, octets: bytes) -> Any:
+    """Raises ``Problem``."""
     try:
         value = json.loads(octets, parse_constant=refuse, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:

@@ -15,7 +15,7 @@ from gateway.http.access.principal import Action
 from gateway.http.admin import rabbit_changes as changes
 from gateway.http.admin import rabbit_connections as connections
 from gateway.http.admin import rabbit_views as views
-from gateway.http.admin.definitions import Definitions, Import, export
+from gateway.http.admin.definitions import Definitions, Import, export_in_portions
 from gateway.http.admin.desk import CHANNEL, Call, Endpoint, Rank
 from gateway.http.admin.rabbit_bodies import EXAMPLES, GET, GET_BODY, PUBLISH, PUBLISH_BODY, SCHEMAS
 from gateway.http.admin.rabbit_messages import rabbit_get, rabbit_publish
@@ -291,11 +291,11 @@ async def rabbit_policies_in(call: Call) -> Json:
 
 
 async def rabbit_definitions(call: Call) -> Json:
-    return export(call.context.broker)
+    return await export_in_portions(call.context.broker)
 
 
 async def rabbit_definitions_in(call: Call) -> Json:
-    return export(call.context.broker, call.vhost, people=False)
+    return await export_in_portions(call.context.broker, call.vhost, people=False)
 
 
 async def rabbit_import(call: Call) -> Response:
