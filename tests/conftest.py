@@ -44,7 +44,7 @@ def draws(item: pytest.Item) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if draws(item):
-            item.add_marker("property")
+            item.add_marker("thorough")
     # Processes take files in this order: the long ones first, or the last one is waited for.
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from gateway.adapters.v0_9.wire import layouts as w
+from tests.drawing import examples
 from tests.net.running import Running, until
 from tests.net.wire import PERSISTENT, Gone, Wire
 
-KILLS = 14
+KILLS = examples(14, least=3)
 WINDOW = 200
 
 
@@ -179,6 +180,7 @@ def live(gateway: Running, story: Story, chance: random.Random) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_kill_at_any_moment(tmp_path: Path) -> None:
     chance = random.Random(20)

@@ -15,11 +15,12 @@ from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.wire import layouts as w
 from tests.adapters.v1_0.wire import packed
 from tests.crash.test_crash import WINDOW, Story, check, read
+from tests.drawing import examples
 from tests.net.running import Running, until
 from tests.net.wire import Gone
 from tests.net.wire_1_0 import Wire10, data, durable
 
-KILLS = 6
+KILLS = examples(6, least=3)
 SUBSCRIPTION_TOPIC = w.Source("/exchanges/amq.topic/a.#", durable=2, expiry_policy="never")
 SUBSCRIPTION = w.Source("/exchanges/orders/k", durable=2, expiry_policy="never")
 
@@ -143,6 +144,7 @@ def live(gateway: Running, story: Story, chance: random.Random) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_kill_at_any_moment(tmp_path: Path) -> None:
     """What was accepted is in the queue and in the durable subscription, in order and once."""

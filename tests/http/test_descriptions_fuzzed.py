@@ -1,8 +1,9 @@
 """schemathesis against a running gateway: every check on every route, no failures.
 
 What JSON Schema cannot say is allowed per operation in ``schemathesis.toml``, with its reason.
-As it is, this draws the same few requests each time. ``FUZZ=1`` draws many, others each time, and
-says of which seed; ``FUZZ=1 FUZZ_SEED=n`` draws them again.
+As it is, this draws the same few requests each time; ``THOROUGH=1`` adds those that cover each rule
+of each schema. ``FUZZ=1`` draws many, others each time, and says of which seed;
+``FUZZ=1 FUZZ_SEED=n`` draws them again.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.drawing import THOROUGH
 from tests.interop import servers
 
 HERE = Path(__file__).parent
@@ -34,6 +36,7 @@ stream = true
 """
 GROUPS = {"admin": ADMIN, "rabbitmq": RABBITMQ, "rest": REST}
 LONG = "FUZZ" in os.environ
+PHASES = "examples,coverage,fuzzing" if LONG or THOROUGH else "examples,fuzzing"
 DRAWING = (
     ["--max-examples", "60", "--seed", os.environ.get("FUZZ_SEED", str(random.getrandbits(32)))]
     if LONG
@@ -42,6 +45,7 @@ DRAWING = (
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.thorough,
     pytest.mark.timeout(900 if LONG else 700),
     pytest.mark.skipif(
         importlib.util.find_spec("schemathesis") is None, reason="schemathesis is not installed"
@@ -101,7 +105,7 @@ def test_every_route_keeps_its_word(gateway: servers.Server, group: str, tmp_pat
     command = [sys.executable, "-m", "schemathesis.cli"]
     command += ["--config-file", str(HERE / "schemathesis.toml"), "run", f"{base}/openapi.json"]
     command += ["--url", base, "--auth", "fuzzer:fuzzer", "--checks", "all"]
-    command += ["--phases", "examples,coverage,fuzzing", "--include-path-regex", GROUPS[group]]
+    command += ["--phases", PHASES, "--include-path-regex", GROUPS[group]]
     command += ["--continue-on-failure", "--no-color", "--request-timeout", "65", *DRAWING]
     environment = {**os.environ, "SCHEMATHESIS_HOOKS": "tests.http.fuzz_hooks"}
     done = subprocess.run(

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from gateway.adapters.v0_9.wire import layouts as w
+from tests.drawing import examples
 from tests.net.running import Running, until
 from tests.net.wire import Gone, Wire
 
-KILLS = 8
+KILLS = examples(8, least=3)
 WINDOW = 100
 PATH = "/v1/%2F/exchanges/amq.topic/events?binding=k.%23&journal=durable"
 TEXT = b"\x90\x00\x0atext/plain\x02"
@@ -91,6 +92,7 @@ class Writer:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_kill_at_any_moment(tmp_path: Path) -> None:
     chance = random.Random(20)

@@ -15,9 +15,10 @@ import httpx
 import pytest
 
 from gateway.adapters.v0_9.wire import layouts as w
+from tests.drawing import examples
 from tests.net.running import PATIENCE, Running, until
 
-KILLS = 8
+KILLS = examples(8, least=3)
 AUTH = "Basic " + base64.b64encode(b"guest:guest").decode()
 BATCH = "application/vnd.amqp-gateway.batch+json"
 LINES = "application/vnd.amqp-gateway.messages+ndjson"
@@ -120,6 +121,7 @@ def live(gateway: Running, story: Story, chance: random.Random) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_a_key_is_one_message_whoever_is_killed(tmp_path: Path) -> None:
     chance = random.Random(3)

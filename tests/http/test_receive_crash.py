@@ -14,10 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.drawing import examples
 from tests.net.running import Running, until
 from tests.net.wire import PERSISTENT
 
-KILLS = 4
+KILLS = examples(4, least=3)
 CONSUMERS = 3
 DEAD = 800
 """At 50 a second far from all have moved when the gateway is killed, even on a busy machine."""
@@ -141,6 +142,7 @@ def standing(http: httpx.Client, queue: str) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_killed_while_messages_are_leased(tmp_path: Path) -> None:
     chance = random.Random(7)
@@ -180,6 +182,7 @@ def test_killed_while_messages_are_leased(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(400)
 def test_killed_while_dead_letters_go_back(tmp_path: Path) -> None:
     with Running(tmp_path) as gateway:

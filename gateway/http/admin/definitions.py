@@ -52,6 +52,13 @@ def whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def no_truth_value(value: Any) -> Any:
+    """A ``Literal`` compares by equality, and ``False`` equals 0."""
+    if isinstance(value, bool):
+        raise ValueError("a truth value is no number")
+    return whole(value)
+
+
 class Verifier(Part):
     """What our own export carries in place of a hash; octets in base64."""
 
@@ -95,7 +102,7 @@ class QueuePart(Part):
     durable: bool = True
     auto_delete: bool = False
     arguments: dict[str, Any] = {}
-    priority_levels: Literal[0, 2, 10] = 0
+    priority_levels: Annotated[Literal[0, 2, 10], BeforeValidator(no_truth_value)] = 0
     """Ours: of a queue that was made by a version with levels of priority of its own."""
 
 
