@@ -156,6 +156,10 @@ class Asker:
         if record is not None:
             session.end(found)
 
+    def on_acquire(self, link: Link, work: Any) -> None:
+        """Nobody acquires what we send: it is said, and not asked for."""
+        raise link.violated(AmqpError.NOT_IMPLEMENTED, "transactional acquisition")
+
     def on_missed(self, state: Any) -> None:
         """What we send is in transactions of ours only, and those end with an outcome."""
 

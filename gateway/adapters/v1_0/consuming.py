@@ -393,7 +393,8 @@ class Consuming:
         record = arrival.link.record
         offered = None if record is None or record.source is None else record.source.outcomes
         if offered and MODIFIED not in offered:
-            self._say([arrival], state_of(Outcome.REJECT if op.elsewhere else Outcome.RELEASE))
+            # Not rejected, whatever it says: that could be the end of the message.
+            self._say([arrival], RELEASED)
         else:
             self._say([arrival], state_of(op))
 

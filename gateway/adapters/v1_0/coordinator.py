@@ -19,7 +19,7 @@ from gateway.adapters.v1_0.outcomes import (
     rejected,
     settle,
 )
-from gateway.adapters.v1_0.outgoing import Outgoing, Sent
+from gateway.adapters.v1_0.outgoing import Acquired, Outgoing, Sent
 from gateway.adapters.v1_0.sections import VALUE, split
 from gateway.adapters.v1_0.session import Session
 from gateway.adapters.v1_0.violation import error
@@ -295,7 +295,13 @@ class Coordinator:
             return
         before = sent.work
         work: Any = state.txn_id if is_transactional(state) else before
-        if before is not None and work == before:
+        acquired = isinstance(sent, Acquired)
+        if isinstance(sent, Acquired) and not sent.decided:
+            if not is_transactional(state) or work != before:
+                self._astray(sent, settled or not is_transactional(state), found)
+                return
+            before = None
+        elif before is not None and work == before:
             self._again(link, sent, state, settled, found)
             return
         if not self.is_open(work):
@@ -309,14 +315,77 @@ class Coordinator:
         if outcome is None and not settled:
             return  # nothing is said of its outcome
         sent.work, sent.retired = work, state.outcome
+        if isinstance(sent, Acquired):
+            sent.decided = True
         self.retired.setdefault(work, []).append(sent)
         default = default_outcome(link, sent.number)
-        if settled and default is not Outcome.RELEASE:
+        if acquired:
+            settled = True  # a rollback takes back the acquisition too (§4.4.4.3)
+        elif settled and default is not Outcome.RELEASE:
             # After a rollback it would be released; so we say what happens then (§4.4.4.2).
             self.gone.setdefault(work, []).append(sent)
             settled = False
         outcome = default if outcome is None else outcome
         found.append(Retire(self.session.number, work, sent.number, outcome, settled))
+
+    # --- acquisition in a transaction -----------------------------------------------------------
+
+    def acquire(self, link: Outgoing, work: Any) -> None:
+        """What goes over this link from now on is acquired in a transaction (§4.4.3)."""
+        if work is not None:
+            if link.snd_mode == SenderSettleMode.SETTLED:
+                text = "transactional acquisition over a link that settles"
+                raise link.violated(AmqpError.NOT_IMPLEMENTED, text)
+            if not isinstance(work, bytes) or not self.is_open(work):
+                raise link.violated(TransactionError.UNKNOWN_ID, "no such transaction")
+        link.acquire(work)
+
+    def _astray(self, sent: Sent, gone: bool, found: list[Operation]) -> None:
+        """The outcome of a delivery that was acquired in a transaction must be part of the same
+        (§4.4.4.3). ``gone``: it is settled already."""
+        work = sent.work
+        if work is not None and work in self.works:
+            text = "an outcome outside of the transaction that its delivery was acquired in"
+            self.works[work].fail(TransactionError.TRANSACTION_ROLLBACK, text, found)
+        if gone:
+            found.append(settle(Outcome.RELEASE, self.session.number, sent.number))
+
+    def _acquirers(self, work: bytes) -> list[Outgoing]:
+        """All links that send. Those that acquired in this transaction do it in none now."""
+        links = [each for each in self.session.links.values() if isinstance(each, Outgoing)]
+        for link in links:
+            if link.acquiring == work:
+                link.acquire(None)
+        return links
+
+    def _acquired(self, work: bytes) -> list[Acquired]:
+        sent = self.session.sent.values()
+        return [each for each in sent if isinstance(each, Acquired) and each.work == work]
+
+    def _keep(self, work: bytes) -> None:
+        """The transaction has succeeded: what was acquired in it stays so."""
+        for link in self._acquirers(work):
+            for parcel in link.held:
+                if is_transactional(parcel.state) and not parcel.started:
+                    parcel.state = None
+        for sent in self._acquired(work):
+            plain = Sent(sent.link, sent.id, sent.number, sent.tag)
+            self.session.sent[sent.id] = sent.link.unsettled[sent.id] = plain
+
+    def _give_back(self, work: bytes, found: list[Operation]) -> None:
+        """It has not: nothing was acquired in it. Where the peer has said an outcome, the broker
+        undoes that."""
+        numbers: set[int] = set()
+        for link in self._acquirers(work):
+            numbers.update(link.release(work))
+            link.flush()
+        for sent in self._acquired(work):
+            del self.session.sent[sent.id], sent.link.unsettled[sent.id]
+            self.session.settle_sent(sent.id, sent.id, RELEASED)
+            if not sent.decided:
+                numbers.add(sent.number)
+        number = self.session.number
+        found += [settle(Outcome.RELEASE, number, each) for each in sorted(numbers)]
 
     def missed(self, state: Any) -> None:
         """An outcome within a transaction, for a delivery that has gone back with its link: it
@@ -356,11 +425,13 @@ class Coordinator:
         for sent in self._live(work):
             del self.session.sent[sent.id], sent.link.unsettled[sent.id]
             self.session.settle_sent(sent.id, sent.id, sent.retired)
+        self._keep(work)
         self._forget(work)
 
     def _rolled_back(self, work: bytes, found: list[Operation]) -> None:
         """Deliveries are live again, as they were; those that the peer has settled meanwhile have
         the default outcome (§4.4.4.2)."""
+        self._give_back(work, found)
         for sent in self._live(work):
             sent.work = sent.retired = None
         found += [self._settled(sent, None) for sent in self._forget(work) if not sent.link.over]

@@ -158,7 +158,7 @@ class Deliveries(ABC):
     def drop_deliveries(self, link: Link) -> None:
         """Nothing more is said of deliveries of this link."""
         if isinstance(link, Outgoing):
-            self.returned.extend(runs(n for n, sent in link.unsettled.items() if sent.work is None))
+            self.returned.extend(runs(n for n, sent in link.unsettled.items() if sent.is_open))
             for number in link.unsettled:
                 self.sent.pop(number, None)
             link.unsettled.clear()

@@ -110,6 +110,11 @@ class SessionUse(Protocol):
         ``lost``: the connection is over."""
         ...
 
+    def on_acquire(self, link: "Outgoing", work: Any) -> None:
+        """The receiver wants what is sent from now on to be acquired within this transaction
+        (§4.4.3), or in none (``None``). May raise ``Violation``."""
+        ...
+
     def on_missed(self, state: Any) -> None:
         """The receiver has said this of deliveries of which some have gone back, because their
         link is closed."""
@@ -151,6 +156,9 @@ class Over:
         found: list[Operation],
     ) -> None:
         """It has been."""
+
+    def on_acquire(self, link: "Outgoing", work: Any) -> None:
+        """Nothing is sent any more."""
 
     def on_missed(self, state: Any) -> None:
         """Nobody is left to care."""

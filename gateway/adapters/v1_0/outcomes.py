@@ -20,6 +20,8 @@ STATES: dict[Outcome, Any] = {
     Outcome.ACCEPT: ACCEPTED,
     Outcome.RELEASE: RELEASED,
     Outcome.REJECT: w.Rejected(),
+    Outcome.DECLINE: w.Modified(undeliverable_here=True),
+    Outcome.REFUSE: w.Modified(undeliverable_here=True),
 }
 
 OUTCOMES: dict[type[Any], Outcome] = {

@@ -70,9 +70,32 @@ class Sent:
         self.retired: Any = None
 
     @property
+    def is_open(self) -> bool:
+        """Its outcome is part of no transaction."""
+        return self.work is None
+
+    @property
     def tag(self) -> bytes:
         tag = self._tag
         return _Q.pack(tag) if isinstance(tag, int) else tag
+
+
+class Acquired(Sent):
+    """One that was acquired within a transaction, its ``work`` (§4.4.3). ``decided``: the receiver
+    has said its outcome, in the same transaction."""
+
+    __slots__ = ("decided",)
+
+    def __init__(
+        self, link: "Outgoing", id_: int, number: int, tag: int | bytes, work: bytes
+    ) -> None:
+        super().__init__(link, id_, number, tag)
+        self.work = work
+        self.decided = False
+
+    @property
+    def is_open(self) -> bool:
+        return not self.decided
 
 
 class Parcel:
@@ -115,7 +138,8 @@ class Outgoing(Link):
     """One link over which we send."""
 
     __slots__ = (
-        "initial", "held", "unsettled", "settles", "last_tag", "granted", "_live", "_put",
+        "initial", "held", "unsettled", "settles", "last_tag", "granted", "acquiring",
+        "_live", "_quick", "_put",
         "_engine", "_due", "_heads", "_room", "_annotates",
     )  # fmt: skip
 
@@ -133,7 +157,11 @@ class Outgoing(Link):
         self.granted: Credit | None = None
         """The last credit that was passed on. What is delivered before that is acted upon uses it
         too, and is taken off."""
+        self.acquiring: bytes | None = None
+        """The transaction that what is sent is acquired in (§4.4.3)."""
         self._live = False
+        self._quick = False
+        """It is attached, and what is sent needs no more than its octets."""
         self._engine = session.engine
         self._annotates = session.engine.annotates
         self._put = session.engine.put
@@ -159,12 +187,31 @@ class Outgoing(Link):
         if self.max_message:
             self._room = min(self._room, self.max_message)
         self._live = True
+        self.acquire(self.acquiring)
         self.flush()
         self.session.go_on()
 
     def stop(self) -> None:
-        self._live = False
+        self._live = self._quick = False
         self.held.clear()
+
+    def acquire(self, work: bytes | None) -> None:
+        """What is sent from now on is acquired in this transaction, or in none."""
+        self.acquiring = work
+        self._quick = self._live and work is None
+
+    def release(self, work: bytes) -> list[int]:
+        """A transaction is rolled back: what was acquired in it and waits is not sent, and what is
+        half sent is aborted; the numbers of these deliveries."""
+        found: list[int] = []
+        for parcel in list(self.held):
+            if type(parcel.state) is w.TransactionalState and parcel.state.txn_id == work:
+                found.append(parcel.number)
+                if parcel.id is None:
+                    self.held.remove(parcel)
+                else:
+                    parcel.octets, parcel.at, parcel.aborted = b"", 0, True
+        return found
 
     # --- sending --------------------------------------------------------------------------------
 
@@ -177,8 +224,11 @@ class Outgoing(Link):
             granted.count -= 1
         if settled is None:
             settled = self.settles
-        if not self._live or self.credit <= 0 or self.held or session.window <= 0 or redelivered:
-            self.send(Parcel(number, message, redelivered, settled))
+        if not self._quick or self.credit <= 0 or self.held or session.window <= 0 or redelivered:
+            parcel = Parcel(number, message, redelivered, settled)
+            if self.acquiring is not None:
+                parcel.state = w.TransactionalState(self.acquiring)
+            self.send(parcel)
             return
         if (
             message.dialect is SECTIONS
@@ -282,7 +332,11 @@ class Outgoing(Link):
         else:
             tag = parcel.tag
         if not parcel.settled and not parcel.aborted:
-            sent = Sent(self, parcel.id, parcel.number, tag)
+            if type(parcel.state) is w.TransactionalState:
+                work = parcel.state.txn_id
+                sent: Sent = Acquired(self, parcel.id, parcel.number, tag, work)
+            else:
+                sent = Sent(self, parcel.id, parcel.number, tag)
             session.sent[parcel.id] = self.unsettled[parcel.id] = sent
         return True
 
@@ -324,7 +378,12 @@ class Outgoing(Link):
     def _transfer(self, parcel: Parcel) -> w.Transfer:
         """The next transfer of a delivery: the first says it all, others the id."""
         if parcel.started:
-            return w.Transfer(handle=self.handle, delivery_id=parcel.id, more=True)
+            return w.Transfer(
+                handle=self.handle,
+                delivery_id=parcel.id,
+                more=True,
+                aborted=parcel.aborted or None,
+            )
         record = w.Transfer(
             handle=self.handle,
             delivery_id=parcel.id,
@@ -345,8 +404,7 @@ class Outgoing(Link):
     def on_flow(self, record: w.Flow, found: list[Operation]) -> None:
         """The receiver's limit as our credit (§2.6.7)."""
         if record.properties and "txn-id" in record.properties:
-            # §4.4.3: this end does not acquire within transactions.
-            raise self.violated(AmqpError.NOT_IMPLEMENTED, "transactional acquisition")
+            self.session.use.on_acquire(self, record.properties["txn-id"])
         if record.link_credit is None:
             return
         seen = self.initial if record.delivery_count is None else record.delivery_count

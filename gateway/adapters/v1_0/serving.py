@@ -325,6 +325,9 @@ class Serving:
             outcome = default_outcome(link, number)
         found.append(settle(outcome, self.session.number, number))
 
+    def on_acquire(self, link: Outgoing, work: Any) -> None:
+        self.coordinator.acquire(link, work)
+
     def on_missed(self, state: Any) -> None:
         self.coordinator.missed(state)
 

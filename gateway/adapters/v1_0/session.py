@@ -22,6 +22,7 @@ from gateway.adapters.v1_0.wire.tables import AmqpError, SessionError
 from gateway.errors import LocalError
 from gateway.message import Message
 from gateway.operations import Operation
+from gateway.values import Symbol
 
 WINDOW = 2048
 """Transfers the peer may send before we say that we take more."""
@@ -229,6 +230,8 @@ class Session(Deliveries):
             record.drain = link.drain or None
             if not link.receiver or link.heard:
                 record.delivery_count = link.count
+            if isinstance(link, Outgoing) and link.acquiring is not None:
+                record.properties = {Symbol("txn-id"): link.acquiring}
         self.write(record)
 
     # --- links ----------------------------------------------------------------------------------

@@ -152,9 +152,16 @@ def test_a_flow_without_credit_changes_nothing() -> None:
     assert peer.session.links["1"].credit == 5
 
 
-def test_transactional_acquisition_is_not_there() -> None:
-    """§4.4.3: such a link must be terminated."""
+@pytest.mark.parametrize("work", [b"x", "x", 5])
+def test_acquisition_in_a_transaction_that_is_none(work: Any) -> None:
     peer = filled(0, 0)
+    peer.grants(5, properties={Symbol("txn-id"): work})
+    peer.detached("amqp:transaction:unknown-id")
+
+
+def test_a_link_that_settles_does_not_acquire_in_transactions() -> None:
+    """§4.4.3: such a link must be terminated."""
+    peer = filled(0, 0, snd_settle_mode=1)
     peer.grants(5, properties={Symbol("txn-id"): b"x"})
     peer.detached("amqp:not-implemented")
 
