@@ -21,6 +21,7 @@ from gateway.broker.broker import Limits as BrokerLimits
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Store
 from gateway.config import Settings
+from gateway.config.amqp import AmqpListener
 from gateway.crossing.crossing import Crossing
 from gateway.errors import Condition, ConfigError, StoreError
 from gateway.http.access.front import admin_plane
@@ -33,9 +34,12 @@ from gateway.http.publish.spool import open_shelf, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.message import cross_with
 from gateway.net.alarms import Watch, memory_total
+from gateway.net.failures import Records
 from gateway.net.frames import FrameByFrame
 from gateway.net.listener import Address, Limits, Listener
+from gateway.net.passwords import Passwords
 from gateway.net.ports import listen_http
+from gateway.net.rules import Rules
 from gateway.net.tls import server_context
 from gateway.net.turn import Turn
 from gateway.net.websocket import AmqpSockets
@@ -44,7 +48,7 @@ from gateway.store.sqlite import SqliteStore
 
 log = logging.getLogger("gateway")
 
-SECRET_FILE, CROSSING_FILE = "cursor.key", "crossing.key"
+SECRET_FILE, CROSSING_FILE, DECOY_FILE = "cursor.key", "crossing.key", "login.key"
 GOODBYE_SECONDS = 5.0
 BROKEN = 70
 """Exit code after an internal error of the store (EX_SOFTWARE of BSD)."""
@@ -88,6 +92,8 @@ class Gateway:
         for name in settings.vhosts:
             if name not in broker.vhosts:
                 broker.create_vhost(name)
+        broker.access.decoy_key = secret(settings, DECOY_FILE)
+        broker.access.removed = self.registry.user_removed
         return broker
 
     async def __aenter__(self) -> "Gateway":
@@ -113,6 +119,13 @@ class Gateway:
             disk_free=settings.limits.disk_free_octets,
             data_dir=settings.data_dir if settings.durable else None,
         )
+        self.passwords = Passwords(
+            self.broker.access,
+            time.time,
+            settings.http.failures,
+            settings.http.failure_seconds,
+            Records(self.store, self.turn.begin, self.turn.end),
+        )
         self.listener = Listener(
             self.turn,
             self.broker,
@@ -127,14 +140,14 @@ class Gateway:
                     amqp.max_message_octets,
                     synch=amqp.synch,
                 ),
+                amqp.failure_pause_seconds,
             ),
-            mechanisms=tuple(amqp.mechanisms),
-            header_0_9=amqp.header_0_9,
+            passwords=self.passwords,
+            rules=self._rules(),
             compat=amqp.compat,
             spool=self.spool,
             context=context,
         )
-        self.broker.access.anonymous_user = amqp.anonymous_user
         self.broker.templates = {name: dict(given) for name, given in amqp.templates.items()}
         web = listen_http(settings.http.host, settings.http.port)
         admin = None
@@ -166,14 +179,30 @@ class Gateway:
     def _listen(self, detect: str) -> None:
         """Open all AMQP ports; ``detect`` is what those do about TLS that may carry both."""
         amqp, listen = self.settings.amqp, self.listener.listen
-        self.amqp_port = listen(Address(amqp.host, amqp.port, detect, amqp.header_0_9))
+        rules = self._rules()
+        self.amqp_port = listen(Address(amqp.host, amqp.port, detect, rules))
         if amqp.tls.port is not None:
-            there = Address(amqp.host, amqp.tls.port, "always", amqp.header_0_9)
+            there = Address(amqp.host, amqp.tls.port, "always", rules)
             self.amqps_port = listen(there)
         for one in amqp.listeners:
             tls = "always" if one.tls_only else detect
-            there = Address(one.host or amqp.host, one.port, tls, one.header_0_9)
+            there = Address(one.host or amqp.host, one.port, tls, self._rules(one))
             self.more_ports.append(listen(there))
+
+    def _rules(self, one: AmqpListener | None = None) -> Rules:
+        """Of a further listener, or of the others."""
+        amqp = self.settings.amqp
+        rules = Rules(
+            amqp.header_0_9, tuple(amqp.mechanisms), amqp.anonymous_user, amqp.require_tls
+        )
+        if one is None:
+            return rules
+        return Rules(
+            one.header_0_9,
+            rules.mechanisms if one.mechanisms is None else tuple(one.mechanisms),
+            rules.anonymous_user if one.anonymous_user is None else one.anonymous_user,
+            one.require_tls or rules.require_tls,
+        )
 
     def _serving(self, app: ASGIApp) -> uvicorn.Config:
         http = self.settings.http
@@ -203,6 +232,7 @@ class Gateway:
             spool=self.spool,
             secret=secret(self.settings, SECRET_FILE),
             ready=self._ready,
+            passwords=self.passwords,
             crossing=self.crossing,
             figures=self._figures,
         )

@@ -11,6 +11,7 @@ from typing import Any
 from scramp import ScramMechanism
 
 from gateway.adapters import Credentials, Limits, Role, adapter_for
+from gateway.adapters.base import Answer
 from gateway.operations import (
     BeginSession,
     Closed,
@@ -75,15 +76,19 @@ class Users:
         self.passwords = passwords or {"guest": "guest"}
         self._anonymous = anonymous
 
-    def password(self, user: str, password: str) -> bool:
-        return self.passwords.get(user) == password
+    def password(self, user: str, password: str, answer: Answer) -> None:
+        answer(self.passwords.get(user) == password)
 
-    def scram(self, user: str) -> tuple[bytes, bytes, bytes, int] | None:
+    def scram(self, user: str) -> tuple[bytes, bytes, bytes, int]:
         if user not in self.passwords:
-            return None
-        return ScramMechanism("SCRAM-SHA-256").make_auth_info(
+            return b"salt" * 4, bytes(32), bytes(32), 4096
+        found: tuple[bytes, bytes, bytes, int] = ScramMechanism("SCRAM-SHA-256").make_auth_info(
             self.passwords[user], 4096, b"salt" * 4
         )
+        return found
+
+    def proved(self, user: str, right: bool, answer: Answer) -> None:
+        answer(right)
 
     def anonymous(self) -> str | None:
         return self._anonymous

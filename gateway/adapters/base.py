@@ -25,15 +25,27 @@ class Role(Enum):
     CLIENT = "client"
 
 
-class Authority(Protocol):
-    """What SASL needs to know about users. Implemented by ``gateway.broker.access``."""
+Answer = Callable[[bool], None]
 
-    def password(self, user: str, password: str) -> bool:
-        """Is this the user's password? Constant time for known and unknown users."""
+
+class Authority(Protocol):
+    """What SASL needs to know about users, for one connection: ``gateway.net.login``.
+
+    To compute whether a password is right takes a while, and other connections want their turn: an
+    ``answer`` is called once, either before the method returns or later. An adapter that has to
+    wait for it looks at nothing of what the peer says meanwhile."""
+
+    def password(self, user: str, password: str, answer: Answer) -> None:
+        """Is this the user's password, and may the user come in by it?"""
         ...
 
-    def scram(self, user: str) -> tuple[bytes, bytes, bytes, int] | None:
-        """Salt, stored key, server key and iteration count of SCRAM-SHA-256 (RFC 5802 §3)."""
+    def scram(self, user: str) -> tuple[bytes, bytes, bytes, int]:
+        """Salt, stored key, server key and iteration count of SCRAM-SHA-256 (RFC 5802 §3). For a
+        user nobody knows they fit no password."""
+        ...
+
+    def proved(self, user: str, right: bool, answer: Answer) -> None:
+        """The proof of a SCRAM exchange was right or wrong: may the user come in?"""
         ...
 
     def anonymous(self) -> str | None:

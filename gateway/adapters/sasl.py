@@ -4,9 +4,8 @@ Both take and give octets and know nothing of frames. PLAIN, AMQPLAIN (the table
 ANONYMOUS, EXTERNAL and SCRAM-SHA-256; what a user may do is for ``Authority`` to say.
 """
 
-import hashlib
-import hmac
-import secrets
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from scramp import (  # type: ignore[import-untyped]
@@ -15,13 +14,11 @@ from scramp import (  # type: ignore[import-untyped]
     ScramMechanism,
 )
 
-from gateway.adapters.base import Authority
+from gateway.adapters.base import Answer, Authority
 from gateway.adapters.options import MECHANISMS, Credentials
 from gateway.adapters.v0_9 import fields
 
 SCRAM = "SCRAM-SHA-256"
-_DECOY_KEY = secrets.token_bytes(32)
-_DECOY_ITERATIONS = 4096
 
 
 class Challenge(NamedTuple):
@@ -42,7 +39,11 @@ class Failure(NamedTuple):
     user: str = ""
 
 
-Step = Challenge | Success | Failure
+class Waiting(NamedTuple):
+    """The authority has not answered yet; ``ServerExchange.later`` will be called."""
+
+
+Step = Challenge | Success | Failure | Waiting
 
 
 class ServerExchange:
@@ -64,6 +65,8 @@ class ServerExchange:
         self._scram: Any = None
         self._user = ""
         self._proved = False
+        self.later: Callable[[Step], None] = lambda step: None
+        """Called with the step that had to wait for the authority."""
 
     def mechanisms(self) -> list[str]:
         """What we offer, the strongest last: many clients take the first they know."""
@@ -106,8 +109,25 @@ class ServerExchange:
             return Failure(self._user)
         return Failure()
 
+    def _ask(self, ask: Callable[[Answer], None], granted: Step, user: str) -> Step:
+        """What the authority says, or ``Waiting`` if it will say it later."""
+        step: Step = Waiting()
+        asking = True
+
+        def answer(right: bool) -> None:
+            nonlocal step
+            reached = granted if right else Failure(user)
+            if asking:
+                step = reached
+            else:
+                self.later(reached)
+
+        ask(answer)
+        asking = False
+        return step
+
     def _password(self, authority: Authority, user: str, password: str) -> Step:
-        return Success(user) if authority.password(user, password) else Failure(user)
+        return self._ask(partial(authority.password, user, password), Success(user), user)
 
     def _plain(self, authority: Authority, response: bytes) -> Step:
         """RFC 4616: authorization identity, user, password, parted by NUL. We let nobody act as
@@ -144,18 +164,18 @@ class ServerExchange:
             self._scram = ScramMechanism(SCRAM).make_server(self._keys)
             self._scram.set_client_first(response.decode())
             return Challenge(self._scram.get_server_first().encode())
-        self._scram.set_client_final(response.decode())
+        try:
+            self._scram.set_client_final(response.decode())
+            proof: Step = Challenge(self._scram.get_server_final().encode())
+        except (UnicodeDecodeError, ScramException):
+            return self._ask(partial(authority.proved, self._user, False), Failure(), self._user)
         self._proved = True
-        return Challenge(self._scram.get_server_final().encode())
+        return self._ask(partial(authority.proved, self._user, True), proof, self._user)
 
     def _keys(self, user: str) -> tuple[bytes, bytes, bytes, int]:
-        """For a user nobody knows: keys that fit no password, the same salt every time."""
+        assert self._authority is not None
         self._user = user
-        known = None if self._authority is None else self._authority.scram(user)
-        if known is not None:
-            return known
-        decoy = hmac.digest(_DECOY_KEY, user.encode("utf-8", "replace"), hashlib.sha256)
-        return decoy[:16], secrets.token_bytes(32), secrets.token_bytes(32), _DECOY_ITERATIONS
+        return self._authority.scram(user)
 
 
 class ClientExchange:

@@ -9,7 +9,7 @@ stale.
 
 from typing import NamedTuple
 
-from gateway.adapters.base import Adapter, Role
+from gateway.adapters.base import Adapter, Answer, Role
 from gateway.adapters.options import Credentials
 from gateway.adapters.v0_8a import tried as v0_8a
 from gateway.adapters.v0_8a.wire import tables as commands
@@ -64,11 +64,14 @@ class VersionSupport(NamedTuple):
 class _Anyone:
     """An authority that lets everybody in: nothing is behind it."""
 
-    def password(self, user: str, password: str) -> bool:
-        return True
+    def password(self, user: str, password: str, answer: Answer) -> None:
+        answer(True)
 
-    def scram(self, user: str) -> None:
-        return None
+    def scram(self, user: str) -> tuple[bytes, bytes, bytes, int]:
+        return bytes(16), bytes(32), bytes(32), 4096
+
+    def proved(self, user: str, right: bool, answer: Answer) -> None:
+        answer(right)
 
     def anonymous(self) -> None:
         return None

@@ -19,9 +19,11 @@ from gateway.broker.store import Record
 from gateway.errors import Condition, Refusal
 
 ITERATIONS = 16_384
+SALT_OCTETS = 32
+MOST_PASSWORD_OCTETS = 1024
+"""A longer password is nobody's: what is done with one before it is hashed costs time."""
 SCRAM = ScramMechanism("SCRAM-SHA-256")
 TAGS = ("administrator", "monitoring", "impersonator")
-MOST_DIGESTS = 1024
 
 KINDS = ("user", "permission")
 """Of records that are kept here."""
@@ -65,11 +67,16 @@ class Permission(NamedTuple):
 
 
 def make_verifier(password: str, iterations: int = ITERATIONS) -> Verifier:
-    """Refuses (406) a password that SASLprep forbids, such as an empty one."""
+    """Refuses (406) a password that SASLprep forbids, such as an empty one, and one that is too
+    long."""
     if not password:
         raise Refusal(Condition.PRECONDITION_FAILED, "the password is empty")
+    if len(password.encode("utf-8", "surrogatepass")) > MOST_PASSWORD_OCTETS:
+        text = f"the password is longer than {MOST_PASSWORD_OCTETS} octets"
+        raise Refusal(Condition.PRECONDITION_FAILED, text)
+    salt = secrets.token_bytes(SALT_OCTETS)
     try:
-        return Verifier(*SCRAM.make_auth_info(password, iteration_count=iterations))
+        return Verifier(*SCRAM.make_auth_info(password, iterations, salt))
     except ScramException as error:
         raise Refusal(
             Condition.PRECONDITION_FAILED, f"the password cannot be used: {error}"
@@ -77,6 +84,7 @@ def make_verifier(password: str, iterations: int = ITERATIONS) -> Verifier:
 
 
 def fits(verifier: Verifier, password: str) -> bool:
+    """Takes about ten milliseconds: not for the event loop."""
     try:
         _, stored_key, _, _ = SCRAM.make_auth_info(
             password, iteration_count=verifier.iterations, salt=verifier.salt
@@ -90,8 +98,9 @@ class Access:
     """All users and permissions. ``refresh`` is called before somebody logs in, for a process
     that must see what another has written; it calls ``reload`` if there is news.
 
-    ``anonymous_user`` is who ANONYMOUS becomes; ``external_user`` turns a certificate's subject
-    into a user name (``None``: the subject is the name).
+    ``external_user`` turns a certificate's subject into a user name (``None``: the subject is the
+    name). ``removed`` is called with the name of each user that is no more. ``decoy_key`` makes
+    what SCRAM shows of users nobody knows: kept over restarts, as what it shows of others is.
     """
 
     def __init__(self, records: Records, iterations: int = ITERATIONS) -> None:
@@ -99,19 +108,17 @@ class Access:
         self.iterations = iterations
         self.refresh: Callable[[], None] | None = None
         self.changed: Callable[[], None] = lambda: None
-        self.anonymous_user: str | None = None
+        self.removed: Callable[[str], None] = lambda user: None
+        self.decoy_key = secrets.token_bytes(32)
         self.external_user: Callable[[str], str | None] | None = None
         self._users: dict[str, User] = {}
         self._permissions: dict[tuple[str, str], Permission] = {}
         self._patterns: dict[str, re.Pattern[str]] = {}
-        # Checked passwords, as digests under a key that only this process has ever had.
-        self._digest_key = secrets.token_bytes(32)
-        self._digests: dict[str, tuple[Verifier, bytes]] = {}
-        self._nobody = Verifier(secrets.token_bytes(16), bytes(32), bytes(32), iterations)
         self.reload(records.records(*KINDS))
 
     def reload(self, records: Iterable[Record]) -> None:
         """Take users and permissions from the records of a store."""
+        before = list(self._users)
         self._users.clear()
         self._permissions.clear()
         for kind, key, value in records:
@@ -123,43 +130,27 @@ class Access:
                     vhost, value["configure"], value["write"], value["read"]
                 )
         self.changed()
+        for name in before:
+            if name not in self._users:
+                self.removed(name)
 
-    # --- who it is (adapters.base.Authority) ----------------------------------------------------
+    # --- who it is ------------------------------------------------------------------------------
 
-    def password(self, user: str, password: str) -> bool:
-        """Whether it is the user's; takes as long for an unknown user."""
+    def scram(self, user: str) -> Verifier:
+        """For a user nobody knows, a decoy: it fits no password, and looks like the verifier of a
+        password that was set here, the same every time."""
         if self.refresh is not None:
             self.refresh()
         known = self._users.get(user)
-        verifier = known.verifier if known is not None else self._nobody
-        secret = password.encode("utf-8", "surrogatepass")
-        digest = hmac.digest(self._digest_key, secret, hashlib.sha256)
-        checked = self._digests.get(user)
-        if (
-            known is not None
-            and checked is not None
-            and checked[0] == verifier
-            and hmac.compare_digest(checked[1], digest)
-        ):
-            return True
-        right = fits(verifier, password) and known is not None
-        if right:
-            if len(self._digests) >= MOST_DIGESTS:
-                self._digests.clear()
-            self._digests[user] = (verifier, digest)
-        return right
+        return self._decoy(user) if known is None else known.verifier
 
-    def scram(self, user: str) -> tuple[bytes, bytes, bytes, int] | None:
-        if self.refresh is not None:
-            self.refresh()
-        known = self._users.get(user)
-        if known is None:
-            return None
-        salt, stored_key, server_key, iterations = known.verifier
-        return salt, stored_key, server_key, iterations
-
-    def anonymous(self) -> str | None:
-        return self.anonymous_user if self.anonymous_user in self._users else None
+    def _decoy(self, user: str) -> Verifier:
+        name = user.encode("utf-8", "surrogatepass")
+        salt, stored_key, server_key = (
+            hmac.digest(self.decoy_key, purpose + name, hashlib.sha256)
+            for purpose in (b"salt ", b"stored key ", b"server key ")
+        )
+        return Verifier(salt[:SALT_OCTETS], stored_key, server_key, self.iterations)
 
     def external(self, subject: str) -> str | None:
         name = subject if self.external_user is None else self.external_user(subject)
@@ -230,9 +221,9 @@ class Access:
         for permission in self.permissions_of(name):
             self.clear_permissions(name, permission.vhost)
         del self._users[name]
-        self._digests.pop(name, None)
         self.records.forget("user", (name,))
         self.changed()
+        self.removed(name)
 
     def set_permissions(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
         """Refuses (406) what is not a regular expression."""
@@ -268,7 +259,6 @@ class Access:
 
     def _put(self, user: User) -> User:
         self._users[user.name] = user
-        self._digests.pop(user.name, None)
         self.records.save("user", (user.name,), user_record(user))
         self.changed()
         return user

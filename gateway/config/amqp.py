@@ -13,6 +13,10 @@ Meaning = Literal["0-9", "0-9a0", "0-9a0-7", "0-9a6"]
 """Versions that open with AMQP 1 1 0 9; 0-9a0-7 is 0-9a0 with method headers of 7 octets."""
 
 
+Mechanism = Literal["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"]
+RequireTls = Literal["no", "passwords", "yes"]
+
+
 class Tls(Section):
     """Certificate for the TLS port and for TLS on the plain port."""
 
@@ -43,6 +47,16 @@ class AmqpListener(Section):
     tls_only: bool = Field(
         default=False, description="true: a TLS-only port; false: TLS by first octet"
     )
+    require_tls: RequireTls | None = Field(
+        default=None, description="as `amqp.require_tls`, on this listener; unset: that"
+    )
+    mechanisms: list[Mechanism] | None = Field(
+        default=None, description="SASL mechanisms allowed here; unset: `amqp.mechanisms`"
+    )
+    anonymous_user: str | None = Field(
+        default=None,
+        description="the user that ANONYMOUS logins act as here; unset: `amqp.anonymous_user`",
+    )
 
 
 class Amqp(Section):
@@ -53,12 +67,15 @@ class Amqp(Section):
     header_0_9: Meaning = Field(
         default="0-9", description="what the header AMQP 1 1 0 9 means on this listener"
     )
-    mechanisms: list[Literal["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"]] = (
-        Field(
-            default=["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"],
-            description="SASL mechanisms allowed; EXTERNAL needs a client certificate, "
-            "ANONYMOUS an anonymous_user",
-        )
+    require_tls: RequireTls = Field(
+        default="no",
+        description="without TLS: `passwords`, no mechanism that shows a password is offered; "
+        "`yes`, connections are refused",
+    )
+    mechanisms: list[Mechanism] = Field(
+        default=["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"],
+        description="SASL mechanisms allowed; EXTERNAL needs a client certificate, "
+        "ANONYMOUS an anonymous_user",
     )
     anonymous_user: str | None = Field(
         default=None, description="the user that ANONYMOUS logins act as"
@@ -81,6 +98,11 @@ class Amqp(Section):
     )
     handshake_seconds: float = Field(
         default=10, gt=0, description="a peer that has not opened by then is dropped"
+    )
+    failure_pause_seconds: float = Field(
+        default=2,
+        ge=0,
+        description="how long a peer that could not log in waits before it is told, and hung up on",
     )
     heartbeat_seconds: int = Field(default=60, ge=0, le=65535, description="proposed heartbeat")
     frame_max: int = Field(default=131072, ge=4096, description="largest frame, octets")
@@ -106,4 +128,7 @@ class Amqp(Section):
     def _certified(self) -> "Amqp":
         if any(one.tls_only for one in self.listeners) and not self.tls.certificate:
             raise ValueError("a listener that is tls_only needs amqp.tls.certificate")
+        required = [self.require_tls, *(one.require_tls or "no" for one in self.listeners)]
+        if set(required) != {"no"} and not self.tls.certificate:
+            raise ValueError("require_tls needs amqp.tls.certificate")
         return self

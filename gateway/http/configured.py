@@ -7,12 +7,12 @@ from pathlib import Path
 from gateway.config import Settings
 from gateway.config.web import Bearer, Http, Quota, Route
 from gateway.errors import ConfigError
-from gateway.http.access.buckets import Rate
 from gateway.http.access.catalogue import PARAMETER
 from gateway.http.access.declared import schema_check
 from gateway.http.access.settings import AccessSettings, BearerSettings, DeclaredRoute
 from gateway.http.doors import HttpSettings
 from gateway.http.events.asking import PARAMETERS
+from gateway.net.buckets import Rate
 
 
 def http_settings(settings: Settings) -> HttpSettings:

@@ -14,6 +14,7 @@ from gateway.broker.broker import Broker
 from gateway.crossing.crossing import Crossing
 from gateway.http.access.settings import AccessSettings
 from gateway.message import Table
+from gateway.net.passwords import Passwords
 
 
 class ConnectionInfo(NamedTuple):
@@ -161,5 +162,7 @@ class Doors:
     settings: HttpSettings = field(default_factory=HttpSettings)
     spool: Spool = field(default_factory=Spool)
     """Where large bodies stand."""
+    passwords: Passwords | None = None
+    """Checks passwords for all doors; ``None``: HTTP has checks of its own."""
     clock: Callable[[], float] = time.time
     """Seconds since 1970: what expiry, quotas and tickets go by."""

@@ -3,12 +3,15 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from gateway.adapters.base import Adapter
-from gateway.adapters.sniff import detect
+from gateway.adapters.sniff import TLS_1_0, detect
 from gateway.errors import Condition
-from gateway.net.local import is_loopback
+from gateway.net.local import LOCAL, is_loopback
+from gateway.net.login import Login
+from gateway.net.rules import Rules
 from gateway.net.share import Share
 from gateway.sessions.session import Session
 
@@ -52,14 +55,18 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "listener", "transport", "adapter", "session", "address", "local", "loopback", "subject",
-        "octets_in", "octets_out", "header_0_9", "_first", "_awake", "_held", "_full", "_stuffed",
-        "_share", "_crowded", "_leaving", "_deadline", "_gone", "_timer",
+        "octets_in", "octets_out", "host", "rules", "encrypted", "mechanisms", "login", "_first",
+        "_awake", "_held", "_full", "_stuffed", "_share", "_asking", "_pausing", "_crowded",
+        "_leaving", "_deadline", "_gone", "_timer",
     )  # fmt: skip
 
-    def __init__(self, listener: "Listener", header_0_9: str) -> None:
-        """``header_0_9``: the version that AMQP 1 1 0 9 means."""
+    def __init__(self, listener: "Listener", rules: Rules) -> None:
         self.listener = listener
-        self.header_0_9 = header_0_9
+        self.rules = rules
+        self.encrypted = False
+        self.mechanisms: tuple[str, ...] = ()
+        self.host = LOCAL
+        self.login = Login(self, listener.broker.access, listener.passwords, rules.anonymous_user)
         self.transport: asyncio.Transport | None = None
         self.adapter: Adapter | None = None
         self.session: Session | None = None
@@ -79,6 +86,10 @@ class Connection(asyncio.Protocol):
         """More than ``HIGH_WATER`` is waiting to be taken by the peer."""
         self._stuffed = False
         """More than ``TOO_MUCH`` is, and we do not read."""
+        self._asking = False
+        """A password is being checked, and we do not read."""
+        self._pausing: bool | None = None
+        """The login has failed, and the peer is not told yet; false when that is over."""
         self._crowded = False
         """One turn has brought more deliveries than are written at once."""
         self._leaving = False
@@ -95,6 +106,13 @@ class Connection(asyncio.Protocol):
         peer: Any = transport.get_extra_info("peername")
         self.address = address_of(peer)
         self.local = address_of(transport.get_extra_info("sockname"))
+        if isinstance(peer, tuple):
+            self.host = peer[0]
+        encrypted = transport.get_extra_info("encrypted")
+        if encrypted is None:
+            encrypted = transport.get_extra_info("sslcontext") is not None
+        self.encrypted = encrypted
+        self.mechanisms = self.rules.offered(encrypted)
         local = transport.get_extra_info("local")
         if local is None:
             local = isinstance(peer, tuple) and is_loopback(peer[0])
@@ -233,7 +251,7 @@ class Connection(asyncio.Protocol):
 
     def _detect(self, data: bytes) -> None:
         self._first += data
-        found = detect(self._first, self.header_0_9)
+        found = detect(self._first, self.rules.header_0_9)
         if found is None:
             return
         if found.protocol != "amqp":
@@ -241,6 +259,12 @@ class Connection(asyncio.Protocol):
             answer = found.answer or REFUSALS.get(found.protocol, b"")
             if answer:
                 self._write([answer])
+            self._hang_up()
+            return
+        if self.rules.require_tls == "yes" and not self.encrypted:
+            log.info("connection %s: %s without TLS, refused", self.address, found.version)
+            if found.version == "1.0":
+                self._write([TLS_1_0])  # what it should open with (§2.2, §5.2.1)
             self._hang_up()
             return
         self.adapter = adapter = self.listener.adapter(found.version, self)
@@ -307,7 +331,10 @@ class Connection(asyncio.Protocol):
         peer has taken this."""
         self._awake = False
         adapter = self.adapter
-        if adapter is None or self._gone:
+        if adapter is None or self._gone or self._pausing:
+            return
+        if adapter.closing and self._pausing is None and self._suspect(adapter):
+            self._pause()
             return
         try:
             pieces = adapter.output()
@@ -331,6 +358,31 @@ class Connection(asyncio.Protocol):
                 and transport.get_write_buffer_size() + more > TOO_MUCH
             ):
                 self._stuff()
+
+    def _suspect(self, adapter: Adapter) -> bool:
+        """Whether the connection ends because the peer could not log in. In versions before 1.0,
+        whatever is wrong before the login is taken for an attack (0.8a2 §3.2.12, 0-9a0 §3.13.3,
+        0-9-1 §5.4); a client of 1.0 may be feeling its way to a SASL layer."""
+        login, session = self.login, self.session
+        known = login.passed or (session is not None and session.authenticated)
+        if known or not self.listener.limits.failure_pause:
+            return False
+        return login.failed or adapter.version != "1.0"
+
+    def _pause(self) -> None:
+        """Keep the peer waiting before it hears that its login failed."""
+        self._pausing = True
+        if self.transport is not None:
+            self.transport.pause_reading()
+        pause = self.listener.limits.failure_pause
+        asyncio.get_running_loop().call_later(pause, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._pausing = False
+        if not self._gone:
+            self.listener.turn.begin()
+            self.wake()
+            self.listener.turn.end()
 
     def _write(self, pieces: list[bytes]) -> None:
         """Small pieces are joined, large ones go out as they lie: copying costs more than a
@@ -416,10 +468,32 @@ class Connection(asyncio.Protocol):
             self._read_again()
 
     def _read_again(self) -> None:
-        if self._gone or self._leaving:
+        if self._gone or self._leaving or self._asking:
             return
         if self.transport is not None and not (self._held or self._stuffed or self._ahead):
             self.transport.resume_reading()
+
+    def hold_for_login(self) -> None:
+        """Read nothing until ``settled`` is called."""
+        self._asking = True
+        if self.transport is not None and not self._gone:
+            self.transport.pause_reading()
+
+    def settled(self, answer: Callable[[], None]) -> None:
+        """Call ``answer`` within a turn, and read again."""
+        self._asking = False
+        if self._gone:
+            return
+        turn = self.listener.turn
+        turn.begin()
+        try:
+            answer()
+        except Exception:
+            log.exception("connection %s: internal error, closed", self.address)
+            self._abort()
+        turn.end()
+        if not self._pausing:
+            self._read_again()
 
     def shut(self, text: str) -> None:
         """The gateway stops: say so politely."""

@@ -20,6 +20,8 @@ from gateway.bodies import Spool
 from gateway.broker.broker import Broker
 from gateway.net import ports
 from gateway.net.connection import Connection
+from gateway.net.passwords import Passwords
+from gateway.net.rules import Rules
 from gateway.net.turn import Turn
 from gateway.sessions.registry import Registry
 from gateway.sessions.topology import NODE
@@ -33,21 +35,23 @@ COMPAT = {"": Product(), "rabbitmq-4": Product("RabbitMQ", "4.2.0", node=NODE)}
 
 
 class Limits(NamedTuple):
-    """What a peer may take before and after it has logged in."""
+    """What a peer may take before and after it has logged in. ``failure_pause``: seconds before a
+    peer that failed to log in is told so."""
 
     handshake_seconds: float
     max_connections: int
     adapter: AdapterLimits
+    failure_pause: float = 0.0
 
 
 class Address(NamedTuple):
-    """Where to listen. ``tls``: "never", "always", or "detect" by the first octet. ``header_0_9``:
-    the version that AMQP 1 1 0 9 means there."""
+    """Where to listen. ``tls``: "never", "always", or "detect" by the first octet. ``rules``: what
+    goes for those who come there."""
 
     host: str
     port: int
     tls: str
-    header_0_9: str = "0-9"
+    rules: Rules = Rules()
 
 
 class Listener:
@@ -60,13 +64,13 @@ class Listener:
         registry: Registry,
         *,
         limits: Limits,
-        mechanisms: tuple[str, ...],
-        header_0_9: str,
+        passwords: Passwords,
+        rules: Rules,
         context: ssl.SSLContext | None,
         compat: str = "",
         spool: Spool | None = None,
     ) -> None:
-        """``header_0_9`` is for WebSockets, which come without an ``Address``. ``compat`` names a
+        """``rules`` are for WebSockets, which come without an ``Address``. ``compat`` names a
         broker that 1.0 clients are told they talk to, if they insist. ``spool``: where bodies go
         that are too large for memory."""
         self.turn = turn
@@ -76,8 +80,8 @@ class Listener:
         self.holding = False
         self._closing = False
         self.sockets: list[socket.socket] = []
-        self._mechanisms = mechanisms
-        self.header_0_9 = header_0_9
+        self.passwords = passwords
+        self.rules = rules
         self._context = context
         self._compat = compat
         self._spool = spool
@@ -144,7 +148,7 @@ class Listener:
                     if await wants_tls(accepted):
                         context = self._context
             await loop.connect_accepted_socket(
-                lambda: Connection(self, address.header_0_9),
+                lambda: Connection(self, address.rules),
                 accepted,
                 ssl=context,
                 ssl_handshake_timeout=self.limits.handshake_seconds if context else None,
@@ -165,10 +169,10 @@ class Listener:
         return adapter_for(
             version,
             Role.SERVER,
-            authority=self.broker.access,
+            authority=connection.login,
             limits=self.limits.adapter,
             external_subject=connection.subject,
-            mechanisms=self._mechanisms,
+            mechanisms=connection.mechanisms,
             wake=connection.wake,
             spool=self._spool,
             **more,

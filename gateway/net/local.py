@@ -9,6 +9,8 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
+LOCAL = "local"
+"""The peer of a Unix socket, which has no address."""
 PROXIED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})
 
 

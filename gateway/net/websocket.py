@@ -90,9 +90,10 @@ class Transport(asyncio.Transport):
             {
                 "peername": tuple(client) if client else None,
                 "local": peer_is_loopback(scope),
+                "encrypted": scope.get("scheme") in ("wss", "https"),
             }
         )
-        self._connection = Connection(listener, listener.header_0_9)
+        self._connection = Connection(listener, listener.rules)
         self._receive, self._send = receive, send
         self._frames: ReferenceType[FrameByFrame] | None = scope.get(FRAMES)
         self._known = False

@@ -48,6 +48,12 @@ class Registry:
         self._sessions[number] = session
         return number
 
+    def user_removed(self, user: str) -> None:
+        """End the connections of a user that is no more."""
+        for session in self:
+            if session.user == user:
+                session.close(Condition.CONNECTION_FORCED, f"user '{user}' was deleted")
+
     def claim(self, vhost: str, client: str, session: "Session") -> None:
         """This client name is taken until ``leave``. Refuses (405) if it is."""
         holder = self._clients.setdefault((vhost, client), session)

@@ -95,6 +95,7 @@ class Session:
         self.publisher = False
         self.ending = ""
         """Why it ended, unless normally; for the log."""
+        self.authenticated = False
         self.opened = False
         self.closed = False
         self.channels: dict[int, Channel] = {}
@@ -296,6 +297,7 @@ class Session:
     # --- connection -----------------------------------------------------------------------------
 
     def _open(self, operation: Open) -> None:
+        self.authenticated = True
         access = self.broker.access
         user = access.user(operation.user)
         if user is not None and user.loopback_only and not self.loopback:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.broker.access import Access
+from gateway.broker.access import MOST_PASSWORD_OCTETS, Access, fits
 from gateway.broker.memory_store import MemoryStore
 from gateway.errors import Condition, Lost
 from tests.broker.fakes import (
@@ -20,21 +20,29 @@ from tests.broker.fakes import (
 )
 
 
+def knows(access: Access, user: str, password: str) -> bool:
+    """Whether it is the user's password."""
+    if access.refresh is not None:
+        access.refresh()
+    found = access.user(user)
+    return found is not None and fits(found.verifier, password)
+
+
 def test_first_user(house: House) -> None:
     access = house.broker.access
     guest = access.user("guest")
     assert guest is not None
     assert guest.loopback_only
     assert guest.tags == ("administrator",)
-    assert access.password("guest", "guest")
-    assert access.password("guest", "guest")
-    assert not access.password("guest", "Guest")
-    assert not access.password("nobody", "guest")
-    assert not access.password("guest", "")
-    assert not access.password("guest", "\udcff")
+    assert knows(access, "guest", "guest")
+    assert knows(access, "guest", "guest")
+    assert not knows(access, "guest", "Guest")
+    assert not knows(access, "nobody", "guest")
+    assert not knows(access, "guest", "")
+    assert not knows(access, "guest", "\udcff")
     assert not access.change_password("guest", "secret").loopback_only
-    assert access.password("guest", "secret")
-    assert not access.password("guest", "guest")
+    assert knows(access, "guest", "secret")
+    assert not knows(access, "guest", "guest")
 
 
 def test_nothing_is_made_in_a_store_with_users(house: House) -> None:
@@ -43,7 +51,7 @@ def test_nothing_is_made_in_a_store_with_users(house: House) -> None:
     later = house.store.survivors()
     access = Access(later)
     assert [user.name for user in access.list_users()] == ["ann"]
-    assert access.password("ann", "pw")
+    assert knows(access, "ann", "pw")
 
 
 def test_scram(house: House) -> None:
@@ -56,16 +64,49 @@ def test_scram(house: House) -> None:
     client.set_server_first(server.get_server_first())
     server.set_client_final(client.get_client_final())
     client.set_server_final(server.get_server_final())
-    assert access.scram("nobody") is None
+
+
+def test_scram_does_not_show_who_is_a_user(house: House) -> None:
+    """What the server's first message says: salt and iterations."""
+    access = house.broker.access
+    access.add_user("ann", "pw")
+    real, decoy = access.scram("ann"), access.scram("nobody")
+    assert (len(real.salt), real.iterations) == (len(decoy.salt), decoy.iterations)
+    assert access.scram("nobody") == decoy != access.scram("anybody")
+    access.reload(house.store.records())
+    assert access.scram("nobody") == decoy and access.scram("ann") == real
+    later = Access(house.store.survivors(), access.iterations)
+    assert later.scram("nobody") != decoy
+    later.decoy_key = access.decoy_key  # which the gateway keeps with its data
+    assert later.scram("nobody") == decoy
+    assert not fits(decoy, "") and not fits(decoy, "nobody")
+
+
+def test_a_password_has_a_largest_size(house: House) -> None:
+    house.broker.access.add_user("ann", "x" * MOST_PASSWORD_OCTETS)
+    with refused(Condition.PRECONDITION_FAILED, "longer than"):
+        house.broker.access.add_user("bob", "x" * (MOST_PASSWORD_OCTETS + 1))
+    with refused(Condition.PRECONDITION_FAILED, "longer than"):
+        house.broker.access.change_password("ann", "\N{SNOWMAN}" * MOST_PASSWORD_OCTETS)
+
+
+def test_somebody_is_told_who_is_no_more(house: House) -> None:
+    access = house.broker.access
+    gone: list[str] = []
+    access.removed = gone.append
+    for name in ("ann", "bob"):
+        access.add_user(name, "pw")
+    access.change_password("ann", "other")
+    access.remove_user("ann")
+    assert gone == ["ann"]
+    there = Access(house.store)
+    there.remove_user("bob")
+    access.reload(house.store.records())
+    assert gone == ["ann", "bob"]
 
 
 def test_other_ways_in(house: House) -> None:
     access = house.broker.access
-    assert access.anonymous() is None
-    access.anonymous_user = "guest"
-    assert access.anonymous() == "guest"
-    access.anonymous_user = "nobody"
-    assert access.anonymous() is None
     assert access.external("guest") == "guest"
     assert access.external("CN=guest") is None
     access.external_user = lambda subject: subject.removeprefix("CN=")
@@ -90,12 +131,12 @@ def test_a_reload_shows_what_another_process_wrote() -> None:
     store = MemoryStore(volatile=False)
     mine, theirs = Access(store), Access(store)
     theirs.add_user("ann", "pw", ["monitoring"])
-    assert not mine.password("ann", "pw")
+    assert not knows(mine, "ann", "pw")
     mine.refresh = lambda: mine.reload(store.records())
-    assert mine.password("ann", "pw")
+    assert knows(mine, "ann", "pw")
     theirs.change_password("ann", "new")
-    assert not mine.password("ann", "pw")
-    assert mine.password("ann", "new")
+    assert not knows(mine, "ann", "pw")
+    assert knows(mine, "ann", "new")
     theirs.set_permissions("ann", "/", "", "a", "b")
     mine.reload(store.records())
     assert [tuple(p) for p in mine.permissions_of("ann")] == [("/", "", "a", "b")]

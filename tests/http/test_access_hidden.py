@@ -10,8 +10,8 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
-from gateway.http.access.buckets import Rate
 from gateway.http.access.settings import AccessSettings, BearerSettings, DeclaredRoute
+from gateway.net.buckets import Rate
 from gateway.operations import DeleteExchange, DeleteQueue, Outcome
 
 KEY = OctKey.import_key(b"k" * 32)

@@ -13,11 +13,12 @@ import pytest
 import uvicorn
 
 from gateway.broker.access import Verifier, fits
-from gateway.http.access.buckets import Rate
-from gateway.http.access.passwords import network
 from gateway.http.access.protocol import bounded
 from gateway.http.access.settings import AccessSettings
 from gateway.http.app import close
+from gateway.net.buckets import Rate
+from gateway.net.failures import SHARE
+from gateway.net.passwords import network
 
 QUEUE = "/v1/%2F/queues/orders/messages"
 
@@ -41,6 +42,7 @@ def make(make_rig: Any, **settings: Any) -> Any:
 
 async def test_guessers_are_slowed_down_and_others_are_not(make_rig: Any) -> None:
     rig = make(make_rig, failures=5, failure_seconds=60)
+    passwords = rig.app.state.context.gate.passwords
     async with rig.http("alice:wonder", "192.0.2.9") as known:
         assert (await known.get("/v1/session")).status_code == 200
         async with rig.http("alice:guess", "192.0.2.1") as http:
@@ -51,20 +53,28 @@ async def test_guessers_are_slowed_down_and_others_are_not(make_rig: Any) -> Non
             assert int(answer.headers["retry-after"]) == 12
         async with rig.http("alice:wonder", "192.0.2.1") as http:
             assert (await http.get("/v1/session")).status_code == 200  # known to be right
+        passwords.known.clear()
+        async with rig.http("alice:wonder", "192.0.2.1") as http:
+            assert (await http.get("/v1/session")).status_code == 429  # not known any more
+        async with rig.http("alice:wonder", "192.0.2.2") as http:
+            assert (await http.get("/v1/session")).status_code == 200  # guessed at elsewhere
+        passwords.known.clear()
         async with rig.http("weak:weak", "192.0.2.1") as http:
-            assert (await http.get("/v1/session")).status_code == 429  # not known yet
-            rig.clock.now += 12
+            assert (await http.get("/v1/session")).status_code == 200  # another user
+        rig.clock.now += 12
+        async with rig.http("alice:wonder", "192.0.2.1") as http:
             assert (await http.get("/v1/session")).status_code == 200
         assert (await known.get("/v1/session")).status_code == 200
 
 
-async def test_many_peers_that_guess_one_user_are_slowed_down(make_rig: Any) -> None:
+async def test_a_peer_that_guesses_at_many_users_is_slowed_down(make_rig: Any) -> None:
     rig = make(make_rig, failures=5)
-    statuses = []
-    for number in range(12):
-        async with rig.http("alice:guess", f"192.0.2.{number}") as http:
-            statuses.append((await http.get("/v1/session")).status_code)
-    assert statuses == [401] * 10 + [429] * 2
+    async with rig.http(None, "192.0.2.1") as http:
+        statuses = [
+            (await http.get("/v1/session", auth=(f"user-{number}", "x"))).status_code
+            for number in range(5 * SHARE + 2)
+        ]
+    assert statuses == [401] * 5 * SHARE + [429] * 2
 
 
 async def test_many_at_once_are_no_way_round(make_rig: Any) -> None:
@@ -84,7 +94,12 @@ async def test_all_programs_of_a_user_may_come_at_once(make_rig: Any) -> None:
         answers = await asyncio.gather(*(http.get("/v1/session") for _ in range(100)))
     assert {answer.status_code for answer in answers} == {200}
     assert not passwords.under_way
-    assert passwords.by_peer.take("192.0.2.1").remaining == 4  # but for this one
+    assert passwords.failures.take("alice", "192.0.2.1") == 0
+    assert {bucket.levels.popitem()[1][0] for bucket in buckets(passwords)} == {4, 5 * SHARE - 1}
+
+
+def buckets(passwords: Any) -> tuple[Any, Any]:
+    return passwords.failures.by_user, passwords.failures.by_peer
 
 
 @pytest.fixture
@@ -96,7 +111,7 @@ def gated(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         assert gate.wait(30)
         return fits(verifier, password)
 
-    monkeypatch.setattr("gateway.http.access.passwords.fits", fitting)
+    monkeypatch.setattr("gateway.net.passwords.fits", fitting)
     yield gate
     gate.set()
 
@@ -124,7 +139,7 @@ async def test_who_comes_while_the_gateway_stops_is_sent_elsewhere(
             asyncio.ensure_future(http.get("/v1/session", auth=("alice", f"guess-{n}")))
             for n in range(5)
         ]
-        await rig.until(lambda: passwords.waiting == 5)
+        await rig.until(lambda: len(passwords.computing) == 5)
         passwords.close()
         answer = await late.get("/v1/session")
         assert answer.status_code == 503
@@ -168,7 +183,7 @@ async def test_an_unknown_user_costs_what_a_wrong_password_costs(
 
     compare = hmac.compare_digest
     here = threading.get_ident()
-    monkeypatch.setattr("gateway.http.access.passwords.fits", fitting)
+    monkeypatch.setattr("gateway.net.passwords.fits", fitting)
     monkeypatch.setattr("gateway.broker.access.hmac.compare_digest", comparing)
     answers = []
     for user in ("alice", "nobody"):

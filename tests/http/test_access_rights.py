@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.access.buckets import Buckets, Rate
 from gateway.http.access.principal import Principal
 from gateway.http.access.rights import (
     Action,
@@ -21,6 +20,7 @@ from gateway.http.access.rights import (
     of_scope,
     read_record,
 )
+from gateway.net.buckets import Buckets, Rate
 from gateway.net.local import is_local_name
 
 NAMES = st.text("ab./*", max_size=12)

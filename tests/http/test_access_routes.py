@@ -13,11 +13,11 @@ import pytest
 from gateway.app import Gateway
 from gateway.config import read_settings
 from gateway.errors import ConfigError
-from gateway.http.access.buckets import Rate
 from gateway.http.access.front import admin_plane
 from gateway.http.access.rights import Action, Right
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
 from gateway.http.configured import access_settings
+from gateway.net.buckets import Rate
 
 SCHEMA = {
     "type": "object",

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.http.access.buckets import Rate
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
 from gateway.http.app import close
+from gateway.net.buckets import Rate
 
 TO = "/v1/%2F/queues/kept/messages"
 DURABLE = {"amqp-durable": "?1"}

@@ -195,7 +195,7 @@ async def test_who_may_come_from_here_only_does_not_come_from_elsewhere(make_rig
 
 
 async def test_quotas_count_on_the_short_way(make_rig: Any) -> None:
-    from gateway.http.access.buckets import Rate
+    from gateway.net.buckets import Rate
 
     rig = prepared(make_rig, access=AccessSettings(request_rate=Rate(3, 3600)))
     async with rig.http() as http:

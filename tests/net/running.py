@@ -48,7 +48,8 @@ class Running:
         self.data = folder / "data"
         self.log_file = folder / "gateway.log"
         self._arguments = [str(argument) for argument in arguments]
-        self._settings = settings
+        # Whoever fails to log in is not kept waiting, unless the test is about that.
+        self._settings = {"amqp__failure_pause_seconds": 0, **settings}
         self._from = 0
         self._wires: list[Wire] = []
         self.start()

@@ -37,6 +37,7 @@ class Wire:
         heartbeat: int = 0,
         capabilities: tuple[str, ...] = ("authentication_failure_close", "connection.blocked"),
         seconds: float = 30.0,
+        source: str = "",
     ) -> None:
         self.version = version
         self.user, self.password, self.heartbeat = user, password, heartbeat
@@ -44,6 +45,8 @@ class Wire:
         self.socket: socket.socket = socket.socket()
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        if source:
+            self.socket.bind((source, 0))
         self.socket.settimeout(seconds)
         self.socket.connect((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

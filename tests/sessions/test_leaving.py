@@ -10,6 +10,7 @@ from gateway.broker.memory_store import MemoryStore
 from gateway.operations import BeginSession, Close, Closed, DeclareQueue, Done, Open, Operation
 from gateway.sessions.registry import Registry
 from gateway.sessions.session import Session
+from tests.authority import AtOnce
 
 TURNS = 40
 
@@ -28,7 +29,7 @@ class Both:
         self.store = MemoryStore(False)
         self.broker = Broker(self.store)
         self.client: Any = adapter_for(version, Role.CLIENT, product=Product(name="c"))
-        self.server: Any = adapter_for(version, Role.SERVER, authority=self.broker.access)
+        self.server: Any = adapter_for(version, Role.SERVER, authority=AtOnce(self.broker.access))
         self.said: list[tuple[Operation, bool]] = []
         self.octets: list[bytes] = []
         self.heard: list[Operation] = []

@@ -55,7 +55,12 @@ class LinkPeer(Peer):
         self.container = container
         self.adapter.linked = True  # type: ignore[misc]
         self.session = type(self.session)(
-            house.broker, self.adapter, house.registry, address="x:1", loopback=True, since=0
+            house.broker,
+            self.adapter,
+            house.registry,
+            address="x:1",
+            loopback=True,
+            since=0,
         )
         self.tags: dict[int, bytes] = {}
         self.adapter.found = self.found  # type: ignore[method-assign]

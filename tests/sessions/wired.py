@@ -10,6 +10,7 @@ from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.sessions.registry import Registry
 from gateway.sessions.session import Session
+from tests.authority import AtOnce
 from tests.talk import frames, method
 
 CAPABLE = fields.write_table({"capabilities": {"consumer_cancel_notify": True}})
@@ -29,7 +30,7 @@ class Wired:
         self.store = MemoryStore(False)
         self.broker = Broker(self.store)
         self.adapter = adapter_for(
-            version, Role.SERVER, authority=self.broker.access, limits=limits
+            version, Role.SERVER, authority=AtOnce(self.broker.access), limits=limits
         )
         self.session = Session(
             self.broker, self.adapter, Registry(), address="127.0.0.1:1", loopback=True, since=0

@@ -125,6 +125,24 @@ class Engine:
             self._found = []  # or the last message would live until the next
         return found
 
+    def go_on(self, act: Callable[[], None]) -> None:
+        """What the peer waits for has come from elsewhere: act on it, then look at what the peer
+        has said since. What that brings is ``found``."""
+        if self.closing:
+            return
+        self._found, self.later = self.later, []
+        self._receiving = True
+        try:
+            act()
+            self.frames.go_on()
+        except Violation as violation:
+            self._violated(violation)
+        finally:
+            self._receiving = False
+            self.later = self._found + self.later
+            self._found = []
+        self.wake()
+
     def _initiation(self, data: bytes) -> bytes:
         """128 and the highest version of the client, which is told ours (§3.2.2); what is not that
         is closed without a word."""

@@ -32,7 +32,7 @@ behind the frame ends; 0 if it has to go the long way."""
 class Frames:
     """Cuts a stream into commands. ``limit`` is the largest frame and fragment accepted."""
 
-    __slots__ = ("limit", "held", "stopped", "_take", "_hot", "_at_once")
+    __slots__ = ("limit", "held", "stopped", "waiting", "_take", "_hot", "_at_once")
 
     def __init__(self, take: OnCommand, limit: int, hot: str, at_once: AtOnce) -> None:
         """``hot`` is the command that brings messages, which are offered to ``at_once`` first."""
@@ -41,12 +41,24 @@ class Frames:
         self.limit = limit
         self.held = b""
         self.stopped = False
+        """Nothing is looked at any more,"""
+        self.waiting = False
+        """or not until ``go_on``."""
         self._take = take
 
     def stop(self) -> None:
         """Nothing more is taken."""
-        self.stopped = True
+        self.stopped, self.waiting = True, False
         self.held = b""
+
+    def wait(self) -> None:
+        """Look at nothing until ``go_on``."""
+        self.stopped = self.waiting = True
+
+    def go_on(self) -> None:
+        """Look at what has come while ``waiting``. Raises ``Violation``."""
+        self.stopped = self.waiting = False
+        self.feed(b"")
 
     def feed(self, data: bytes) -> None:
         """Take what is complete, keep the rest. Raises ``Violation``."""
@@ -84,7 +96,7 @@ class Frames:
                     stop += wanted
             at = stop
             self._take(command, record, fragment)
-        self.held = b"" if self.stopped else buf[at:]
+        self.held = b"" if self.stopped and not self.waiting else buf[at:]
 
 
 def head_of(buf: bytes, at: int) -> int | None:

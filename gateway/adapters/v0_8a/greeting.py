@@ -90,22 +90,40 @@ class Server:
         table = read(record.responses)
         user, password = text_of(table, "LOGIN"), text_of(table, "PASSWORD")
         if user is not None and password is not None and PLAIN in engine.mechanisms:
-            self._user = self._known(user, password)
-        elif not table:
-            self._user = self._nobody()
-        if self._user is None:
+            self._ask(user, password)
+        else:
+            self._decide(self._nobody() if not table else None)
+
+    def _decide(self, user: str | None) -> None:
+        """Who it is, ``None`` if that could not be proved."""
+        if user is None:
             raise Violation("access-refused", "login refused")
+        engine, self._user = self._engine, user
         engine.frames.limit = engine.frame_out = engine.frame_max
         engine.write(w.ConnectionTune(fields.write_table(self._options())))
 
-    def _known(self, user: str, password: str) -> str | None:
+    def _ask(self, user: str, password: str) -> None:
         """One NUL behind both is not part of them: the original C client counts it in."""
-        authority = self._engine.authority
-        if authority is None:
-            return None
+        engine = self._engine
+        if engine.authority is None:
+            return self._decide(None)
         if user.endswith("\0") and password.endswith("\0"):
             user, password = user[:-1], password[:-1]
-        return user if authority.password(user, password) else None
+        answers: list[bool] = []
+        asking = True
+
+        def answer(right: bool) -> None:
+            if asking:
+                answers.append(right)
+            else:
+                engine.go_on(lambda: self._decide(user if right else None))
+
+        engine.authority.password(user, password, answer)
+        asking = False
+        if answers:
+            self._decide(user if answers[0] else None)
+        else:
+            engine.frames.wait()
 
     def _options(self) -> Table:
         limits = self._engine.limits

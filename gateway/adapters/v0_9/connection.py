@@ -4,11 +4,20 @@ Written for both roles: the server's steps and the client's answers stand in one
 be received is said by the tables (who sends a method) and by ``states.CONNECTION``.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from gateway.adapters.base import Authority, Role
 from gateway.adapters.options import Credentials, Limits, Product
-from gateway.adapters.sasl import Challenge, ClientExchange, Failure, ServerExchange, Step, Success
+from gateway.adapters.sasl import (
+    Challenge,
+    ClientExchange,
+    ServerExchange,
+    Step,
+    Success,
+    Waiting,
+)
 from gateway.adapters.v0_9 import fields, states
 from gateway.adapters.v0_9.channel import Asked
 from gateway.adapters.v0_9.frames import Frames
@@ -71,6 +80,10 @@ class Owner(Protocol):
 
     def give_up(self) -> list[Operation]: ...
 
+    def go_on(self, act: Callable[[list[Operation]], None]) -> None:
+        """Act on what was waited for, then look at what the peer has said since."""
+        ...
+
 
 class Connection:
     """The connection itself, as opposed to its channels."""
@@ -101,8 +114,11 @@ class Connection:
         self._limits = limits
         self._product = product
         self._exchange = ServerExchange(authority, external_subject, mechanisms)
+        self._exchange.later = self._later
         self._login = ClientExchange(credentials or Credentials())
         self._user = ""
+        self._method = 0
+        """The last one received."""
         self._open: Open | None = None
         self._secrets: list[Token] = []
 
@@ -128,6 +144,7 @@ class Connection:
                 method=method.number,
             )
         self.state = state
+        self._method = method.number
         step(self, m, found)
 
     def on_protocol_header(self) -> None:
@@ -173,6 +190,8 @@ class Connection:
     def _step(self, step: Step, found: list[Operation]) -> None:
         if isinstance(step, Challenge):
             self._owner.write(0, w.ConnectionSecure(step.data))
+        elif isinstance(step, Waiting):
+            self._owner.frames.waiting = True
         elif isinstance(step, Success):
             self._user = step.user
             self.state = states.TUNE
@@ -181,9 +200,12 @@ class Connection:
                 0, w.ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat)
             )
         else:
-            self._refuse_login(step, found)
+            self._refuse_login(found)
 
-    def _refuse_login(self, step: Failure, found: list[Operation]) -> None:
+    def _later(self, step: Step) -> None:
+        self._owner.go_on(partial(self._step, step))
+
+    def _refuse_login(self, found: list[Operation]) -> None:
         """A client that says it can read a close gets one; to the others the end of the stream is
         all that 0-9-1 §2.2.4 allows."""
         text = (
@@ -191,7 +213,7 @@ class Connection:
             "For details see the broker logfile."
         )
         if self.capable("authentication_failure_close"):
-            raise PeerError(Condition.ACCESS_REFUSED, text)
+            raise PeerError(Condition.ACCESS_REFUSED, text, method=self._method)
         found += self._owner.give_up()
         found.append(Closed(Condition.ACCESS_REFUSED, text))
         raise Ended

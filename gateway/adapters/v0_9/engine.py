@@ -176,6 +176,22 @@ class Engine:
             self._receiving = False
         return found
 
+    def go_on(self, act: Callable[[list[Operation]], None]) -> None:
+        """What the peer waits for has come from elsewhere: act on it, then look at what the peer
+        has said since. What that brings is ``found``."""
+        if self.closing:
+            return
+        found, self.later = self.later, []
+        try:
+            act(found)
+            self.frames.go_on(found)
+        except PeerError as error:
+            self._violated(error, found)
+        except Ended:
+            pass
+        self.later = found + self.later
+        self.wake()
+
     def _protocol_header(self, data: bytes, found: list[Operation]) -> bytes:
         """Take the client's header off; what follows it."""
         data = self._opening + data

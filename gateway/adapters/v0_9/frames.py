@@ -96,6 +96,10 @@ class Frames:
         self.addresses = _ADDRESSES
         self.headers = _HEADERS
         self.limit = 0
+        self.waiting = False
+        """Nothing is looked at until ``go_on``."""
+        self._behind = b""
+        """What has come meanwhile."""
         self._pieces: list[bytes] = []
         self._gathered = 0
         self._needed = 0
@@ -105,6 +109,10 @@ class Frames:
 
         An unfinished frame is completed with the octets it lacks and no more, so that the rest of
         a large read is not copied for its sake."""
+        waiting = self.waiting
+        if waiting:
+            self._behind += data
+            return
         at = 0
         pieces = self._pieces
         while pieces:
@@ -121,13 +129,26 @@ class Frames:
                 # Only its length is known by now.
                 pieces.append(frame)
                 self._gathered = len(frame)
+            elif self.waiting:
+                self._behind = data[at:]
+                return
         at = self._walk(data, at, found)
-        if at < len(data):
+        if self.waiting:
+            self._behind = data[at:]
+        elif at < len(data):
             pieces.append(data[at:])
             self._gathered = len(data) - at
 
+    def go_on(self, found: list[Operation]) -> None:
+        """Look at what has come while ``waiting``."""
+        self.waiting = False
+        data, self._behind = self._behind, b""
+        if data:
+            self.feed(data, found)
+
     def stop(self) -> None:
         """Forget what has not been looked at."""
+        self._behind = b""
         self._pieces.clear()
         self._gathered = 0
 
@@ -238,6 +259,8 @@ class Frames:
             self._frame(kind, channel, buf, at + head, end, found)
             limit, current = self.limit, -1  # it may have changed everything
             at = end + 1
+            if self.waiting:
+                return at
 
     def _delivery(
         self,

@@ -113,6 +113,8 @@ class Engine:
         self.negotiation = Negotiation(
             self, server, authority, credentials, external_subject, mechanisms
         )
+        self._behind = b""
+        """Not looked at yet: the login waits for its answer."""
         self.addresses = addresses
         self.annotates = annotates
         self._speech = speech.SERVER if server else speech.CLIENT
@@ -144,11 +146,41 @@ class Engine:
         if self._parting:
             self._part()
         try:
-            while data:
-                if self.negotiation.header:
-                    data = self.negotiation.on_octets(data, found)
+            self._take(data, found)
+        finally:
+            self._receiving = False
+        return found
+
+    def go_on(self, act: Callable[[list[Operation]], None]) -> None:
+        """What the peer waits for has come from elsewhere: act on it, then look at what the peer
+        has said since. What that brings is ``found``."""
+        if self.closing:
+            return
+        found, self.later = self.later, []
+        self.negotiation.waiting = False
+        data, self._behind = self._behind, b""
+        self._take(data, found, act)
+        self.later = found + self.later
+        self.wake()
+
+    def _take(
+        self,
+        data: bytes,
+        found: list[Operation],
+        act: Callable[[list[Operation]], None] | None = None,
+    ) -> None:
+        """Octets from the peer, once ``act`` is done."""
+        negotiation = self.negotiation
+        try:
+            if act is not None:
+                act(found)
+                self.frames.changed = False
+            while data and not negotiation.waiting:
+                if negotiation.header:
+                    data = negotiation.on_octets(data, found)
                 else:
                     data = self.frames.feed(data, found)
+            self._behind += data
         except Violation as violation:
             self.close_with(violation.symbol, violation.text, found, violation.info)
         except PeerError as violated:
@@ -156,9 +188,6 @@ class Engine:
             self.close_with(symbol, violated.text, found)
         except Ended:
             pass
-        finally:
-            self._receiving = False
-        return found
 
     def negotiated(self) -> None:
         """The AMQP layer stands. A client opens at once (§2.4.2)."""

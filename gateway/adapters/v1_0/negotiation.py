@@ -3,11 +3,20 @@
 Written for both roles. What we do not speak is answered with a header that we do, and the end.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from gateway.adapters.base import Authority
 from gateway.adapters.options import Credentials
-from gateway.adapters.sasl import Challenge, ClientExchange, ServerExchange, Step, Success
+from gateway.adapters.sasl import (
+    Challenge,
+    ClientExchange,
+    ServerExchange,
+    Step,
+    Success,
+    Waiting,
+)
 from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.frames import Frames, frame
 from gateway.adapters.v1_0.violation import illegal_state
@@ -42,6 +51,10 @@ class Owner(Protocol):
         """The connection ends here, without another word."""
         ...
 
+    def go_on(self, act: Callable[[list[Operation]], None]) -> None:
+        """Act on what was waited for, then look at what the peer has said since."""
+        ...
+
     def negotiated(self) -> None:
         """Our AMQP header is written (client), or both are exchanged (server)."""
         ...
@@ -69,7 +82,10 @@ class Negotiation:
         self._server = server
         self._authority = authority
         self._anonymous = "ANONYMOUS" in mechanisms
+        self.waiting = False
+        """Nothing that the peer says is looked at until the authority has answered."""
         self._exchange = ServerExchange(authority, external_subject, mechanisms)
+        self._exchange.later = self._later
         self._login = ClientExchange(credentials or Credentials())
         self._sasl = (credentials or Credentials()).mechanism != ""
         """Client: begin with a SASL layer."""
@@ -182,6 +198,8 @@ class Negotiation:
         """Server: what the exchange says to the client's word."""
         if isinstance(step, Challenge):
             self._write(w.SaslChallenge(step.data))
+        elif isinstance(step, Waiting):
+            self.waiting = self._owner.frames.changed = True
         elif isinstance(step, Success):
             self.user = step.user
             self._write(w.SaslOutcome(SaslCode.OK))
@@ -193,6 +211,9 @@ class Negotiation:
                 "For details see the broker logfile.",
                 found,
             )
+
+    def _later(self, step: Step) -> None:
+        self._owner.go_on(partial(self._answer, step))
 
     def _over(self) -> None:
         """The layer stands; headers for what is inside follow (§5.3.3.5)."""

@@ -7,7 +7,7 @@ shows that it is known and handled.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gateway.adapters.base import Role
+from gateway.adapters.base import Answer, Role
 from gateway.adapters.options import Credentials
 from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.engine import Engine
@@ -51,11 +51,14 @@ class Tried(NamedTuple):
 class _Anyone:
     """An authority that lets everybody in: nothing is behind it."""
 
-    def password(self, user: str, password: str) -> bool:
-        return True
+    def password(self, user: str, password: str, answer: Answer) -> None:
+        answer(True)
 
-    def scram(self, user: str) -> None:
-        return None
+    def scram(self, user: str) -> tuple[bytes, bytes, bytes, int]:
+        return bytes(16), bytes(32), bytes(32), 4096
+
+    def proved(self, user: str, right: bool, answer: Answer) -> None:
+        answer(right)
 
     def anonymous(self) -> str:
         return "anyone"

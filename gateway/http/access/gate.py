@@ -12,14 +12,15 @@ from gateway.http.access.bearer import BadToken, Bearer
 from gateway.http.access.catalogue import Catalogue
 from gateway.http.access.keys import Keys
 from gateway.http.access.origins import Origins
-from gateway.http.access.passwords import WRONG, Passwords, fingerprint, read_basic
+from gateway.http.access.passwords import WRONG, checked, fingerprint, read_basic
 from gateway.http.access.principal import Principal
 from gateway.http.access.quotas import Quotas
 from gateway.http.access.sessions import Records, Sessions, holds
 from gateway.http.access.tickets import Tickets
 from gateway.http.doors import Doors
 from gateway.http.problems import Problem, challenge
-from gateway.net.local import is_loopback, peer_is_loopback
+from gateway.net.local import LOCAL, is_loopback, peer_is_loopback
+from gateway.net.passwords import Passwords
 
 __all__ = ["Gate", "is_loopback", "peer_is_loopback"]
 
@@ -42,7 +43,7 @@ class Gate:
         self.settings = settings = doors.settings.access
         self.clock: Callable[[], float] = doors.clock
         store = doors.broker.store
-        self.passwords = Passwords(
+        self.passwords = doors.passwords or Passwords(
             self.access, self.now, settings.failures, settings.failure_seconds
         )
         self.bearer: Bearer | None = None
@@ -117,7 +118,7 @@ class Gate:
     async def of_password(self, scope: Scope, given: bytes) -> Principal:
         user, password = read_basic(given)
         client = scope.get("client")
-        found = await self.passwords.check(user, password, client[0] if client else "local")
+        found = await checked(self.passwords, user, password, client[0] if client else LOCAL)
         if found.loopback_only and not peer_is_loopback(scope):
             raise self.challenge(WRONG)
         return Principal(user, proof=(fingerprint(found.verifier),))

@@ -8,10 +8,10 @@ from urllib.parse import unquote
 from starlette.types import Message, Receive, Scope
 
 from gateway.http import problems
-from gateway.http.access.buckets import Buckets, Left, Rate
 from gateway.http.access.principal import Principal
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
 from gateway.http.problems import Problem
+from gateway.net.buckets import Buckets, Left, Rate
 
 LIMITS = "gateway.limits"
 """In a scope: the fields for the answer."""

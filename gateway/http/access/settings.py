@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from gateway.http.access.buckets import Rate
+from gateway.net.buckets import Rate
 
 ASYMMETRIC = ("RS256", "PS256", "ES256", "Ed25519", "EdDSA", "RS384", "RS512", "PS384", "PS512",
               "ES384", "ES512")  # fmt: skip

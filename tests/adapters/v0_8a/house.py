@@ -14,6 +14,7 @@ from gateway.operations import DeclareQueue
 from gateway.sessions import destinations
 from gateway.sessions.registry import Registry
 from gateway.sessions.session import Session
+from tests.authority import AtOnce
 
 VHOST = "/test"
 NOW = 1_112_000_000_000
@@ -45,12 +46,13 @@ class House:
     def __init__(self, anonymous: bool = True, **limits: Any) -> None:
         self.store = MemoryStore(False)
         self.broker = Broker(self.store, now=NOW)
+        self.authority = AtOnce(self.broker.access)
         self.registry = Registry()
         self.broker.create_vhost(VHOST)
         for vhost in ("/", VHOST):
             self.broker.access.set_permissions("guest", vhost, ".*", ".*", ".*")
         if anonymous:
-            self.broker.access.anonymous_user = "guest"
+            self.authority.anonymous_user = "guest"
         self.limits = Limits(**limits)
         self.mechanisms: tuple[str, ...] = ("PLAIN", "ANONYMOUS")
         self.commit()
@@ -100,7 +102,7 @@ class Guest:
         self.adapter: Any = adapter_for(
             "0.8a2",
             Role.SERVER,
-            authority=house.broker.access,
+            authority=house.authority,
             limits=house.limits,
             **options,
         )

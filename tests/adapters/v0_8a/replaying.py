@@ -43,7 +43,7 @@ def ready(lines: list[Line]) -> House:
                 house.user(user.rstrip("\0"), password + " is wrong")
             if plain:
                 # Who has a name must give it.
-                house.broker.access.anonymous_user = None
+                house.authority.anonymous_user = None
                 house.mechanisms = ("PLAIN",)
             else:
                 house.mechanisms = ("PLAIN", "ANONYMOUS")
@@ -66,14 +66,14 @@ def fill(house: House, lines: list[Line]) -> None:
             last = int(line.fields[2].replace("-", " ").split()[-1])
             for number in range(last + 1):
                 bodies.setdefault(number, bodies[max(bodies)])
-    house.broker.access.anonymous_user, before = "guest", house.broker.access.anonymous_user
+    house.authority.anonymous_user, before = "guest", house.authority.anonymous_user
     guest = Guest(house, mechanisms=("ANONYMOUS",))
     guest.says(b"\x80\x01", w.ConnectionResponse("NONE"), w.ConnectionOpen(0, VHOST, "filler"))
     guest.says(w.ChannelOpen(1), w.HandleOpen(1, 1, 1, producer=True, dest_name="test"))
     for number in sorted(bodies):
         guest.says(w.HandleSend(1, 0, len(bodies[number])), bodies[number])
     guest.leaves()
-    house.broker.access.anonymous_user = before
+    house.authority.anonymous_user = before
 
 
 def replay(name: str) -> list[tuple[int, list[Said], list[Said]]]:

@@ -7,11 +7,13 @@ is PLAIN as RFC 4616 has it.
 
 import secrets
 import struct
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from gateway.adapters.base import Authority, Role
 from gateway.adapters.options import Credentials, Limits
-from gateway.adapters.sasl import Challenge, ServerExchange, Step, Success
+from gateway.adapters.sasl import Challenge, ServerExchange, Step, Success, Waiting
 from gateway.adapters.v0_9 import states
 from gateway.adapters.v0_9.connection import Ended
 from gateway.adapters.v0_9.drafts import tables
@@ -50,6 +52,10 @@ class Owner(Protocol):
     def condition(self, code: int) -> Condition: ...
 
     def give_up(self) -> list[Operation]: ...
+
+    def go_on(self, act: Callable[[list[Operation]], None]) -> None:
+        """Act on what was waited for, then look at what the peer has said since."""
+        ...
 
 
 def plain_response(response: bytes, first: bool) -> bytes:
@@ -109,6 +115,7 @@ class DraftConnection:
         self._limits = limits
         allowed = tuple(name for name in mechanisms if name == PLAIN)
         self._exchange = ServerExchange(authority, None, allowed)
+        self._exchange.later = self._later
         self._login = credentials or Credentials()
         self._open: Open | None = None
 
@@ -163,6 +170,8 @@ class DraftConnection:
         if isinstance(step, Challenge):
             # It must not be empty (0-9a0: connection.secure); what it holds is left open.
             self._owner.write(0, self._w.ConnectionSecure(step.data or PLAIN.encode()))
+        elif isinstance(step, Waiting):
+            self._owner.frames.waiting = True
         elif isinstance(step, Success):
             self.user = step.user
             self.state = states.TUNE
@@ -184,6 +193,9 @@ class DraftConnection:
             found += self._owner.give_up()
             found.append(Closed(Condition.ACCESS_REFUSED, f"login of '{step.user}' was refused"))
             raise Ended
+
+    def _later(self, step: Step) -> None:
+        self._owner.go_on(partial(self._step, step))
 
     def _on_tune_ok(self, m: Any, found: list[Operation]) -> None:
         ours = self._limits

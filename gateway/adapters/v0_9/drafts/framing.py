@@ -124,11 +124,16 @@ class DraftFrames:
         self._kept = bytearray()
         self._needed = 0
         self._stopped = False
+        self.waiting = False
+        """Nothing is looked at until ``go_on``."""
 
     def feed(self, data: bytes, found: list[Operation]) -> None:
         """All complete frames of what came. Raises ``PeerError``; ``found`` keeps what was good."""
         self._stopped = False
         kept = self._kept
+        if self.waiting:
+            kept += data
+            return
         if kept:
             kept += data
             if len(kept) < self._needed:
@@ -162,6 +167,14 @@ class DraftFrames:
         self._under_way = None
         self._link.on_body(channel, data, 0, left, found)
         return left + closing
+
+    def go_on(self, found: list[Operation]) -> None:
+        """Look at what has come while ``waiting``."""
+        self.waiting = False
+        data = bytes(self._kept)
+        self._kept.clear()
+        if data:
+            self.feed(data, found)
 
     def stop(self) -> None:
         """Forget what has not been looked at."""
@@ -201,7 +214,7 @@ class DraftFrames:
             if length < 0 or length > self.limit:
                 self._check_size(kind, length)
             end = start + length
-            stop = end + closing
+            stop: int = end + closing
             if stop > size:
                 if kind == self.body and length > PART:
                     # Only now: a frame that is whole is not taken apart.
@@ -222,6 +235,8 @@ class DraftFrames:
                         continue
             self._frame(kind, channel, buf, start, end, found)
             at = stop
+            if self.waiting:
+                return at
 
     def _check_size(self, kind: int, length: int) -> None:
         """A frame is larger than others may be."""

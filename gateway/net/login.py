@@ -1,0 +1,108 @@
+"""One connection's login: asks for passwords off the loop, counts failures, and says who came.
+
+The ``Authority`` of the connection's adapter. The answer to a password comes at once if it is known
+to be right, else from the thread that computes; nothing is read from the peer until then.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from gateway.adapters.base import Answer
+from gateway.broker.access import Access, User
+from gateway.net.passwords import LoginError, Passwords, Wrong
+
+log = logging.getLogger("gateway.net")
+
+
+class Peer(Protocol):
+    """The connection that logs in."""
+
+    address: str
+    host: str
+    loopback: bool
+
+    def hold_for_login(self) -> None:
+        """Read nothing until ``settled`` is called."""
+        ...
+
+    def settled(self, answer: Callable[[], None]) -> None:
+        """Call ``answer`` within a turn, and read again."""
+        ...
+
+
+class Login:
+    """``passed`` once somebody has come in, ``failed`` once somebody has not. ``anonymous_user`` is
+    who ANONYMOUS becomes on this connection's listener."""
+
+    def __init__(
+        self, peer: Peer, access: Access, passwords: Passwords, anonymous_user: str | None
+    ) -> None:
+        self._peer = peer
+        self._access = access
+        self._passwords = passwords
+        self._anonymous_user = anonymous_user
+        self._task: asyncio.Task[None] | None = None
+        self.passed = False
+        self.failed = False
+
+    # --- adapters.base.Authority ----------------------------------------------------------------
+
+    def password(self, user: str, password: str, answer: Answer) -> None:
+        found = self._passwords.remembered(user, password)
+        if found is not None:
+            answer(self._decided(user, self._refusal(found)))
+            return
+        checked = self._passwords.check(user, password, self._peer.host)
+        self._peer.hold_for_login()
+        self._task = asyncio.ensure_future(self._check(user, checked, answer))
+
+    def scram(self, user: str) -> tuple[bytes, bytes, bytes, int]:
+        return self._access.scram(user)
+
+    def proved(self, user: str, right: bool, answer: Answer) -> None:
+        try:
+            self._passwords.proved(user, right, self._peer.host)
+        except LoginError as error:
+            answer(self._decided(user, str(error)))
+            return
+        answer(self._decided(user, self._refusal(self._access.user(user))))
+
+    def anonymous(self) -> str | None:
+        name = self._anonymous_user
+        return name if name is not None and self._access.user(name) is not None else None
+
+    def external(self, subject: str) -> str | None:
+        return self._access.external(subject)
+
+    # --- what comes of it -----------------------------------------------------------------------
+
+    async def _check(self, user: str, checked: Awaitable[User], answer: Answer) -> None:
+        try:
+            refusal = self._refusal(await checked)
+        except LoginError as error:
+            refusal = str(error)
+        except Exception:
+            log.exception("connection %s: a login could not be checked", self._peer.address)
+            refusal = "internal error"
+        right = self._decided(user, refusal)
+        self._peer.settled(lambda: answer(right))
+
+    def _refusal(self, user: User | None) -> str:
+        """Why a user may not come in in spite of the right password; empty if it may."""
+        if user is None:
+            return str(Wrong("unknown user"))
+        if user.loopback_only and not self._peer.loopback:
+            return "this user may only come from this machine"
+        return ""
+
+    def _decided(self, user: str, refusal: str) -> bool:
+        if refusal:
+            self.failed = True
+            log.warning(
+                "connection %s: login of '%s' refused: %s", self._peer.address, user[:255], refusal
+            )
+        else:
+            self.passed = True
+        return not refusal

@@ -1,0 +1,186 @@
+"""Passwords are checked here for every door, without handing the loop to those who guess.
+
+A wrong password costs a SCRAM computation (about ten milliseconds), so it runs on a thread, one at
+a time, and failures are counted per peer, and per user and peer. A password that was right before
+costs one HMAC and is never held back. Nobody is locked out from one address by guesses that come
+from another.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import IPv6Address, ip_address
+
+from gateway.broker.access import MOST_PASSWORD_OCTETS, Access, User, Verifier, fits
+from gateway.net.failures import Failures, Kept
+
+MOST_DIGESTS = 4096
+MOST_WAITING = 256
+"""Computations that wait for the thread; who comes then is asked to come again."""
+
+
+class LoginError(Exception):
+    """Not logged in."""
+
+
+class Wrong(LoginError):
+    """Unknown user or wrong password."""
+
+
+class TooMany(LoginError):
+    """Too many have failed: to be tried again in so many ``seconds``."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"too many failed attempts, the next one in {seconds} s")
+        self.seconds = seconds
+
+
+class Stopping(LoginError):
+    """The gateway is shutting down."""
+
+
+def network(host: str) -> str:
+    """Who a peer is for counting failures: one IPv6 subscriber has a whole /64."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        return str(IPv6Address(int(address) >> 64 << 64))
+    return host
+
+
+class Passwords:
+    """Checks user and password. ``failures`` in ``seconds`` are those of a user from one peer;
+    ``kept`` holds them over a restart."""
+
+    def __init__(
+        self,
+        access: Access,
+        clock: Callable[[], float],
+        failures: int = 20,
+        seconds: float = 60.0,
+        kept: Kept | None = None,
+    ) -> None:
+        self.access = access
+        self.failures = Failures(clock, failures, seconds, kept)
+        self.key = secrets.token_bytes(32)
+        self.known: dict[str, tuple[Verifier, bytes]] = {}
+        """Per user the verifier that a password fitted, and a digest of it under our own key."""
+        self.nobody = Verifier(secrets.token_bytes(32), bytes(32), bytes(32), access.iterations)
+        self.threads = ThreadPoolExecutor(1, "password")
+        self.closed = False
+        self.under_way: dict[tuple[str, str, bytes], asyncio.Future[Verifier | None]] = {}
+        """Attempts by user, network of the peer and digest of the password."""
+        self.computing: dict[tuple[str, bytes], asyncio.Future[Verifier | None]] = {}
+        """What they wait for, by user and digest of the password."""
+
+    def digest(self, password: str) -> bytes:
+        secret = password.encode("utf-8", "surrogatepass")
+        return hmac.digest(self.key, secret, hashlib.sha256)
+
+    def remembered(self, user: str, password: str) -> User | None:
+        """The user, if this password is known to be the right one."""
+        if self.access.refresh is not None:
+            self.access.refresh()
+        found, kept = self.access.user(user), self.known.get(user)
+        if found is None or kept is None or kept[0] != found.verifier:
+            return None
+        return found if hmac.compare_digest(kept[1], self.digest(password)) else None
+
+    async def check(self, user: str, password: str, peer: str) -> User:
+        """Raises ``LoginError``. An unknown user takes as long as a wrong password."""
+        found = self.remembered(user, password)
+        if found is not None:
+            return found
+        digest = self.digest(password)
+        fitted = await self.once(user, password, network(peer), digest)
+        found = self.access.user(user)
+        if fitted is None or found is None or found.verifier != fitted:
+            raise Wrong("unknown user or wrong password")
+        if len(self.known) >= MOST_DIGESTS:
+            self.known.clear()
+        self.known[user] = (found.verifier, digest)
+        return found
+
+    def proved(self, user: str, right: bool, peer: str) -> None:
+        """Somebody proved (or failed) to know the password without showing it. Raises
+        ``LoginError``: a proof beyond the limit counts for nothing."""
+        where = network(peer)
+        self.take(user, where)
+        if not right:
+            self.failures.failed(user, where)
+            raise Wrong("unknown user or wrong password")
+        self.failures.succeeded(user, where)
+
+    async def once(self, user: str, password: str, peer: str, digest: bytes) -> Verifier | None:
+        """What the password fits. Whoever says the same meanwhile shares one attempt: after a
+        restart all programs of a user come at once, and are no guessers; nor is a guess better for
+        being repeated."""
+        key = (user, peer, digest)
+        task = self.under_way.get(key)
+        if task is None:
+            task = asyncio.ensure_future(self.attempt(user, password, peer, digest))
+            self.under_way[key] = task
+            task.add_done_callback(lambda done: self.forget(key, done))
+        return await asyncio.shield(task)
+
+    def forget(self, key: tuple[str, str, bytes], done: "asyncio.Future[Verifier | None]") -> None:
+        del self.under_way[key]
+        if not done.cancelled():
+            done.exception()  # whoever asked may have hung up
+
+    def take(self, user: str, peer: str) -> None:
+        seconds = self.failures.take(user, peer)
+        if seconds:
+            raise TooMany(seconds)
+
+    async def attempt(self, user: str, password: str, peer: str, digest: bytes) -> Verifier | None:
+        """What the password fits. The attempt is counted before it is computed, and given back if
+        it was right: many at once are no way round the limit."""
+        if self.closed:
+            raise Stopping("the gateway is shutting down")
+        if len(self.computing) >= MOST_WAITING and (user, digest) not in self.computing:
+            raise TooMany(1)
+        self.take(user, peer)
+        fitted = None
+        if len(password) <= MOST_PASSWORD_OCTETS:
+            fitted = await asyncio.shield(self.computation(user, password, digest))
+        now = self.access.user(user)
+        if fitted is None or now is None or now.verifier != fitted:
+            self.failures.failed(user, peer)
+            return None
+        self.failures.succeeded(user, peer)
+        return fitted
+
+    def computation(
+        self, user: str, password: str, digest: bytes
+    ) -> "asyncio.Future[Verifier | None]":
+        """One for all peers that say the same."""
+        key = (user, digest)
+        task = self.computing.get(key)
+        if task is None:
+            task = asyncio.ensure_future(self.compute(user, password))
+            self.computing[key] = task
+            task.add_done_callback(lambda _: self.computing.pop(key))
+        return task
+
+    async def compute(self, user: str, password: str) -> Verifier | None:
+        found = self.access.user(user)
+        verifier = self.nobody if found is None else found.verifier
+        loop = asyncio.get_running_loop()
+        try:
+            right = await loop.run_in_executor(self.threads, fits, verifier, password)
+        except asyncio.CancelledError:
+            if self.closed:
+                raise Stopping("the gateway is shutting down") from None
+            raise
+        return verifier if right and found is not None else None
+
+    def close(self) -> None:
+        """Whoever still waits, or comes now, is told to go elsewhere."""
+        self.closed = True
+        self.threads.shutdown(wait=False, cancel_futures=True)
