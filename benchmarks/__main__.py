@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from benchmarks import (
+    canary,
     codec,
     codec_1_0,
     codec_2005,
@@ -37,6 +38,7 @@ GROUPS: list[Callable[[Callable[[str], bool], bool, int], Iterator[Row]]] = [
     http.rows,
     fanout.rows,
     memory.rows,
+    canary.rows,
 ]
 
 

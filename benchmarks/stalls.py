@@ -1,0 +1,307 @@
+"""What holds a broker up: scenarios for the canary, each with what comes before and the one thing
+that may make others wait. Bounded in count; `scale` makes them smaller."""
+
+import base64
+import contextlib
+import json
+import socket
+import struct
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from benchmarks.client import Client, method, short
+from benchmarks.servers import HOST, Failed, Server
+
+PATIENCE = 300.0
+AUTHORIZATION = "Basic " + base64.b64encode(b"guest:guest").decode()
+Step = Callable[[Server, float], None]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """``prepare`` is not watched, ``work`` is. ``theirs``: RabbitMQ can be asked the same."""
+
+    name: str
+    prepare: Step
+    work: Step
+    theirs: bool = True
+    durable: bool = False
+    """The canary waits for confirms of durable messages."""
+
+
+def nothing(server: Server, scale: float) -> None:
+    """There is nothing to prepare."""
+
+
+# --- AMQP 0-9-1 by hand -----------------------------------------------------------------------
+
+
+def long(octets: bytes) -> bytes:
+    return struct.pack(">I", len(octets)) + octets
+
+
+def table(**fields: str | int) -> bytes:
+    """A field table; names with dashes for underscores."""
+    entries = b""
+    for name, value in fields.items():
+        entries += short(name.replace("_", "-"))
+        if isinstance(value, str):
+            entries += b"S" + long(value.encode())
+        else:
+            entries += b"I" + struct.pack(">i", value)
+    return long(entries)
+
+
+def declare(name: str, durable: bool = False, arguments: bytes = b"\0\0\0\0") -> bytes:
+    """Without an answer."""
+    return method(1, (50, 10), b"\0\0" + short(name) + bytes([2 * durable | 16]) + arguments)
+
+
+def publish(
+    exchange: str, key: str, body: bytes, durable: bool = False, headers: bytes = b""
+) -> bytes:
+    """Method, header and body frames of at most 128 KiB."""
+    flags = (0x1000 if durable else 0) | (0x2000 if headers else 0)
+    properties = headers + (b"\2" if durable else b"")
+    head = struct.pack(">HHQH", 60, 0, len(body), flags) + properties
+    pieces = [
+        method(1, (60, 40), b"\0\0" + short(exchange) + short(key) + b"\0"),
+        struct.pack(">BHI", 2, 1, len(head)) + head + b"\xce",
+    ]
+    for at in range(0, len(body), 130_000):
+        part = body[at : at + 130_000]
+        pieces.append(struct.pack(">BHI", 3, 1, len(part)) + part + b"\xce")
+    return b"".join(pieces)
+
+
+@contextlib.contextmanager
+def client(server: Server) -> Iterator[Client]:
+    found = Client(server.amqp_port)
+    found.socket.settimeout(PATIENCE)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def filled(name: str, count: int, body: bytes, durable: bool = False) -> Step:
+    """A queue with so many messages."""
+
+    def step(server: Server, scale: float) -> None:
+        with client(server) as peer:
+            peer.declare_queue(name, durable)
+            one = publish("", name, body, durable)
+            wanted = max(1, int(count * scale))
+            for first in range(0, wanted, 1000):
+                peer.socket.sendall(one * min(1000, wanted - first))
+            until(lambda: peer.declare_queue(name, durable) == wanted, f"{wanted} messages")
+
+    return step
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Failed(f"never {what}")
+        time.sleep(0.05)
+
+
+def asked(server: Server, verb: str, path: str, body: object = None) -> bytes:
+    """An HTTP request and all of its answer."""
+    request = urllib.request.Request(
+        server.url + path,
+        None if body is None else json.dumps(body).encode(),
+        {"Authorization": AUTHORIZATION, "Content-Type": "application/json"},
+        method=verb,
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            octets: bytes = answer.read()
+            return octets
+    except urllib.error.HTTPError as error:
+        raise Failed(f"{verb} {path}: {error.code} {error.read()[:200]!r}") from None
+
+
+def void(server: Server, path: str) -> None:
+    asked(server, "GET", path)
+
+
+# --- the scenarios ----------------------------------------------------------------------------
+
+SELECTOR = " OR ".join(f"t LIKE '%_{'a' * 40}b%'" for _ in range(50))
+
+
+def texts(server: Server, scale: float) -> None:
+    """Messages with a text that comes near to the patterns."""
+    with client(server) as peer:
+        peer.declare_queue("texts")
+        count = int(400 * scale)
+        peer.socket.sendall(publish("", "texts", b"", headers=table(t="a" * 16_000)) * count)
+        until(lambda: peer.declare_queue("texts") == count, "there")
+
+
+def select(server: Server, scale: float) -> None:
+    body = {"max": 1, "wait_ms": 0, "selector": SELECTOR}
+    asked(server, "POST", "/v1/%2F/queues/texts/deliveries", body)
+
+
+def frame_1_0(code: int, *fields: bytes, payload: bytes = b"", sasl: bool = False) -> bytes:
+    """A performative, its fields encoded already."""
+    items = b"".join(fields)
+    body = b"\x00\x53" + bytes([code]) + b"\xd0" + struct.pack(">II", len(items) + 4, len(fields))
+    body += items + payload
+    return struct.pack(">IBBH", len(body) + 8, 2, int(sasl), 0) + body
+
+
+def text_1_0(text: str, code: int = 0xA1) -> bytes:
+    return bytes([code, len(text)]) + text.encode()
+
+
+def map_of_one_hash(server: Server, scale: float) -> None:
+    """A message whose body is a map with keys that have one hash in CPython."""
+    count = int(15_000 * scale)
+    keys = b"".join(b"\x98" + UUID(int=n * (2**61 - 1)).bytes + b"\x41" for n in range(1, count))
+    value = b"\xd1" + struct.pack(">II", len(keys) + 4, 2 * (count - 1)) + keys
+    message = b"\x00\x53\x77" + value
+    null, uint = b"\x40", b"\x52"
+    target = b"\x00\x53\x29\xc0\x09\x01" + text_1_0("hashes")
+    with socket.create_connection((HOST, server.amqp_port), PATIENCE) as peer:
+        peer.sendall(b"AMQP\3\1\0\0" + frame_1_0(
+            0x41, text_1_0("PLAIN", 0xA3), b"\xa0\x0c\0guest\0guest", sasl=True
+        ))  # fmt: skip
+        heard = b""
+        while b"\x00\x53\x44" not in heard:
+            heard += peer.recv(65536)
+        attach = frame_1_0(
+            0x12, text_1_0("link"), b"\x43", b"\x42", null, null, b"\x00\x53\x28\x45", target,
+            null, null, b"\x43",
+        )  # fmt: skip
+        begin = frame_1_0(0x11, null, b"\x43", uint + b"\xff", uint + b"\xff")
+        peer.sendall(b"AMQP\0\1\0\0" + frame_1_0(0x10, text_1_0("canary")) + begin + attach)
+        while b"\x00\x53\x13" not in heard:
+            heard = heard[-4:] + peer.recv(65536)
+        size, begun = 60_000, True
+        for at in range(0, len(message), size):
+            rest = b"\x41" if at + size < len(message) else b"\x42"
+            first = (b"\x43", b"\xa0\x01t", b"\x43") if begun else (null, null, null)
+            part = message[at : at + size]
+            peer.sendall(frame_1_0(0x14, b"\x43", *first, b"\x42", rest, payload=part))
+            begun = False
+        while b"\x00\x53\x15" not in heard:
+            octets = peer.recv(65536)
+            if not octets:
+                raise Failed("the broker hung up")
+            heard = heard[-4:] + octets
+
+
+CIRCLE = 7
+
+
+def circle(server: Server, scale: float) -> None:
+    """Queues in which nothing lives, that dead-letter to the exchange which feeds them all."""
+    with client(server) as peer:
+        peer.ask((40, 10), b"\0\0" + short("circle") + short("fanout") + b"\0\0\0\0\0")
+        arguments = table(x_message_ttl=0, x_dead_letter_exchange="circle")
+        for number in range(CIRCLE):
+            peer.socket.sendall(declare(f"circle{number}", arguments=arguments))
+            peer.ask(
+                (50, 20),
+                b"\0\0" + short(f"circle{number}") + short("circle") + short("") + b"\0\0\0\0\0",
+            )
+
+
+def go_round(server: Server, scale: float) -> None:
+    with client(server) as peer:
+        peer.socket.sendall(publish("circle", "", b"round"))
+        peer.declare_queue("circle-after")
+        time.sleep(3 * scale)
+
+
+def pour(server: Server, scale: float) -> None:
+    """Durable messages of one publisher, as fast as they go."""
+    count = int(250_000 * scale)
+    with client(server) as peer:
+        peer.declare_queue("poured", True)
+        one = publish("", "poured", bytes(16), True)
+        for first in range(0, count, 1000):
+            peer.socket.sendall(one * min(1000, count - first))
+        peer.declare_queue("poured", True)
+
+
+def queues(server: Server, scale: float) -> None:
+    with client(server) as peer:
+        for number in range(int(16_000 * scale)):
+            peer.socket.sendall(declare(f"listed-{number}"))
+        peer.declare_queue("listed-last")
+
+
+def definitions(server: Server, scale: float) -> None:
+    """Out, and in again."""
+    asked(server, "POST", "/api/definitions", json.loads(asked(server, "GET", "/api/definitions")))
+
+
+def stream(server: Server, scale: float) -> None:
+    """One large message to an event stream."""
+    path = "/v1/%2F/events?source=queue:streamed&format=json"
+    request = urllib.request.Request(server.url + path, None, {"Authorization": AUTHORIZATION})
+    body = b"x" * int((76 << 20) * scale)
+    with client(server) as peer:
+        peer.declare_queue("streamed")
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            peer.socket.sendall(publish("", "streamed", body))
+            left = len(body) // 2
+            while left > 0:
+                octets = answer.read1(1 << 20)
+                if not octets:
+                    raise Failed("the stream ended")
+                left -= len(octets) if len(octets) > 4096 else left * (b"too-large" in octets)
+
+
+def lease(server: Server, scale: float) -> None:
+    if server.name == "rabbitmq":
+        body = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+        asked(server, "POST", "/api/queues/%2F/leased/get", body)
+    else:
+        body = {"max": 1, "wait_ms": 0, "lease_ms": 60_000}
+        asked(server, "POST", "/v1/%2F/queues/leased/deliveries", body)
+
+
+def delete(server: Server, scale: float) -> None:
+    with client(server) as peer:
+        peer.delete_queue("deleted")
+
+
+def commit(server: Server, scale: float) -> None:
+    count = int(100_000 * scale)
+    with client(server) as peer:
+        peer.declare_queue("committed")
+        peer.ask((90, 10), b"")
+        one = publish("", "committed", bytes(16))
+        for first in range(0, count, 1000):
+            peer.socket.sendall(one * min(1000, count - first))
+        peer.ask((90, 20), b"")
+        until(lambda: peer.declare_queue("committed") == count, "committed")
+
+
+SCENARIOS = [
+    Scenario("selector of 50 LIKE", texts, select, theirs=False),
+    Scenario("1.0 map of keys with one hash", nothing, map_of_one_hash, theirs=False),
+    Scenario("TTL 0 round a fanout", circle, go_round),
+    Scenario("250,000 durable messages", nothing, pour, durable=True),
+    Scenario("asyncapi.json", queues, lambda server, scale: void(server, "/asyncapi.json"), False),
+    Scenario("listing of 16,000 queues", queues, lambda server, scale: void(server, "/api/queues")),
+    Scenario("definitions out and in", queues, definitions),
+    Scenario("76 MB in an event stream", nothing, stream, theirs=False),
+    Scenario(
+        "lease of 15 MB as JSON",
+        lambda server, scale: filled("leased", 1, b"x" * int((15 << 20) * scale))(server, 1),
+        lease,
+    ),
+    Scenario("delete of a million", filled("deleted", 1_000_000, bytes(16)), delete),
+    Scenario("commit of 100,000", nothing, commit),
+]
