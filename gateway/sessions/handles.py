@@ -31,6 +31,7 @@ from gateway.operations import (
     Service,
 )
 from gateway.selector import Selector
+from gateway.selector.like import EFFORT, MOST_STEPS
 from gateway.sessions.addresses import TOPICS
 from gateway.sessions.destinations import (
     addressed,
@@ -398,6 +399,7 @@ class Handling:
         channel.need("read", "queue", handle.queue)
         channel.vhost.queue(handle.queue, channel.client)
         index, numbers = handle.index, []
+        end = EFFORT.steps + MOST_STEPS
         for _ in range(MOST_LOOKED_AT // PORTION):
             after = index[-1] if index else None
             seen = channel.browse(handle.queue, after, PORTION, PORTION_OCTETS)
@@ -406,6 +408,8 @@ class Handling:
                     numbers.append(len(index))
                 message.message.forget_properties()
                 index.append(message.place)
+                if EFFORT.steps > end and len(index) > 1:
+                    return Index(numbers, len(index) - 1)
             if not seen:
                 return Index(numbers)
             if len(index) > LONGEST_INDEX:

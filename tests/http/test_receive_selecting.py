@@ -186,6 +186,18 @@ async def test_far_behind(rig: Any) -> None:
         assert rig.depth("q") == (many + 3, 0)
 
 
+async def test_a_hard_selector_looks_at_few_messages_in_a_turn(rig: Any) -> None:
+    """Each look takes most of the steps that a turn has; then others are served."""
+    rig.queue("q")
+    rig.put("q", *["x"] * 60, application={"t": "a" * 16_000})
+    rig.put("q", "found", application={"t": "a" * 41 + "b"})
+    hard = " OR ".join([f"t LIKE '%_{'a' * 40}b%'"] * 50)
+    async with rig.http() as http:
+        turns = rig.turns
+        assert texts(await take(http, "q", selector=hard)) == ["found"]
+        assert rig.turns - turns >= 10
+
+
 async def test_what_comes_while_it_searches_is_not_missed(rig: Any) -> None:
     rig.queue("q")
     rig.put("q", *["x"] * (3 * PORTION))

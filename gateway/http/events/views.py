@@ -11,6 +11,7 @@ from gateway.http.events.journal import NOTHING_ASKED, Event
 from gateway.http.events.veil import veiled
 from gateway.http.filters import Filter
 from gateway.message import Message
+from gateway.selector.like import EFFORT
 
 if TYPE_CHECKING:
     from gateway.http.events.sources import Source
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 KEPT_OCTETS = 1024 * 1024
 """Rendered frames that a view keeps."""
 MOST_NAME = 255
+STEPS_OF_AN_OCTET = 4
+"""So many steps of a selector's patterns, as a power of two, count as an octet of a frame."""
 
 
 class Spec(NamedTuple):
@@ -72,11 +75,12 @@ class View:
         while position < journal.head and octets < max_octets:
             position += 1
             frame = self.kept.get(position)
+            before = EFFORT.steps
             if frame is None:
                 frame = self.render(position)
                 self.keep(position, frame)
-            # Looking at what is left out costs time too.
-            octets += len(frame) or 64
+            # Looking at what is left out costs time too, and the more the harder the selector.
+            octets += (len(frame) or 64) + (EFFORT.steps - before >> STEPS_OF_AN_OCTET)
             frames.append(frame)
         return frames, position
 

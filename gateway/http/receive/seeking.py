@@ -12,6 +12,7 @@ from gateway.http.filters import Filter
 from gateway.http.receive.asking import LONGEST_WAIT, Receive
 from gateway.http.receive.moments import Alarm
 from gateway.message import Message
+from gateway.selector.like import EFFORT
 
 if TYPE_CHECKING:
     from gateway.http.receive.holding import Hand, Taken
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 PORTION = 500
 """Messages looked at in one turn."""
 PORTION_OCTETS = 4 * 1024 * 1024
+PORTION_STEPS = 4_000_000
+"""Steps of a selector's patterns in one turn, after which no other message is looked at."""
 
 
 class Wanted(NamedTuple):
@@ -77,11 +80,12 @@ class Seeking:
             return
         most = min(PORTION, self.left)
         seen = browse(self.queue, self.after, most, PORTION_OCTETS) if most else []
+        end = EFFORT.steps + PORTION_STEPS
         for one in seen:
             self.after = one.place
             self.left -= 1
             self.consider(one.place, one.message, one.deliveries)
-            if self.full:
+            if self.full or EFFORT.steps > end:
                 break
         if self.taken or not seen or self.left <= 0:
             self.searched()
