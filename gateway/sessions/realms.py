@@ -3,8 +3,9 @@
 from gateway.broker.channel import Channel
 from gateway.errors import Condition, Refusal
 
-Realm = tuple[str, str]
-"""Virtual host and name."""
+Realm = tuple[str, str, str]
+"""Virtual host, user and name: each user has realms of its own, so that nobody shuts another user
+out of one. What its user may do there is for permissions to say."""
 
 
 class Realms:
@@ -20,7 +21,7 @@ class Realms:
     def enter(self, channel: Channel, name: str, exclusive: bool) -> None:
         """Until ``leave``. Refuses (403) if another channel has it alone, or is in the way of
         having it so."""
-        realm = channel.vhost.name, name
+        realm = channel.vhost.name, channel.client.user, name
         holders = self._holders.setdefault(realm, {})
         if any(alone or exclusive for holder, alone in holders.items() if holder is not channel):
             text = f"realm '{name[:80]}' in vhost '{realm[0]}' has other active tickets"

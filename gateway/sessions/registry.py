@@ -28,7 +28,7 @@ class Registry:
         self.realms = Realms()
         self.topics: dict[tuple[str, str], Session] = {}
         """Temporary topics (virtual host, name), and whose they are."""
-        self._clients: dict[tuple[str, str], Session] = {}
+        self._clients: dict[tuple[str, str, str], Session] = {}
         self._sessions: dict[int, Session] = {}
         self._next = 1
         self.opened = 0
@@ -54,9 +54,10 @@ class Registry:
             if session.user == user:
                 session.close(Condition.CONNECTION_FORCED, f"user '{user}' was deleted")
 
-    def claim(self, vhost: str, client: str, session: "Session") -> None:
-        """This client name is taken until ``leave``. Refuses (405) if it is."""
-        holder = self._clients.setdefault((vhost, client), session)
+    def claim(self, vhost: str, user: str, client: str, session: "Session") -> None:
+        """This client name is taken until ``leave``. Refuses (405) if it is. Each user has names of
+        its own: nobody keeps another user out by being first."""
+        holder = self._clients.setdefault((vhost, user, client), session)
         if holder is not session:
             text = f"client '{client}' has a connection already"
             raise Refusal(Condition.RESOURCE_LOCKED, text, Lost.CONNECTION)

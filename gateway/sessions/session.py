@@ -307,7 +307,7 @@ class Session:
                 Lost.CONNECTION,
             )
         if operation.client:
-            self.registry.claim(operation.vhost, operation.client, self)
+            self.registry.claim(operation.vhost, operation.user, operation.client, self)
         self.peer = operation.peer
         self.user = operation.user
         name = f"{self.address} #{self.number}"

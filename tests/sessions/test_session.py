@@ -340,6 +340,49 @@ def test_a_realm_is_shared_or_somebodys_alone(house: House, peer: Peer) -> None:
     assert not house.registry.realms
 
 
+def neighbour(house: House) -> Peer:
+    """Another user of the virtual host, with every permission."""
+    house.broker.access.add_user("other", "secret")
+    house.broker.access.set_permissions("other", "/", ".*", ".*", ".*")
+    return house.enter(user="other")
+
+
+def test_nobody_shuts_another_user_out_of_a_realm(house: House, peer: Peer) -> None:
+    other = neighbour(house)
+    other.heard()
+    other.done(BeginSession(1, "begin"))
+    other.done(EnterRealm(1, 1, "/data", True))
+    peer.done(EnterRealm(1, 1, "/data"))
+    peer.done(EnterRealm(1, 2, "/data", True))
+
+
+def test_client_names_are_those_of_their_user(house: House) -> None:
+    first = neighbour(house)
+    house.broker.access.set_permissions("guest", "/", ".*", ".*", ".*")
+    assert first.session.opened
+    taken = Peer(house)
+    assert taken.says(Open("t", "/", "other", client="me")) == [Done(0, "t")]
+    mine = Peer(house)
+    assert mine.says(Open("t", "/", "guest", client="me")) == [Done(0, "t")]
+    again = Peer(house)
+    assert (
+        again.refused(Open("t", "/", "guest", client="me")).condition is Condition.RESOURCE_LOCKED
+    )
+    mine.session.end()
+    later = Peer(house)
+    assert later.says(Open("t", "/", "guest", client="me")) == [Done(0, "t")]
+
+
+def test_the_connections_of_a_user_that_is_no_more_are_closed(house: House) -> None:
+    other, stays = neighbour(house), house.enter()
+    other.heard()
+    stays.heard()
+    house.broker.access.removed = house.registry.user_removed
+    house.broker.access.remove_user("other")
+    assert other.heard() == [Close(Condition.CONNECTION_FORCED, "user 'other' was deleted")]
+    assert stays.heard() == []
+
+
 def test_credit_filter_and_copy(peer: Peer) -> None:
     peer.done(DeclareQueue(1, 1, "q"))
     for body in ("a", "b", "c"):

@@ -237,10 +237,17 @@ def test_a_subscription_that_is_there_tells_its_own_topics() -> None:
     ],
 )
 def test_what_is_private_is_its_clients(record: Any) -> None:
-    for owner, allowed in (("", True), ("other", False)):
+    for client, user, allowed in (
+        ("", "guest", True),
+        ("", "", True),
+        ("other", "guest", False),
+        ("", "other", False),
+    ):
         both = Both("0-9a0").opened()
-        owner = owner or both.server.connection.client_id
-        there(both, "s", arguments={"x-amqp09-owner": owner})
+        owner = {"x-amqp09-owner": client or both.server.connection.client_id}
+        if user:
+            owner["x-amqp09-owner-user"] = user  # queues made by earlier releases have none
+        there(both, "s", arguments=owner)
         ((name, found),) = answers(both, record)
         assert (name != "channel.close") is allowed
         if not allowed:
@@ -250,7 +257,10 @@ def test_what_is_private_is_its_clients(record: Any) -> None:
 
 def test_private_things_outlive_the_connection_unless_they_are_temporary() -> None:
     both = Both("0-9a0").opened()
-    ours = {"x-amqp09-owner": both.server.connection.client_id}
+    ours = {
+        "x-amqp09-owner": both.server.connection.client_id,
+        "x-amqp09-owner-user": "guest",
+    }
     for record, durable in (
         (first.DestinationDefine(0, 1, "p", "", True, False), True),
         (first.DestinationDefine(0, 1, "p", "", True, True), False),

@@ -9,4 +9,6 @@ RIGHTS = ("query", "publish", "consume", "subscribe", "dynamic", "purge")
 GROUPS = ("jms", "file", "stream")
 
 OWNER = "x-amqp09-owner"
-"""Argument of a queue: the client identifier whose private queue or subscription it is."""
+"""Argument of a queue: the client identifier whose private queue or subscription it is,"""
+OWNING_USER = "x-amqp09-owner-user"
+"""and the user who came by that identifier."""

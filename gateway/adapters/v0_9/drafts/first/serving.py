@@ -10,6 +10,7 @@ from gateway.adapters.v0_9.drafts.first.messages import content_of, service
 from gateway.adapters.v0_9.drafts.first.names import (
     GROUPS,
     OWNER,
+    OWNING_USER,
     QUEUE,
     REGEXP,
     SIMPLE,
@@ -96,8 +97,9 @@ def _ours(
 
 def _foreign(place: Channel, state: FoundQueue) -> PeerError | None:
     """What to say if a queue is another client's private one."""
-    owner = state.arguments.get(OWNER)
-    if owner is None or owner == place.owner.connection.client_id:
+    owner, connection = state.arguments.get(OWNER), place.owner.connection
+    user = state.arguments.get(OWNING_USER, connection.user)
+    if owner is None or (owner == connection.client_id and user == connection.user):
         return None
     return place.fail(Condition.ACCESS_REFUSED, f"'{state.name[:80]}' is another client's")
 
@@ -124,7 +126,8 @@ def _made(
             place.number, token, name, exclusive=True, auto_delete=True, levels=DRAFT_LEVELS,
             template=template,
         )  # fmt: skip
-    owner = {OWNER: place.owner.connection.client_id} if private else {}
+    connection = place.owner.connection
+    owner = {OWNER: connection.client_id, OWNING_USER: connection.user} if private else {}
     return DeclareQueue(
         place.number, token, name, durable=True, auto_delete=auto_cancel, arguments=owner,
         levels=DRAFT_LEVELS, template=template,
