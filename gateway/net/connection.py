@@ -37,6 +37,12 @@ LINGER_SECONDS = 2.0
 """How long a peer may take to hang up after our last word. Closing earlier, with octets of theirs
 unread, would reset the connection and our last word could be lost with it (RFC 1122 §4.2.2.13)."""
 
+PARTING_SECONDS = 1.0
+"""How long a peer that has said goodbye may take to hang up first: clients report an aborted
+connection if the end of the stream comes with our answer."""
+MOST_PARTING = 256
+"""Connections of one listener that may be given that time."""
+
 REFUSALS = {
     "tls": b"AMQP\x00\x00\x09\x01",
     "http": b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
@@ -57,7 +63,7 @@ class Connection(asyncio.Protocol):
         "listener", "transport", "adapter", "session", "address", "local", "loopback", "subject",
         "octets_in", "octets_out", "host", "rules", "encrypted", "mechanisms", "login", "_first",
         "_awake", "_held", "_full", "_stuffed", "_share", "_asking", "_pausing", "_crowded",
-        "_leaving", "_deadline", "_gone", "_timer",
+        "_leaving", "_deadline", "_gone", "_timer", "_parting",
     )  # fmt: skip
 
     def __init__(self, listener: "Listener", rules: Rules) -> None:
@@ -93,6 +99,8 @@ class Connection(asyncio.Protocol):
         self._crowded = False
         """One turn has brought more deliveries than are written at once."""
         self._leaving = False
+        self._parting: asyncio.TimerHandle | None = None
+        """When our half ends, unless the peer hangs up before."""
         self._deadline = 0.0
         self._gone = False
         self._timer: asyncio.TimerHandle | None = None
@@ -146,6 +154,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._gone = True
+        self._stop_parting()
         turn = self.listener.turn
         turn.begin()
         self.listener.leave(self)
@@ -402,7 +411,8 @@ class Connection(asyncio.Protocol):
                 transport.write(b"".join(pieces[at : at + MOST_PIECES]))
 
     def _hang_up(self) -> None:
-        """After our last word: end our half, let the peer end the other."""
+        """After our last word: end our half, let the peer end the other. One that has said goodbye
+        first is given a moment to hang up by itself."""
         transport = self.transport
         if self._leaving or transport is None or transport.is_closing():
             return
@@ -410,6 +420,26 @@ class Connection(asyncio.Protocol):
         self._held = self._stuffed = False
         self._share = None
         transport.resume_reading()
+        parted = self.session is not None and self.session.parted
+        if parted and self.listener.parting < MOST_PARTING and not self.listener.closing:
+            self.listener.parting += 1
+            loop = asyncio.get_running_loop()
+            self._parting = loop.call_later(PARTING_SECONDS, self._end_half)
+        else:
+            self._end_half()
+
+    def _stop_parting(self) -> None:
+        if self._parting is not None:
+            self._parting.cancel()
+            self._parting = None
+            self.listener.parting -= 1
+
+    def _end_half(self) -> None:
+        """Nothing more is written."""
+        self._stop_parting()
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
         if transport.can_write_eof():
             waiting = transport.get_write_buffer_size()
             transport.write_eof()
@@ -497,7 +527,9 @@ class Connection(asyncio.Protocol):
 
     def shut(self, text: str) -> None:
         """The gateway stops: say so politely."""
-        if self.session is not None and self.session.opened:
+        if self._parting is not None:
+            self._end_half()
+        elif self.session is not None and self.session.opened:
             self.session.close(Condition.CONNECTION_FORCED, text)
             self.wake()
         else:

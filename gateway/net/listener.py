@@ -78,7 +78,9 @@ class Listener:
         self.registry = registry
         self.limits = limits
         self.holding = False
-        self._closing = False
+        self.closing = False
+        self.parting = 0
+        """Connections whose peer has said goodbye and has still to hang up."""
         self.sockets: list[socket.socket] = []
         self.passwords = passwords
         self.rules = rules
@@ -133,7 +135,7 @@ class Listener:
     def room(self) -> bool:
         """Whether one connection more may be accepted."""
         present = len(self._connections) + self._arriving
-        if self._closing or present >= self.limits.max_connections:
+        if self.closing or present >= self.limits.max_connections:
             log.warning("connection refused: %d are open", present)
             return False
         return True
@@ -202,7 +204,7 @@ class Listener:
 
     def hold(self, holding: bool) -> None:
         """Stop (or go on) reading from everyone who has published."""
-        if holding == self.holding or self._closing:
+        if holding == self.holding or self.closing:
             return
         self.holding = holding
         for connection in self:
@@ -225,7 +227,7 @@ class Listener:
             opened.close()
         # Whoever is held back must be read from, or its answer to our goodbye is not.
         self.hold(False)
-        self._closing = True
+        self.closing = True
         self.turn.begin()
         for connection in self:
             connection.shut(text)

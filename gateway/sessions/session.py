@@ -103,6 +103,8 @@ class Session:
         self._replies = Replies(broker, self._ready)
         self.again: Callable[[], None] = self.go_on
         """Called when ``go_on`` has something to do; the owner of the socket may do it later."""
+        self.parted = False
+        """The peer has asked for the end and was answered."""
         self._parting: Closed | None = None
         """The peer has asked for the end, and is answered behind all else."""
         self._notices: list[Cancelled] | None = None
@@ -343,6 +345,7 @@ class Session:
         if parting is None or self._rest or self._replies.lines or self.closed:
             return
         self._parting = None
+        self.parted = True
         self.adapter.send(Done(0, parting.token))
         self.follow()
         self.end()

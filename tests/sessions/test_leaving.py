@@ -96,6 +96,22 @@ def test_a_request_and_close_in_one_read(version: str) -> None:
     assert before and before[-1] and last
 
 
+@pytest.mark.parametrize("version", ["0-8", "0-9", "0-9-1", "1.0"])
+def test_open_and_close_in_one_read(version: str) -> None:
+    both = Both(version)
+    both.client.send(Open("open", "/", "guest"))
+    while not both.said:
+        octets = b"".join(both.client.output())
+        found = both.server.receive(octets)
+        if any(isinstance(operation, Open) for operation in found):
+            both.client.send(Close())
+            found += both.server.receive(b"".join(both.client.output()))
+        both.session.perform(found)
+        both.client.receive(b"".join([*both.octets, *both.server.output()]))
+    assert [wrote for said, wrote in both.said if isinstance(said, Done)] == [True, True]
+    assert both.session.closed and both.server.closing
+
+
 @pytest.mark.parametrize("version", ENGINES)
 def test_close_alone(version: str) -> None:
     both = Both(version)

@@ -93,6 +93,8 @@ class Engine:
         self._opening = b""
         self._reason: tuple[Condition | None, str] = (None, "")
         self._theirs = False
+        self._last_code = SUCCESS
+        """What their close is answered with."""
         self._found: list[Operation] = []
         self._receiving = False
         self._weight = 0
@@ -197,7 +199,7 @@ class Engine:
         """Their close: all is released, and it is answered (§3.2.9). A server answers behind its
         answers to what was asked before."""
         self._reason, self._theirs = (condition_of(record.reply_code), record.reply_text), True
-        if self.server and self.state is OPEN:
+        if self.server and self.state in (OPENING, OPEN):
             self.state = LEAVING
             token = Asked("connection.close", 0, 0)
             self.found_now().append(Closed(*self._reason, token=token))
@@ -206,14 +208,17 @@ class Engine:
 
     def part(self) -> None:
         """Answer their close."""
-        self.write(w.ConnectionClose(SUCCESS))
+        self.write(w.ConnectionClose(self._last_code))
         self.finish(*self._reason, self._theirs)
 
     def say_close(
         self, condition: Condition | None, text: str, code: int = 0, theirs: bool = False
     ) -> None:
         """Begin to close. Before there is a connection, hanging up is all there is to say."""
-        if self.closing or self.state in (CLOSING, LEAVING):
+        if self.closing or self.state is CLOSING:
+            return
+        if self.state is LEAVING:
+            self._last_code = code or code_of(condition)
             return
         if self.state is not HEADING:
             self.write(w.ConnectionClose(code or code_of(condition), brief(text)))
@@ -291,7 +296,8 @@ class Engine:
                 raise LocalError(str(error)) from error
 
     def opened(self) -> None:
-        self.state = OPEN
+        if self.state is OPENING:
+            self.state = OPEN
 
     def outlet(self, channel: int) -> Outlet:
         """The hot way out for an open channel."""

@@ -255,7 +255,8 @@ class Connection:
 
     def opened(self) -> None:
         """Server: the virtual host is there."""
-        self.state = states.OPEN
+        if self.state is states.OPENING:
+            self.state = states.OPEN
         self._owner.write(0, w.ConnectionOpenOk())
 
     def _on_update_secret(self, m: w.ConnectionUpdateSecret, found: list[Operation]) -> None:
@@ -371,7 +372,7 @@ class Connection:
             closed = Closed(None, m.reply_text)  # py-amqp and aioamqp say 0
         else:
             closed = Closed(self._owner.condition(m.reply_code), m.reply_text)
-        if self._server and self.state is states.OPEN:
+        if self._server and self.state in (states.OPENING, states.OPEN):
             closed.token = Asked(self._owner.table.by_name["connection.close"])
             self.state = states.LEAVING
             self.said = closed.condition, closed.text

@@ -246,7 +246,8 @@ class DraftConnection:
     def opened(self, m: Any) -> None:
         """The virtual host is there."""
         if self._first:
-            self.state = states.OPEN
+            if self.state is states.OPENING:
+                self.state = states.OPEN
             self._owner.write(0, self._w.ConnectionOpenOk(self.client_id))
 
     # --- client ----------------------------------------------------------------------------------
@@ -351,7 +352,7 @@ class DraftConnection:
             closed = Closed(None, m.reply_text)
         else:
             closed = Closed(self._owner.condition(m.reply_code), m.reply_text)
-        if self._server and self.state is states.OPEN:
+        if self._server and self.state in (states.OPENING, states.OPEN):
             closed.token = Asked(self._owner.table.by_name["connection.close"], m)
             self.state = states.LEAVING
             self.said = closed.condition, closed.text
