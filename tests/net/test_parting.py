@@ -1,6 +1,7 @@
 """A peer that has said goodbye hangs up first, if it does so soon; nobody else waits for it."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -31,12 +32,13 @@ async def listening() -> AsyncIterator[tuple[Listener, int]]:
     store = MemoryStore()
     broker = Broker(store)
     turn = Turn(broker, store, 1 << 20)
+    passwords = Passwords(broker.access, time.time)
     listener = Listener(
         turn,
         broker,
         Registry(),
         limits=Limits(60, 100, AdapterLimits()),
-        passwords=Passwords(),
+        passwords=passwords,
         rules=Rules(),
         context=None,
     )
@@ -46,6 +48,7 @@ async def listening() -> AsyncIterator[tuple[Listener, int]]:
         finally:
             await listener.close("over", PATIENCE)
             turn.close()
+            passwords.close()
 
 
 async def said_goodbye(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
