@@ -260,7 +260,11 @@ class Linking:
         session.adapter.send(Stolen(link.number, link.tag))
         session.perform(session.adapter.found())
         if link.session is session:
-            self._links.forget(link)
+            # The adapter's detach has to wait for answers; what it would suspend goes back.
+            self._here.pop((link.number, link.tag), None)
+            channel = session.channels.get(link.number)
+            held = channel.park(link.tag) if channel is not None and link.key.source else []
+            self._close(link, held)
 
     # --- detaching ------------------------------------------------------------------------------
 
@@ -278,7 +282,7 @@ class Linking:
                 unsubscribe = not op.failed
                 if unsubscribe:
                     refusal = self._reason_to_keep(channel, link)
-                self._close(channel, link, held, unsubscribe and refusal is None)
+                self._close(link, held, unsubscribe and refusal is None)
             else:
                 self._suspend(channel, link, held, op)
         if refusal is not None:
@@ -300,9 +304,7 @@ class Linking:
             return refusal
         return None
 
-    def _close(
-        self, channel: Channel, link: Link, held: Holding, unsubscribe: bool = False
-    ) -> None:
+    def _close(self, link: Link, held: Holding, unsubscribe: bool = False) -> None:
         """For good: what was unsettled has its default outcome."""
         give_up([entry for _, entry in held], link.default)
         self._links.forget(link, unsubscribe)
@@ -310,7 +312,7 @@ class Linking:
     def _suspend(self, channel: Channel, link: Link, held: Holding, op: DetachLink) -> None:
         """To be resumed, if its expiry policy allows."""
         if not self._links.suspend(link):
-            self._close(channel, link, held)
+            self._close(link, held)
             return
         tags = op.unsettled
         link.parked = {tags[number]: entry for number, entry in held if number in tags}

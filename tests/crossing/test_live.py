@@ -77,7 +77,7 @@ def fetched(channel: Any, queue: str) -> tuple[Any, Any, bytes]:
 
 def test_a_legacy_message_comes_home_through_proton(channel: Any, links: Any) -> None:
     for queue in ("there", "back"):
-        channel.queue_declare(queue)
+        channel.queue_declare(queue, durable=True)  # or it takes no durable message of 1.0
     sent = pika.BasicProperties(
         content_type="text/plain", headers=HEADERS, delivery_mode=2, priority=3, app_id="a",
         correlation_id=f"urn:uuid:{uuid.UUID(int=5)}", reply_to="answers", type="t",

@@ -135,6 +135,32 @@ def test_errors_on_a_link_leave_the_subscription(house: House, word: str) -> Non
     assert len(queues(house)) == 1
 
 
+def test_a_subscription_is_stolen_from_a_session_that_waits_for_the_store(house: House) -> None:
+    """Its detach has to wait behind other answers; the thief has the subscription all the same."""
+    topic = w.Source("news", durable=1, expiry_policy="never", capabilities=("topic",))
+    victim, thief = Linked(house), Linked(house)
+    victim.sender(0, "in", w.Target("news", capabilities=("topic",)))
+    victim.says(w.Attach("s", 1, True, source=topic))
+    victim.says(w.Flow(0, 1000, 0, 1000, 1, 0, 10))
+    victim.says(w.Transfer(0, 0, b"0", 0), MESSAGE)
+    (queue,) = house.broker.vhosts["/"].queues.values()
+    assert queue.unsettled == 1
+    waits = w.Attach("new", 2, False, source=w.Source(), target=w.Target("made"))
+    waits.initial_delivery_count = 0
+    octets = packed(waits) + packed(w.Transfer(0, 1, b"1", 0), payload=MESSAGE)
+    victim.session.perform(victim.engine.receive(octets))
+    thief.session.perform(thief.engine.receive(packed(w.Attach("s", 0, True, source=topic))))
+    assert len(queue.consumers) == 1, "the thief's"
+    victim.turn()
+    thief.turn()
+    thief.hears()
+    heard = thief.says(w.Flow(0, 1000, 0, 1000, 0, 0, 10))
+    assert len([one for one in heard if isinstance(one, w.Transfer)]) == 2
+    assert queue.unsettled == 2 and not house.registry.links.suspended
+    (detach,) = [one for one in victim.hears() if isinstance(one, w.Detach)]
+    assert detach.error.condition == "amqp:link:stolen"
+
+
 # --- rights ---------------------------------------------------------------------------------------
 
 
