@@ -23,7 +23,12 @@ from gateway.broker.ledger import Ledger
 from gateway.broker.limits import Limits as Limits
 from gateway.broker.names import check_name
 from gateway.broker.recovery import TOPOLOGY, restore_topology
-from gateway.broker.snapshots import consumer_snapshots, queue_snapshot, vhost_snapshot
+from gateway.broker.snapshots import (
+    consumer_snapshots,
+    exchange_snapshot,
+    queue_snapshot,
+    vhost_snapshot,
+)
 from gateway.broker.store import Store
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Lost, Refusal
@@ -189,42 +194,48 @@ class Broker(Ledger):
             if vhost is None or name == vhost:
                 yield found
 
+    def each_queue(self, vhost: str | None = None) -> Iterator[QueueSnapshot]:
+        """By name within a virtual host. Whoever takes them may pause: what has gone meanwhile is
+        left out, and each is as it is when it is asked for. The same holds for the others."""
+        for v in self._chosen(vhost):
+            for name in sorted(v.queues):
+                queue = v.queues.get(name)
+                if queue is not None:
+                    yield queue_snapshot(queue)
+
+    def each_consumer(self, vhost: str | None = None) -> Iterator[ConsumerSnapshot]:
+        for v in self._chosen(vhost):
+            for queue in list(v.queues.values()):
+                yield from consumer_snapshots(queue)
+
+    def each_exchange(self, vhost: str | None = None) -> Iterator[ExchangeSnapshot]:
+        for v in self._chosen(vhost):
+            for name in sorted(v.exchanges):
+                e = v.exchanges.get(name)
+                if e is not None:
+                    yield exchange_snapshot(v.name, e)
+
+    def each_binding(self, vhost: str | None = None) -> Iterator[BindingSnapshot]:
+        for v in self._chosen(vhost):
+            for e in list(v.exchanges.values()):
+                for b in list(e.bindings):
+                    if b in e.bindings:
+                        yield BindingSnapshot(
+                            v.name, e.name, b.destination.name, b.to_exchange, b.key,
+                            dict(b.arguments),
+                        )  # fmt: skip
+
     def queues_snapshot(self, vhost: str | None = None) -> list[QueueSnapshot]:
         return [queue_snapshot(q) for v in self._chosen(vhost) for q in v.queues.values()]
 
     def consumers_snapshot(self, vhost: str | None = None) -> list[ConsumerSnapshot]:
-        return [
-            consumer
-            for v in self._chosen(vhost)
-            for q in v.queues.values()
-            for consumer in consumer_snapshots(q)
-        ]
+        return list(self.each_consumer(vhost))
 
     def exchanges_snapshot(self, vhost: str | None = None) -> list[ExchangeSnapshot]:
-        return [
-            ExchangeSnapshot(
-                v.name,
-                e.name,
-                e.type,
-                e.durable,
-                e.auto_delete,
-                e.internal,
-                dict(e.arguments),
-                len(e.bindings),
-            )
-            for v in self._chosen(vhost)
-            for e in v.exchanges.values()
-        ]
+        return list(self.each_exchange(vhost))
 
     def bindings_snapshot(self, vhost: str | None = None) -> list[BindingSnapshot]:
-        return [
-            BindingSnapshot(
-                v.name, e.name, b.destination.name, b.to_exchange, b.key, dict(b.arguments)
-            )
-            for v in self._chosen(vhost)
-            for e in v.exchanges.values()
-            for b in e.bindings
-        ]
+        return list(self.each_binding(vhost))
 
     def vhosts_snapshot(self) -> list[VhostSnapshot]:
         return [vhost_snapshot(vhost) for vhost in self.vhosts.values()]

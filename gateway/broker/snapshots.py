@@ -2,7 +2,13 @@
 
 from collections.abc import Iterable
 
-from gateway.broker.counters import ConsumerSnapshot, QueueSnapshot, VhostSnapshot
+from gateway.broker.counters import (
+    ConsumerSnapshot,
+    ExchangeSnapshot,
+    QueueSnapshot,
+    VhostSnapshot,
+)
+from gateway.broker.exchanges import Exchange
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
 
@@ -45,6 +51,19 @@ def consumer_snapshots(queue: Queue) -> list[ConsumerSnapshot]:
         )
         for consumer in queue.consumers
     ]
+
+
+def exchange_snapshot(vhost: str, exchange: Exchange) -> ExchangeSnapshot:
+    return ExchangeSnapshot(
+        vhost,
+        exchange.name,
+        exchange.type,
+        exchange.durable,
+        exchange.auto_delete,
+        exchange.internal,
+        dict(exchange.arguments),
+        len(exchange.bindings),
+    )
 
 
 def vhost_snapshot(vhost: VirtualHost) -> VhostSnapshot:

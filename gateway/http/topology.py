@@ -1,47 +1,44 @@
 """What there is: queues of a virtual host, and the connections of the gateway."""
 
-import time
+from fastapi import APIRouter, Response
 
-from fastapi import APIRouter
-
+from gateway.broker.counters import QueueSnapshot
 from gateway.http.deps import DoorsIn, Monitor, ReadableVHost
-from gateway.http.rates import RatesIn
+from gateway.http.portions import Portioned, array
+from gateway.http.rates import Rates, RatesIn
 from gateway.http.schemas import ConnectionList, ConnectionView, QueueList, QueueView
 
 router = APIRouter(prefix="/v1", tags=["topology"])
 
 
-@router.get("/connections", summary="All AMQP connections")
-async def list_connections(doors: DoorsIn, user: Monitor) -> ConnectionList:
+@router.get("/connections", summary="All AMQP connections", response_model=ConnectionList)
+async def list_connections(doors: DoorsIn, user: Monitor) -> Response:
     """Version, client product and user of every AMQP connection. Needs a user with the tag
     `administrator` or `monitoring`."""
-    connections = [ConnectionView(**one._asdict()) for one in doors.connections()]
-    return ConnectionList(connections=connections)
+    shown = (ConnectionView(**one._asdict()).model_dump_json() for one in doors.connections())
+    return Portioned(array((one.encode() for one in shown), b'{"connections":[', b"]}"))
 
 
-@router.get("/{vhost}/queues", summary="Queues with depth and rates")
-async def list_queues(doors: DoorsIn, vhost: ReadableVHost, rates: RatesIn) -> QueueList:
+@router.get("/{vhost}/queues", summary="Queues with depth and rates", response_model=QueueList)
+async def list_queues(doors: DoorsIn, vhost: ReadableVHost, rates: RatesIn) -> Response:
     """All queues of a virtual host, by name, for users who have any permission there."""
-    snapshots = doors.broker.queues_snapshot()
-    rates.sample(time.monotonic(), snapshots)
-    queues = []
-    for queue in snapshots:
-        if queue.vhost != vhost:
-            continue
-        rate = rates.of(queue)
-        queues.append(
-            QueueView(
-                name=queue.name,
-                messages=queue.ready + queue.unsettled,
-                ready=queue.ready,
-                unacknowledged=queue.unsettled,
-                consumers=queue.consumers,
-                durable=queue.durable,
-                exclusive=queue.exclusive,
-                auto_delete=queue.auto_delete,
-                publish_rate=rate.published,
-                deliver_rate=rate.delivered,
-            )
-        )
-    queues.sort(key=lambda one: one.name)
-    return QueueList(queues=queues)
+    await rates.look(doors.broker)
+    shown = (show_queue(one, rates) for one in doors.broker.each_queue(vhost))
+    return Portioned(array(shown, b'{"queues":[', b"]}"))
+
+
+def show_queue(queue: QueueSnapshot, rates: Rates) -> bytes:
+    rate = rates.of(queue)
+    view = QueueView(
+        name=queue.name,
+        messages=queue.ready + queue.unsettled,
+        ready=queue.ready,
+        unacknowledged=queue.unsettled,
+        consumers=queue.consumers,
+        durable=queue.durable,
+        exclusive=queue.exclusive,
+        auto_delete=queue.auto_delete,
+        publish_rate=rate.published,
+        deliver_rate=rate.delivered,
+    )
+    return view.model_dump_json().encode()

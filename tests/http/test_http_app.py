@@ -158,7 +158,9 @@ async def test_queues_and_connections(rig: Any) -> None:
         assert (await http.get("/v1/connections")).status_code == 403
     async with rig.http("guest:guest") as http:
         connections = (await http.get("/v1/connections")).json()["connections"]
-        assert connections == [info._asdict()]
+        (shown,) = connections
+        assert shown == {name: value for name, value in info._asdict().items() if name in shown}
+        assert shown["product"] == "pika"
     rig.broker.access.add_user("stranger", "x")
     async with rig.http("stranger:x") as http:
         assert (await http.get("/v1/%2F/queues")).status_code == 403

@@ -5,8 +5,11 @@ declared route; one operation per direction that the caller's permissions allow.
 exchanges cannot be named, they do not appear.
 """
 
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
+
+from starlette.responses import Response
 
 from gateway import __version__
 from gateway.broker.counters import ExchangeSnapshot, QueueSnapshot
@@ -17,6 +20,7 @@ from gateway.http.admin import asyncapi_routes
 from gateway.http.admin.asyncapi_routes import safe
 from gateway.http.admin.desk import Call, Endpoint, Rank
 from gateway.http.admin.topology import readable
+from gateway.http.portions import Portioned, encoded
 
 MESSAGE = {"$ref": "#/components/messages/message"}
 KINDS = {"direct", "fanout", "topic", "headers"}
@@ -72,21 +76,25 @@ def exchange_channel(one: ExchangeSnapshot) -> dict[str, Any]:
     }
 
 
+Entry = tuple[str, str, dict[str, Any]]
+"""Where it stands ("channels", "operations"), its key and the thing."""
+
+
 class Document:
-    """Grows channel by channel."""
+    """What the caller may use, entry by entry."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
         self.access = call.context.broker.access
-        self.channels: dict[str, Any] = {}
-        self.operations: dict[str, Any] = {}
 
     def allowed(self, right: str, action: Action, vhost: str, kind: str, name: str) -> bool:
         return self.access.allows(self.call.user, vhost, right, name) and self.call.principal.may(
             action, vhost, kind, name
         )
 
-    def add(self, kind: str, vhost: str, name: str, channel: dict[str, Any], events: str) -> None:
+    def node(
+        self, kind: str, vhost: str, name: str, channel: dict[str, Any], events: str
+    ) -> Iterator[Entry]:
         """``receive`` is the application's view: who reads this document sends to us."""
         key = channel_id(kind, vhost, name)
         path = path_of(kind, vhost, name)
@@ -98,9 +106,9 @@ class Document:
             if not self.allowed(right, action, vhost, kind, name):
                 continue
             http = {"http": {"method": method, "bindingVersion": "0.3.0"}}
-            self.put(way, key, channel, f"Over HTTP: {method} {address}", http, key)
+            yield from self.put(way, key, channel, f"Over HTTP: {method} {address}", http, key)
 
-    def add_route(self, route: DeclaredRoute) -> None:
+    def route(self, route: DeclaredRoute) -> Iterator[Entry]:
         """What the caller may do by a declared route."""
         key, node = channel_id("route", route.vhost, route.name), route.queue or route.exchange
         ways = (
@@ -114,48 +122,85 @@ class Document:
             if declared and may and self.access.allows(self.call.user, route.vhost, right, node):
                 channel = make(route)
                 summary = f"{method} {channel['address']}"
-                self.put(way, key, channel, summary, asyncapi_routes.binding(route, method), name)
+                bindings = asyncapi_routes.binding(route, method)
+                yield from self.put(way, key, channel, summary, bindings, name)
 
     def put(
         self, way: str, key: str, channel: dict[str, Any], summary: str, bindings: Any, name: str
-    ) -> None:
+    ) -> Iterator[Entry]:
         """A channel of this name, and what is done there."""
-        self.channels[name] = channel
-        self.operations[f"{way}.{key}"] = {
-            "action": way,
-            "channel": {"$ref": f"#/channels/{name}"},
-            "summary": summary,
-            "messages": [
-                {"$ref": f"#/channels/{name}/messages/{one}"} for one in channel["messages"]
-            ],
-            "bindings": bindings,
-        }
+        yield "channels", name, channel
+        yield (
+            "operations",
+            f"{way}.{key}",
+            {
+                "action": way,
+                "channel": {"$ref": f"#/channels/{name}"},
+                "summary": summary,
+                "messages": [
+                    {"$ref": f"#/channels/{name}/messages/{one}"} for one in channel["messages"]
+                ],
+                "bindings": bindings,
+            },
+        )
 
 
-def add_nodes(document: Document, call: Call) -> None:
-    """Queues and exchanges, for those who can name them."""
+def nodes(document: Document, call: Call) -> Iterator[Entry]:
+    """Of queues and exchanges, for those who can name them."""
     broker = call.context.broker
-    for queue in broker.queues_snapshot():
+    for queue in broker.each_queue():
         if readable(call, queue.vhost) and not queue.exclusive:
             source = quote(f"queue:{queue.name}", "")
             events = f"/v1/{quote(queue.vhost, '')}/events?source={source}"
-            document.add("queue", queue.vhost, queue.name, queue_channel(queue), events)
-    for exchange in broker.exchanges_snapshot():
+            channel = queue_channel(queue)
+            yield from document.node("queue", queue.vhost, queue.name, channel, events)
+        else:
+            yield "", "", {}  # looked at
+    for exchange in broker.each_exchange():
         if readable(call, exchange.vhost) and exchange.name and exchange.type in KINDS:
             source = quote(f"exchange:{exchange.name}", "")
             events = f"/v1/{quote(exchange.vhost, '')}/events?source={source}&binding=KEY"
-            document.add(
-                "exchange", exchange.vhost, exchange.name, exchange_channel(exchange), events
-            )
+            channel = exchange_channel(exchange)
+            yield from document.node("exchange", exchange.vhost, exchange.name, channel, events)
 
 
-async def show_asyncapi(call: Call) -> dict[str, Any]:
+def entries(call: Call) -> Iterator[Entry]:
     gate = call.context.gate
     document = Document(call)
     for route in gate.catalogue.routes.values():
-        document.add_route(route)
+        yield from document.route(route)
     if gate.names_nodes(call.request.scope):
-        add_nodes(document, call)
+        yield from nodes(document, call)
+
+
+def section(call: Call, wanted: str) -> Iterator[bytes]:
+    """The members of one part of the document, each once. Empty for entries of the other."""
+    comma, latest = b"", ""
+    for part, name, thing in entries(call):
+        if part != wanted or name == latest:
+            yield b""
+            continue
+        latest = name  # a channel comes once for each of its operations
+        yield comma + encoded(name) + b":" + encoded(thing)
+        comma = b","
+
+
+def whole(call: Call) -> Iterator[bytes]:
+    yield encoded(frame(call))[:-1]
+    for part in ("channels", "operations"):
+        yield b',"%b":{' % part.encode()
+        yield from section(call, part)
+        yield b"}"
+    yield b"}"
+
+
+async def show_asyncapi(call: Call) -> Response:
+    return Portioned(whole(call), {"cache-control": "no-store"})
+
+
+def frame(call: Call) -> dict[str, Any]:
+    """All but channels and operations."""
+    gate = call.context.gate
     host = call.request.headers.get("host", "localhost")
     schemes = ways_in(gate)
     for scheme in schemes.values():
@@ -183,8 +228,6 @@ async def show_asyncapi(call: Call) -> dict[str, Any]:
                 "security": [{"$ref": "#/components/securitySchemes/plain"}],
             },
         },
-        "channels": document.channels,
-        "operations": document.operations,
         "components": {
             "messages": {
                 "event": asyncapi_routes.EVENT,

@@ -155,16 +155,11 @@ def members(broker: Broker, vhost: str | None, people: bool) -> Iterator[tuple[s
     yield "product_version", __version__
     if people:
         access = broker.access
-        users = access.list_users()
-        yield "users", map(export_user, users)
+        yield "users", map(export_user, access.list_users())
         yield "vhosts", [{"name": name} for name in broker.vhosts]
         yield (
             "permissions",
-            (
-                {"user": user.name, **one._asdict()}
-                for user in users
-                for one in access.permissions_of(user.name)
-            ),
+            ({"user": name, **one._asdict()} for name, one in access.list_permissions()),
         )
         for name in ("topic_permissions", "parameters", "global_parameters"):
             yield name, []

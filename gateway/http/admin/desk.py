@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -26,6 +26,7 @@ from gateway.http import problems
 from gateway.http.access.principal import MONITORS, Action, Principal
 from gateway.http.context import Context
 from gateway.http.deps import authenticate, decode_segment, read_limited
+from gateway.http.portions import Portioned, array, spread
 from gateway.http.problems import Problem, Row
 from gateway.http.typed_json import once, refuse
 from gateway.message import Message
@@ -35,6 +36,7 @@ AT_ONCE = 64 * 1024
 SMALL_OCTETS = 1 << 20
 """Most octets of a body that is not definitions."""
 MOST_DEPTH = 32
+MOST_ERRORS = 32
 CHANNEL = 1
 
 T = TypeVar("T")
@@ -272,13 +274,20 @@ async def read_body(call: Call, endpoint: Endpoint) -> Any:
     )
     if not octets and endpoint.optional:
         octets = b"{}"
-    if len(octets) > AT_ONCE:
-        # Reading a megabyte takes as long as a turn may; the thread lets the loop go on beside it.
-        return await asyncio.to_thread(parsed, endpoint, octets)
-    return parsed(endpoint, octets)
+    large = len(octets) > AT_ONCE
+    # Reading a megabyte takes as long as a turn may; the thread lets the loop go on beside it.
+    value = await asyncio.to_thread(parse, octets) if large else parse(octets)
+    try:
+        if large and isinstance(value, dict) and is_model(endpoint.takes):
+            return await read_large(endpoint.takes, value)
+        return reader_of(endpoint.takes).validate_json(octets)
+    except ValidationError as error:
+        raise misshaped(endpoint, told(error)) from None
+    except Misshaped as wrong:
+        raise misshaped(endpoint, wrong.errors) from None
 
 
-def parsed(endpoint: Endpoint, octets: bytes) -> Any:
+def parse(octets: bytes) -> Any:
     """Raises ``Problem``."""
     try:
         value = json.loads(octets, parse_constant=refuse, object_pairs_hook=once)
@@ -286,15 +295,58 @@ def parsed(endpoint: Endpoint, octets: bytes) -> Any:
         raise Problem(problems.INVALID, f"the body is not JSON: {error}") from None
     if deeper(value, MOST_DEPTH):
         raise Problem(problems.INVALID, f"the body is nested more than {MOST_DEPTH} deep")
-    try:
-        return reader_of(endpoint.takes).validate_json(octets)
-    except ValidationError as error:
-        errors = [
-            {"pointer": "".join(f"/{part}" for part in one["loc"]), "detail": one["msg"]}
-            for one in error.errors(include_url=False)[:32]
-        ]
-        text = "; ".join(f"{one['pointer'] or '/'}: {one['detail']}" for one in errors[:3])
-        raise Problem(endpoint.wrong_shape, text, errors=errors) from None
+    return value
+
+
+Errors = list[dict[str, str]]
+
+
+class Misshaped(Exception):
+    """Entries of a large body."""
+
+    def __init__(self, errors: Errors) -> None:
+        super().__init__("misshaped")
+        self.errors = errors
+
+
+def is_model(takes: Any) -> bool:
+    return isinstance(takes, type) and issubclass(takes, BaseModel)
+
+
+def told(error: ValidationError, *place: Any) -> Errors:
+    return [
+        {"pointer": "".join(f"/{part}" for part in (*place, *one["loc"])), "detail": one["msg"]}
+        for one in error.errors(include_url=False)[:MOST_ERRORS]
+    ]
+
+
+def misshaped(endpoint: Endpoint, errors: Errors) -> Problem:
+    text = "; ".join(f"{one['pointer'] or '/'}: {one['detail']}" for one in errors[:3])
+    return Problem(endpoint.wrong_shape, text, errors=errors)
+
+
+async def read_large(takes: type[BaseModel], value: dict[str, Any]) -> BaseModel:
+    """As its model, its lists entry by entry, so that others go in between. Raises
+    ``ValidationError`` and ``Misshaped``."""
+    fields = takes.model_fields
+    kinds = {n: one.annotation for n, one in fields.items() if get_origin(one.annotation) is list}
+    long = {n: each for n, each in value.items() if isinstance(each, list) and n in kinds}
+    rest = {name: each for name, each in value.items() if name not in long}
+    made = takes.model_validate_json(json.dumps(rest))
+    errors: Errors = []
+    lists: dict[str, list[Any]] = {name: [] for name in long}
+    for name, entries in long.items():
+        reader = reader_of(*get_args(kinds[name]))
+        async for at, one in spread(enumerate(entries)):
+            try:
+                lists[name].append(reader.validate_json(json.dumps(one)))
+            except ValidationError as error:
+                errors += told(error, name, at)
+                if len(errors) >= MOST_ERRORS:
+                    raise Misshaped(errors[:MOST_ERRORS]) from None
+    if errors:
+        raise Misshaped(errors)
+    return made.model_copy(update=lists)
 
 
 @lru_cache(256)
@@ -317,6 +369,13 @@ def deeper(value: Any, most: int) -> bool:
             for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
     return False
+
+
+def listed(name: str, items: Iterable[BaseModel]) -> Response:
+    """``{name: [...]}`` of what may be long."""
+    shown = (one.model_dump_json().encode() for one in items)
+    parts = array(shown, b'{"%b":[' % name.encode(), b"]}")
+    return Portioned(parts, {"cache-control": "no-store"})
 
 
 def respond(made: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

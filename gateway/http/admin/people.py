@@ -4,7 +4,7 @@ from starlette.responses import Response
 
 from gateway.broker.access import Permission, User
 from gateway.http import problems
-from gateway.http.admin.desk import Call, Endpoint, Rank, precondition, respond
+from gateway.http.admin.desk import Call, Endpoint, Rank, listed, precondition, respond
 from gateway.http.admin.views import (
     PermissionInput,
     PermissionList,
@@ -35,8 +35,8 @@ def known(call: Call) -> User:
     return user
 
 
-async def list_users(call: Call) -> UserList:
-    return UserList(users=[show_user(one) for one in call.context.broker.access.list_users()])
+async def list_users(call: Call) -> Response:
+    return listed("users", (show_user(one) for one in call.context.broker.access.list_users()))
 
 
 async def show_one_user(call: Call) -> UserView:
@@ -82,15 +82,9 @@ async def delete_user(call: Call) -> None:
     await call.act(lambda: call.context.broker.access.remove_user(name))
 
 
-async def list_permissions(call: Call) -> PermissionList:
-    access = call.context.broker.access
-    return PermissionList(
-        permissions=[
-            show_permission(user.name, one)
-            for user in access.list_users()
-            for one in access.permissions_of(user.name)
-        ]
-    )
+async def list_permissions(call: Call) -> Response:
+    found = call.context.broker.access.list_permissions()
+    return listed("permissions", (show_permission(name, one) for name, one in found))
 
 
 async def list_permissions_of(call: Call) -> PermissionList:

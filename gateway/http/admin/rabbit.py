@@ -10,6 +10,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from gateway.broker.snapshots import exchange_snapshot, queue_snapshot
 from gateway.http import problems
 from gateway.http.access.principal import Action
 from gateway.http.admin import rabbit_changes as changes
@@ -19,9 +20,10 @@ from gateway.http.admin.definitions import Definitions, Import, export_in_portio
 from gateway.http.admin.desk import CHANNEL, Call, Endpoint, Rank
 from gateway.http.admin.rabbit_bodies import EXAMPLES, GET, GET_BODY, PUBLISH, PUBLISH_BODY, SCHEMAS
 from gateway.http.admin.rabbit_messages import rabbit_get, rabbit_publish
-from gateway.http.admin.rabbit_shape import NODE, answer, missing, rabbit_error
+from gateway.http.admin.rabbit_shape import NODE, answer, answer_list, missing, rabbit_error
 from gateway.http.admin.rabbit_views import rabbit_nodes, rabbit_overview
-from gateway.http.admin.topology import readable, sample
+from gateway.http.admin.topology import readable
+from gateway.http.portions import spread
 from gateway.http.problems import Problem
 from gateway.message import DIALECTS, Message, Properties
 from gateway.operations import (
@@ -43,8 +45,11 @@ def vhosts_of(call: Call) -> list[str]:
 
 
 async def rabbit_queues(call: Call) -> Json:
-    shown = vhosts_of(call)
-    return [views.queue_view(call, one) for one in sample(call) if one.vhost in shown]
+    broker = call.context.broker
+    await call.context.rates.look(broker)
+    return answer_list(
+        views.queue_view(call, one) for name in vhosts_of(call) for one in broker.each_queue(name)
+    )
 
 
 async def rabbit_queues_in(call: Call) -> Json:
@@ -52,20 +57,19 @@ async def rabbit_queues_in(call: Call) -> Json:
 
 
 async def rabbit_queue(call: Call) -> Json:
-    name = call.names["queue"]
-    for one in sample(call):
-        if (one.vhost, one.name) == (call.vhost, name):
-            return {"consumer_details": []} | views.queue_view(call, one)
-    raise missing()
+    broker = call.context.broker
+    await call.context.rates.look(broker)
+    queue = broker.vhosts[call.vhost].queues.get(call.names["queue"])
+    if queue is None:
+        raise missing()
+    return {"consumer_details": []} | views.queue_view(call, queue_snapshot(queue))
 
 
 async def rabbit_exchanges(call: Call) -> Json:
     broker = call.context.broker
-    return [
-        views.exchange_view(one)
-        for name in vhosts_of(call)
-        for one in sorted(broker.exchanges_snapshot(name))
-    ]
+    return answer_list(
+        views.exchange_view(one) for name in vhosts_of(call) for one in broker.each_exchange(name)
+    )
 
 
 async def rabbit_exchanges_in(call: Call) -> Json:
@@ -73,33 +77,37 @@ async def rabbit_exchanges_in(call: Call) -> Json:
 
 
 async def rabbit_exchange(call: Call) -> Json:
-    for one in await rabbit_exchanges(call):
-        if one["name"] == call.names["exchange"]:
-            return one
-    raise missing()
+    name = changes.source_of(call)
+    found = call.context.broker.vhosts[call.vhost].exchanges.get(name)
+    if found is None:
+        raise missing()
+    return views.exchange_view(exchange_snapshot(call.vhost, found))
 
 
 async def rabbit_bindings(call: Call) -> Json:
-    return [one for name in vhosts_of(call) for one in views.binding_views(call, name)]
+    return answer_list(one for name in vhosts_of(call) for one in views.binding_views(call, name))
 
 
 async def rabbit_bindings_in(call: Call) -> Json:
     return await rabbit_bindings(call)
 
 
-def bindings_where(call: Call, **wanted: str) -> Json:
+async def bindings_where(call: Call, **wanted: str) -> list[dict[str, Any]]:
     return [
         one
-        for one in views.binding_views(call, call.vhost)
+        async for one in spread(views.binding_views(call, call.vhost))
         if all(one[name] == value for name, value in wanted.items())
     ]
 
 
-async def rabbit_bindings_between(call: Call) -> Json:
+async def bindings_between(call: Call) -> list[dict[str, Any]]:
     kind, name = changes.destination_of(call)
-    return bindings_where(
-        call, source=changes.source_of(call), destination=name, destination_type=kind
-    )
+    source = changes.source_of(call)
+    return await bindings_where(call, source=source, destination=name, destination_type=kind)
+
+
+async def rabbit_bindings_between(call: Call) -> Json:
+    return answer_list(await bindings_between(call))
 
 
 async def rabbit_bindings_to_exchange(call: Call) -> Json:
@@ -107,7 +115,7 @@ async def rabbit_bindings_to_exchange(call: Call) -> Json:
 
 
 async def rabbit_binding(call: Call) -> Json:
-    for one in await rabbit_bindings_between(call):
+    for one in await bindings_between(call):
         if changes.is_named(call, one):
             return one
     raise missing()
@@ -119,17 +127,18 @@ async def rabbit_binding_to_exchange(call: Call) -> Json:
 
 async def rabbit_bindings_from(call: Call) -> Json:
     """Of an exchange as their source."""
-    return bindings_where(call, source=changes.source_of(call))
+    return answer_list(await bindings_where(call, source=changes.source_of(call)))
 
 
 async def rabbit_bindings_of_exchange(call: Call) -> Json:
     """Of an exchange as their destination."""
     name = changes.source_of(call)
-    return bindings_where(call, destination=name, destination_type="exchange")
+    return answer_list(await bindings_where(call, destination=name, destination_type="exchange"))
 
 
 async def rabbit_bindings_of_queue(call: Call) -> Json:
-    return bindings_where(call, destination=call.names["queue"], destination_type="queue")
+    name = call.names["queue"]
+    return answer_list(await bindings_where(call, destination=name, destination_type="queue"))
 
 
 async def rabbit_vhosts(call: Call) -> Json:
@@ -152,7 +161,7 @@ async def rabbit_vhost(call: Call) -> Json:
 
 
 async def rabbit_users(call: Call) -> Json:
-    return [user_view(one) for one in call.context.broker.access.list_users()]
+    return answer_list(user_view(one) for one in call.context.broker.access.list_users())
 
 
 def user_view(one: Any) -> dict[str, Any]:
@@ -175,7 +184,7 @@ def permissions_where(call: Call, **wanted: str) -> Json:
 
 
 async def rabbit_permissions(call: Call) -> Json:
-    return permissions_where(call)
+    return answer_list(permissions_where(call))
 
 
 async def rabbit_permissions_in(call: Call) -> Json:
@@ -208,7 +217,7 @@ async def rabbit_consumers(call: Call) -> Json:
         f"{one.address} #{one.id}": connections.name_of(one)
         for one in call.context.doors.connections()
     }
-    return [
+    return answer_list(
         {
             "queue": {"vhost": one.vhost, "name": one.queue},
             "consumer_tag": one.tag,
@@ -219,8 +228,8 @@ async def rabbit_consumers(call: Call) -> Json:
             "channel_details": {"connection_name": names.get(one.client, one.client)},
         }
         for name in vhosts_of(call)
-        for one in call.context.broker.consumers_snapshot(name)
-    ]
+        for one in call.context.broker.each_consumer(name)
+    )
 
 
 async def rabbit_consumers_in(call: Call) -> Json:

@@ -12,6 +12,7 @@ from gateway.http.admin.rabbit_shape import Bad, missing, need_keys
 from gateway.http.admin.rabbit_views import properties_key, quoted
 from gateway.http.admin.tables import read_table
 from gateway.http.admin.topology import delete_vhost
+from gateway.http.portions import spread
 from gateway.operations import (
     Bind,
     DeclareExchange,
@@ -155,7 +156,7 @@ async def rabbit_unbind(call: Call) -> Response:
     kind, name = destination_of(call)
     wanted = (source_of(call), name, kind == "exchange")
     named = call.names["properties_key"]
-    for one in call.context.broker.bindings_snapshot(call.vhost):
+    async for one in spread(call.context.broker.each_binding(call.vhost)):
         if (one.source, one.destination, one.to_exchange) != wanted:
             continue
         if named == properties_key(one) or (named == one.key and not one.arguments):

@@ -11,10 +11,11 @@ from starlette.responses import Response
 
 from gateway.http import problems
 from gateway.http.admin.desk import Call
-from gateway.http.admin.rabbit_shape import NODE, missing
+from gateway.http.admin.rabbit_shape import NODE, answer_list, missing
 from gateway.http.admin.tables import write_table
 from gateway.http.admin.topology import readable
 from gateway.http.doors import ChannelInfo, ConnectionInfo
+from gateway.http.portions import spread
 from gateway.http.problems import Problem
 
 MOST_REASON = 200
@@ -99,17 +100,15 @@ def found(call: Call) -> ConnectionInfo:
     raise missing()
 
 
-def channels_of(call: Call, connections: Iterator[ConnectionInfo]) -> list[dict[str, Any]]:
-    by_id = {one.id: one for one in connections}
-    return [
-        channel_view(one, by_id[one.connection])
-        for one in call.context.doors.channels()
-        if one.connection in by_id
-    ]
+def channels_of(call: Call, shown: Iterator[ConnectionInfo]) -> Iterator[dict[str, Any]]:
+    by_id = {one.id: one for one in shown}
+    for one in call.context.doors.channels():
+        if one.connection in by_id:
+            yield channel_view(one, by_id[one.connection])
 
 
 async def rabbit_connections(call: Call) -> Any:
-    return [connection_view(one) for one in seen(call)]
+    return answer_list(connection_view(one) for one in seen(call))
 
 
 async def rabbit_connections_in(call: Call) -> Any:
@@ -139,7 +138,7 @@ async def rabbit_close_connection(call: Call) -> Response:
 
 
 async def rabbit_channels(call: Call) -> Any:
-    return channels_of(call, seen(call))
+    return answer_list(channels_of(call, seen(call)))
 
 
 async def rabbit_channels_in(call: Call) -> Any:
@@ -147,11 +146,11 @@ async def rabbit_channels_in(call: Call) -> Any:
 
 
 async def rabbit_connection_channels(call: Call) -> Any:
-    return channels_of(call, iter([found(call)]))
+    return answer_list(channels_of(call, iter([found(call)])))
 
 
 async def rabbit_channel(call: Call) -> Any:
-    for one in channels_of(call, seen(call)):
+    async for one in spread(channels_of(call, seen(call))):
         if one["name"] == call.names["channel"]:
             return {"consumer_details": []} | one
     raise missing()

@@ -1,12 +1,14 @@
 """Errors as RabbitMQ's management answers them: ``{"error": ..., "reason": ...}``."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from starlette.responses import Response
 
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
+from gateway.http.portions import Portioned, array, encoded
 from gateway.http.problems import Problem, of_refusal
 
 NODE = "amqp-gateway@localhost"
@@ -75,6 +77,11 @@ def rabbit_error(error: Problem | Refusal) -> Response:
         headers["retry-after"] = str(error.retry_after)
     word = "bad_request" if status < 500 else error.row.kind
     return answer(status, {"error": word, "reason": error.detail}, headers)
+
+
+def answer_list(items: Iterable[Any]) -> Response:
+    """What may be long."""
+    return Portioned(array(map(encoded, items)), {"cache-control": "no-cache"})
 
 
 def answer(status: int, told: Any, headers: dict[str, str] | None = None) -> Response:

@@ -1,5 +1,6 @@
 """What RabbitMQ's management shows, from our numbers: the members that common tools read."""
 
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -10,7 +11,7 @@ from gateway.http.admin.definitions import RABBITMQ
 from gateway.http.admin.desk import Call
 from gateway.http.admin.rabbit_shape import NODE
 from gateway.http.admin.tables import write_table
-from gateway.http.admin.topology import binding_id, readable, sample
+from gateway.http.admin.topology import binding_id, readable
 
 
 def rate(value: float = 0.0) -> dict[str, float]:
@@ -80,24 +81,22 @@ def properties_key(one: BindingSnapshot) -> str:
     return f"{key}~{binding_id(one)}" if one.arguments else key
 
 
-def binding_views(call: Call, vhost: str) -> list[dict[str, Any]]:
+def binding_views(call: Call, vhost: str) -> Iterator[dict[str, Any]]:
     """With the bindings of the default exchange, which RabbitMQ shows for every queue. The
     ``properties_key`` of a binding with arguments is ours: nobody but its maker reads it."""
     broker = call.context.broker
-    shown = [
-        {
+    for queue in broker.each_queue(vhost):
+        yield {
             "source": "",
             "vhost": vhost,
-            "destination": one.name,
+            "destination": queue.name,
             "destination_type": "queue",
-            "routing_key": one.name,
+            "routing_key": queue.name,
             "arguments": {},
-            "properties_key": quoted(one.name),
+            "properties_key": quoted(queue.name),
         }
-        for one in broker.queues_snapshot(vhost)
-    ]
-    shown += [
-        {
+    for one in broker.each_binding(vhost):
+        yield {
             "source": one.source,
             "vhost": vhost,
             "destination": one.destination,
@@ -106,14 +105,10 @@ def binding_views(call: Call, vhost: str) -> list[dict[str, Any]]:
             "arguments": write_table(one.arguments),
             "properties_key": properties_key(one),
         }
-        for one in broker.bindings_snapshot(vhost)
-    ]
-    return shown
 
 
 async def rabbit_overview(call: Call) -> dict[str, Any]:
     context = call.context
-    sample(call)
     seen = [one for one in context.broker.vhosts_snapshot() if readable(call, one.name)]
     ready = sum(one.ready for one in seen)
     unsettled = sum(one.unsettled for one in seen)

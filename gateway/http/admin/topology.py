@@ -1,7 +1,6 @@
 """Virtual hosts, exchanges, queues and bindings: changed with the permissions of who asks."""
 
 import hashlib
-import time
 from base64 import urlsafe_b64encode
 
 from starlette.responses import Response
@@ -14,9 +13,18 @@ from gateway.broker.counters import (
 )
 from gateway.broker.limits import read_queue_arguments
 from gateway.broker.plain import fingerprint
-from gateway.broker.snapshots import queue_snapshot, vhost_snapshot
+from gateway.broker.snapshots import exchange_snapshot, queue_snapshot, vhost_snapshot
 from gateway.http import problems
-from gateway.http.admin.desk import CHANNEL, Call, Endpoint, Input, Rank, precondition, respond
+from gateway.http.admin.desk import (
+    CHANNEL,
+    Call,
+    Endpoint,
+    Input,
+    Rank,
+    listed,
+    precondition,
+    respond,
+)
 from gateway.http.admin.tables import read_table, write_table
 from gateway.http.admin.views import (
     BindingInput,
@@ -32,6 +40,7 @@ from gateway.http.admin.views import (
     VhostList,
     VhostView,
 )
+from gateway.http.portions import spread
 from gateway.http.problems import Problem
 from gateway.operations import (
     Bind,
@@ -124,16 +133,16 @@ def show_exchange(one: ExchangeSnapshot) -> ExchangeView:
     return ExchangeView(**one._asdict() | {"arguments": write_table(one.arguments)})
 
 
-async def list_exchanges(call: Call) -> ExchangeList:
-    found = call.context.broker.exchanges_snapshot(call.vhost)
-    return ExchangeList(exchanges=[show_exchange(one) for one in sorted(found)])
+async def list_exchanges(call: Call) -> Response:
+    found = call.context.broker.each_exchange(call.vhost)
+    return listed("exchanges", (show_exchange(one) for one in found))
 
 
 def find_exchange(call: Call) -> ExchangeView:
     name = call.names["exchange"]
-    for one in call.context.broker.exchanges_snapshot(call.vhost):
-        if one.name == name:
-            return show_exchange(one)
+    found = call.context.broker.vhosts[call.vhost].exchanges.get(name)
+    if found is not None:
+        return show_exchange(exchange_snapshot(call.vhost, found))
     raise Problem(problems.NOT_FOUND, f"no exchange '{name}' in vhost '{call.vhost}'")
 
 
@@ -180,15 +189,10 @@ def show_queue(call: Call, one: QueueSnapshot) -> QueueDetail:
     )
 
 
-def sample(call: Call) -> list[QueueSnapshot]:
-    found = call.context.broker.queues_snapshot()
-    call.context.rates.sample(time.monotonic(), found)
-    return found
-
-
-async def list_queues(call: Call) -> QueueDetailList:
-    found = sorted(one for one in sample(call) if one.vhost == call.vhost)
-    return QueueDetailList(queues=[show_queue(call, one) for one in found])
+async def list_queues(call: Call) -> Response:
+    broker = call.context.broker
+    await call.context.rates.look(broker)
+    return listed("queues", (show_queue(call, one) for one in broker.each_queue(call.vhost)))
 
 
 def find_queue(call: Call) -> QueueDetail:
@@ -196,11 +200,11 @@ def find_queue(call: Call) -> QueueDetail:
     queue = call.context.broker.vhosts[call.vhost].queues.get(name)
     if queue is None:
         raise Problem(problems.NOT_FOUND, f"no queue '{name}' in vhost '{call.vhost}'")
-    sample(call)
     return show_queue(call, queue_snapshot(queue))
 
 
 async def show_one_queue(call: Call) -> QueueDetail:
+    await call.context.rates.look(call.context.broker)
     return find_queue(call)
 
 
@@ -259,13 +263,13 @@ def show_binding(one: BindingSnapshot) -> BindingView:
     )
 
 
-async def list_bindings(call: Call) -> BindingList:
-    found = call.context.broker.bindings_snapshot(call.vhost)
-    return BindingList(bindings=[show_binding(one) for one in found])
+async def list_bindings(call: Call) -> Response:
+    found = call.context.broker.each_binding(call.vhost)
+    return listed("bindings", (show_binding(one) for one in found))
 
 
-def find_binding(call: Call, wanted: str) -> BindingSnapshot | None:
-    for one in call.context.broker.bindings_snapshot(call.vhost):
+async def find_binding(call: Call, wanted: str) -> BindingSnapshot | None:
+    async for one in spread(call.context.broker.each_binding(call.vhost)):
         if binding_id(one) == wanted:
             return one
     return None
@@ -279,7 +283,7 @@ async def post_binding(call: Call) -> Response:
         call.vhost, body.source, body.destination, to_exchange, body.routing_key, arguments
     )
     view = show_binding(made)
-    new = find_binding(call, view.id) is None
+    new = await find_binding(call, view.id) is None
     names = (body.destination, body.source, body.routing_key, arguments, to_exchange)
     with precondition(problems.ARGUMENT):
         await call.on_channel(lambda channel: channel.bind(Bind(CHANNEL, None, *names)))
@@ -287,7 +291,7 @@ async def post_binding(call: Call) -> Response:
 
 
 async def delete_binding(call: Call) -> None:
-    found = find_binding(call, call.names["binding"])
+    found = await find_binding(call, call.names["binding"])
     if found is None:
         raise Problem(problems.NOT_FOUND, "no binding with this id")
     names = (found.destination, found.source, found.key, found.arguments, found.to_exchange)

@@ -1,8 +1,10 @@
 """Who is connected and consumes, and the gateway in numbers."""
 
+from starlette.responses import Response
+
 from gateway import __version__
 from gateway.http import problems
-from gateway.http.admin.desk import Call, Endpoint, Rank
+from gateway.http.admin.desk import Call, Endpoint, Rank, listed
 from gateway.http.admin.topology import HOST, readable
 from gateway.http.admin.views import ConsumerList, ConsumerView, Overview
 from gateway.http.problems import Problem
@@ -12,9 +14,9 @@ CONNECTIONS = "/v1/admin/connections"
 ONE = CONNECTIONS + "/{connection}"
 
 
-async def list_admin_connections(call: Call) -> ConnectionList:
+async def list_admin_connections(call: Call) -> Response:
     found = call.context.doors.connections()
-    return ConnectionList(connections=[ConnectionView(**one._asdict()) for one in found])
+    return listed("connections", (ConnectionView(**one._asdict()) for one in found))
 
 
 def find_connection(call: Call) -> ConnectionView:
@@ -35,16 +37,15 @@ async def close_connection(call: Call) -> None:
         raise Problem(problems.NOT_FOUND, "no connection with this id")
 
 
-async def list_consumers(call: Call) -> ConsumerList:
-    found = call.context.broker.consumers_snapshot()
-    return ConsumerList(
-        consumers=[ConsumerView(**one._asdict()) for one in found if readable(call, one.vhost)]
-    )
+async def list_consumers(call: Call) -> Response:
+    found = call.context.broker.each_consumer()
+    mine = (ConsumerView(**one._asdict()) for one in found if readable(call, one.vhost))
+    return listed("consumers", mine)
 
 
-async def list_consumers_of(call: Call) -> ConsumerList:
-    found = call.context.broker.consumers_snapshot(call.vhost)
-    return ConsumerList(consumers=[ConsumerView(**one._asdict()) for one in found])
+async def list_consumers_of(call: Call) -> Response:
+    found = call.context.broker.each_consumer(call.vhost)
+    return listed("consumers", (ConsumerView(**one._asdict()) for one in found))
 
 
 async def show_overview(call: Call) -> Overview:
