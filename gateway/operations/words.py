@@ -37,6 +37,11 @@ class Outcome(IntEnum):
     """As ``DECLINE``, for the channel as a whole: none of its consumers, present or to come, and no
     fetch of its gets the message again."""
 
+    @property
+    def returns(self) -> bool:
+        """The message goes back to its queue; who has no better word for it says that."""
+        return self not in (Outcome.ACCEPT, Outcome.REJECT)
+
 
 class Operation:
     """Root of the vocabulary; equality and repr over ``__slots__`` for the hot words. ``scope`` is

@@ -97,6 +97,8 @@ TO_SERVER: list[Operation] = [
     Settle(1, 5, True, Outcome.RELEASE),
     Settle(1, 0, True, Outcome.REJECT),
 ]
+RETURNED = (Outcome.RELEASE, Outcome.DECLINE, Outcome.REFUSE)
+"""Outcomes for which the family has one word."""
 
 TO_CLIENT: list[Operation] = [
     Deliver(1, "tag", 1, True, message(b"sixteen octets..")),
@@ -328,3 +330,12 @@ def test_requests_that_want_no_answer(version: str, request_: Operation) -> None
     result = QueueState("q", 0, 0) if isinstance(heard, DeclareQueue) else None
     pair.server.send(Done(1, token, result))
     assert pair.to_client() == []
+
+
+@pytest.mark.parametrize("outcome", RETURNED)
+@pytest.mark.parametrize("multiple", [False, True])
+def test_what_goes_back_is_requeued(outcome: Outcome, multiple: bool) -> None:
+    """Never dropped for want of a better word."""
+    pair = opened("0-9-1", whole)
+    pair.client.send(Settle(1, 5, multiple, outcome))
+    assert pair.to_server() == [Settle(1, 5, multiple, Outcome.RELEASE)]

@@ -33,7 +33,6 @@ from gateway.operations import (
     Listen,
     OpenDestination,
     Operation,
-    Outcome,
     PauseHandle,
     Prefetch,
     Prepare,
@@ -390,7 +389,7 @@ def state(name: object) -> QueueState:
 def settle(asking: "Asking", op: Settle) -> None:
     """What is rejected is taken, and thrown away: there is no other word."""
     channel = asking.channel(op.channel)
-    if op.outcome is not Outcome.RELEASE:
+    if not op.outcome.returns:
         last = channel.settled(op.delivery, op.multiple)
         if last:
             asking.engine.write(w.ChannelAck(op.channel, 0, last))

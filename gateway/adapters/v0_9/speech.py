@@ -141,9 +141,9 @@ def _settle(engine: Speaker, op: Settle) -> None:
     if op.outcome == Outcome.ACCEPT:
         record: Any = w.BasicAck(op.delivery, op.multiple)
     elif op.multiple:
-        record = w.BasicNack(op.delivery, True, op.outcome == Outcome.RELEASE)
+        record = w.BasicNack(op.delivery, True, op.outcome.returns)
     else:
-        record = w.BasicReject(op.delivery, op.outcome == Outcome.RELEASE)
+        record = w.BasicReject(op.delivery, op.outcome.returns)
     engine.write(op.channel, record)
 
 

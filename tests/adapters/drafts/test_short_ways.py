@@ -19,6 +19,7 @@ from gateway.operations import (
     Closed,
     Deliver,
     Operation,
+    Outcome,
     Publish,
     SessionLost,
     Settle,
@@ -308,7 +309,7 @@ def test_another_consumer_of_the_same_name_is_another(version: str) -> None:
     one = message(both)
     both.server.outlet(1).deliver(tag, 1, False, one)
     both.run()
-    both.client.send(Settle(1, 1, False, 0))  # type: ignore[arg-type]
+    both.client.send(Settle(1, 1, False, Outcome.ACCEPT))
     both.client.send(Unsubscribe(1, "u", tag))
     both.run()
     both.server.channel(1)._tags = int(tag) - 1

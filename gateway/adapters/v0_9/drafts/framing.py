@@ -179,6 +179,7 @@ class DraftFrames:
     def stop(self) -> None:
         """Forget what has not been looked at."""
         self._kept.clear()
+        self._under_way = None
         self._stopped = True
 
     @property

@@ -112,7 +112,7 @@ def settle(place: Channel, op: Settle) -> list[Spoken]:
     tags = place.covered(op.delivery, op.multiple)
     if op.outcome is Outcome.ACCEPT:
         return [Spoken(w.JmsAck(op.delivery, op.multiple))]
-    requeue = op.outcome is Outcome.RELEASE
+    requeue = op.outcome.returns
     return [Spoken(w.JmsReject(tag, requeue)) for tag in tags]
 
 
