@@ -30,6 +30,7 @@ from gateway.broker.snapshots import (
     vhost_snapshot,
 )
 from gateway.broker.store import Store
+from gateway.broker.undertakings import Undertakings
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Table
@@ -52,6 +53,7 @@ class Broker(Ledger):
         self.vhosts: dict[str, VirtualHost] = {}
         self.templates: dict[str, Table] = {}
         """Arguments of queues, by the name that a declaration may give for them."""
+        self.undertakings = Undertakings(store)
         self.confirming: dict[Channel, None] = {}
         self._safe = store.mark - 1
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()

@@ -7,7 +7,7 @@ once. Everything else goes through ``publish_with_care``, which says the same mo
 
 import secrets
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from gateway.broker.browsing import Place, Seen, at, browse, pick, remove, take_past
@@ -30,6 +30,10 @@ from gateway.operations import STREAMS, Fetched, Outcome
 
 if TYPE_CHECKING:
     from gateway.broker.client import Client
+
+
+PORTION = 1000
+"""Messages or settlements of a transaction that are committed in one turn of the loop."""
 
 
 class Recipient(Protocol):
@@ -206,17 +210,35 @@ class Channel(Linked):
     def commit(self) -> None:
         """Do all that was held back, within one batch of the store. Refused (406) when a queue
         was too full to take a message; the rest is done then, as it is in RabbitMQ."""
+        for _ in self.committing():
+            pass
+
+    def committing(self) -> Iterator[None]:
+        """The same in portions, for ``Undertakings``."""
         transaction = self.needed_transaction()
         worst = 0
         self.broker.octets -= transaction.octets
-        for message, mandatory, immediate in transaction.take_publishes():
+        publishes, settlements = transaction.take_publishes(), transaction.take_settlements()
+        for count, (message, mandatory, immediate) in enumerate(publishes, 1):
             exchange = self.vhost.exchanges.get(message.exchange)
             if exchange is not None:
                 worst = max(worst, self.post(exchange, message, mandatory, immediate))
-        settlements = transaction.take_settlements()
-        self.conclude(((entry, outcome) for _, entry, outcome in settlements), whole=True)
+            if count % PORTION == 0:
+                yield
+        for first in range(0, len(settlements), PORTION):
+            portion = settlements[first : first + PORTION]
+            self.conclude(((entry, outcome) for _, entry, outcome in portion), whole=True)
+            yield
         if worst == REFUSED:
             raise Refusal(Condition.PRECONDITION_FAILED, "partial tx completion")
+
+    @property
+    def much_to_commit(self) -> bool:
+        """Whether committing is more than a portion."""
+        transaction = self.transaction
+        return transaction is not None and (
+            len(transaction.publishes) + len(transaction.settlements) > PORTION
+        )
 
     def rollback(self) -> None:
         """Forget what was held back; what was settled is unsettled again."""

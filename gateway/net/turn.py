@@ -17,6 +17,8 @@ from gateway.errors import StoreError
 
 log = logging.getLogger("gateway.store")
 
+BETWEEN_SECONDS = 0.001
+"""Between two portions of a request that takes several turns."""
 RETRY_SECONDS = 1.0
 """How long to wait before a failed commit is tried again."""
 
@@ -56,6 +58,7 @@ class Turn:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0
+        self._working = False
 
     def wake(self, connection: Flushable) -> None:
         """This connection has output; it is flushed at the end of the turn."""
@@ -73,6 +76,9 @@ class Turn:
         broker.end_turn()
         if self._writing is None and self.store.dirty:
             self._commit()
+        if broker.undertakings.jobs and not self._working:
+            self._working = True
+            self._loop.call_later(BETWEEN_SECONDS, self._work)
         dirty = self._dirty
         while dirty:
             self._dirty = []
@@ -111,7 +117,19 @@ class Turn:
 
     # --- group commit ---------------------------------------------------------------------------
 
+    def _work(self) -> None:
+        """The next portion of what takes several turns."""
+        self._working = False
+        self.begin()
+        try:
+            self.broker.undertakings.work()
+        except Exception:
+            log.exception("internal error in a request of several turns")
+        self.end()
+
     def _commit(self) -> None:
+        if self.broker.undertakings.holding:
+            return
         # None: whatever was gathered has cancelled out, and the broker knows that it is safe.
         batch = self.store.take()
         if batch is not None:
@@ -173,6 +191,7 @@ class Turn:
 
     async def drain(self) -> None:
         """Wait until nothing is unwritten (or the store is failing)."""
+        self.broker.undertakings.finish()
         while self._writing is not None or self.store.dirty:
             if self.failing is not None:
                 return

@@ -90,20 +90,22 @@ class Line:
     """One channel on which an answer waits: the answers, and the deferred operations behind.
     ``holding``: answers that operations may have to wait for."""
 
-    __slots__ = ("answers", "deferred", "holding", "octets")
+    __slots__ = ("answers", "deferred", "holding", "octets", "kept")
 
     def __init__(self) -> None:
         self.answers: deque[Answer] = deque()
         self.deferred: list[Operation] = []
         self.holding = 0
         self.octets = 0
+        self.kept = False
+        """A request is being performed over several turns: all others wait."""
 
     def defers(self, operation: Operation, channel: Channel | None) -> bool:
         """Whether this operation waits for the answers."""
         kind = operation.__class__
         if isinstance(operation, SessionLost) and operation.token is None:
             return False
-        if self.deferred:
+        if self.deferred or self.kept:
             return True
         if not self.holding:
             return False
@@ -143,6 +145,23 @@ class Replies:
         line.answers.append(answer)
         self._broker.when_safe(partial(self._safe, channel, line, answer))
 
+    def keep(self, channel: int) -> Callable[[], None]:
+        """All operations on this channel wait, until what is given here is called."""
+        line = self.lines.get(channel)
+        if line is None:
+            line = self.lines[channel] = Line()
+        line.kept = True
+        return partial(self._free, channel, line)
+
+    def _free(self, channel: int, line: Line) -> None:
+        line.kept = False
+        if self.lines.get(channel) is not line or line.answers:
+            return
+        if not line.deferred:
+            del self.lines[channel]
+        if line.deferred or not self.lines:
+            self._ready()
+
     def in_order(self, channel: int, say: Say, octets: int = 0) -> None:
         """Say it behind what waits on the channel: now, if nothing does. ``octets``: what it keeps
         in memory."""
@@ -167,6 +186,8 @@ class Replies:
         if answers:
             return
         line.octets = 0
+        if line.kept:
+            return
         if not line.deferred:
             del self.lines[channel]
         if line.deferred or not self.lines:
@@ -188,7 +209,7 @@ class Replies:
         """Deferred operations of the channels on which no answer waits any more, in their order."""
         found: list[Operation] = []
         for channel, line in list(self.lines.items()):
-            if not line.answers:
+            if not line.answers and not line.kept:
                 found += self.forget(channel)
         return found
 

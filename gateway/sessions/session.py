@@ -575,5 +575,23 @@ class Session:
         self.answer_when_safe(operation.channel, operation.token, holds=False)
 
     def _commit(self, channel: Channel, operation: Commit) -> None:
+        if channel.much_to_commit:
+            self._commit_much(channel, operation)
+            return
         channel.commit()
         self.answer_when_safe(operation.channel, operation.token)
+
+    def _commit_much(self, channel: Channel, operation: Commit) -> None:
+        """A transaction that takes several turns. What follows on its channel waits."""
+        number = operation.channel
+        free = self._replies.keep(number)
+
+        def done(refusal: Refusal | None) -> None:
+            if not self.closed and self.channels.get(number) is channel:
+                if refusal is None:
+                    self.answer_when_safe(number, operation.token)
+                else:
+                    self._refuse(operation, refusal)
+            free()
+
+        self.broker.undertakings.begin(channel.committing(), done)
