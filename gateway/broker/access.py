@@ -48,6 +48,10 @@ class Verifier(NamedTuple):
     iterations: int
 
 
+Secret = str | Verifier
+"""A new password, or what it will be checked with where it is not to be hashed at once."""
+
+
 class User(NamedTuple):
     """``loopback_only``: may only come from this machine; the caller of ``user`` sees to it."""
 
@@ -195,7 +199,11 @@ class Access:
         return sorted(self._users.values())
 
     def add_user(
-        self, name: str, password: str, tags: Iterable[str] = (), loopback_only: bool = False
+        self,
+        name: str,
+        password: Secret,
+        tags: Iterable[str] = (),
+        loopback_only: bool = False,
     ) -> User:
         """Refuses a name that is taken (406) or a tag that means nothing."""
         if not name:
@@ -203,14 +211,19 @@ class Access:
         check_name("name of the user", name)
         if name in self._users:
             raise Refusal(Condition.PRECONDITION_FAILED, f"user '{name}' exists already")
-        verifier = make_verifier(password, self.iterations)
+        verifier = self._verifier(password)
         return self._put(User(name, verifier, checked_tags(tags), loopback_only))
 
-    def change_password(self, name: str, password: str) -> User:
+    def _verifier(self, password: Secret) -> Verifier:
+        if isinstance(password, Verifier):
+            return password
+        return make_verifier(password, self.iterations)
+
+    def change_password(self, name: str, password: Secret) -> User:
         """Whoever changes the password of a user from this machine only lifts that, too: the
         restriction is for the password that everybody knows."""
         known = self._known(name)
-        verifier = make_verifier(password, self.iterations)
+        verifier = self._verifier(password)
         return self._put(known._replace(verifier=verifier, loopback_only=False))
 
     def set_tags(self, name: str, tags: Iterable[str]) -> User:

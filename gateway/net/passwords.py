@@ -14,7 +14,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv6Address, ip_address
 
-from gateway.broker.access import MOST_PASSWORD_OCTETS, Access, User, Verifier, fits
+from gateway.broker.access import (
+    MOST_PASSWORD_OCTETS,
+    Access,
+    User,
+    Verifier,
+    fits,
+    make_verifier,
+)
 from gateway.net.failures import Failures, Kept
 
 MOST_DIGESTS = 4096
@@ -105,6 +112,16 @@ class Passwords:
             self.known.clear()
         self.known[user] = (found.verifier, digest)
         return found
+
+    async def verifier(self, password: str) -> Verifier:
+        """What a new password will be checked with, made on the thread. Refuses (406) one that
+        cannot be used."""
+        if self.closed:
+            return make_verifier(password, self.access.iterations)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self.threads, make_verifier, password, self.access.iterations
+        )
 
     def proved(self, user: str, right: bool, peer: str) -> None:
         """Somebody proved (or failed) to know the password without showing it. Raises

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from gateway.broker.access import Verifier, fits
+from gateway.broker.access import Verifier, fits, make_verifier
 from gateway.http.access.protocol import bounded
 from gateway.http.access.settings import AccessSettings
 from gateway.http.app import close
@@ -195,6 +195,39 @@ async def test_an_unknown_user_costs_what_a_wrong_password_costs(
     assert answers[0] == answers[1] and answers[0][0] == 401
     assert computed == [(rig.broker.access.iterations, False)] * 2
     assert compared == [(32, 32)] * 2
+
+
+async def test_new_passwords_are_hashed_beside_the_loop(
+    make_rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every door where an administrator says one."""
+    rig = make(make_rig)
+    rig.broker.access.set_tags("alice", ["administrator"])
+    here, where = threading.get_ident(), []
+
+    def making(password: str, iterations: int) -> Verifier:
+        where.append(threading.get_ident() == here)
+        return make_verifier(password, iterations)
+
+    monkeypatch.setattr("gateway.net.passwords.make_verifier", making)
+    monkeypatch.setattr("gateway.broker.access.make_verifier", making)
+    document = {
+        "users": [{"name": "dora", "password": "x", "tags": ""}, {"name": "eve", "tags": ""}]
+    }
+    async with rig.http() as http:
+        for _ in range(2):
+            one = await http.put("/v1/admin/users/bob", json={"password": "secret"})
+            two = await http.put("/api/users/carl", json={"password": "secret", "tags": ""})
+            assert {one.status_code, two.status_code} <= {200, 201, 204}, (one.text, two.text)
+        answer = await http.post("/v1/admin/definitions", json=document)
+        assert answer.status_code == 200, answer.text
+    assert where == [False] * 6
+    for name in ("bob:secret", "carl:secret", "dora:x"):
+        async with rig.http(name) as http:
+            assert (await http.get("/v1/session")).status_code == 200
+    long = {"password": "x" * 2000}
+    async with rig.http() as http:
+        assert (await http.put("/v1/admin/users/bob", json=long)).status_code == 422
 
 
 # --- quotas -------------------------------------------------------------------------------------

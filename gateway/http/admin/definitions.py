@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from gateway import __version__
-from gateway.broker.access import TAGS, Access, User, read_user, user_record
+from gateway.broker.access import TAGS, Access, Secret, User, read_user, user_record
 from gateway.broker.broker import Broker
 from gateway.broker.client import Client
 from gateway.broker.exchanges import Binding, Exchange
@@ -273,6 +273,8 @@ class Import:
         self.only = only
         self.not_applied: list[str] = []
         self.users: list[ImportedUser] = []
+        self.secret: Secret = ""
+        """Of the user at hand."""
         self.done = dict.fromkeys(("vhosts", "permissions", "exchanges", "queues", "bindings"), 0)
 
     async def run(self) -> Imported:
@@ -280,6 +282,7 @@ class Import:
         if self.only is None:
             await self.each("vhosts", given.vhosts, self.vhost, lambda one: f"vhost '{one.name}'")
             for user in given.users:
+                self.secret = await self.secret_of(user)
                 await self.each("", [user], self.user, lambda one: f"user '{one.name}'")
             await self.each(
                 "permissions",
@@ -330,6 +333,21 @@ class Import:
     def vhost(self, one: VhostPart) -> None:
         self.broker.create_vhost(one.name)
 
+    async def secret_of(self, one: UserPart) -> Secret:
+        """What the new password of a user will be checked with, made beside the loop. One that
+        cannot be used is given back as it is, to be refused."""
+        if one.scram_sha_256 is not None:
+            return ""
+        password = one.password
+        if password is None:
+            if self.access.user(one.name) is not None:
+                return ""
+            password = secrets.token_urlsafe(32)
+        try:
+            return await self.call.context.gate.passwords.verifier(password)
+        except Refusal:
+            return password
+
     def user(self, one: UserPart) -> None:
         tags = one.tags.split(",") if isinstance(one.tags, str) else one.tags
         wanted = [tag for tag in (tag.strip() for tag in tags) if tag]
@@ -347,16 +365,16 @@ class Import:
             login, note = "password", "taken over with its SCRAM-SHA-256 verifier"
         elif one.password is not None:
             if known is None:
-                self.access.add_user(one.name, one.password, good)
+                self.access.add_user(one.name, self.secret, good)
             else:
                 self.access.set_tags(one.name, good)
-                self.access.change_password(one.name, one.password)
+                self.access.change_password(one.name, self.secret)
             login, note = "password", ""
         elif known is not None:
             self.access.set_tags(one.name, good)
             login, note = "kept", "it has the password it had here; a hash was ignored"
         else:
-            self.access.add_user(one.name, secrets.token_urlsafe(32), good)
+            self.access.add_user(one.name, self.secret, good)
             login = "locked"
             note = "set a password: " + (
                 "RabbitMQ's hash cannot become a SCRAM verifier"

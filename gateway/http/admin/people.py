@@ -48,16 +48,20 @@ async def put_user(call: Call) -> Response:
     new = access.user(name) is None
     if new and body.password is None:
         raise Problem(problems.CONFLICT, f"no user '{name}', and a new one needs a password")
+    verifier = None
+    if body.password is not None:
+        with precondition(problems.ARGUMENT):
+            verifier = await call.context.gate.passwords.verifier(body.password)
 
     def put() -> None:
         if new:
-            access.add_user(name, body.password, body.tags or ())
+            access.add_user(name, verifier or body.password, body.tags or ())
             return
         if body.tags is not None:
             keep_an_administrator(call, body.tags)
             access.set_tags(name, body.tags)
-        if body.password is not None:
-            access.change_password(name, body.password)
+        if verifier is not None:
+            access.change_password(name, verifier)
 
     with precondition(problems.ARGUMENT):
         await call.act(put)

@@ -201,14 +201,15 @@ async def rabbit_put_user(call: Call) -> Response:
     password = body.get("password")
     if not isinstance(password, str) or not password:
         raise Bad("a password is needed: hashes cannot become SCRAM verifiers")
+    verifier = await call.context.gate.passwords.verifier(password)
     new = access.user(name) is None
 
     def put() -> None:
         if new:
-            access.add_user(name, password, good)
+            access.add_user(name, verifier, good)
         else:
             access.set_tags(name, good)
-            access.change_password(name, password)
+            access.change_password(name, verifier)
 
     await call.act(put)
     return done(new)
