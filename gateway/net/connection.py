@@ -370,8 +370,8 @@ class Connection(asyncio.Protocol):
 
     def _suspect(self, adapter: Adapter) -> bool:
         """Whether the connection ends because the peer could not log in. In versions before 1.0,
-        whatever is wrong before the login is taken for an attack (0.8a2 §3.2.12, 0-9a0 §3.13.3,
-        0-9-1 §5.4); a client of 1.0 may be feeling its way to a SASL layer."""
+        whatever is wrong before the login is taken for an attack (0.8a2 §3.2.12, 0-9a0
+        §3.13.3); a client of 1.0 may be feeling its way to a SASL layer."""
         login, session = self.login, self.session
         known = login.passed or (session is not None and session.authenticated)
         if known or not self.listener.limits.failure_pause:

@@ -91,7 +91,7 @@ def unread(connection: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_failed_login_is_answered_after_a_pause(patient: Running, version: str) -> None:
-    """0.8a2 §3.2.12, 0-9a0 §3.13.3, 0-9-1 §5.4: the others go on meanwhile."""
+    """0.8a2 §3.2.12, 0-9a0 §3.13.3. The others go on meanwhile."""
     octets = said(version, "wrong").replace(b"guest", b"guesx")
     failed = len(re.findall("login of 'guesx' refused", patient.log()))
     with socket.create_connection(("127.0.0.1", port_of(patient, version))) as connection:
