@@ -89,6 +89,7 @@ class Gateway:
             self.store.report = log.error
         broker = Broker(self.store, limits, now=int(time.time() * 1000))
         broker.report = log.error
+        broker.warn = log.warning
         for name in settings.vhosts:
             if name not in broker.vhosts:
                 broker.create_vhost(name)

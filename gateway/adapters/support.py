@@ -255,6 +255,34 @@ LEVELS = [
     *(f"| {' | '.join(row)} |" for row in ROWS),
 ]
 
+RULES = [
+    "",
+    "## Rules of 0-8, 0-9 and 0-9-1",
+    "",
+    "0-8 and 0-9 are served by their own documents, 0-9-1 as RabbitMQ serves it. Whatever is not",
+    "named here is RabbitMQ's way for all three.",
+    "",
+    "| what | 0-8, 0-9 | 0-9-1 |",
+    "| --- | --- | --- |",
+    "| open an unknown virtual host | 402 | 530 |",
+    "| delete a queue or exchange that does not exist | 404 | succeeds |",
+    "| unbind what is not bound | 404 | succeeds |",
+    "| declare an exchange that exists with another type | 530, the connection ends | 406 |",
+    "| other flags (durable, auto-delete, internal) of what exists | ignored | 406 |",
+    "| an empty queue name on a channel that has declared none | 530, the connection ends | 404 |",
+    "| bind a queue to the default exchange | adds a key besides the queue's name | 403 |",
+    "| `basic.qos` | for the channel, consumers that run included | for each consumer that starts "
+    "later |",
+    "| `basic.qos` with `global` | for each channel of the connection, one by one | for the "
+    "channel |",
+    "| channel-max | a count of channels, whatever their numbers | the same |",
+    "| arguments of a queue that nobody knows | accepted; the log and `warnings` of the "
+    "administration name them | the same |",
+    "| a quorum queue | a durable queue of one node, without replicas; a warning says so | "
+    "the same |",
+]
+"""What the broker is told by ``gateway.operations.rules``."""
+
 
 def markdown(rows: list[VersionSupport]) -> str:
     """The support table as ``docs/versions.md`` has it."""
@@ -269,6 +297,7 @@ def markdown(rows: list[VersionSupport]) -> str:
         "messages are carried as they are. A client of ours lets the peer begin neither sessions",
         "nor links.",
         *LEVELS,
+        *RULES,
     ]
     for row in rows:
         lines += [

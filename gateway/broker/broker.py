@@ -34,7 +34,7 @@ from gateway.broker.undertakings import Undertakings
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Table
-from gateway.operations.rules import RABBITMQ, Rules
+from gateway.operations.rules import RABBITMQ, VersionRules
 
 DEFAULT_VHOST = "/"
 FIRST_USER = "guest"
@@ -76,7 +76,7 @@ class Broker(Ledger):
 
     # --- who is here ----------------------------------------------------------------------------
 
-    def attach(self, vhost: str, user: str, name: str, rules: Rules = RABBITMQ) -> Client:
+    def attach(self, vhost: str, user: str, name: str, rules: VersionRules = RABBITMQ) -> Client:
         """A connection of an authenticated user begins to use a virtual host."""
         found = self.vhosts.get(vhost)
         if found is None:

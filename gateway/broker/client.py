@@ -7,7 +7,7 @@ from gateway.broker.channel import Channel, Recipient
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import LocalError
-from gateway.operations.rules import RABBITMQ, Rules
+from gateway.operations.rules import RABBITMQ, VersionRules
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
@@ -23,7 +23,7 @@ class Client:
         vhost: VirtualHost,
         user: str,
         name: str,
-        rules: Rules = RABBITMQ,
+        rules: VersionRules = RABBITMQ,
     ) -> None:
         self.broker = broker
         self.vhost = vhost

@@ -31,6 +31,8 @@ class Ledger:
         self.now = now
         self.report: Callable[[str], None] = lambda text: None
         """Tells an operator what has gone wrong and is nobody's answer."""
+        self.warn: Callable[[str], None] = lambda text: None
+        """Tells an operator what is not done of what somebody asked for."""
         self.octets = 0
         self.looks = 0
         self.drops = 0

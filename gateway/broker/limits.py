@@ -11,7 +11,7 @@ from gateway import values
 from gateway.broker.names import check_name
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Table
-from gateway.operations import DRAFT_LEVELS, LINK_LEVELS, DeclareQueue
+from gateway.operations import DRAFT_LEVELS, LINK_LEVELS
 
 LONGEST_TIMER = 4_294_967_295
 """Milliseconds; RabbitMQ's bound for ``x-message-ttl`` and ``x-expires``."""
@@ -263,16 +263,6 @@ def check_names(limits: QueueArguments, what: str) -> None:
             check_name("name", given or "")
         except Refusal as refusal:
             raise invalid(argument, what, f'"{refusal.text}"') from None
-
-
-def check_quorum(op: DeclareQueue, what: str) -> None:
-    """Refuse (406) a quorum queue that is to go with its connection or with the process."""
-    if op.arguments.get("x-queue-type") == QUORUM:
-        for bad, name in ((not op.durable, "non-durable"), (op.exclusive, "exclusive")):
-            if bad:
-                raise Refusal(
-                    Condition.PRECONDITION_FAILED, f"invalid property '{name}' for {what}"
-                )
 
 
 def invalid(name: str, what: str, reason: str) -> Refusal:

@@ -22,7 +22,6 @@ from gateway.broker.limits import (
     EXCHANGE_ARGUMENTS,
     QUEUE_ARGUMENTS,
     check_names,
-    check_quorum,
     check_same_arguments,
     check_same_flags,
     read_queue_arguments,
@@ -31,10 +30,11 @@ from gateway.broker.names import check_name
 from gateway.broker.plain import write_plain
 from gateway.broker.queues import Queue
 from gateway.broker.routing import Routing
+from gateway.broker.unsupported import check_type, without_effect
 from gateway.broker.void import Void
 from gateway.errors import Condition, Refusal
 from gateway.operations import DeclareExchange, DeclareQueue
-from gateway.operations.rules import RABBITMQ, Rules
+from gateway.operations.rules import RABBITMQ, VersionRules
 
 if TYPE_CHECKING:
     from gateway.broker.client import Client
@@ -88,7 +88,7 @@ class VirtualHost(Routing):
             raise not_found(self.title("exchange", name))
         return found
 
-    def declare_exchange(self, op: DeclareExchange, rules: Rules = RABBITMQ) -> Exchange:
+    def declare_exchange(self, op: DeclareExchange, rules: VersionRules = RABBITMQ) -> Exchange:
         """Make sure that it exists as described (not for passive declarations)."""
         kind = exchange_type(op.type)
         what = self.title("exchange", op.name)
@@ -176,7 +176,7 @@ class VirtualHost(Routing):
                 return name
 
     def check_same_queue(
-        self, found: Queue, op: DeclareQueue, client: object, rules: Rules = RABBITMQ
+        self, found: Queue, op: DeclareQueue, client: object, rules: VersionRules = RABBITMQ
     ) -> None:
         """Refuse a declaration that differs from the queue there is."""
         if found.owner is not None and found.owner is not client:
@@ -195,7 +195,7 @@ class VirtualHost(Routing):
         check_name("name of the queue", name)
         limits = read_queue_arguments(op.arguments, self.title("queue", name))
         check_names(limits, self.title("queue", name))
-        check_quorum(op, self.title("queue", name))
+        check_type(op, self.title("queue", name))
         self.check_room("queues", len(self.queues), self.ledger.limits.max_queues)
         queue = Queue(
             self,
@@ -212,6 +212,8 @@ class VirtualHost(Routing):
             client.exclusive[queue] = None
         self.enter_queue(queue)
         self.save_queue(queue)
+        for text in without_effect(op.arguments):
+            self.ledger.warn(f"{self.title('queue', name)}: {text}")
         return queue
 
     def enter_queue(self, queue: Queue) -> None:

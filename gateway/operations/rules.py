@@ -5,7 +5,7 @@ from typing import NamedTuple
 from gateway.errors import Condition, Lost
 
 
-class Rules(NamedTuple):
+class VersionRules(NamedTuple):
     """What a broker tells the clients of one version. The defaults are RabbitMQ's."""
 
     unknown_vhost: Condition = Condition.NOT_ALLOWED
@@ -26,8 +26,8 @@ class Rules(NamedTuple):
     later; shared ones are those of the channel."""
 
 
-RABBITMQ = Rules()
-PUBLISHED = Rules(
+RABBITMQ = VersionRules()
+PUBLISHED = VersionRules(
     unknown_vhost=Condition.INVALID_PATH,
     no_queue=(Condition.NOT_ALLOWED, Lost.CONNECTION),
     other_type=(Condition.NOT_ALLOWED, Lost.CONNECTION),
@@ -37,5 +37,5 @@ PUBLISHED = Rules(
     channel_prefetch=True,
 )
 """The documents of 0-8 and 0-9."""
-EARLY = Rules(unknown_vhost=Condition.INVALID_PATH)
+EARLY = VersionRules(unknown_vhost=Condition.INVALID_PATH)
 """The documents of 2005: 0.8a2 (with RFC 011, 402), 0-9a0 and 0-9a6."""

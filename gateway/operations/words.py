@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from gateway.errors import Condition, Lost
 from gateway.message import Message, Table
-from gateway.operations.rules import RABBITMQ, Rules
+from gateway.operations.rules import RABBITMQ, VersionRules
 
 Token = Any
 
@@ -152,7 +152,7 @@ class Open(Operation):
     user: str
     peer: Peer = field(default_factory=Peer)
     client: str = ""
-    rules: Rules = RABBITMQ
+    rules: VersionRules = RABBITMQ
 
 
 @dataclass(slots=True)

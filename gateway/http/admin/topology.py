@@ -14,6 +14,7 @@ from gateway.broker.counters import (
 from gateway.broker.limits import read_queue_arguments
 from gateway.broker.plain import fingerprint
 from gateway.broker.snapshots import exchange_snapshot, queue_snapshot, vhost_snapshot
+from gateway.broker.unsupported import without_effect
 from gateway.http import problems
 from gateway.http.admin.desk import (
     CHANNEL,
@@ -182,6 +183,7 @@ def show_queue(call: Call, one: QueueSnapshot) -> QueueDetail:
     rate = call.context.rates.of(one)
     return QueueDetail(
         **one._asdict() | {"arguments": write_table(one.arguments)},
+        warnings=without_effect(one.arguments),
         messages=one.ready + one.unsettled,
         unacknowledged=one.unsettled,
         publish_rate=rate.published,

@@ -101,6 +101,10 @@ class QueueDetail(Shape):
     exclusive: bool
     auto_delete: bool
     arguments: Arguments
+    warnings: list[str] = Field(
+        description="what the arguments ask for that is not done: they are unknown, or have no "
+        "effect here"
+    )
     priority_levels: int = Field(
         description="2 for what 0.8a2 and the drafts make, 10 for links of 1.0, else as "
         "x-max-priority says; 1 is the order of arrival"
