@@ -232,6 +232,12 @@ ROWS = (
         "RabbitMQ",
     ),
     (
+        "queue with `priority_levels`",
+        "`PUT` of the administration, definitions",
+        "as it says, 2 or 10: for clients of 0.8a2, which make no lasting queues",
+        "",
+    ),
+    (
         "any other queue",
         "0-8, 0-9, 0-9-1, HTTP, management of 1.0",
         "none: in order of arrival. Their documents ask for two, RabbitMQ's users for this",

@@ -209,13 +209,13 @@ class Exchange(ABC):
 
     def everywhere(self, message: Message) -> list[Queue]:
         """The queues bound here whose conditions are true of a message, whatever its key."""
-        found: dict[Queue, None] = {}
-        for binding in self.bindings:
-            queue, condition = binding.destination, self.condition(binding)
-            if isinstance(queue, Queue) and (condition is None or condition.matches(message)):
-                found[queue] = None
+        conditional = {b for within in self.conditional.values() for b in within.bindings}
+        found = dict.fromkeys(b.destination for b in self.bindings if b not in conditional)
+        for condition, within in self.conditional.items():
+            if condition.matches(message):
+                found.update(dict.fromkeys(b.destination for b in within.bindings))
         message.forget_properties()
-        return list(found)
+        return [queue for queue in found if isinstance(queue, Queue)]
 
     def check(self, binding: Binding) -> None:  # noqa: B027 - most types refuse nothing
         """Refuse what this type cannot bind."""

@@ -46,6 +46,17 @@ async def test_a_queue_lives_and_dies(rig: Any) -> None:
             assert is_problem(await http.request(method, QUEUE), 404, "address-not-found")
 
 
+async def test_a_queue_for_clients_that_expect_levels_of_priority(rig: Any) -> None:
+    """0.8a2 makes no lasting queues: who makes them for its clients says how many levels."""
+    async with rig.http() as http:
+        made = await http.put(QUEUE, json={"priority_levels": 2})
+        assert (made.status_code, made.json()["priority_levels"]) == (201, 2)
+        assert made.json()["arguments"] == {}
+        again = await http.put(QUEUE, json={"priority_levels": 10})
+        assert (again.status_code, again.json()["priority_levels"]) == (200, 2)
+        assert is_problem(await http.put(QUEUE, json={"priority_levels": 3}), 422, "schema")
+
+
 async def test_a_queue_needs_no_body(rig: Any) -> None:
     async with rig.http() as http:
         assert (await http.put(QUEUE)).status_code == 201

@@ -224,6 +224,7 @@ async def put_queue(call: Call) -> Response:
         durable=body.durable,
         auto_delete=body.auto_delete,
         arguments=arguments,
+        levels=0 if body.priority_levels == 1 else body.priority_levels,
     )
     with precondition(problems.CONFLICT):
         await call.on_channel(lambda channel: channel.declare_queue(declared))
