@@ -18,6 +18,7 @@ EXPECTED: dict[str, Any] = {
     "large": {"size": (8 << 20) + 17, "same": True},
     "headers": {"other": [], "same": True},
     "refused": {"codes": [404, 406, 403], "alive": True},
+    "closes": {"errors": []},
     "recovery": {"bodies": ["before", "after"], "kept": "kept"},
 }
 
