@@ -24,16 +24,13 @@ from gateway.broker.posting import ToAll, deliver_now, read_copies
 from gateway.broker.queues import KEPT, REFUSED, Queue
 from gateway.broker.replies import OCTETS, REPLY_TO, open_replies, with_reply_to
 from gateway.broker.transactions import Transaction
+from gateway.broker.undertakings import PORTION
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Message, Table
 from gateway.operations import STREAMS, Fetched, Outcome
 
 if TYPE_CHECKING:
     from gateway.broker.client import Client
-
-
-PORTION = 1000
-"""Messages or settlements of a transaction that are committed in one turn of the loop."""
 
 
 class Recipient(Protocol):

@@ -3,7 +3,7 @@ transactions by id, and deliveries that outlive their channel.
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
 from gateway.broker.queues import Queue
 from gateway.broker.settling import FAILED, Settling, count_failure, note, unknown_tag
+from gateway.broker.undertakings import PORTION
 from gateway.errors import Condition, Refusal
 from gateway.message import Message
 from gateway.operations import Modify, Outcome
@@ -147,6 +148,17 @@ class Linked(Settling):
     def discharge(self, transaction: bytes, fail: bool) -> None:
         """All of it in one batch of the store, or none of it. Refuses (406), rolled back, when a
         queue is too full to take a message or an exchange has gone."""
+        for _ in self.discharging(transaction, fail):
+            pass
+
+    def much_to_discharge(self, transaction: bytes) -> bool:
+        """Whether discharging is more than a portion."""
+        work = self.works.get(transaction)
+        return work is not None and len(work.posts) + len(work.retired) > PORTION
+
+    def discharging(self, transaction: bytes, fail: bool) -> Iterator[None]:
+        """The same in portions, for ``Undertakings``. Where a queue may refuse, all is done at
+        once: it could be full before the next."""
         work = self.work(transaction)
         del self.works[transaction]
         self.broker.octets -= work.octets
@@ -157,17 +169,26 @@ class Linked(Settling):
         if obstacle:
             self.undo(work)
             raise Refusal(Condition.PRECONDITION_FAILED, obstacle)
-        for message in work.posts:
-            exchange = self.vhost.exchanges[message.exchange]
-            for queue in self.vhost.route(exchange, message):
+        ways = [
+            (message, self.vhost.route(self.vhost.exchanges[message.exchange], message))
+            for message in work.posts
+        ]
+        refusing = any(queue.refuses_when_full for _, queues in ways for queue in queues)
+        for count, (message, queues) in enumerate(ways, 1):
+            for queue in queues:
                 queue.put(message, self.client)
+            if count % PORTION == 0 and not refusing:
+                yield
         decided: list[tuple[Entry, Outcome]] = []
         for _, entry, verdict, _ in work.retired:
             if isinstance(verdict, Modify):
                 self.note_failure(entry, verdict)
                 verdict = Outcome.DECLINE if verdict.elsewhere else Outcome.RELEASE
             decided.append((entry, verdict))
-        self.conclude(decided, whole=True)
+        for first in range(0, len(decided), PORTION):
+            self.conclude(decided[first : first + PORTION], whole=True)
+            if not refusing:
+                yield
 
     def obstacle(self, posts: list[Message]) -> str:
         """Why these cannot all be published, or nothing."""

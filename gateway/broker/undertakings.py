@@ -12,6 +12,9 @@ from typing import NamedTuple
 from gateway.broker.store import Store
 from gateway.errors import Refusal
 
+PORTION = 1000
+"""Messages or settlements of a transaction that are committed in one turn of the loop."""
+
 Done = Callable[[Refusal | None], None]
 
 

@@ -403,8 +403,12 @@ class Linking:
         works = self._works.get((op.channel, op.link), [])
         if op.transaction in works:
             works.remove(op.transaction)
-        channel.discharge(op.transaction, op.fail)
         self._session.publisher = True
+        if channel.much_to_discharge(op.transaction):
+            steps = channel.discharging(op.transaction, op.fail)
+            self._session.undertake(channel, op, steps)
+            return
+        channel.discharge(op.transaction, op.fail)
         self._session.answer_when_safe(op.channel, op.token)
 
     def _post(self, channel: Channel, op: Post) -> None:

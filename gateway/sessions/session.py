@@ -4,7 +4,7 @@ Requests that change durable topology are answered when the store has them; ``Re
 order of the answers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any, cast
@@ -576,13 +576,13 @@ class Session:
 
     def _commit(self, channel: Channel, operation: Commit) -> None:
         if channel.much_to_commit:
-            self._commit_much(channel, operation)
+            self.undertake(channel, operation, channel.committing())
             return
         channel.commit()
         self.answer_when_safe(operation.channel, operation.token)
 
-    def _commit_much(self, channel: Channel, operation: Commit) -> None:
-        """A transaction that takes several turns. What follows on its channel waits."""
+    def undertake(self, channel: Channel, operation: Any, steps: Iterator[None]) -> None:
+        """Perform a request that takes several turns. What follows on its channel waits."""
         number = operation.channel
         free = self._replies.keep(number)
 
@@ -594,4 +594,4 @@ class Session:
                     self._refuse(operation, refusal)
             free()
 
-        self.broker.undertakings.begin(channel.committing(), done)
+        self.broker.undertakings.begin(steps, done)

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.broker import channel as channels
+from gateway.broker import linked
 from gateway.broker.undertakings import Undertakings
 from gateway.errors import Condition, Refusal
 from gateway.operations import Outcome
-from tests.broker.fakes import House, consume, declare, fetch_all, limited, put
+from tests.broker.fakes import House, consume, declare, fetch_all, limited, message, put
 
 PORTION = 10
 
@@ -97,3 +98,37 @@ def test_a_mistake_of_ours_does_not_hold_the_store(house: House) -> None:
     with pytest.raises(TypeError):
         undertakings.work()
     assert not undertakings.holding and not undertakings.jobs
+
+
+def test_a_discharge_is_done_in_portions(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linked, "PORTION", PORTION)
+    channel, _ = house.channel()
+    declare(channel, "q", durable=True)
+    number = channel.declare_transaction()
+    for body in range(5 * PORTION):
+        channel.promise(number, message(str(body), "q", durable=True))
+    assert channel.much_to_discharge(number)
+    told: list[Refusal | None] = []
+    house.broker.undertakings.begin(channel.discharging(number, False), told.append)
+    turns = 1
+    while not told:
+        assert house.broker.undertakings.holding
+        house.broker.undertakings.work()
+        turns += 1
+    assert turns >= 5 and told == [None]
+    assert fetch_all(channel) == list(map(str, range(5 * PORTION)))
+
+
+def test_a_discharge_into_a_queue_that_refuses_is_done_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linked, "PORTION", PORTION)
+    channel, _ = house.channel()
+    limited(channel, "q", max_length=5 * PORTION, overflow="reject-publish")
+    number = channel.declare_transaction()
+    for body in range(5 * PORTION):
+        channel.promise(number, message(str(body), "q"))
+    told: list[Refusal | None] = []
+    house.broker.undertakings.begin(channel.discharging(number, False), told.append)
+    assert told == [None]
+    assert len(fetch_all(channel)) == 5 * PORTION

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.adapters.v0_9.wire import layouts as w
-from gateway.broker.channel import PORTION
+from gateway.broker.undertakings import PORTION
 from tests.net.running import Running
 from tests.net.wire import PERSISTENT
 
