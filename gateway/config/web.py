@@ -246,7 +246,7 @@ class Route(Section):
     publish: bool = Field(default=True, description="whether messages may be published")
     stream: bool = Field(default=False, description="whether events may be read")
     json_schema: Path | None = Field(
-        default=None, description="JSON Schema of bodies (needs the extra `schema`)"
+        default=None, description="JSON Schema of bodies, patterns in RE2 (extra `schema`)"
     )
     max_body_octets: int = Field(default=1 << 20, ge=1, description="largest body")
     content_types: list[str] = Field(

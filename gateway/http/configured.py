@@ -8,7 +8,7 @@ from gateway.config import Settings
 from gateway.config.web import Bearer, Http, Quota, Route
 from gateway.errors import ConfigError
 from gateway.http.access.catalogue import PARAMETER
-from gateway.http.access.declared import schema_check
+from gateway.http.access.checking import schema_check
 from gateway.http.access.settings import AccessSettings, BearerSettings, DeclaredRoute
 from gateway.http.doors import HttpSettings
 from gateway.http.events.asking import PARAMETERS

@@ -5,20 +5,22 @@ A request passes the route's own limits, then it is a publish like any other, wh
 by the route's name alone. What the broker permits its user stays the bound.
 """
 
+import asyncio
 import json
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.http import problems
+from gateway.http.access.checking import Check, schema_check
 from gateway.http.access.gate import PRINCIPAL, Gate
 from gateway.http.access.principal import Action
 from gateway.http.access.settings import DeclaredRoute
 from gateway.http.deps import decode_segment
 from gateway.http.problems import Problem
 
-Check = Callable[[Any], list[dict[str, str]]]
+SMALL = 4096
+"""Octets of a body that is checked at once."""
 
 
 class Declared:
@@ -69,7 +71,12 @@ class Declared:
             if header(scope, b"content-encoding"):
                 raise Problem(problems.UNSUPPORTED_MEDIA, "the route takes no encoded bodies")
             body = await read_all(receive)
-            check_body(check, body)
+            if len(body) < SMALL:
+                check_body(check, body)
+            else:
+                # Others are served meanwhile: the thread is interrupted for them.
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(None, check_body, check, body)
             receive = replay(body, receive)
         return receive, route
 
@@ -181,28 +188,3 @@ def check_body(check: Check, body: bytes) -> None:
 
 def refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
-
-
-def schema_check(schema: dict[str, Any]) -> Check:
-    """Needs the extra ``schema``; ``gateway.config`` has said so if it is missing."""
-    from jsonschema import Draft202012Validator, SchemaError, validators  # type: ignore[import-untyped]
-    from referencing import Registry
-
-    # An own registry: references are never fetched.
-    kind = validators.validator_for(schema, default=Draft202012Validator)
-    try:
-        kind.check_schema(schema)
-    except SchemaError as error:
-        raise ValueError(f"not a JSON Schema: {error.message}") from None
-    validator = kind(schema, registry=Registry())
-
-    def check(document: Any) -> list[dict[str, str]]:
-        found = []
-        for error in validator.iter_errors(document):
-            pointer = "".join(f"/{part}" for part in error.absolute_path)
-            found.append({"pointer": pointer, "detail": error.message[:200]})
-            if len(found) == 20:
-                break
-        return found
-
-    return check
