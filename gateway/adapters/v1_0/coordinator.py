@@ -71,6 +71,8 @@ class Coordinator:
         self.gone: dict[bytes, list[Sent]] = {}
         """Retired deliveries that the peer has settled, by transaction: after a rollback they have
         their default outcome, as far as the broker does not see to that."""
+        self.acquiring: set[bytes] = set()
+        """Those that links have acquired messages in: only for these is it looked up what."""
         self._asked = 0
         """Declares that are not answered."""
 
@@ -225,6 +227,7 @@ class Coordinator:
         self.works.pop(work, None)
         self.doomed.discard(work)
         self.ending.discard(work)
+        self.acquiring.discard(work)
         self.retired.pop(work, None)
         return self.gone.pop(work, [])
 
@@ -338,6 +341,7 @@ class Coordinator:
                 raise link.violated(AmqpError.NOT_IMPLEMENTED, text)
             if not isinstance(work, bytes) or not self.is_open(work):
                 raise link.violated(TransactionError.UNKNOWN_ID, "no such transaction")
+            self.acquiring.add(work)
         link.acquire(work)
 
     def _astray(self, sent: Sent, gone: bool, found: list[Operation]) -> None:
@@ -425,13 +429,15 @@ class Coordinator:
         for sent in self._live(work):
             del self.session.sent[sent.id], sent.link.unsettled[sent.id]
             self.session.settle_sent(sent.id, sent.id, sent.retired)
-        self._keep(work)
+        if work in self.acquiring:
+            self._keep(work)
         self._forget(work)
 
     def _rolled_back(self, work: bytes, found: list[Operation]) -> None:
         """Deliveries are live again, as they were; those that the peer has settled meanwhile have
         the default outcome (§4.4.4.2)."""
-        self._give_back(work, found)
+        if work in self.acquiring:
+            self._give_back(work, found)
         for sent in self._live(work):
             sent.work = sent.retired = None
         found += [self._settled(sent, None) for sent in self._forget(work) if not sent.link.over]
