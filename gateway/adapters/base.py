@@ -4,6 +4,9 @@ Rules every adapter keeps:
 
 * ``receive`` never raises for what the peer did. A violation appends the close that the
   specification names to the output, sets ``closing`` and ends the list with ``Closed``.
+* A peer that closes normally is answered by its owner's word: the list ends with a ``Closed`` that
+  has a ``token``, nothing more is taken, and ``Done`` with that token lets it go. So it is with a
+  mistake that costs one channel, if ``SessionLost`` has a token: ``Refused`` brings it back.
 * ``receive(b"")`` is the end of the stream. After ``closing``, ``receive`` returns ``[]``.
 * ``send`` raises ``LocalError`` when *we* break the rules, before any octet is written.
 * Output grows in ``output()``; whenever it becomes non-empty outside ``receive``, ``wake`` is

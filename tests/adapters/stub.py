@@ -51,8 +51,8 @@ class Stub:
         channel = getattr(operation, "channel", 0)
         if isinstance(operation, Publish):
             self._publish(operation)
-        elif isinstance(operation, Fetch) and operation.queue not in self.queues:
-            text = f"no queue '{operation.queue}' in vhost '/'"
+        elif (missing := self._missing(operation)) is not None:
+            text = f"no queue '{missing}' in vhost '/'"
             self.adapter.send(Refused(channel, token, Condition.NOT_FOUND, text))
         elif not isinstance(operation, Settle | Close) and token is not None:
             self.adapter.send(Answer(channel, token, self._result(operation)))
@@ -62,6 +62,15 @@ class Stub:
                     tag = operation.tag or "ctag-1"
                     self.adapter.outlet(channel).deliver(tag, number, False, message)
                 self.queues[operation.queue].clear()
+
+    def _missing(self, operation: Operation) -> str | None:
+        """The queue that a request is about, if there is no such queue."""
+        name = None
+        if isinstance(operation, Fetch | Subscribe):
+            name = operation.queue
+        elif isinstance(operation, PurgeQueue):
+            name = operation.name
+        return None if name in self.queues else name
 
     def _publish(self, operation: Publish) -> None:
         channel, message = operation.channel, operation.message
