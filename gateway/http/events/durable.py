@@ -16,6 +16,7 @@ from gateway.broker.client import Client
 from gateway.broker.exchanges import Binding
 from gateway.errors import Refusal, Unstorable
 from gateway.http.events.cursor import EPOCH_OCTETS, digest_of
+from gateway.http.events.heavy import HEAVY
 from gateway.http.events.journal import Event
 from gateway.http.events.rendering import data_line
 from gateway.http.events.sources import CHANNEL, Name, Reader, Source
@@ -99,6 +100,8 @@ class DurableSource(Source):
                     journal.append(b"")
                 first = journal.first
                 journal.append(None, Event(message, False, stamp or 0, message.size))
+                if len(message.body) > HEAVY:
+                    self.weigh(journal.head)
                 self.drop_before(first)
                 self.next = position + 1
 
@@ -193,8 +196,11 @@ class DurableSource(Source):
         appended = False
         while waiting and waiting[0].mark <= mark:
             event = waiting.popleft().event
-            data = data_line(self.head, event.message, False)
-            journal.append(self.id_line(journal.head + 1) + data, event)
+            if len(event.message.body) > HEAVY:
+                self.weigh(journal.append(None, event))
+            else:
+                data = data_line(self.head, event.message, False)
+                journal.append(self.id_line(journal.head + 1) + data, event)
             self.hub.appended(self)
             appended = True
         if appended:

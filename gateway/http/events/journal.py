@@ -116,6 +116,10 @@ class Journal:
             self.clear(position % self.capacity)
         self.chunk_asked = NOTHING_ASKED
 
+    def has(self, position: int) -> bool:
+        """Whether it is rendered."""
+        return self.slots[position % self.capacity] is not None
+
     def event(self, position: int) -> Event | None:
         """What is kept at a position of the ring; ``None`` for a hole."""
         return self.events[position % self.capacity]

@@ -16,9 +16,10 @@ from gateway.errors import Condition, LocalError, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Principal
 from gateway.http.events.asking import Asked, invalid
+from gateway.http.events.heavy import HEAVY, acquire
 from gateway.http.events.hub import Hub
 from gateway.http.events.opening import headers_of, jittered
-from gateway.http.events.rendering import compact, control, data_head, data_line
+from gateway.http.events.rendering import Shown, compact, control, data_head, data_line
 from gateway.http.events.sources import CHANNEL, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
 from gateway.http.events.veil import veiled
@@ -56,8 +57,10 @@ class LeasedStream(EventStream):
         self.alias = asked.aliases.get(self.name)
         self.shown = self.label(self.name)
         self.head = data_head(self.shown)
-        self.unwritten: deque[tuple[int, bytes]] = deque()
-        """Delivery and frame."""
+        self.unwritten: deque[tuple[int, bytes | None]] = deque()
+        """Delivery and frame; ``None`` for one that is in ``large``."""
+        self.large: dict[int, tuple[bytes, Message, bool]] = {}
+        """What frames of large messages are made of, when their bodies are ready."""
         self.held_leases: dict[int, Leased] = {}
         self.client: Client | None = None
         self.channel: Channel | None = None
@@ -115,7 +118,12 @@ class LeasedStream(EventStream):
         pending, self.pending = self.pending, []
         octets = 0
         while self.unwritten and not self.finished and octets < CHUNK_OCTETS:
-            _, frame = self.unwritten.popleft()
+            delivery, frame = self.unwritten[0]
+            if frame is None:
+                if octets:
+                    break  # its body is not ready yet
+                frame = self.render(*self.large.pop(delivery))
+            self.unwritten.popleft()
             octets += len(frame)
             pending.append(frame)
         return b"".join(pending)
@@ -141,6 +149,7 @@ class LeasedStream(EventStream):
         channel.unsubscribe(tag)
         while self.unwritten:
             delivery, _ = self.unwritten.popleft()
+            self.large.pop(delivery, None)
             leased = self.held_leases.get(delivery)
             if leased is not None:
                 self.leasing.leases.settle(leased.lease, Fate.LOST, Outcome.RELEASE, None)
@@ -210,9 +219,25 @@ class LeasedStream(EventStream):
         head = self.head + b',"lock":' + compact(lock)
         if self.alias is not None:
             message = veiled(message)
-        line = data_line(head, message, redelivered, way=self.alias is None)
-        self.unwritten.append((delivery, line))
+        if len(message.body) > HEAVY:
+            self.large[delivery] = head, message, redelivered
+            self.unwritten.append((delivery, None))
+        else:
+            self.unwritten.append((delivery, self.render(head, message, redelivered)))
         self.wake()
+
+    def render(self, head: bytes, message: Message, redelivered: bool) -> bytes:
+        return data_line(head, message, redelivered, way=self.alias is None)
+
+    @property
+    def has_heavy(self) -> bool:
+        return bool(self.large)
+
+    async def prepare(self) -> list[Shown | None]:
+        if not self.unwritten or self.unwritten[0][1] is not None:
+            return []
+        _, message, _ = self.large[self.unwritten[0][0]]
+        return [await acquire(message, False)]
 
     def cancelled(self, tag: str) -> None:
         self.tag = None

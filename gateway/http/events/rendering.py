@@ -25,21 +25,37 @@ def compact(value: Any) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
+Shown = tuple[int, str | None, str | None]
+SHOWN: dict[Shown, bytes] = {}
+"""Large bodies that ``heavy`` has made ready, by the identity of their octets, content type and
+coding."""
+
+
+def reading_of(content_type: str | None, coding: str | None) -> tuple[bool, bool]:
+    """Whether a body may be shown as JSON, and as text."""
+    if coding:
+        return False, False
+    media = (content_type or "").partition(";")[0].strip().lower()
+    json = media == "application/json" or media.endswith("+json")
+    return json, media.startswith("text/") or media in TEXTUAL or media.endswith(("+xml", "json"))
+
+
 def body_json(content_type: str | None, coding: str | None, large: Body) -> bytes:
     """The ``body`` member by the binary rule."""
+    if SHOWN and (shown := SHOWN.get((id(large), content_type, coding))) is not None:
+        return shown
     body = octets_of(large)
     if body is None:
         return compact(omitted(large))
-    media = (content_type or "").partition(";")[0].strip().lower()
-    if not coding:
-        if (media == "application/json" or media.endswith("+json")) and is_json(body):
-            # Outside strings a line end is white space; inside, valid JSON has none.
-            return b'{"json":' + body.translate(LINE_ENDS) + b"}"
-        if media.startswith("text/") or media in TEXTUAL or media.endswith(("+xml", "json")):
-            try:
-                return b'{"text":' + compact(body.decode()) + b"}"
-            except UnicodeDecodeError:
-                pass
+    json, text = reading_of(content_type, coding)
+    if json and is_json(body):
+        # Outside strings a line end is white space; inside, valid JSON has none.
+        return b'{"json":' + body.translate(LINE_ENDS) + b"}"
+    if text:
+        try:
+            return b'{"text":' + compact(body.decode()) + b"}"
+        except UnicodeDecodeError:
+            pass
     return b'{"base64":"' + base64.b64encode(body) + b'"}'
 
 

@@ -16,6 +16,7 @@ from gateway.broker.exchanges import Binding, Exchange
 from gateway.errors import Condition, LocalError, Refusal
 from gateway.http.access.principal import Principal
 from gateway.http.events.formats import Renderer
+from gateway.http.events.heavy import HEAVY
 from gateway.http.events.journal import Event, Journal
 from gateway.http.events.rendering import data_head, data_line
 from gateway.http.events.views import Spec, View
@@ -76,6 +77,8 @@ class Source:
         self.journal = Journal(settings.journal_events, settings.journal_octets, start)
         self.views: dict[Spec, View] = {}
         self.readers: set[Reader] = set()
+        self.heavy: list[int] = []
+        """Positions of large messages that may not be rendered yet."""
         self.client: Client | None = None
         self.channel: Channel | None = None
         self.exchange: Exchange | None = None
@@ -279,12 +282,23 @@ class Source:
         event = Event(message, redelivered, self.hub.broker.now, message.size)
         # Rendered now, its octets are counted; where all read by a view, it may never be asked for.
         viewed = sum([view.readers for view in self.views.values()])
-        plain = viewed < len(self.readers) or not viewed
+        heavy = len(message.body) > HEAVY
+        plain = (viewed < len(self.readers) or not viewed) and not heavy
         frame = self.rendered(journal.head + 1, event) if plain else None
         position = journal.append(frame, event)
+        if heavy:
+            self.weigh(position)
         if self.name.key is None:
             self.unsettled.append((position, delivery))
         self.hub.appended(self)
+
+    def weigh(self, position: int) -> None:
+        """Its body is made ready by who reads it, before it is rendered."""
+        self.heavy = [one for one in self.heavy if one >= self.journal.first]
+        self.heavy.append(position)
+
+    def next_heavy(self, after: int) -> int | None:
+        return next((one for one in self.heavy if one > after), None)
 
     def rendered(self, position: int, event: Event) -> bytes:
         return self.id_line(position) + data_line(self.head, event.message, event.redelivered)

@@ -16,8 +16,9 @@ from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Action, Principal
 from gateway.http.access.protocol import Pipe, pipe_of
 from gateway.http.events.cursor import END
+from gateway.http.events.heavy import acquire, release
 from gateway.http.events.hub import Hub
-from gateway.http.events.rendering import control
+from gateway.http.events.rendering import Shown, control
 from gateway.http.events.sources import Name, Source
 from gateway.http.events.views import PLAIN, Spec, View
 from gateway.http.problems import Problem
@@ -176,6 +177,8 @@ class EventStream:
         source = reading.source
         journal = source.journal
         if source.unsettled or reading.position + 1 < journal.first or not pipe.ready:
+            return False
+        if source.heavy and source.next_heavy(reading.position) is not None:
             return False
         try:
             chunk = self.take()
@@ -414,7 +417,11 @@ class EventStream:
         loop = asyncio.get_running_loop()
         while not self.gone:
             # Nothing follows a goodbye: not even what would move the cursor past it.
-            chunk = b"" if self.finished and not self.pending else self.take()
+            heavy = await self.prepare() if self.has_heavy else ()
+            try:
+                chunk = b"" if self.finished and not self.pending else self.take()
+            finally:
+                release(heavy)
             if chunk:
                 self.writing_since = loop.time()
                 await self.write(send, chunk)
@@ -427,6 +434,29 @@ class EventStream:
                 self.waiter = loop.create_future()
                 await self.waiter
                 self.waiter = None
+
+    @property
+    def has_heavy(self) -> bool:
+        """Whether there may be large bodies that are not ready."""
+        return any([one.source.heavy for one in self.readings])
+
+    async def prepare(self) -> list[Shown | None]:
+        """Wait until the next large body of each source is ready to be rendered."""
+        keys: list[Shown | None] = []
+        try:
+            for reading in list(self.readings):
+                position = reading.source.next_heavy(reading.position)
+                if position is None:
+                    continue
+                journal, view = reading.source.journal, reading.view
+                event = journal.event(position) if position >= journal.first else None
+                if event is not None and not (view or journal).has(position):
+                    opaque = view is not None and view.spec.opaque
+                    keys.append(await acquire(event.message, opaque))
+        except BaseException:
+            release(keys)
+            raise
+        return keys
 
     def more(self) -> bool:
         """Holes give an empty chunk, yet there may be events behind them."""

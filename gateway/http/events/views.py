@@ -84,6 +84,14 @@ class View:
             frames.append(frame)
         return frames, position
 
+    def has(self, position: int) -> bool:
+        """Whether it is rendered, or left out."""
+        event = self.journal.event(position)
+        if position in self.kept or event is None:
+            return True
+        message = veiled(event.message) if self.spec.alias else event.message
+        return not self.wants(message)
+
     def render(self, position: int) -> bytes:
         event = self.journal.event(position)
         if event is not None and self.spec.alias:

@@ -22,6 +22,7 @@ from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Principal
 from gateway.http.deps import authenticate, read_limited, vhost_of
+from gateway.http.events import heavy
 from gateway.http.fields import READERS, BadField, read_properties, write_identifier
 from gateway.http.identifiers import uuid7
 from gateway.http.large import send_body
@@ -326,7 +327,8 @@ class RequestsEndpoint:
             problem = self.no_reply(call, asked.target, asked.shown, seconds)
             return problem_answer(problem, instance)
         self.calls.replied += 1
-        body = message_json(call.reply, "simple", "auto", redelivered=False, deliveries=1)
+        async with heavy.ready([call.reply]):
+            body = message_json(call.reply, "simple", "auto", redelivered=False, deliveries=1)
         headers = [
             (b"content-type", REPLY),
             (b"content-length", b"%d" % len(body)),

@@ -15,6 +15,7 @@ from gateway.bodies import Body
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, decode_segment, vhost_of
+from gateway.http.events.heavy import ready
 from gateway.http.large import pieces
 from gateway.http.problems import Problem
 from gateway.http.receive.asking import Receive, check, read_json, read_query
@@ -115,7 +116,8 @@ class DeliveriesEndpoint:
         """Write it; what cannot be written goes back. Raises ``HungUp``."""
         written = False
         try:
-            status, pairs, body = self.render(batch, asked, vhost)
+            async with ready(shown_of(batch, asked), asked.payload == "base64"):
+                status, pairs, body = self.render(batch, asked, vhost)
             written = await write(send, status, pairs, body, gone)
         finally:
             doors = self.doors
@@ -142,11 +144,15 @@ class DeliveriesEndpoint:
             if raw is not None:
                 return raw
         view = "full" if asked.view in ("full", "raw") else "simple"
-        parts = [self.one_lease(lease, view, asked.payload, vhost) for lease in batch.leases]
+        # Making a large body ready takes time, in which a lease may have run out.
+        held = [lease for lease in batch.leases if lease.message is not None]
+        parts = [self.one_lease(lease, view, asked.payload, vhost) for lease in held]
         parts += [
             with_message(head(None, taken.times), taken.message, view, asked.payload, taken.times)
             for taken in batch.taken
         ]
+        if not parts:
+            return 204, [], b""
         body = b'{"deliveries":[' + b",".join(parts) + b"]}"
         pairs = [("content-type", "application/json")]
         if asked.view == "raw":
@@ -177,6 +183,13 @@ class DeliveriesEndpoint:
         if pairs is None:
             return None
         return 200, pairs + more, message.body
+
+
+def shown_of(batch: Batch, asked: Receive) -> list[Message | None]:
+    """The messages whose bodies are shown in JSON."""
+    if asked.view != "simple":
+        return []
+    return [*(one.message for one in batch.leases), *(one.message for one in batch.taken)]
 
 
 def head(token: str | None, count: int, until: int | None = None) -> bytes:

@@ -11,6 +11,8 @@ from gateway.errors import Condition, LocalError
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, decode_segment, vhost_of
+from gateway.http.events import heavy
+from gateway.http.portions import spread
 from gateway.http.problems import Problem
 from gateway.http.receive.asking import read_query
 from gateway.http.receive.receiver import Receiver
@@ -103,7 +105,9 @@ class Looking:
                 channel.client.close()
         finally:
             doors.end_turn()
-        parts = [self.show(one, view, payload) for one in seen]
+        shown = [one.message for one in seen] if view == "simple" else []
+        async with heavy.ready(shown, payload == "base64"):
+            parts = [self.show(one, view, payload) async for one in spread(seen)]
         # A page that was cut by its octets is followed by another one, too.
         last = f'"{write_place(seen[-1].place)}"' if seen else "null"
         body = b'{"ready":%d,"messages":[%b],"next":%b}' % (ready, b",".join(parts), last.encode())

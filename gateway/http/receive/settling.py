@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, vhost_of
+from gateway.http.events import heavy
 from gateway.http.events.veil import veiled
 from gateway.http.problems import Problem
 from gateway.http.receive.asking import (
@@ -212,9 +213,10 @@ class Settlements:
         )
         if lease.route:
             message = veiled(message)
-        shown = message_json(
-            message, view, payload, redelivered=lease.count > 1, deliveries=lease.count
-        )
+        async with heavy.ready([message] if view == "simple" else [], payload == "base64"):
+            shown = message_json(
+                message, view, payload, redelivered=lease.count > 1, deliveries=lease.count
+            )
         redelivered = b"true" if lease.count > 1 else b"false"
         body = known % (moment(lease.until).encode(), lease.count, redelivered) + shown + b"}"
         return Response(body, media_type="application/json", headers=NO_STORE)

@@ -1,0 +1,119 @@
+"""Whether octets are JSON (RFC 8259), found out in small steps and without building anything.
+
+``json.loads`` of a large body holds the interpreter for seconds, in a thread too. Runs of scalars
+are one match each, within a window, so that a step costs a fraction of a millisecond.
+"""
+
+import codecs
+import re
+from collections.abc import Generator
+
+WINDOW = 1 << 16
+"""Octets that one step may look at. No number is longer."""
+MOST_DEPTH = 900
+BLANK = rb"[ \t\n\r]*+"
+ESCAPED = rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
+TEXT = rb'(?:[^"\\\x00-\x1f]++|' + ESCAPED + rb")*+"
+STRING = rb'"' + TEXT + rb'"'
+PLAIN = rb"(?:-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null)"
+SCALAR = rb"(?:" + STRING + rb"|" + PLAIN + rb")"
+ITEMS = re.compile(rb"(?:" + BLANK + SCALAR + BLANK + rb",)*+")
+MEMBERS = re.compile(rb"(?:" + BLANK + STRING + BLANK + rb":" + BLANK + SCALAR + BLANK + rb",)*+")
+SPACE, PIECE, WORD = re.compile(BLANK), re.compile(TEXT), re.compile(PLAIN)
+
+FIRST_ITEM, ITEM, FIRST_KEY, KEY, COLON, AFTER = range(6)
+ARRAY, OBJECT = b"[]"[0], b"{}"[0]
+CLOSES = {b"]"[0]: ARRAY, b"}"[0]: OBJECT}
+QUOTE, COMMA, DOUBLE_POINT = b'",:'
+
+Steps = Generator[None, None, bool]
+
+
+def utf8_steps(octets: bytes) -> Steps:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    view = memoryview(octets)
+    try:
+        for at in range(0, len(octets), WINDOW):
+            decoder.decode(view[at : at + WINDOW])
+            yield
+        decoder.decode(b"", True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def json_steps(octets: bytes) -> Steps:
+    """Each yield is a step; the result says whether it is JSON in UTF-8."""
+    if not (yield from utf8_steps(octets)):
+        return False
+    at, size = 0, len(octets)
+    open_: list[int] = []
+    state = ITEM
+    while True:
+        yield
+        end = min(size, at + WINDOW)
+        if open_ and state < COLON:
+            run = ITEMS if state <= ITEM else MEMBERS
+            reached = run.match(octets, at, end).end()  # type: ignore[union-attr]
+            if reached > at:
+                at, state = reached, ITEM if state <= ITEM else KEY
+                continue
+        reached = SPACE.match(octets, at, end).end()  # type: ignore[union-attr]
+        if reached == end < size:
+            at = reached
+            continue
+        at = reached
+        if at == size:
+            return state == AFTER and not open_
+        mark = octets[at]
+        if state == AFTER:
+            if not open_:
+                return False
+            if mark == COMMA:
+                state = ITEM if open_[-1] == ARRAY else KEY
+            elif CLOSES.get(mark) == open_[-1]:
+                open_.pop()
+            else:
+                return False
+            at += 1
+        elif state == COLON:
+            if mark != DOUBLE_POINT:
+                return False
+            at, state = at + 1, ITEM
+        elif mark == QUOTE:
+            found = yield from string_steps(octets, at + 1)
+            if found is None:
+                return False
+            at, state = found, AFTER if state <= ITEM else COLON
+        elif (mark == CLOSING[state]) if state in CLOSING else False:
+            open_.pop()
+            at, state = at + 1, AFTER
+        elif state > ITEM:
+            return False
+        elif mark in (ARRAY, OBJECT):
+            open_.append(mark)
+            if len(open_) > MOST_DEPTH:
+                return False
+            at, state = at + 1, FIRST_ITEM if mark == ARRAY else FIRST_KEY
+        else:
+            word = WORD.match(octets, at, min(size, at + WINDOW))
+            if word is None or word.end() - at >= WINDOW:
+                return False
+            at, state = word.end(), AFTER
+
+
+CLOSING = {FIRST_ITEM: b"]"[0], FIRST_KEY: b"}"[0]}
+"""What may end an array or an object that has nothing in it."""
+
+
+def string_steps(octets: bytes, at: int) -> Generator[None, None, int | None]:
+    """Behind the closing quote, or ``None``."""
+    size = len(octets)
+    while True:
+        reached = PIECE.match(octets, at, min(size, at + WINDOW)).end()  # type: ignore[union-attr]
+        if reached < size and octets[reached] == QUOTE:
+            return reached + 1
+        if reached == at:
+            return None
+        at = reached
+        yield
