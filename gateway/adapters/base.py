@@ -138,16 +138,20 @@ class Adapter(Protocol):
         ...
 
 
+CIRCULAR = ("work", "connection", "negotiation")
+"""Parts of engines that hold themselves: what they act on leads back to methods of theirs."""
+
+
 def release(adapter: Adapter) -> None:
     """The connection is over: all that the adapter knows is let go, and it hears and says nothing
     any more. Engines and their parts know each other; without this each connection would stay until
     garbage is collected, which is seldom: peers that come and go would fill the memory."""
     kept = {"version": adapter.version, "role": adapter.role, "closing": True}
     own = vars(adapter)
-    # The one kind of part that holds itself: it acts on commands by its own methods.
-    work = getattr(own.get("work"), "__dict__", None)
-    if work is not None:
-        work.clear()
+    for name in CIRCULAR:
+        part = own.get(name)
+        if hasattr(part, "__dict__"):
+            vars(part).clear()
     own.clear()
     own.update(kept, wake=_silence, crowded=_silence, send=_unheard, found=list, output=list)
 
