@@ -46,6 +46,10 @@ class Waiting(NamedTuple):
 Step = Challenge | Success | Failure | Waiting
 
 
+def _nothing(step: Step) -> None:
+    """Nobody waits."""
+
+
 class ServerExchange:
     """One login, as the server sees it. An empty first response counts as a missing one."""
 
@@ -65,8 +69,9 @@ class ServerExchange:
         self._scram: Any = None
         self._user = ""
         self._proved = False
-        self.later: Callable[[Step], None] = lambda step: None
-        """Called with the step that had to wait for the authority."""
+        self.later: Callable[[Step], None] = _nothing
+        """Called once with the step that has to wait for the authority. Set when that is known, and
+        not before: what knows each other stays in memory."""
 
     def mechanisms(self) -> list[str]:
         """What we offer, the strongest last: many clients take the first they know."""
@@ -120,7 +125,8 @@ class ServerExchange:
             if asking:
                 step = reached
             else:
-                self.later(reached)
+                later, self.later = self.later, _nothing
+                later(reached)
 
         ask(answer)
         asking = False

@@ -183,6 +183,7 @@ class Connection(asyncio.Protocol):
         """Break the circles in which a connection and its parts know each other."""
         session = self.session
         self.session = self.adapter = self.transport = self._share = None
+        self.login.leave()
         del self.login
         if self._timer is not None:
             self._timer.cancel()

@@ -39,13 +39,17 @@ class Login:
     def __init__(
         self, peer: Peer, access: Access, passwords: Passwords, anonymous_user: str | None
     ) -> None:
-        self._peer = peer
+        self._peer: Peer | None = peer
         self._access = access
         self._passwords = passwords
         self._anonymous_user = anonymous_user
         self._task: asyncio.Task[None] | None = None
         self.passed = False
         self.failed = False
+
+    def leave(self) -> None:
+        """The connection is over: it is let go."""
+        self._peer = None
 
     # --- adapters.base.Authority ----------------------------------------------------------------
 
@@ -54,16 +58,22 @@ class Login:
         if found is not None:
             answer(self._decided(user, self._refusal(found)))
             return
-        checked = self._passwords.check(user, password, self._peer.host)
-        self._peer.hold_for_login()
+        peer = self._peer
+        if peer is None:
+            return answer(False)
+        checked = self._passwords.check(user, password, peer.host)
+        peer.hold_for_login()
         self._task = asyncio.ensure_future(self._check(user, checked, answer))
 
     def scram(self, user: str) -> tuple[bytes, bytes, bytes, int]:
         return self._access.scram(user)
 
     def proved(self, user: str, right: bool, answer: Answer) -> None:
+        peer = self._peer
+        if peer is None:
+            return answer(False)
         try:
-            self._passwords.proved(user, right, self._peer.host)
+            self._passwords.proved(user, right, peer.host)
         except LoginError as error:
             answer(self._decided(user, str(error)))
             return
@@ -84,25 +94,27 @@ class Login:
         except LoginError as error:
             refusal = str(error)
         except Exception:
-            log.exception("connection %s: a login could not be checked", self._peer.address)
+            log.exception("a login could not be checked")
             refusal = "internal error"
         right = self._decided(user, refusal)
-        self._peer.settled(lambda: answer(right))
+        if self._peer is None:
+            answer(False)  # the adapter is closed, and looks at it no more
+        else:
+            self._peer.settled(lambda: answer(right))
 
     def _refusal(self, user: User | None) -> str:
         """Why a user may not come in in spite of the right password; empty if it may."""
         if user is None:
             return str(Wrong("unknown user"))
-        if user.loopback_only and not self._peer.loopback:
+        if user.loopback_only and not (self._peer is not None and self._peer.loopback):
             return "this user may only come from this machine"
         return ""
 
     def _decided(self, user: str, refusal: str) -> bool:
         if refusal:
             self.failed = True
-            log.warning(
-                "connection %s: login of '%s' refused: %s", self._peer.address, user[:255], refusal
-            )
+            address = "that has gone" if self._peer is None else self._peer.address
+            log.warning("connection %s: login of '%s' refused: %s", address, user[:255], refusal)
         else:
             self.passed = True
         return not refusal

@@ -114,7 +114,6 @@ class Connection:
         self._limits = limits
         self._product = product
         self._exchange = ServerExchange(authority, external_subject, mechanisms)
-        self._exchange.later = self._later
         self._login = ClientExchange(credentials or Credentials())
         self._user = ""
         self._method = 0
@@ -192,6 +191,7 @@ class Connection:
             self._owner.write(0, w.ConnectionSecure(step.data))
         elif isinstance(step, Waiting):
             self._owner.frames.waiting = True
+            self._exchange.later = self._later
         elif isinstance(step, Success):
             self._user = step.user
             self.state = states.TUNE

@@ -85,7 +85,6 @@ class Negotiation:
         self.waiting = False
         """Nothing that the peer says is looked at until the authority has answered."""
         self._exchange = ServerExchange(authority, external_subject, mechanisms)
-        self._exchange.later = self._later
         self._login = ClientExchange(credentials or Credentials())
         self._sasl = (credentials or Credentials()).mechanism != ""
         """Client: begin with a SASL layer."""
@@ -200,6 +199,7 @@ class Negotiation:
             self._write(w.SaslChallenge(step.data))
         elif isinstance(step, Waiting):
             self.waiting = self._owner.frames.changed = True
+            self._exchange.later = self._later
         elif isinstance(step, Success):
             self.user = step.user
             self._write(w.SaslOutcome(SaslCode.OK))

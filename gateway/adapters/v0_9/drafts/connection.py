@@ -115,7 +115,6 @@ class DraftConnection:
         self._limits = limits
         allowed = tuple(name for name in mechanisms if name == PLAIN)
         self._exchange = ServerExchange(authority, None, allowed)
-        self._exchange.later = self._later
         self._login = credentials or Credentials()
         self._open: Open | None = None
 
@@ -172,6 +171,7 @@ class DraftConnection:
             self._owner.write(0, self._w.ConnectionSecure(step.data or PLAIN.encode()))
         elif isinstance(step, Waiting):
             self._owner.frames.waiting = True
+            self._exchange.later = self._later
         elif isinstance(step, Success):
             self.user = step.user
             self.state = states.TUNE
