@@ -11,14 +11,23 @@ from collections.abc import Generator
 WINDOW = 1 << 16
 """Octets that one step may look at. No number is longer."""
 MOST_DEPTH = 900
+TOKENS = 16
+"""What is not in a run: so many of them are a step."""
 BLANK = rb"[ \t\n\r]*+"
 ESCAPED = rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
 TEXT = rb'(?:[^"\\\x00-\x1f]++|' + ESCAPED + rb")*+"
 STRING = rb'"' + TEXT + rb'"'
 PLAIN = rb"(?:-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null)"
 SCALAR = rb"(?:" + STRING + rb"|" + PLAIN + rb")"
-ITEMS = re.compile(rb"(?:" + BLANK + SCALAR + BLANK + rb",)*+")
-MEMBERS = re.compile(rb"(?:" + BLANK + STRING + BLANK + rb":" + BLANK + SCALAR + BLANK + rb",)*+")
+MEMBER = BLANK + STRING + BLANK + rb":" + BLANK
+ENTRY = MEMBER + SCALAR + BLANK
+ITEM_OF = BLANK + SCALAR + BLANK
+FLAT_OBJECT = rb"\{(?:" + ENTRY + rb"(?:," + ENTRY + rb")*+|" + BLANK + rb")\}"
+FLAT_ARRAY = rb"\[(?:" + ITEM_OF + rb"(?:," + ITEM_OF + rb")*+|" + BLANK + rb")\]"
+FLAT = rb"(?:" + SCALAR + rb"|" + FLAT_OBJECT + rb"|" + FLAT_ARRAY + rb")"
+"""A scalar, or an array or object of nothing else."""
+ITEMS = re.compile(rb"(?:" + BLANK + FLAT + BLANK + rb",)*+")
+MEMBERS = re.compile(rb"(?:" + MEMBER + FLAT + BLANK + rb",)*+")
 SPACE, PIECE, WORD = re.compile(BLANK), re.compile(TEXT), re.compile(PLAIN)
 
 FIRST_ITEM, ITEM, FIRST_KEY, KEY, COLON, AFTER = range(6)
@@ -49,18 +58,23 @@ def json_steps(octets: bytes) -> Steps:
     at, size = 0, len(octets)
     open_: list[int] = []
     state = ITEM
+    tokens = 0
     while True:
-        yield
+        tokens += 1
+        if not tokens % TOKENS:
+            yield
         end = min(size, at + WINDOW)
         if open_ and state < COLON:
             run = ITEMS if state <= ITEM else MEMBERS
             reached = run.match(octets, at, end).end()  # type: ignore[union-attr]
             if reached > at:
                 at, state = reached, ITEM if state <= ITEM else KEY
+                yield
                 continue
         reached = SPACE.match(octets, at, end).end()  # type: ignore[union-attr]
         if reached == end < size:
             at = reached
+            yield
             continue
         at = reached
         if at == size:
