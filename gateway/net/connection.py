@@ -43,6 +43,9 @@ connection if the end of the stream comes with our answer."""
 MOST_PARTING = 256
 """Connections of one listener that may be given that time."""
 
+LONG_READ = 0.005
+"""Seconds that the octets of one read may take before others are read from."""
+
 REFUSALS = {
     "tls": b"AMQP\x00\x00\x09\x01",
     "http": b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
@@ -135,6 +138,7 @@ class Connection(asyncio.Protocol):
         self.octets_in += len(data)
         if self._leaving:
             return
+        begun = time.perf_counter()
         turn = self.listener.turn
         turn.begin()
         try:
@@ -148,6 +152,20 @@ class Connection(asyncio.Protocol):
             log.exception("connection %s: internal error, closed", self.address)
             self._abort()
         turn.end()
+        if time.perf_counter() - begun > LONG_READ:
+            self._let_others()
+
+    def _let_others(self) -> None:
+        """What was read took long. The loop would read on from this socket, up to 32 times, before
+        it looks at the others."""
+        transport = self.transport
+        if transport is not None and not (self._gone or self._leaving):
+            transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._after_others)
+
+    def _after_others(self) -> None:
+        if not self._pausing:
+            self._read_again()
 
     def eof_received(self) -> bool | None:
         return None
