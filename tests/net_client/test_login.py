@@ -58,7 +58,8 @@ async def test_mechanism_nobody_offers(place: Place) -> None:
 async def test_missing_vhost(place: Place) -> None:
     with pytest.raises(Refusal) as caught:
         await place.dial(vhost="nowhere")
-    assert caught.value.condition is Condition.NOT_ALLOWED
+    expected = Condition.INVALID_PATH if place.documented else Condition.NOT_ALLOWED
+    assert caught.value.condition is expected
     assert caught.value.lost is Lost.CONNECTION
     assert "vhost nowhere not found" in caught.value.text
 
