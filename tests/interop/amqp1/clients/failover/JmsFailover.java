@@ -117,7 +117,11 @@ public class JmsFailover {
     producer.send(plain, session.createTextMessage("after"));
     producer.send(temporary, session.createTextMessage("temporary"));
     Map<String, Object> seen = new LinkedHashMap<>();
-    seen.put("bodies", List.of(before, text(consumer.receive(PATIENCE))));
+    String after = text(consumer.receive(PATIENCE));
+    if (before.equals(after)) { // once more is allowed
+      after = text(consumer.receive(PATIENCE));
+    }
+    seen.put("bodies", List.of(before, after));
     seen.put("temporary", text(answers.receive(PATIENCE)));
     seen.put("durable", text(subscriber.receive(PATIENCE)));
     Message again = holding.receive(PATIENCE);
