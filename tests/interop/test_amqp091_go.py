@@ -21,7 +21,6 @@ EXPECTED: dict[str, Any] = {
     "returned": {"code": 312, "text": "NO_ROUTE", "body": "back"},
     "refused": {"codes": [404, 406, 403], "alive": True},
     "recovery": {"bodies": ["before", "after"], "kept": True},
-    "killed": {"lost": 0, "twice": 0, "enough": True},
 }
 
 

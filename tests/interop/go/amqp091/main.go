@@ -410,6 +410,5 @@ func main() {
 		{Name: "returned", Run: with(returned)},
 		{Name: "refused", Run: with(refused)},
 		{Name: "recovery", Run: recovery},
-		{Name: "killed", Run: killed},
 	})
 }
