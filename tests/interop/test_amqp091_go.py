@@ -31,6 +31,7 @@ def seen(restartable: Restartable, tmp_path_factory: pytest.TempPathFactory) -> 
     return checks(command, restartable, tmp_path_factory.mktemp("amqp091"))
 
 
+@pytest.mark.timeout(300)  # the first waits for all of the program
 @pytest.mark.parametrize("check", EXPECTED)
 def test_amqp091_go(check: str, seen: Seen) -> None:
     compare(seen, check, EXPECTED[check])

@@ -35,6 +35,7 @@ def seen(restartable_1_0: Restartable, tmp_path_factory: pytest.TempPathFactory)
     return checks(command, restartable_1_0, tmp_path_factory.mktemp("go-amqp"))
 
 
+@pytest.mark.timeout(300)  # the first waits for all of the program
 @pytest.mark.parametrize("check", EXPECTED)
 def test_go_amqp(check: str, seen: Seen) -> None:
     compare(seen, check, EXPECTED[check])
