@@ -10,6 +10,12 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
+def pattern_of(text: str) -> list[str]:
+    """The words of a pattern; several ``#`` side by side say no more than one."""
+    words = words_of(text)
+    return [w for at, w in enumerate(words) if w != "#" or not at or words[at - 1] != "#"]
+
+
 def words_of(key: str) -> list[str]:
     """The words of a key or pattern; an empty one has none."""
     return key.split(".") if key else []
@@ -31,7 +37,7 @@ class Topics(Generic[T]):
 
     def add(self, pattern: str, destination: T) -> None:
         node = self.root
-        for word in words_of(pattern):
+        for word in pattern_of(pattern):
             node = node.children.setdefault(word, Node())
         node.ends[destination] = node.ends.get(destination, 0) + 1
 
@@ -39,7 +45,7 @@ class Topics(Generic[T]):
         """Undo one ``add``; nodes that lead nowhere are pruned."""
         path: list[tuple[Node[T], str]] = []
         node = self.root
-        for word in words_of(pattern):
+        for word in pattern_of(pattern):
             path.append((node, word))
             node = node.children[word]
         left = node.ends[destination] - 1
@@ -58,25 +64,28 @@ class Topics(Generic[T]):
         return self._walk(words_of(key))
 
     def _walk(self, words: Sequence[str]) -> Iterator[T]:
-        # A visited set keeps patterns such as #.#.# from being walked exponentially often.
+        # A visited set keeps patterns such as #.a.#.a.# from being walked exponentially often; each
+        # node is looked at once for each place in the key.
         count = len(words)
-        stack: list[tuple[Node[T], int]] = [(self.root, 0)]
+        stack: list[tuple[Node[T], int, bool]] = [(self.root, 0, False)]
         seen: set[tuple[int, int]] = set()
         while stack:
-            node, at = stack.pop()
+            node, at, any_number = stack.pop()
             if (id(node), at) in seen:
                 continue
             seen.add((id(node), at))
             if at == count and node.ends:
                 yield from node.ends
+            if any_number and at < count:
+                stack.append((node, at + 1, True))
             children = node.children
             if not children:
                 continue
             rest = children.get("#")
             if rest is not None:
-                stack.extend((rest, later) for later in range(at, count + 1))
+                stack.append((rest, at, True))
             if at < count:
                 for word in (words[at], "*"):
                     child = children.get(word)
                     if child is not None and word != "#":
-                        stack.append((child, at + 1))
+                        stack.append((child, at + 1, False))

@@ -1,6 +1,7 @@
 """Patterns of topic exchanges, against a regular expression that says the same."""
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -73,3 +74,39 @@ def test_many_hashes_end_in_time() -> None:
     topics: Topics[int] = Topics()
     topics.add(".".join("#" * 30) + ".x", 1)
     assert not list(topics.match(".".join("a" * 60)))
+
+
+class Counted(dict[str, Any]):
+    """Children of a node, that count how often they are asked for ``#``."""
+
+    asked = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        Counted.asked += key == "#"
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize("pattern", ["#." * 60 + "b", "#.a." * 60 + "b"])
+def test_many_wild_cards_are_walked_once_for_each_place(pattern: str) -> None:
+    found: Topics[str] = Topics()
+    found.add(pattern, "q")
+    node = found.root
+    nodes = [node]
+    while node.children:
+        (node,) = node.children.values()
+        nodes.append(node)
+    for node in nodes:
+        node.children = Counted(node.children)
+    Counted.asked = 0
+    assert list(found.match(".".join(["a"] * 120))) == []
+    assert Counted.asked <= 121 * len(nodes)
+    assert list(found.match(".".join(["a"] * 120 + ["b"]))) == ["q"]
+    found.remove(pattern, "q")
+    assert not found.root.children
+
+
+def test_wild_cards_side_by_side_are_one() -> None:
+    found: Topics[str] = Topics()
+    found.add("a.#.#.#", "q")
+    assert list(found.match("a")) == ["q"] and list(found.match("a.b.c")) == ["q"]
+    assert len(found.root.children["a"].children["#"].children) == 0
