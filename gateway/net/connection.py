@@ -43,6 +43,9 @@ connection if the end of the stream comes with our answer."""
 MOST_PARTING = 256
 """Connections of one listener that may be given that time."""
 
+SHARE_SECONDS = 0.01
+"""How long operations of one connection are performed before others are looked at."""
+
 LONG_READ = 0.005
 """Seconds that the octets of one read may take before others are read from."""
 
@@ -177,18 +180,33 @@ class Connection(asyncio.Protocol):
         turn.begin()
         self.listener.leave(self)
         try:
-            self._end(error)
+            if self.session is not None and self.adapter is not None:
+                self.session.leave(self.adapter.lost())
         except Exception:
             log.exception("connection %s: internal error at its end", self.address)
+        self._end(error)
         turn.end()
-        self._let_go()
 
     def _end(self, error: Exception | None) -> None:
+        """Perform what is left, a share of time after the other, and end."""
+        try:
+            if self.session is not None and self.session.leaving():
+                asyncio.get_running_loop().call_soon(self._go_on_ending, error)
+                return
+            self._log_end(error)
+        except Exception:
+            log.exception("connection %s: internal error at its end", self.address)
+        self._let_go()
+
+    def _go_on_ending(self, error: Exception | None) -> None:
+        self.listener.turn.begin()
+        self._end(error)
+        self.listener.turn.end()
+
+    def _log_end(self, error: Exception | None) -> None:
         session = self.session
-        if session is None or self.adapter is None:
+        if session is None:
             return
-        session.perform(self.adapter.lost())
-        session.end()
         log.info(
             "connection #%d %s: %s closed: %s",
             session.number,
@@ -235,7 +253,7 @@ class Connection(asyncio.Protocol):
             return
         self.listener.turn.begin()
         try:
-            self.session.go_on()
+            self._counted(self.session.go_on)
         except Exception:
             log.exception("connection %s: internal error, closed", self.address)
             self._abort()
@@ -253,7 +271,7 @@ class Connection(asyncio.Protocol):
             if adapter.more:
                 adapter.refill()
                 self.wake()
-            self.session.resume()
+            self._counted(self.session.resume)
             self.listener.turn.end()
         self._read_on()
 
@@ -309,23 +327,28 @@ class Connection(asyncio.Protocol):
         self.session.local = self.local
         self.session.meter = self.meter
         self.session.again = self.catch_up
+        self.session.share = SHARE_SECONDS
         first, self._first = self._first, b""
         self._perform(adapter, first)
 
     def _perform(self, adapter: Adapter, data: bytes) -> None:
         session = self.session
         assert session is not None
-        store = self.listener.turn.store
-        appended, octets = store.appended, store.pending_octets
-        session.perform(adapter.receive(data))
-        if store.appended != appended:
-            self._give(store.appended - appended, max(0, store.pending_octets - octets))
+        self._counted(lambda: session.perform(adapter.receive(data)))
         if not self._awake:
             self.wake()
         if session.behind and not self._stuffed:
             self._stuff()
         if session.publisher and not self._held and self.listener.holding:
             self.hold()
+
+    def _counted(self, act: Callable[[], None]) -> None:
+        """Act for the peer, and count what that puts into the store."""
+        store = self.listener.turn.store
+        appended, octets = store.appended, store.pending_octets
+        act()
+        if store.appended != appended:
+            self._give(store.appended - appended, max(0, store.pending_octets - octets))
 
     def _give(self, messages: int, octets: int) -> None:
         """It has put messages that wait for the disk."""

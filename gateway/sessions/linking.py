@@ -353,7 +353,7 @@ class Linking:
 
     def _credit(self, channel: Channel, op: Credit) -> None:
         if not self._managing.credit(op):
-            self._session.credit(channel, op)
+            self._session.consuming.credit(channel, op)
 
     def _assure(self, channel: Channel, op: Assure) -> None:
         self._session.answer_when_safe(op.channel, op.token, holds=False)

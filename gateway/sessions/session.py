@@ -4,9 +4,10 @@ Requests that change durable topology are answered when the store has them; ``Re
 order of the answers.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from time import perf_counter
 from typing import Any, cast
 
 from gateway.adapters.base import Adapter, release
@@ -21,14 +22,10 @@ from gateway.operations import (
     Close,
     Closed,
     Commit,
-    Credit,
     Done,
     EndSession,
     EnterRealm,
     Fetch,
-    FindQueue,
-    Flow,
-    FoundQueue,
     Open,
     Operation,
     Peer,
@@ -36,13 +33,12 @@ from gateway.operations import (
     Refused,
     SessionLost,
     Settle,
-    Subscribe,
     Synchronize,
     Unblocked,
     Unsent,
-    Unsubscribe,
     UpdateSecret,
 )
+from gateway.sessions.consuming import Consuming
 from gateway.sessions.handles import Handling
 from gateway.sessions.linking import Linking
 from gateway.sessions.links import Link
@@ -50,9 +46,6 @@ from gateway.sessions.plain import PLAIN, TOPOLOGY
 from gateway.sessions.recipient import ChannelRecipient
 from gateway.sessions.registry import Registry
 from gateway.sessions.replies import Replies
-
-MOST_BINDINGS = 16
-"""Bindings of a queue that are told to an adapter which asks for it."""
 
 
 def nothing_metered() -> tuple[int, int]:
@@ -112,12 +105,19 @@ class Session:
         self._paused = False
         self._rest: list[Operation] = []
         """Received, and not yet performed."""
+        self.share = math.inf
+        """Seconds for which operations are performed at once; the rest waits for ``go_on``. Set by
+        the owner of the socket, so that no connection holds up the others."""
+        self._until = math.inf
+        self._resting = False
+        """The rest waits for ``go_on``, which was asked for; else for ``resume``."""
         self._linking: Linking | None = None
         self.meter: Callable[[], tuple[int, int]] = nothing_metered
         """Octets in and out; set by the owner of the socket."""
         self.registry = registry
         self.number = registry.enter(self)
         self._handling = Handling(self)
+        self.consuming = Consuming(self)
         self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
             Open: self._open,
             Closed: self._on_closed,
@@ -129,12 +129,7 @@ class Session:
         self._on_channel: dict[type[Operation], Callable[[Channel, Any], None]] = {
             **dict.fromkeys(PLAIN, self._plain),
             **dict.fromkeys(TOPOLOGY, self._topology),
-            Flow: self._flow,
-            Subscribe: self._subscribe,
-            Unsubscribe: self._unsubscribe,
-            Credit: self.credit,
-            Fetch: self._fetch,
-            FindQueue: self._find_queue,
+            **self.consuming.handlers,
             EnterRealm: self._enter_realm,
             Unsent: lambda channel, op: channel.unsent(op.consumer, op.delivery, op.message),
             Commit: self._commit,
@@ -153,12 +148,15 @@ class Session:
         """Act on what the adapter received, in order. Hot: publishes and settlements first.
 
         A peer that asks for messages faster than it takes them is served at its own pace: what
-        follows such a request waits for ``resume``."""
+        follows such a request waits for ``resume``. What takes longer than the share of time of a
+        connection goes on in ``go_on``."""
         if self._rest:
             self._rest += operations
-            if not self.adapter.closing:
+            if self._resting or not self.adapter.closing:
                 return
             operations, self._rest = self._rest, []
+        clock = perf_counter
+        until = self._until = clock() + self.share
         waiting = self._replies.lines
         if waiting:
             self._perform_in_order(operations)
@@ -196,6 +194,18 @@ class Session:
                         return
             except Refusal as refusal:
                 self._refuse(operation, refusal)
+            if clock() > until:
+                at = next(i for i, o in enumerate(operations) if o is operation)
+                self._put_off(operations[at + 1 :])
+                return
+
+    def _put_off(self, operations: list[Operation]) -> None:
+        """The share of time is used up."""
+        if operations:
+            self._rest = operations + self._rest
+            if not self._resting:
+                self._resting = True
+                self.again()
 
     def _perform_in_order(self, operations: list[Operation]) -> None:
         """Act on what does not have to wait for answers that are outstanding."""
@@ -208,6 +218,9 @@ class Session:
                 self._refuse(operation, refusal)
             if self._paused and operation.__class__ is Fetch and not self.adapter.closing:
                 self._rest = operations[at + 1 :]
+                return
+            if perf_counter() > self._until:
+                self._put_off(operations[at + 1 :])
                 return
 
     def _act(self, operation: Any) -> None:
@@ -232,11 +245,15 @@ class Session:
     def go_on(self) -> None:
         """Perform what had to wait for answers that have been given by now."""
         operations = self._replies.take()
+        rest, self._rest = self._rest, []
+        resting, self._resting = self._resting, False
         if operations:
             # They are older than the rest.
-            rest, self._rest = self._rest, []
             self.perform(operations)
+        if self._rest or (self._paused and not resting and not self.adapter.closing):
             self._rest += rest
+        elif rest:
+            self.perform(rest)
         self._part()
 
     def _refuse(self, operation: Any, refusal: Refusal) -> None:
@@ -350,6 +367,28 @@ class Session:
         self.follow()
         self.end()
 
+    def leave(self, operations: list[Operation]) -> None:
+        """The peer is gone; these are the last operations. Call ``leaving`` until it says no."""
+        self._rest += operations
+
+    def leaving(self) -> bool:
+        """Perform what the peer asked for before it left, for the share of time of a connection.
+        Whether some of it is left; if not, the connection has ended."""
+        rest, self._rest = [*self._replies.forget_all(), *self._rest], []
+        until = perf_counter() + self.share
+        for at, operation in enumerate(rest):
+            try:
+                self._act(operation)
+            except Refusal:
+                continue  # nobody will hear of it
+            if perf_counter() > until:
+                self._rest = rest[at + 1 :]
+                break
+        if self._rest:
+            return True
+        self.end()
+        return False
+
     def end(self) -> None:
         """The connection is over: give back what it held. May be called twice."""
         if self.closed:
@@ -389,6 +428,7 @@ class Session:
         self._on_connection.clear()
         self._on_channel.clear()
         vars(self._handling).clear()
+        vars(self.consuming).clear()
         if self._linking is not None:
             self._linking.handlers.clear()
             self._linking = None
@@ -423,7 +463,7 @@ class Session:
         self._paused = False
         for channel in list(self.channels.values()):
             channel.resume()
-        if self._rest and not self._paused:
+        if self._rest and not (self._paused or self._resting):
             rest, self._rest = self._rest, []
             self.perform(rest)
             self._part()
@@ -501,67 +541,6 @@ class Session:
             self._notices.append(notice)
         elif not self.closed and notice.channel in self.channels:
             self.say(notice.channel, notice)
-
-    def _flow(self, channel: Channel, operation: Flow) -> None:
-        if operation.active:
-            # The deliveries that it allows do not overtake the answer.
-            then = partial(channel.flow, True)
-        else:
-            channel.flow(False)
-            then = None
-        self.answer(operation.channel, operation.token, operation.active, then)
-
-    def _subscribe(self, channel: Channel, operation: Subscribe) -> None:
-        tag = channel.subscribe(
-            operation.queue,
-            operation.tag,
-            operation.no_ack,
-            operation.exclusive,
-            operation.no_local,
-            operation.arguments,
-            matches=operation.filter,
-            copy=operation.copy,
-            credit=operation.credit,
-        )
-        # The first delivery must not overtake the answer.
-        self.answer(operation.channel, operation.token, tag, partial(channel.start, tag))
-
-    def _unsubscribe(self, channel: Channel, operation: Unsubscribe) -> None:
-        channel.unsubscribe(operation.tag)
-        self.answer(operation.channel, operation.token, operation.tag)
-
-    def credit(self, channel: Channel, operation: Credit) -> None:
-        """Credit of a consumer."""
-        number, token = operation.channel, operation.token
-        channel.credit(operation.tag, operation.count)
-        if not operation.drain:
-            self.answer(number, token, 0)
-            return
-
-        def drained(left: int) -> None:
-            # Perhaps turns later: another channel may have the number by then.
-            if not self.closed and self.channels.get(number) is channel:
-                self.answer(number, token, left)
-
-        channel.drain(operation.tag, drained)
-
-    def _fetch(self, channel: Channel, operation: Fetch) -> None:
-        fetched = channel.fetch(operation.queue, operation.no_ack)
-        self.answer(operation.channel, operation.token, fetched)
-
-    def _find_queue(self, channel: Channel, operation: FindQueue) -> None:
-        queue = channel.vhost.queues.get(operation.name)
-        state = None
-        if queue is not None:
-            bindings = tuple(
-                (b.source.name, b.key, b.arguments) for b in islice(queue.bindings, MOST_BINDINGS)
-            )
-            state = FoundQueue(
-                queue.name, queue.depth, len(queue.consumers), queue.arguments, bindings
-            )
-        # At once, not behind earlier answers: what the adapter asks next depends on it.
-        self.adapter.send(Done(operation.channel, operation.token, state))
-        self.follow()
 
     def _enter_realm(self, channel: Channel, operation: EnterRealm) -> None:
         self.registry.realms.enter(channel, operation.name, operation.exclusive)

@@ -1,5 +1,6 @@
 """Whatever comes in one read is answered in the order in which it was asked."""
 
+import math
 from typing import Any
 
 import pytest
@@ -195,10 +196,15 @@ def answers(wired: Wired) -> list[type[Any]]:
     return [GOT.get(kind, kind) for kind in heard]
 
 
-@given(some.lists(some.sampled_from(REQUESTS), min_size=1, max_size=12), some.booleans())
-def test_any_requests_in_one_read(asked: list[Any], leaves: bool) -> None:
-    """They are answered as they are when each is answered before the next is asked."""
-    patient, hasty = Wired(), Wired()
+@given(
+    some.lists(some.sampled_from(REQUESTS), min_size=1, max_size=12),
+    some.booleans(),
+    some.sampled_from([math.inf, -1.0]),
+)
+def test_any_requests_in_one_read(asked: list[Any], leaves: bool, share: float) -> None:
+    """They are answered as they are when each is answered before the next is asked, whether they
+    are performed in one turn or in as many as there are requests."""
+    patient, hasty = Wired(), Wired(share=share)
     expected: list[type[Any]] = []
     for record in asked:
         if patient.adapter.channels.get(1) is None:

@@ -1,5 +1,6 @@
 """A client of the family whose octets reach a session, on a store that is told when it is safe."""
 
+import math
 from typing import Any
 
 from gateway.adapters import Limits, Role, adapter_for
@@ -25,7 +26,9 @@ class Wired:
         version: str = "0-9-1",
         vhost: str = "/",
         limits: Limits = Limits(),  # noqa: B008
+        share: float = math.inf,
     ) -> None:
+        """``share``: seconds that the session has in a turn. -1: one operation in each."""
         self.version = version
         self.store = MemoryStore(False)
         self.broker = Broker(self.store)
@@ -35,6 +38,13 @@ class Wired:
         self.session = Session(
             self.broker, self.adapter, Registry(), address="127.0.0.1:1", loopback=True, since=0
         )
+        self.session.share = share
+        self.due = False
+        """Whether the session wants to go on."""
+        self.turns = 0
+        """How often it did."""
+        if share != math.inf:
+            self.session.again = self.again
         self.commits = 0
         self.read(TABLES[version].header)
         self.says(0, LOGIN, w.ConnectionTuneOk(0, 0, 0))
@@ -45,11 +55,24 @@ class Wired:
             self.settle()
             self.hears()
 
+    def again(self) -> None:
+        self.due = True
+
     def read(self, octets: bytes) -> None:
         """One read, and the rest of its turn without a commit."""
         self.session.perform(self.adapter.receive(octets))
         self.session.perform(self.adapter.found())
         self.broker.end_turn()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """The turns that the session wants besides."""
+        while self.due:
+            self.due = False
+            self.turns += 1
+            self.session.go_on()
+            self.session.perform(self.adapter.found())
+            self.broker.end_turn()
 
     def octets(self, channel: int, *records: Any) -> bytes:
         return b"".join(
@@ -68,6 +91,7 @@ class Wired:
                 self.commits += 1
                 self.broker.committed(batch.mark)
             self.broker.end_turn()
+            self.go_on()
 
     def hears(self) -> list[Any]:
         said = frames(self.version, b"".join(self.adapter.output()))
