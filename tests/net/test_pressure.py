@@ -390,12 +390,12 @@ def test_the_last_word_is_read(tmp_path: Path, secure: bool) -> None:
 
 
 def test_a_polite_end_is_quick(gateway: Running) -> None:
-    """Nobody is waited for who has said goodbye. One of five tries shows it: a busy machine may
-    hold up the others."""
+    """A peer that has said goodbye is given a second to hang up, not the time of one that may still
+    be reading. One of five tries shows it: a busy machine may hold up the others."""
     taken = []
     for _ in range(5):
         wire = gateway.wire(1)
         started = time.monotonic()
         wire.ended()
         taken.append(time.monotonic() - started)
-    assert min(taken) < LINGER_SECONDS / 2
+    assert min(taken) < LINGER_SECONDS
