@@ -96,7 +96,7 @@ class Suite:
             "TEST_BROKER": f"pyamqp://guest:guest@{HOST}:{server.port}//",
             "TEST_BACKEND": "rpc",
             "WORKER_LOGLEVEL": "INFO",
-            "TXAMQP_BROKER": "RABBITMQ",
+            "TXAMQP_BROKER": "OPENAMQ" if server.name == "gateway" else "RABBITMQ",
         }
 
     def _pytest(self, server: Server, place: Path, report: Path, again: bool) -> Outcome:
@@ -167,6 +167,19 @@ _ELSEWHERE = "connects to a site on the Internet"
 _RACE = "resets its own flag after it sent the task; a quick broker has had it set by then"
 _NESTING = "t/integration/test_tasks.py::test_task_replacement::test_replaced_task_nesting_level_0"
 
+_ROLLBACK = (
+    "wants deliveries that were acknowledged in the transaction to come again by themselves; the "
+    "documents leave them with the channel until basic.recover, and so does RabbitMQ"
+)
+_OF_QPID = {
+    "txamqp.test.test_tx.TxTests.test_auto_rollback": _ROLLBACK,
+    "txamqp.test.test_tx.TxTests.test_rollback": _ROLLBACK,
+    "txamqp.test.test_queue.QueueTests.test_purge": "declares for itself alone the queue that "
+    "test_close_queue has left to everybody",
+}
+"""Written for Qpid and OpenAMQ. Where a gateway follows the documents of 0-8 and 0-9 and RabbitMQ
+does not, the suite is asked for OpenAMQ's variants of its tests, else for RabbitMQ's."""
+
 SUITES = (
     Suite(
         "py-amqp",
@@ -197,8 +210,8 @@ SUITES = (
         ),
         left_out={_NESTING: _RACE},
     ),
-    Suite("txamqp-0-8", "txAMQP-0.8.2", passes=67, spec="0-8"),
-    Suite("txamqp-0-9", "txAMQP-0.8.2", passes=67, spec="0-9"),
+    Suite("txamqp-0-8", "txAMQP-0.8.2", passes=67, known=_OF_QPID, spec="0-8"),
+    Suite("txamqp-0-9", "txAMQP-0.8.2", passes=67, known=_OF_QPID, spec="0-9"),
 )
 
 
