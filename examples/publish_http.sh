@@ -9,7 +9,6 @@ curl --silent --show-error --fail-with-body --user guest:guest --request PUT \
 echo
 curl --silent --show-error --fail-with-body --user guest:guest \
   --header 'Content-Type: application/json' \
-  --header 'Amqp-Durable: ?1' \
   --header 'Amqp-Property: "attempt";v=3;t=ubyte, "source";v="curl"' \
   --data '{"order": 42}' \
   "$base/v1/%2F/queues/orders/messages"
