@@ -2,8 +2,7 @@
 
 A queue service is the queues of the virtual host; a topic service is ``amq.topic`` with the name as
 key; a peer is a queue that somebody serves, who answers into a queue of the handle's own. A durable
-subscription is a queue, named like one of 1.0: ``subscription:<client>:<identifier>``; its user's
-and nobody else's.
+subscription is a queue, named like one of 1.0: ``subscription:<user>:<client>:<identifier>``.
 """
 
 import secrets
@@ -22,7 +21,8 @@ from gateway.sessions.subscriptions import (
     PREFIX,
     bind_subscription,
     check_owner,
-    name_of,
+    find_name,
+    may_be_earlier,
     ownership,
 )
 
@@ -143,19 +143,20 @@ def binding_key(name: str) -> str:
     return f"{name}#" if not name or name.endswith(".") else name
 
 
-def subscription_name(client: str, identifier: str) -> str:
+def subscription_name(channel: Channel, client: str, identifier: str) -> str:
     if not client:
         raise Refusal(Condition.SYNTAX_ERROR, "a durable subscription needs a client name")
-    return check_name(name_of(client, identifier))
+    return check_name(find_name(channel, client, identifier))
 
 
 def subscribe(
     channel: Channel, name: str, client: str, identifier: str, selector: Selector | None = None
-) -> str:
+) -> tuple[str, bool]:
     """The queue of a subscription to a topic: by name if it is durable, else private. What the
-    selector does not want never comes into it."""
+    selector does not want never comes into it; True if an earlier build may have left some of that
+    there, so that the consumer has to look."""
     durable = bool(identifier)
-    wanted = subscription_name(client, identifier) if durable else ""
+    wanted = subscription_name(channel, client, identifier) if durable else ""
     key = binding_key(name)
     queue = channel.declare_queue(
         DeclareQueue(
@@ -172,8 +173,9 @@ def subscribe(
     if durable:
         check_owner(channel, queue, client)
     arguments = {} if selector is None else {SELECTOR: selector.text}
-    bind_subscription(channel, Bind(channel.number, None, queue, TOPICS, key, arguments))
-    return queue
+    earlier = durable and may_be_earlier(queue, client, identifier)
+    bind = Bind(channel.number, None, queue, TOPICS, key, arguments)
+    return queue, bind_subscription(channel, bind, earlier)
 
 
 def read_selector(text: str, kind: str) -> Selector | None:

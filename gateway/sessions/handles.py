@@ -272,14 +272,16 @@ class Handling:
         selector = read_selector(op.selector, op.selector_type)
         full = check_name(handle.name + op.name)
         topic = handle.service is Service.TOPIC
-        queue = self._subscription(channel, handle, full, op, selector) if topic else full
+        queue, looks = full, True
+        if topic:
+            queue, looks = self._subscription(channel, handle, full, op, selector)
         window = None if op.no_ack else max(1, op.window)
         channel.subscribe(
             queue,
             op.tag,
             no_ack=op.no_ack,
             no_local=topic and op.no_local,
-            matches=None if topic or selector is None else selector.matches,
+            matches=selector.matches if looks and selector is not None else None,
             credit=0 if handle.paused else window,
         )
         handle.consumers[op.tag] = queue
@@ -290,7 +292,7 @@ class Handling:
 
     def _subscription(
         self, channel: Channel, handle: Handle, name: str, op: Listen, selector: Selector | None
-    ) -> str:
+    ) -> tuple[str, bool]:
         owner = self._session.registry.topics.get((channel.vhost.name, name))
         if owner is not None and owner is not self._session:
             raise Refusal(Condition.ACCESS_REFUSED, f"'{name}' is a topic of another client")
@@ -302,7 +304,7 @@ class Handling:
         handle = self._handles.get(op.link)
         if handle is None:
             return
-        name = subscription_name(handle.client, op.identifier)
+        name = subscription_name(channel, handle.client, op.identifier)
         found = channel.vhost.queues.get(name)
         if found is None:
             raise Refusal(Condition.NOT_FOUND, f"no subscription '{op.identifier}'")

@@ -2,9 +2,8 @@
 exchanges, and nodes made on demand.
 
 A source over an exchange is a queue bound to it. Its name tells whose it is, so that a durable
-subscription is found again after a restart: ``subscription:<container>:<name>``, without the
-container for one that all containers share (JMS 2.0's shared subscriptions). It is resumed only by
-the user who made it.
+subscription is found again after a restart: ``subscription:<user>:<container>:<name>``, without
+user and container for one that all containers share (JMS 2.0's shared subscriptions).
 """
 
 import secrets
@@ -26,7 +25,13 @@ from gateway.sessions.addresses import (
 )
 from gateway.sessions.filters import Filters, read_filters
 from gateway.sessions.links import Links, Node
-from gateway.sessions.subscriptions import bind_subscription, check_owner, name_of, ownership
+from gateway.sessions.subscriptions import (
+    bind_subscription,
+    check_owner,
+    find_name,
+    may_be_earlier,
+    ownership,
+)
 from gateway.values import Described
 
 SHARED = frozenset(["shared", "global"])
@@ -160,25 +165,23 @@ def find_source(
         return Source(there, Node(place.name), filters)
     if place.kind == "management":
         raise Refusal(Condition.NOT_ALLOWED, "management is no place for messages")
-    node = subscription(channel, place, there, container, name, filters)
-    return Source(there, node, filters._replace(matches=None))
+    node, looks = subscription(channel, place, there, container, name, filters)
+    return Source(there, node, filters if looks else filters._replace(matches=None))
 
 
-def subscription_name(
-    terminus: Terminus, container: str, name: str, durable: bool
-) -> tuple[str, str]:
-    """The queue of a subscription that has a name, and whose it is: a container's, or "" for all.
-    JMS clients number the links of a shared one behind a bar. Refuses (406) a container without a
+def subscription_name(terminus: Terminus, container: str, name: str) -> tuple[str, str]:
+    """Whose a subscription is that has a name: a container's, or "" for all; and its name. JMS
+    clients number the links of a shared one behind a bar. Refuses (406) a container without a
     name."""
     shared = SHARED & frozenset(terminus.capabilities)
     if shared:
         name = name.partition("|")[0]
     if "global" in shared:
-        return name_of("", name, durable), ""
+        return "", name
     if not container:
         text = "a subscription that may be resumed needs a container-id"
         raise Refusal(Condition.PRECONDITION_FAILED, text)
-    return name_of(container, name, durable), container
+    return container, name
 
 
 def known_subscription(
@@ -187,7 +190,7 @@ def known_subscription(
     """A source without an address means the subscription that this link had (JMS unsubscribes
     like that)."""
     for who in (container, ""):
-        queue = name_of(who, name.partition("|")[0])
+        queue = find_name(channel, who, name.partition("|")[0])
         if queue in channel.vhost.queues:
             check_owner(channel, queue, who)
             terminus.address = queue
@@ -203,9 +206,10 @@ def subscription(
     container: str,
     name: str,
     filters: Filters,
-) -> Node:
+) -> tuple[Node, bool]:
     """A queue bound to an exchange for this link: private, or by name if it may outlive its
-    connection or is shared."""
+    connection or is shared. And whether its consumer has to look at what an earlier build left in
+    it."""
     durable = terminus.durable > 0 and terminus.expiry == NEVER
     named = durable or bool(SHARED & frozenset(terminus.capabilities))
     channel.vhost.exchange(place.name)
@@ -213,7 +217,8 @@ def subscription(
     number = channel.number
     wanted, owner = "", ""
     if named:
-        wanted, owner = subscription_name(terminus, container, name, durable)
+        owner, name = subscription_name(terminus, container, name)
+        wanted = find_name(channel, owner, name, durable)
     lasting = named or terminus.expiry in (NEVER, "connection-close") or terminus.timeout > 0
     declared = DeclareQueue(
         number,
@@ -229,8 +234,9 @@ def subscription(
     if named:
         check_owner(channel, queue, owner)
     arguments = {**(filters.headers or {}), **filters.conditions}
-    bind_subscription(channel, Bind(number, None, queue, place.name, key, arguments))
-    return Node(queue, lasting, True)
+    bind = Bind(number, None, queue, place.name, key, arguments)
+    looks = bind_subscription(channel, bind, durable and may_be_earlier(queue, owner, name))
+    return Node(queue, lasting, True), looks
 
 
 def narrow(channel: Channel, queue: str, filters: Filters) -> None:

@@ -1,14 +1,16 @@
 """Whose a subscription is that has a name and outlives its connection.
 
-Its queue is found by a name that its peer chooses: the container's (1.0) or client's (0.8a2), and
-the subscription's. Anybody may call himself the same, so the queue remembers who made it, and none
-else resumes or ends it. Who may read any queue can still consume from this one by its own name:
-that is for permissions to say. Queues that do not tell (declared beforehand, or shared by all
-containers) belong to whom permissions let in.
+Its queue is named after its user, the container (1.0) or client (0.8a2), and the subscription. Two
+of these names the peer chooses, and anybody may choose the same; the user keeps them apart, so that
+nobody takes the name of another user's subscription. Subscriptions of earlier builds, whose names
+lack the user, are found by the user who made them, whom their queue remembers. Who may read any
+queue can still consume from this one by its own name: that is for permissions to say. Queues that
+do not tell whose they are (declared beforehand, or shared by all containers) belong to whom
+permissions let in.
 """
 
 from gateway.broker.channel import Channel
-from gateway.broker.exchanges import REGEXP
+from gateway.broker.exchanges import CONDITIONS, REGEXP, Binding
 from gateway.broker.queues import Queue
 from gateway.errors import Condition, Refusal
 from gateway.message import Table
@@ -24,9 +26,39 @@ USER = "x-subscription-user"
 CLIENT = "x-subscription-client"
 
 
-def name_of(client: str, name: str, durable: bool = True) -> str:
-    """The queue. ``client`` is "" if the subscription is everybody's."""
+def name_of(user: str, client: str, name: str, durable: bool = True) -> str:
+    """The queue. ``client`` is "" if the subscription is everybody's. User and client are written
+    so that no other two of them give the same name."""
+    whose = f"{escaped(user)}:{escaped(client)}" if client else ""
+    return f"{PREFIX if durable else VOLATILE}{whose}:{name}"
+
+
+def escaped(part: str) -> str:
+    """Without a colon, which stands between the parts of a name."""
+    return part.replace("%", "%25").replace(":", "%3A")
+
+
+def earlier_name(client: str, name: str, durable: bool) -> str:
+    """The queue, as builds named it that left the user out."""
     return f"{PREFIX if durable else VOLATILE}{client}:{name}"
+
+
+def find_name(channel: Channel, client: str, name: str, durable: bool = True) -> str:
+    """The queue of a subscription of this user: the one that is there, or to be made."""
+    queues, user = channel.vhost.queues, channel.client.user
+    wanted = name_of(user, client, name, durable)
+    if wanted in queues or not client:
+        return wanted
+    earlier = queues.get(earlier_name(client, name, durable))
+    if earlier is not None and owner_of(earlier) in ((None, None), (user, client)):
+        return earlier.name
+    return wanted
+
+
+def may_be_earlier(queue: str, client: str, name: str) -> bool:
+    """Whether an earlier build may have made this durable subscription. Those of all containers
+    are called the same in every build."""
+    return queue == earlier_name(client, name, True)
 
 
 def ownership(channel: Channel, client: str) -> Table:
@@ -34,23 +66,31 @@ def ownership(channel: Channel, client: str) -> Table:
     return {USER: channel.client.user, CLIENT: client} if client else {}
 
 
+def owner_of(queue: Queue) -> tuple[object, object]:
+    return queue.arguments.get(USER), queue.arguments.get(CLIENT)
+
+
 def check_owner(channel: Channel, queue: str, client: str) -> None:
-    """Refuses (403) a subscription that is another's. Names may contain what divides them, so the
-    client is compared too."""
+    """Refuses (403) a subscription that is another's: somebody who may configure any queue can have
+    declared one of this name."""
     found = channel.vhost.queues.get(queue)
     if found is None:
         return
-    owner = found.arguments.get(USER), found.arguments.get(CLIENT)
+    owner = owner_of(found)
     if owner != (None, None) and owner != (channel.client.user if client else None, client or None):
         what = channel.vhost.title("queue", queue)
         raise Refusal(Condition.ACCESS_REFUSED, f"{what} is another's subscription")
 
 
-def bind_subscription(channel: Channel, wanted: Bind) -> None:
+def bind_subscription(channel: Channel, wanted: Bind, earlier: bool = False) -> bool:
     """Bind the queue of a subscription so and not otherwise: who comes back and asks for another
     topic or condition begins anew (JMS 2.0 §8.3.3: as unsubscribing and subscribing again), so what
     waits there is dropped. Refuses (405) that while somebody else is receiving from it. A queue
-    that cannot be bound at all does not stay."""
+    that cannot be bound at all does not stay.
+
+    ``earlier``: a build may have made it that left conditions to the consumer and kept no record of
+    them. Then a condition where there was none is no change, and what waits stays. True if some of
+    it may be what the condition does not want, so that the consumer has to look."""
     queues = channel.vhost.queues
     try:
         binding = channel.binding(wanted, *channel.ends(wanted))
@@ -67,10 +107,18 @@ def bind_subscription(channel: Channel, wanted: Bind) -> None:
         if unbound is not None and not unbound.bindings and not unbound.consumers:
             channel.vhost.remove_queue(unbound)
         raise
-    if changed:
+    if changed and not (earlier and all(moves_condition(other, binding) for other in others)):
         found.purge()
     for other in others:
         channel.vhost.remove_binding(other)
+    conditional = not CONDITIONS.isdisjoint(binding.arguments)
+    return earlier and conditional and bool(found.depth or found.unsettled)
+
+
+def moves_condition(old: Binding, new: Binding) -> bool:
+    """Whether the new binding is the old one and a condition, which the old one had none of."""
+    bare = {name: value for name, value in new.arguments.items() if name not in CONDITIONS}
+    return old == Binding(new.source, new.destination, new.key, bare) != new
 
 
 def subscriptions_to(channel: Channel, key: str) -> tuple[list[Queue], bool]:

@@ -169,7 +169,7 @@ def test_kill_at_any_moment(tmp_path: Path) -> None:
             gateway.start()
             check(gateway, story)
         assert story.long_lives > KILLS / 4
-        found = read(gateway.wire(1), "subscription:subscriber:news")
+        found = read(gateway.wire(1), "subscription:guest:subscriber:news")
         assert found == sorted(set(found)) and subscribed <= set(found)
 
 

@@ -215,7 +215,7 @@ def test_durable_and_volatile_subscriptions_of_one_name_are_two(
     assert len(queues(house)) == 2
     assert bodies(peer.receives(volatile)) == bodies(peer.receives(lasting)) == ["both"]
     peer.done(DetachLink(1, "t", volatile, closed=True))
-    assert queues(house) == [f"{PREFIX}me:s"]
+    assert queues(house) == [f"{PREFIX}guest:me:s"]
 
 
 # --- transactions ---------------------------------------------------------------------------------

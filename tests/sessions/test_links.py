@@ -7,7 +7,7 @@ import pytest
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.encoding import write_value
 from gateway.adapters.v1_0.fields import read_value
-from gateway.errors import Condition, Lost, Refusal
+from gateway.errors import Condition, Lost
 from gateway.message import Essentials, Message, Properties
 from gateway.operations import (
     Attached,
@@ -39,6 +39,7 @@ from gateway.operations import (
     Terminus,
 )
 from gateway.sessions.destinations import subscribe
+from gateway.sessions.subscriptions import CLIENT, USER
 from gateway.sessions.topology import NODE
 from gateway.values import Array, Described, Symbol
 from tests.broker.fakes import message
@@ -598,40 +599,54 @@ def test_unsubscribing_without_an_address(house: House, peer: LinkPeer) -> None:
 
 @pytest.mark.parametrize("shared", [(), ("shared",)])
 def test_a_subscription_is_its_users(house: House, peer: LinkPeer, shared: tuple[str, ...]) -> None:
-    """Anybody may call his container the same; names may contain what divides them."""
+    """Anybody may call his container the same, and come first; names may contain what divides
+    them."""
     house.broker.access.add_user("other", "secret")
     house.broker.access.set_permissions("other", "/", ".*", ".*", ".*")
     capabilities = ("topic", *shared)
     asked: dict[str, Any] = {"durable": 1, "expiry": "never", "capabilities": capabilities}
-    link, _ = peer.source("news", name="a:b", **asked)
-    suspended(peer, link, [], lost=True)
-    publish(peer, "news", "kept", exchange="amq.topic")
-    for other in (LinkPeer(house, "other"), LinkPeer(house, "guest", "me:a")):
-        name = "b" if other.container == "me:a" else "a:b"
-        _, operation = other.asking("elsewhere", name=name, **asked)
-        said = other.refused(operation)
-        assert said.condition is Condition.ACCESS_REFUSED and said.lost is Lost.LINK
-        _, operation = other.asking(None, name=name)
-        assert other.refused(operation).condition is Condition.ACCESS_REFUSED
-    again, _ = peer.source("news", name="a:b", **asked)
-    assert bodies(peer.receives(again)) == ["kept"]
-    peer.done(DetachLink(1, "t", again, closed=True))
-    other = LinkPeer(house, "other")
-    other.source("news", name="a:b", **asked)
+    links: list[tuple[LinkPeer, str, str]] = []
+    peers = LinkPeer(house, "other"), peer, LinkPeer(house, "guest", "me:a")
+    for number, one in enumerate(peers):
+        name = "b" if one.container == "me:a" else "a:b"
+        _, operation = one.asking(None, name=name)
+        assert one.refused(operation).condition is Condition.NOT_FOUND
+        link, _ = one.source(f"news{number}", name=name, **asked)
+        suspended(one, link, [], lost=True)
+        links.append((one, name, link))
+    for number in range(3):
+        publish(peer, f"news{number}", f"kept{number}", exchange="amq.topic")
+    for number, (one, name, _) in enumerate(links):
+        again, _ = one.source(f"news{number}", name=name, **asked)
+        assert bodies(one.receives(again)) == [f"kept{number}"]
+        one.done(DetachLink(1, "t", again, closed=True))
+        assert len(house.broker.vhosts["/"].queues) == 2 - number
+
+
+def test_a_queue_that_says_it_is_anothers_is_not_read(house: House, peer: LinkPeer) -> None:
+    channel = peer.session.channels[1]
+    given = {USER: "other", CLIENT: "me"}
+    channel.declare_queue(DeclareQueue(1, None, "subscription:guest:me:sub", arguments=given))
+    asked: dict[str, Any] = {"durable": 1, "expiry": "never", "capabilities": ("topic",)}
+    for address in ("news", None):
+        _, operation = peer.asking(address, name="sub", **asked)
+        said = peer.refused(operation)
+        assert said.condition in (Condition.ACCESS_REFUSED, Condition.PRECONDITION_FAILED)
+        assert said.lost is Lost.LINK
 
 
 def test_subscriptions_of_handles_are_their_users_too(house: House, peer: LinkPeer) -> None:
     house.broker.access.add_user("other", "secret")
     house.broker.access.set_permissions("other", "/", ".*", ".*", ".*")
     other = LinkPeer(house, "other")
-    name = subscribe(peer.session.channels[1], "news", "me", "sub")
-    assert subscribe(peer.session.channels[1], "news", "me", "sub") == name
-    with pytest.raises(Refusal) as refused:
-        subscribe(other.session.channels[1], "news", "me", "sub")
-    assert refused.value.condition is Condition.ACCESS_REFUSED
-    link, _ = peer.source(None, name="sub")  # the same subscription in 1.0
-    _, operation = other.asking(None, name="sub")
-    assert other.refused(operation).condition is Condition.ACCESS_REFUSED
+    taken, _ = subscribe(other.session.channels[1], "news", "me", "sub")
+    name, _ = subscribe(peer.session.channels[1], "news", "me", "sub")
+    assert name != taken
+    assert subscribe(peer.session.channels[1], "news", "me", "sub") == (name, False)
+    _, attached = peer.source(None, name="sub")  # the same subscription in 1.0
+    assert attached.terminus.address == name
+    _, attached = other.source(None, name="sub")
+    assert attached.terminus.address == taken
 
 
 def test_a_subscription_needs_a_container(house: House, peer: LinkPeer) -> None:

@@ -12,15 +12,19 @@ from gateway.broker.channel import Channel
 from gateway.broker.queues import Queue
 from gateway.errors import Condition
 from gateway.operations import (
+    LINK_LEVELS,
+    Bind,
     Credit,
+    DeclareQueue,
     Deliver,
     DetachLink,
+    EndSubscription,
     Listen,
     OpenDestination,
     Publish,
     Service,
 )
-from gateway.sessions.subscriptions import PREFIX
+from gateway.sessions.subscriptions import CLIENT, PREFIX, USER
 from gateway.values import Symbol
 from tests.broker.fakes import message
 from tests.sessions.test_links import SELECTOR, House, LinkPeer
@@ -172,6 +176,90 @@ def test_durable_subscriptions_of_handles(peer: LinkPeer) -> None:
     listens(peer, "n < 2", "news", "2/1")
     publish(peer, 1, 3)
     assert (queue.depth, queue.unsettled) == (0, 1), "another selector begins anew"
+
+
+# --- subscriptions that an earlier build made -----------------------------------------------------
+
+
+def made_earlier(peer: LinkPeer, owned: bool = True) -> Queue:
+    """A durable subscription of then: without the user in its name, without a condition at its
+    binding; and what came in since."""
+    name = "subscription:me:news"
+    arguments = {USER: "guest", CLIENT: "me"} if owned else {}
+    channel: Channel = peer.session.channels[1]
+    channel.declare_queue(
+        DeclareQueue(1, None, name, durable=True, arguments=arguments, levels=LINK_LEVELS)
+    )
+    channel.bind(Bind(1, None, name, "amq.topic", "a"))
+    publish(peer, 1, 2, 3)
+    return the_queue(peer.house)
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_its_owner_finds_it_and_what_waits_in_it(peer: LinkPeer, owned: bool) -> None:
+    made_earlier(peer, owned)
+    link, _ = peer.source("/exchanges/amq.topic/a", name="news", **DURABLE)
+    assert bodies(peer.receives(link)) == ["1", "2", "3"]
+    queue = the_queue(peer.house)
+    peer.done(DetachLink(1, "t", link))
+    link, attached = peer.source(None, name="news")
+    assert attached.terminus.address == queue.name
+    peer.done(DetachLink(1, "t", link, closed=True))
+    assert not peer.house.broker.vhosts["/"].queues
+
+
+def test_another_user_neither_gets_it_nor_is_locked_out(house: House, peer: LinkPeer) -> None:
+    old = made_earlier(peer)
+    house.broker.access.add_user("other", "secret")
+    house.broker.access.set_permissions("other", "/", ".*", ".*", ".*")
+    other = LinkPeer(house, "other")
+    link, _ = other.source("/exchanges/amq.topic/a", name="news", **DURABLE)
+    assert bodies(other.receives(link)) == []
+    assert old.depth == 3 and len(house.broker.vhosts["/"].queues) == 2
+
+
+def test_its_condition_moves_to_the_binding(peer: LinkPeer) -> None:
+    queue = made_earlier(peer)
+    asked: dict[str, Any] = {"name": "news", **DURABLE}
+    for _ in range(2):
+        link, _ = peer.source("/exchanges/amq.topic/a", **asked, **jms("n > 1"))
+        (binding,) = queue.bindings
+        assert binding.arguments == {"x-selector": "n > 1"} and queue.depth == 3
+        peer.done(DetachLink(1, "t", link))
+    publish(peer, 0, 4)
+    assert queue.depth == 4
+    link, _ = peer.source("/exchanges/amq.topic/a", **asked, **jms("n > 1"))
+    assert bodies(peer.receives(link)) == ["2", "3", "4"], "and not what it never wanted"
+    peer.done(DetachLink(1, "t", link))
+    link, _ = peer.source("/exchanges/amq.topic/a", **asked, **jms("n < 2"))
+    assert bodies(peer.receives(link)) == [] and not queue.depth, "another condition begins anew"
+
+
+def test_another_topic_begins_it_anew(peer: LinkPeer) -> None:
+    queue = made_earlier(peer)
+    peer.source("/exchanges/amq.topic/b", name="news", **DURABLE, **jms("n > 1"))
+    assert not queue.depth and [binding.key for binding in queue.bindings] == ["b"]
+
+
+def test_a_first_condition_begins_one_of_today_anew(peer: LinkPeer) -> None:
+    link, _ = peer.source("/exchanges/amq.topic/a", name="news", **DURABLE)
+    peer.done(DetachLink(1, "t", link))
+    publish(peer, 1, 2, 3)
+    peer.source("/exchanges/amq.topic/a", name="news", **DURABLE, **jms("n > 1"))
+    assert not the_queue(peer.house).depth
+
+
+def test_a_handle_finds_it_and_moves_its_condition(peer: LinkPeer) -> None:
+    queue = made_earlier(peer)
+    peer.done(OpenDestination(1, "o", "1", Service.TOPIC, "a", client="me"))
+    listen = Listen(1, "l", "1", "1/1", "", 1, selector="n > 1", identifier="news")
+    peer.session.perform([listen])
+    peer.house.commit()
+    assert bodies(peer.heard()) == ["2"] and (queue.depth, queue.unsettled) == (2, 1)
+    (binding,) = queue.bindings
+    assert binding.arguments == {"x-selector": "n > 1"}
+    peer.done(EndSubscription(1, "e", "1", "", "news"))
+    assert not peer.house.broker.vhosts["/"].queues
 
 
 def test_what_a_binding_asks_survives_the_store() -> None:
