@@ -167,12 +167,14 @@ class Close(Operation):
 class Closed(Operation):
     """The connection has ended (last operation of an adapter). ``theirs``: the peer ended it or
     caused it by an error; ``False`` for our own ``Close``. ``token``: the peer waits for an answer
-    (``Done`` with channel 0), which comes behind those to all that it asked before."""
+    (``Done`` with channel 0), which comes behind those to all that it asked before. ``fault``: it
+    did not ask for the end but broke a rule; what answers the ``token`` is our close."""
 
     condition: Condition | None = None
     text: str = ""
     theirs: bool = True
     token: Token = field(default=None, compare=False)
+    fault: bool = field(default=False, compare=False)
 
 
 @dataclass(slots=True)

@@ -99,7 +99,7 @@ class Session:
         self.parted = False
         """The peer has asked for the end and was answered."""
         self._parting: Closed | None = None
-        """The peer has asked for the end, and is answered behind all else."""
+        """The peer has asked for the end or broken a rule, and is answered behind all else."""
         self._notices: list[Cancelled] | None = None
         """Gathers what a request brings about besides its answer, while it is performed."""
         self._paused = False
@@ -357,12 +357,12 @@ class Session:
             self._part()
 
     def _part(self) -> None:
-        """Answer the peer that wants to leave, unless other answers come first."""
+        """Answer the peer that wants to leave, or has to, unless other answers come first."""
         parting = self._parting
         if parting is None or self._rest or self._replies.lines or self.closed:
             return
         self._parting = None
-        self.parted = True
+        self.parted = not parting.fault
         self.adapter.send(Done(0, parting.token))
         self.follow()
         self.end()

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.v0_9.wire.tables import VERSIONS as TABLES
+from gateway.errors import Condition
 from tests.pair import VERSIONS
 from tests.sessions.wired import Wired, kinds
 from tests.talk import body, header, method
@@ -187,6 +189,25 @@ REQUESTS: list[Any] = [
     method("0-9-1", 1, w.BasicPublish(routing_key="d")) + header(1, 0, b"\x01\0\x03abc"),
     w.ChannelClose(200, "bye"),
 ]
+VIOLATIONS: dict[str, tuple[bytes, Condition]] = {
+    "a frame of no kind": (b"\x09\0\x01\0\0\0\0\xce", Condition.FRAME_ERROR),
+    "no end of a frame": (b"\x01\0\x01\0\0\0\x04\0\x14\0\x0a\0", Condition.FRAME_ERROR),
+    "an unknown method": (
+        b"\x01\0\x01\0\0\0\x04\0\x99\0\x0a\xce", Condition.COMMAND_INVALID,
+    ),
+    "a channel that is not open": (
+        method("0-9-1", 9, w.BasicGet(queue="d")), Condition.CHANNEL_ERROR,
+    ),
+    "a method cut short": (
+        b"\x01\0\x01\0\0\0\x05\0\x32\0\x0a\0\xce", Condition.SYNTAX_ERROR,
+    ),
+    "a second channel.open": (method("0-9-1", 1, w.ChannelOpen()), Condition.CHANNEL_ERROR),
+    "a header that nobody announced": (header(1, 1), Condition.UNEXPECTED_FRAME),
+}  # fmt: skip
+"""What costs the connection, whatever the version, and why."""
+UNSEEN = frozenset(list(VIOLATIONS)[-3:])
+"""Those that are not looked at on a channel that is lost already."""
+LAST = some.sampled_from(["", "goodbye", *VIOLATIONS])
 GOT = {w.BasicGetOk: w.BasicGetEmpty}
 """Whether a message is fetched or delivered is chance."""
 
@@ -198,13 +219,15 @@ def answers(wired: Wired) -> list[type[Any]]:
 
 @given(
     some.lists(some.sampled_from(REQUESTS), min_size=1, max_size=12),
-    some.booleans(),
+    LAST,
+    some.sampled_from(VERSIONS),
     some.sampled_from([math.inf, -1.0]),
 )
-def test_any_requests_in_one_read(asked: list[Any], leaves: bool, share: float) -> None:
+def test_any_requests_in_one_read(asked: list[Any], last: str, version: str, share: float) -> None:
     """They are answered as they are when each is answered before the next is asked, whether they
-    are performed in one turn or in as many as there are requests."""
-    patient, hasty = Wired(), Wired(share=share)
+    are performed in one turn or in as many as there are requests; then comes the end of the
+    connection, if they are followed by a goodbye or by what costs it."""
+    patient, hasty = Wired(version), Wired(version, share=share)
     expected: list[type[Any]] = []
     for record in asked:
         if patient.adapter.channels.get(1) is None:
@@ -212,15 +235,42 @@ def test_any_requests_in_one_read(asked: list[Any], leaves: bool, share: float) 
         patient.says(1, record)
         patient.settle()
         expected += answers(patient)
-        if w.ChannelClose in expected:
+        if w.ChannelClose in expected or patient.session.closed:
             break
     sent = asked[: asked.index(REQUESTS[-1]) + 1] if REQUESTS[-1] in asked else asked
     octets = hasty.octets(1, *sent)
-    hasty.read(octets + (hasty.octets(0, w.ConnectionClose(200, "bye")) if leaves else b""))
+    if last == "goodbye":
+        octets += hasty.octets(0, w.ConnectionClose(200, "bye"))
+    elif last:
+        octets += VIOLATIONS[last][0]
+    hasty.read(octets)
     hasty.settle()
     heard = answers(hasty)
-    if leaves and (not heard or heard[-1] is not w.ConnectionClose):
+    ended = w.ConnectionClose in expected
+    if last == "goodbye" and not ended:
         assert heard and heard.pop() is w.ConnectionCloseOk
+    elif last and not ended:
+        if heard and heard[-1] is w.ConnectionClose:
+            heard.pop()
+            assert hasty.adapter.closing and hasty.session.closed
+        else:
+            assert last in UNSEEN and w.ChannelClose in expected
     if w.ChannelClose in heard and heard[-1] is w.ChannelCloseOk:
         heard.pop()  # their close met ours
     assert heard == expected
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("violation", VIOLATIONS)
+def test_a_violation_is_told_behind_the_answer_before_it(version: str, violation: str) -> None:
+    wired = Wired(version)
+    octets, condition = VIOLATIONS[violation]
+    wired.read(wired.octets(1, DURABLE, w.BasicGet(queue="d")) + octets)
+    assert wired.hears() == [] and not wired.adapter.closing
+    wired.says(1, w.BasicGet(queue="d"))  # after it: nobody hears it
+    wired.settle()
+    declared, got, close = wired.hears()
+    assert kinds([declared, got]) == [w.QueueDeclareOk, w.BasicGetEmpty]
+    assert isinstance(close, w.ConnectionClose)
+    assert close.reply_code == TABLES[version].codes[condition.value][0]
+    assert wired.adapter.closing and wired.session.closed and not wired.session.parted

@@ -373,15 +373,21 @@ class Connection:
         else:
             closed = Closed(self._owner.condition(m.reply_code), m.reply_text)
         if self._server and self.state in (states.OPENING, states.OPEN):
-            closed.token = Asked(self._owner.table.by_name["connection.close"])
-            self.state = states.LEAVING
-            self.said = closed.condition, closed.text
-            self.caused_by_them = True
+            closed = self.leave(closed.condition, closed.text)
         else:
             self.say_close_ok()
             found += self._owner.give_up()
         found.append(closed)
         raise Ended
+
+    def leave(self, condition: Condition | None, text: str, fault: bool = False) -> Closed:
+        """Server: the connection ends behind our answers to what was asked before. ``fault``: they
+        broke a rule."""
+        self.state = states.LEAVING
+        self.said = condition, text
+        self.caused_by_them = True
+        token = Asked(self._owner.table.by_name["connection.close"])
+        return Closed(condition, text, token=token, fault=fault)
 
     def say_close_ok(self) -> None:
         """The last word to a peer that closes."""

@@ -97,6 +97,8 @@ class Engine:
         self._codes = {**LATEST, **conditions_by_code(self.table.codes)}
         self._receiving = False
         self._weight = 0
+        self._fault: PeerError | None = None
+        """What the peer did wrong, while it is still to be told."""
         self._opening = b""
         self._heard = self._spoke = True
         self._last_heard = self._last_spoke = self._last_tick = 0.0
@@ -254,15 +256,30 @@ class Engine:
             place.die()
 
     def _violated(self, error: PeerError, found: list[Operation]) -> None:
-        """They broke a rule and the connection dies of it."""
-        if self.connection.state is not states.CLOSING:
-            self.say_close(error.condition, error.text, error.method, theirs=True)
+        """They broke a rule and the connection dies of it. A server says so behind its answers to
+        what was asked before."""
+        if self.server and self.connection.state in (states.OPENING, states.OPEN):
+            self._fault = error
+            for place in self.channels.values():
+                place.forget_content()
+            found.append(self.connection.leave(error.condition, error.text, fault=True))
+            return
+        self._say_fault(error)
         found += self.give_up()
         found.append(Closed(error.condition, error.text))
 
+    def _say_fault(self, error: PeerError) -> None:
+        """Close the connection for an error of theirs, unless it is being closed."""
+        if self.connection.state is not states.CLOSING:
+            self.say_close(error.condition, error.text, error.method, theirs=True)
+
     def part(self) -> None:
-        """The peer has asked for the end, and has its answers: this is the last one."""
-        self.connection.say_close_ok()
+        """The peer has asked for the end, or broken a rule, and has its answers: this is the last
+        one."""
+        if self._fault is not None:
+            self._say_fault(self._fault)
+        else:
+            self.connection.say_close_ok()
         self.later += self.give_up()
         self.later.append(Closed(*self.connection.said))
 

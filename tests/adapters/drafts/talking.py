@@ -18,10 +18,11 @@ from gateway.operations import (
     Open,
     Operation,
     QueueState,
+    SessionLost,
     Subscribe,
     Unsubscribe,
 )
-from tests.pair import Cut, Users, pieces, whole
+from tests.pair import Cut, Users, pieces, told, whole
 
 VERSIONS = tuple(DRAFTS)
 SIZES = [1, 2, 3, 5, 11, 64, 1 << 30]
@@ -86,7 +87,9 @@ class Both:
         for operation in operations:
             self.asked.append(operation)
             token = getattr(operation, "token", None)
-            if token is not None and not isinstance(operation, Closed):
+            if isinstance(operation, SessionLost | Closed):
+                told(self.server, [operation])
+            elif token is not None:
                 channel = getattr(operation, "channel", 0)
                 self.server.send(Done(channel, token, self.result(operation)))
             self.perform(self.server.found())

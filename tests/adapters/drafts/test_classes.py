@@ -19,7 +19,6 @@ from gateway.operations import (
     DeclareQueue,
     Deliver,
     Done,
-    EndSession,
     EnterRealm,
     Fetch,
     FindQueue,
@@ -198,7 +197,7 @@ def test_a_subscription_by_a_regular_expression() -> None:
     assert isinstance(bind, Bind) and (bind.key, bind.arguments) == ("^a.+z$", {"x-regexp": True})
     ((name, record),) = answers(both, first.SubscriptionDefine(0, "s", "", r"(a)\1", 3))
     assert (name, record.reply_code) == ("channel.close", 503)
-    assert isinstance(both.asked[-1], EndSession)
+    assert isinstance(both.asked[-1], SessionLost)
 
 
 def test_without_an_engine_regular_expressions_are_refused(monkeypatch: Any) -> None:
@@ -252,7 +251,7 @@ def test_what_is_private_is_its_clients(record: Any) -> None:
         assert (name != "channel.close") is allowed
         if not allowed:
             assert found.reply_code == 403
-            assert isinstance(both.asked[-1], EndSession)
+            assert isinstance(both.asked[-1], SessionLost)
 
 
 def test_private_things_outlive_the_connection_unless_they_are_temporary() -> None:

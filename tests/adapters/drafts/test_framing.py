@@ -13,7 +13,7 @@ from gateway.adapters.v0_9.wire import layouts_0_9a6 as second
 from gateway.errors import Condition
 from gateway.operations import BeginSession, Closed, Done, Open, Publish, SessionLost
 from tests.adapters.drafts.talking import VERSIONS, Both, said
-from tests.pair import Users, pieces, sized
+from tests.pair import Users, pieces, sized, told
 
 FIRST = ("0-9a0", "0-9a0-7")
 
@@ -73,7 +73,7 @@ def test_out_of_band_frames_are_refused(version: str, kind: int) -> None:
     """Their bodies are elsewhere: nothing behind the header is waited for."""
     both = Both(version).opened()
     head = both.client.frames.frame(kind, 1, b"elsewhere")[: both.client.table.geometry.head.size]
-    (closed,) = both.server.receive(head)
+    (closed,) = told(both.server, both.server.receive(head))
     assert isinstance(closed, Closed) and closed.condition is Condition.NOT_IMPLEMENTED
     ((name, record),) = said(both.client, b"".join(both.server.output()))
     assert (name, record.reply_code) == ("connection.close", 540)
@@ -82,14 +82,14 @@ def test_out_of_band_frames_are_refused(version: str, kind: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_senseless_frames_end_it_without_a_word(version: str) -> None:
     both = Both(version).opened()
-    (closed,) = both.server.receive(both.client.frames.frame(12, 1, b""))
+    (closed,) = told(both.server, both.server.receive(both.client.frames.frame(12, 1, b"")))
     assert isinstance(closed, Closed) and closed.condition is Condition.FRAME_ERROR
     assert both.server.closing and both.server.output() == []
 
 
 def ended_with(both: Both, octets: bytes, code: int) -> None:
     """The connection is closed for what was sent, and why is said."""
-    closed = both.server.receive(octets)[-1]
+    closed = told(both.server, both.server.receive(octets))[-1]
     assert isinstance(closed, Closed)
     ((name, record),) = said(both.client, b"".join(both.server.output()))
     assert (name, record.reply_code) == ("connection.close", code)
@@ -221,7 +221,7 @@ def test_what_a_client_may_not_tune(version: str, field: str, value: int) -> Non
 def test_a_server_of_the_drafts_says_nothing_to_another_version() -> None:
     for version in VERSIONS:
         both = Both(version)
-        (closed,) = both.server.receive(b"AMQP\x01\x01\x08\x00")
+        (closed,) = told(both.server, both.server.receive(b"AMQP\x01\x01\x08\x00"))
         assert isinstance(closed, Closed) and both.server.output() == []
 
 
@@ -231,7 +231,7 @@ def test_a_wrong_end_octet_and_a_size_of_nothing() -> None:
         bytes.fromhex("08000000 00000000 ce".replace(" ", "")),
     ):
         both = Both("0-9a6").opened()
-        (closed,) = both.server.receive(octets)
+        (closed,) = told(both.server, both.server.receive(octets))
         assert isinstance(closed, Closed) and both.server.output() == []
 
 
@@ -306,7 +306,7 @@ def test_an_unreal_method_that_is_unknown(version: str) -> None:
     assert (record.class_, record.method, record.synchtag) == (0x63, 0x21, 0x0203)
     assert record.reply_code == 540
     payload = b"\x63\x21" + bytes(padding + 5)
-    (closed,) = both.server.receive(both.client.frames.frame(1, 1, payload))
+    (closed,) = told(both.server, both.server.receive(both.client.frames.frame(1, 1, payload)))
     assert isinstance(closed, Closed) and closed.condition is Condition.NOT_IMPLEMENTED
 
 
@@ -422,7 +422,7 @@ def test_mutated_conversations(version: str, seed: int) -> None:
     both = Both(version, limits=limits).opened()
     for piece in pieces(bytes(data), iter(lambda: chance.choice([3, 50, 400, 100_000]), 0)):
         if both.server.closing:
-            assert both.server.receive(piece) == []
+            assert told(both.server, both.server.receive(piece)) == []
             break
         before = len(both.asked)
         both.perform(both.server.receive(piece))

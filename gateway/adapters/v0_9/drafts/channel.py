@@ -114,9 +114,15 @@ class Channel(Writer):
     def opened(self) -> None:
         self.move("channel.open-ok")
 
+    def fall(self) -> None:
+        """The peer broke a rule: nothing more is taken. We say so when what it asked before is
+        answered."""
+        self.forget_content()
+        self.state = states.FAILED
+
     def die(self) -> None:
         """Discard everything but the answer to our close."""
-        self.drop_content()
+        self.forget_content()
         self.move("lose")
         self.consumers.clear()
 
@@ -125,9 +131,9 @@ class Channel(Writer):
         for number in self.tickets:
             self.owner.connection.tickets.pop(number, None)
         self.state = states.CLOSED
-        self.drop_content()
+        self.forget_content()
 
-    def drop_content(self) -> None:
+    def forget_content(self) -> None:
         """What is under way is not; of a file that is being staged, the beginning is kept."""
         content, self.content = self.content, None
         if content is not None:

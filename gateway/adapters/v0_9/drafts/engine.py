@@ -23,7 +23,7 @@ from gateway.adapters.v0_9.engine import WEIGHT, Engine
 from gateway.adapters.v0_9.geometry import Method
 from gateway.bodies import Body, LargeBody
 from gateway.errors import Condition, LocalError, Lost, PeerError, Unwritable
-from gateway.operations import Closed, Operation, Refused, Returned
+from gateway.operations import Operation, Refused, Returned
 from gateway.staged import Shelf
 
 UNREAL = 0x40
@@ -90,13 +90,10 @@ class DraftEngine(Engine):
 
     # --- the end ---------------------------------------------------------------------------------
 
-    def _violated(self, error: PeerError, found: list[Operation]) -> None:
+    def _say_fault(self, error: PeerError) -> None:
         """What is no frame ends the connection without a word (0-9a0 §3.4.4, 0-9a6)."""
-        if isinstance(error, BadFrame):
-            found += self.give_up()
-            found.append(Closed(error.condition, error.text))
-        else:
-            super()._violated(error, found)
+        if not isinstance(error, BadFrame):
+            super()._say_fault(error)
 
     def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None:
         code, reason = self.reply(condition, text)

@@ -102,7 +102,7 @@ class DraftIncoming:
             raise PeerError(Condition.NOT_IMPLEMENTED, f"method {group},{name} is unknown")
         method = self._alias(method, end - at - layout.size)
         place = engine.channels.get(channel)
-        if place is not None and place.state is states.CLOSING and channel:
+        if place is not None and place.state in (states.CLOSING, states.FAILED) and channel:
             self._while_closing(place, method, found)
             return
         if engine.connection.state is states.CLOSING and method.name[:11] != "connection.":
@@ -122,8 +122,7 @@ class DraftIncoming:
             fatal = method.name.startswith(("connection.", "access."))
             if fatal or error.lost is not Lost.SESSION or channel not in engine.channels:
                 raise
-            engine.lose(channel, error.condition, error.text, error.method)
-            found.append(SessionLost(channel, error.condition, error.text))
+            self._lose(channel, error, found)
         except ValueError as error:
             raise PeerError(Condition.SYNTAX_ERROR, str(error), method=number) from error
 
@@ -189,9 +188,12 @@ class DraftIncoming:
         return record
 
     def _while_closing(self, place: Channel, method: Method, found: list[Operation]) -> None:
-        """We have said close: only its answer counts."""
+        """We have said close, or are about to: only the closing counts."""
         engine = self._engine
-        if method.name == "channel.close-ok":
+        if place.state is states.FAILED:
+            if method.name == "channel.close":
+                found.append(EndSession(place.number, Asked(method, None)))
+        elif method.name == "channel.close-ok":
             if place.awaited and isinstance(place.awaited[-1].operation, EndSession):
                 ended = place.awaited.pop()
                 self._end(place, found)
@@ -317,7 +319,7 @@ class DraftIncoming:
         if place is None:
             condition = Condition.CHANNEL_ERROR if channel else Condition.UNEXPECTED_FRAME
             raise PeerError(condition, f"content on channel {channel}, which is not open")
-        if place.state is states.CLOSING:
+        if place.state in (states.CLOSING, states.FAILED):
             return
         content = place.content
         if content is None:
@@ -351,8 +353,19 @@ class DraftIncoming:
         error.method = error.method or method.number
         if error.lost is not Lost.SESSION:
             raise error
-        self._engine.lose(channel, error.condition, error.text, error.method)
-        found.append(SessionLost(channel, error.condition, error.text))
+        self._lose(channel, error, found)
+
+    def _lose(self, channel: int, error: PeerError, found: list[Operation]) -> None:
+        """A mistake that costs the channel. A server says so behind its answers to what was asked
+        before."""
+        lost = SessionLost(channel, error.condition, error.text)
+        method = self._engine.table.methods.get(error.method)
+        if self._server and method is not None:
+            self._engine.channels[channel].fall()
+            lost.token = Asked(method, None)
+        else:
+            self._engine.lose(channel, error.condition, error.text, error.method)
+        found.append(lost)
 
     def _said(self, method: Method, m: Any) -> Said:
         engine = self._engine

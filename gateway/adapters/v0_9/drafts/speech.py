@@ -114,7 +114,7 @@ def _settle(engine: Any, op: Settle) -> None:
 
 def _returned(engine: Any, op: Returned) -> None:
     place = engine.channels.get(op.channel)
-    if place is not None and place.state in (states.OPEN, states.ENDING):
+    if place is not None and place.state in (states.OPEN, states.ENDING, states.FAILED):
         # They may have said close behind their publish: it goes on all the same.
         engine.follow(engine.words.returned(place, op))
 

@@ -32,7 +32,6 @@ from gateway.operations import (
     Commit,
     DeclareQueue,
     DeleteQueue,
-    EndSession,
     Fetch,
     Fetched,
     FindQueue,
@@ -45,6 +44,7 @@ from gateway.operations import (
     PurgeTopic,
     QueueState,
     Rollback,
+    SessionLost,
     Settle,
     Subscribe,
     Unsubscribe,
@@ -106,9 +106,9 @@ def _foreign(place: Channel, state: FoundQueue) -> PeerError | None:
 
 def _failed(place: Channel, asked: Asked, error: PeerError) -> list[Operation]:
     """A request turns out to be wrong only when something has been found out about it."""
-    number = place.number
-    place.owner.lose(number, error.condition, error.text, asked.method.number)
-    return [EndSession(number, None)]
+    place.fall()
+    token = asked._replace(then=None)
+    return [SessionLost(place.number, error.condition, error.text, token)]
 
 
 def _made(
