@@ -381,7 +381,7 @@ class Channel(Linked):
         if no_ack:
             self.last += 1
             found.finish(entry)
-            return Fetched(self.last, entry.deliveries > 0, entry.message, found.depth)
+            return Fetched(self.last, entry.deliveries > 0, entry.message, found.depth, queue)
         return self.hold(found, entry)
 
     def hold(self, queue: Queue, entry: Entry) -> Fetched:

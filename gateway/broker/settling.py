@@ -122,42 +122,52 @@ class Settling(Requests):
     def exclude(self, found: list[tuple[int, Entry]]) -> None:
         """These deliveries are being declined by the channel as a whole. Refuses (506) too many;
         they are unsettled then."""
-        if self.excluded is None:
-            self.excluded = {}
         for entry in (entry for _, entry in found):
             if entry.consumer is not None and entry.consumer.copies:
                 continue
-            queue = entry.lane.queue
-            exclusions = self.excluded.get(queue)
-            if exclusions is None:
-                exclusions = self.excluded[queue] = Exclusions(queue)
-                exclusions.shared = True
-                for consumer in self.consumers.values():
-                    if consumer.queue is queue and not consumer.copies:
-                        share(consumer, exclusions)
+            exclusions = self.exclusions_from(entry.lane.queue)
             if exclusions.full:
                 self.restore(found)
                 exclusions.check()
 
-    def unsent(self, consumer: str, delivery: int, message: Message) -> None:
+    def exclusions_from(self, queue: Queue) -> Exclusions:
+        """What this channel as a whole does not get of a queue."""
+        if self.excluded is None:
+            self.excluded = {}
+        exclusions = self.excluded.get(queue)
+        if exclusions is None:
+            exclusions = self.excluded[queue] = Exclusions(queue)
+            exclusions.shared = True
+            for consumer in self.consumers.values():
+                if consumer.queue is queue and not consumer.copies:
+                    share(consumer, exclusions)
+        return exclusions
+
+    def unsent(self, consumer: str, delivery: int, message: Message, queue: str = "") -> None:
         """A delivery that could not be written for its reader: others may be able to read it. So
         it is declined, also where it was accepted beforehand; then it stands at the end of its
-        queue again."""
+        queue again. One that was fetched (accepted beforehand from ``queue``) is declined by the
+        channel, or each fetch would find it."""
         entry = self.unsettled.get(delivery)
+        reader = self.consumers.get(consumer)
         if entry is not None:
+            if entry.consumer is None and not self.vhost.buries(entry.lane.queue, message):
+                self.exclude([(delivery, entry)])
             self.check_exclusions(entry)
             del self.unsettled[delivery]
             self.conclude([(entry, Outcome.DECLINE)])
-        elif consumer in self.consumers and not self.consumers[consumer].copies:
-            self.put_again(self.consumers[consumer], message)
+        elif reader is not None:
+            if not reader.copies:
+                self.put_again(reader.queue, reader, message)
+        elif queue in self.vhost.queues:
+            self.put_again(self.vhost.queues[queue], None, message)
 
     def declined(self, entry: Entry, consumer: Consumer | None) -> Outcome:
         """What declining comes to. The consumer, or the whole channel, does not get this message
         again."""
         queue = entry.lane.queue
         whole = None if self.excluded is None else self.excluded.get(queue)
-        nobody = consumer is None or consumer.copies
-        if queue.gone or (nobody and whole is None):
+        if queue.gone or (consumer is not None and consumer.copies and whole is None):
             return Outcome.RELEASE
         if queue.vhost.buries(queue, entry.message):
             return Outcome.REJECT
@@ -167,15 +177,16 @@ class Settling(Requests):
             exclusions_of(consumer).add(entry.lane, entry.position)
         return Outcome.RELEASE
 
-    def put_again(self, consumer: Consumer, message: Message) -> None:
-        """A message that was settled as it was given to a consumer, which cannot have it."""
-        queue = consumer.queue
+    def put_again(self, queue: Queue, consumer: Consumer | None, message: Message) -> None:
+        """A message that was settled as it was given to a consumer, or fetched, which cannot have
+        it."""
         if queue.vhost.buries(queue, message):
             queue.vhost.bury(queue, message, "rejected")
             return
-        exclusions = exclusions_of(consumer)
+        exclusions = self.exclusions_from(queue) if consumer is None else exclusions_of(consumer)
         if exclusions.full:
-            consumer.stop()
+            if consumer is not None:
+                consumer.stop()
             queue.put(message)
             exclusions.check()
         lane = queue.lane(message.essentials.priority) if queue.ranks else queue.lanes[0]
@@ -184,7 +195,10 @@ class Settling(Requests):
         queue.put(message)
         if lane.next == position:  # it has expired, or the queue is full
             exclusions.drop(lane, position)
-        consumer.wake()
+        if consumer is None:
+            self.wake()
+        else:
+            consumer.wake()
 
     def check_exclusions(self, entry: Entry) -> None:
         """Refuses (506) a delivery to be declined if its link declines too many."""

@@ -150,12 +150,13 @@ class Assure(Request):
 class Unsent(Operation):
     """A delivery that cannot be sent to this peer: it has no form in the peer's version, or is
     larger than the peer takes. It was not sent, and stays for others. ``consumer`` is empty if it
-    was fetched."""
+    was fetched; then ``queue`` is that of the ``Fetched``."""
 
     channel: int
     consumer: str
     delivery: int
     message: Message
+    queue: str = ""
 
 
 @dataclass(slots=True)

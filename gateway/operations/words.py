@@ -359,12 +359,14 @@ class Returned(Operation):
 
 @dataclass(slots=True)
 class Fetched:
-    """Result of ``Fetch``."""
+    """Result of ``Fetch``. ``queue``: where it was taken from, if it is settled already; for
+    ``Unsent``."""
 
     delivery: int
     redelivered: bool
     message: Message
     remaining: int
+    queue: str = ""
 
 
 @dataclass(slots=True)

@@ -131,7 +131,9 @@ class Session:
             **dict.fromkeys(TOPOLOGY, self._topology),
             **self.consuming.handlers,
             EnterRealm: self._enter_realm,
-            Unsent: lambda channel, op: channel.unsent(op.consumer, op.delivery, op.message),
+            Unsent: lambda channel, op: channel.unsent(
+                op.consumer, op.delivery, op.message, op.queue
+            ),
             Commit: self._commit,
             Synchronize: self._synchronize,
             Publish: self._publish,

@@ -205,3 +205,38 @@ def test_a_queue_has_its_delivery_limit_all_the_same(house: House) -> None:
     consume(channel)
     decline(channel, 1)
     assert queue_of(house).depth == 0
+
+
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_what_could_not_be_fetched_stays_for_others(house: House, no_ack: bool) -> None:
+    """It has no form for who fetches, who is not given it again; nothing is lost by that."""
+    channel, heard = house.channel()
+    declare(channel, durable=True)
+    put(channel, "1", "2", "3", durable=True)
+    got = []
+    while fetched := channel.fetch("q", no_ack):
+        body = fetched.message.body.decode()
+        got.append(body)
+        if body != "2":
+            channel.unsent("", fetched.delivery, fetched.message, fetched.queue)
+        elif not no_ack:
+            channel.settle(fetched.delivery, False, Outcome.ACCEPT)
+    assert got == ["1", "2", "3"] and queue_of(house).depth == 2
+    consume(channel)
+    assert heard.bodies() == [], "nor do the consumers of its channel have a form for it"
+    other, _ = house.channel()
+    assert fetch_all(other) == ["1", "3"]
+    assert not queue_of(house).excluded
+
+
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_what_could_not_be_fetched_is_a_dead_letter(house: House, no_ack: bool) -> None:
+    channel, _ = house.channel()
+    letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    declare(channel, durable=True, arguments=letters)
+    declare(channel, "dead", durable=True)
+    put(channel, "1", durable=True)
+    fetched = channel.fetch("q", no_ack)
+    assert fetched is not None
+    channel.unsent("", fetched.delivery, fetched.message, fetched.queue)
+    assert channel.fetch("q") is None and queue_of(house, "dead").depth == 1

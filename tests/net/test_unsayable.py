@@ -13,7 +13,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.operations import Fetch, Fetched, Publish, PurgeQueue, Subscribe, Unsubscribe
+from gateway.operations import (
+    Fetch,
+    Fetched,
+    Outcome,
+    Publish,
+    PurgeQueue,
+    Settle,
+    Subscribe,
+    Unsubscribe,
+)
 from gateway.store.plain import write_plain
 from tests.net.running import PATIENCE, Running, until
 from tests.net.test_every_pair import DRAFTS, LISTENERS, QUEUE, VERSIONS, entered, heard, message
@@ -87,15 +96,20 @@ def test_a_consumer_is_given_what_is_behind(gateway: Running, version: str) -> N
 
 
 @pytest.mark.parametrize("version", FETCHING)
-def test_who_fetches_is_given_what_is_behind(gateway: Running, version: str) -> None:
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_who_fetches_is_given_what_is_behind(gateway: Running, version: str, no_ack: bool) -> None:
     async def fetch() -> None:
         await fill(gateway, 100_000 if version == "0-9a6" else 200_000)
         async with entered(gateway, version, "reader") as reader:
             bodies: list[bytes] = []
             while b"plain" not in bodies:
-                found = await reader.ask(Fetch(1, None, QUEUE, True))
+                found = await reader.ask(Fetch(1, None, QUEUE, no_ack))
                 if isinstance(found, Fetched):
                     bodies.append(found.message.body[:])
+                    if not no_ack:
+                        reader.say(Settle(1, found.delivery, False, Outcome.ACCEPT))
+        until(lambda: depths(gateway)[QUEUE] == 0, "an empty queue")
+        assert depths(gateway)[UNSAID] == 3 - len(bodies), "the others are dead letters"
 
     asyncio.run(fetch())
 

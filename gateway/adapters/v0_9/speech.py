@@ -229,7 +229,7 @@ def _fetched(engine: Speaker, op: Done) -> None:
         engine.write_content(op.channel, record, header, body)
     except ValueError:
         # The method is encoded before anything is written.
-        engine.unsent(Unsent(op.channel, "", fetched.delivery, message))
+        engine.unsent(Unsent(op.channel, "", fetched.delivery, message, fetched.queue))
         engine.write(op.channel, w.BasicGetEmpty())
 
 

@@ -179,7 +179,8 @@ def _answer(engine: Any, answer: Any, place: Channel, token: Asked, op: Done) ->
     except ValueError:
         if not isinstance(fetched, Fetched):
             raise
-        engine.unsent(Unsent(op.channel, "", fetched.delivery, fetched.message))
+        message = fetched.message
+        engine.unsent(Unsent(op.channel, "", fetched.delivery, message, fetched.queue))
         place.speak(answer(place, token.record, None))
 
 
