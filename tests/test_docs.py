@@ -47,6 +47,14 @@ def setting_names(model: type, prefix: str) -> list[str]:
     return names
 
 
+def test_a_container_that_ends_itself_is_started_again() -> None:
+    """docs/configuration.md says so: a store that can keep nothing more ends the process."""
+    services = (ROOT / "docker-compose.yml").read_text().partition("\nservices:\n")[2]
+    _, ours, others = re.split(r"^  (?=gateway:|rabbitmq:)", services, flags=re.MULTILINE)
+    assert re.search(r"^    restart: unless-stopped\b", ours, re.MULTILINE)
+    assert "restart:" not in others
+
+
 def test_files_that_are_named_exist() -> None:
     """A name with a folder in it is a path, from the root or from ``gateway/`` or an adapter's."""
     places = (ROOT, ROOT / "gateway", ROOT / "gateway" / "adapters", ROOT / "tests" / "interop")

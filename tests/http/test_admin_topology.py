@@ -8,6 +8,7 @@ from gateway.http.doors import ConnectionInfo
 
 HOST = "/v1/admin/vhosts/%2F"
 QUEUE = HOST + "/queues/orders"
+PLAIN = HOST + "/queues/plain"
 ADMIN = "guest:guest"
 
 
@@ -234,3 +235,22 @@ async def test_connections_and_consumers(rig: Any) -> None:
         for path in ("/v1/admin/consumers", HOST + "/consumers"):
             (consumer,) = (await http.get(path)).json()["consumers"]
             assert (consumer["queue"], consumer["tag"]) == ("orders", "tag")
+
+
+async def test_arguments_without_effect_are_named(rig: Any) -> None:
+    """Wherever details of the queue are shown."""
+    arguments = {"x-queue-type": "quorum", "x-max-length": 3, "x-wat": 1, "mine": 2}
+    warnings = [
+        "x-queue-type 'quorum': kept on this node only, without replicas",
+        "x-wat is not known and has no effect",
+    ]
+    async with rig.http() as http:
+        made = await http.put(QUEUE, json={"arguments": arguments})
+        assert made.json()["warnings"] == warnings
+        await http.put(PLAIN, json={"arguments": {"x-max-length": 3}})
+        for path in (HOST + "/queues", "/api/queues/%2F"):
+            for name, said in (("orders", warnings), ("plain", [])):
+                told = await http.get(f"{path}/{name}")
+                assert told.json()["warnings"] == said, path
+        listed = {one["name"]: one["warnings"] for one in (await http.get("/api/queues")).json()}
+        assert listed == {"orders": warnings, "plain": []}

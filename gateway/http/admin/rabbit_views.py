@@ -7,6 +7,7 @@ from urllib.parse import quote_plus
 from gateway import __version__
 from gateway.broker.counters import BindingSnapshot, ExchangeSnapshot, QueueSnapshot
 from gateway.broker.kinds import EXCHANGE_TYPES
+from gateway.broker.unsupported import without_effect
 from gateway.http.admin.definitions import RABBITMQ
 from gateway.http.admin.desk import Call
 from gateway.http.admin.rabbit_shape import NODE
@@ -55,6 +56,7 @@ def queue_view(call: Call, one: QueueSnapshot) -> dict[str, Any]:
         "state": "running",
         "type": "classic",
         "vhost": one.vhost,
+        "warnings": without_effect(one.arguments),
     }
 
 
