@@ -14,9 +14,10 @@ import httpx
 import pytest
 import trustme
 
-from gateway.adapters import Credentials
+from gateway.adapters import Credentials, Role, adapter_for
 from gateway.errors import Refusal
 from gateway.net.dialer import dial
+from gateway.operations import Close, Open
 from tests.adapters.test_waiting import VERSIONS, said
 from tests.net.running import PATIENCE, Running, until
 from tests.net.wire import Gone, Wire
@@ -120,6 +121,42 @@ def test_so_is_whatever_else_is_wrong_before_a_login(patient: Running, version: 
         # Several turns of the gateway later:
         assert asyncio.run(enters(patient, version, "guest", "guest"))
         assert unread(connection)[:1] in (b"", octets[:1]), "no close, and it is still there"
+
+
+@pytest.mark.parametrize("wrong", ["octets", "virtual host"])
+@pytest.mark.parametrize("version", ["0-9a0", "0.8a2"])
+def test_and_behind_it_until_a_virtual_host_is_open(
+    patient: Running, version: str, wrong: str
+) -> None:
+    """0.8a2 §3.2.12 and 0-9a0 §3.13.3: any exceptional condition in the connection negotiation."""
+    client = adapter_for(version, Role.CLIENT, credentials=Credentials("guest", "guest"))
+    client.send(Open("open", "/nowhere", "guest"))
+    with socket.create_connection(("127.0.0.1", port_of(patient, version))) as connection:
+        connection.settimeout(PATIENCE)
+        while b"/nowhere" not in (octets := b"".join(client.output())):
+            connection.sendall(octets)
+            client.receive(connection.recv(1 << 16))
+        connection.sendall(octets if wrong == "virtual host" else b"\x0c" * 4000)
+        # Several turns of the gateway later:
+        assert asyncio.run(enters(patient, version, "guest", "guest"))
+        assert unread(connection) == b"", "no close, and it is still there"
+
+
+@pytest.mark.parametrize("version", ["0-9a0", "0.8a2"])
+def test_who_leaves_before_that_is_let_go(patient: Running, version: str) -> None:
+    """That is no exceptional condition."""
+    client = adapter_for(version, Role.CLIENT, credentials=Credentials("guest", "guest"))
+    client.send(Open("open", "/nowhere", "guest"))
+    with socket.create_connection(("127.0.0.1", port_of(patient, version))) as connection:
+        connection.settimeout(PATIENCE)
+        while b"/nowhere" not in (octets := b"".join(client.output())):
+            connection.sendall(octets)
+            client.receive(connection.recv(1 << 16))
+        client.send(Close())
+        connection.sendall(b"".join(client.output()))
+        while octets := connection.recv(1 << 16):
+            client.receive(octets)
+        assert client.closing, "and it was answered"
 
 
 @pytest.fixture
