@@ -49,9 +49,6 @@ SHARE_SECONDS = 0.01
 LONG_READ = 0.005
 """Seconds that the octets of one read may take before others are read from."""
 
-NEGOTIATING = ("0.8a", "0-9a")
-"""Beginnings of versions in which a peer is to wait for whatever is wrong in the negotiation."""
-
 REFUSALS = {
     "tls": b"AMQP\x00\x00\x09\x01",
     "http": b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
@@ -390,7 +387,8 @@ class Connection(asyncio.Protocol):
             return
         session = self.session
         early = adapter.closing or (session is not None and not session.opened)
-        if early and self._pausing is None and self._suspect(adapter):
+        may_pause = self._pausing is None and self.listener.limits.failure_pause
+        if early and may_pause and self.login.suspect(adapter, session):
             self._pause()
             return
         try:
@@ -415,21 +413,6 @@ class Connection(asyncio.Protocol):
                 and transport.get_write_buffer_size() + more > TOO_MUCH
             ):
                 self._stuff()
-
-    def _suspect(self, adapter: Adapter) -> bool:
-        """Whether the connection ends because the peer could not log in. In versions before 1.0,
-        whatever is wrong before the login is taken for an attack; a client of 1.0 may be feeling
-        its way to a SASL layer. In 0.8a2 (§3.2.12), 0-9a0 (§3.13.3) and 0-9a6 (Denial of Service
-        Attacks) that goes for all of the negotiation, to the opening of a virtual host."""
-        login, session = self.login, self.session
-        if not self.listener.limits.failure_pause:
-            return False
-        if not (login.passed or (session is not None and session.authenticated)):
-            return adapter.closing and (login.failed or adapter.version != "1.0")
-        if session is None or session.opened or not adapter.version.startswith(NEGOTIATING):
-            return False
-        # Who may have no virtual host is told so before the adapter closes.
-        return bool(session.ending) if adapter.closing else session.authenticated
 
     def _pause(self) -> None:
         """Keep the peer waiting before it hears that its login failed."""

@@ -9,11 +9,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from gateway.adapters.base import Answer
+from gateway.adapters.base import Adapter, Answer
 from gateway.broker.access import Access, User
 from gateway.net.passwords import LoginError, Passwords, Wrong
+from gateway.sessions.session import Session
 
 log = logging.getLogger("gateway.net")
+
+NEGOTIATING = ("0.8a", "0-9a")
+"""Beginnings of versions in which a peer is to wait for whatever is wrong in the negotiation."""
 
 
 class Peer(Protocol):
@@ -50,6 +54,18 @@ class Login:
     def leave(self) -> None:
         """The connection is over: it is let go."""
         self._peer = None
+
+    def suspect(self, adapter: Adapter, session: Session | None) -> bool:
+        """Whether the connection ends because the peer could not log in. In versions before 1.0,
+        whatever is wrong before the login is taken for an attack; a client of 1.0 may be feeling
+        its way to a SASL layer. In 0.8a2 (§3.2.12), 0-9a0 (§3.13.3) and 0-9a6 (Denial of Service
+        Attacks) that goes for all of the negotiation, to the opening of a virtual host."""
+        if not (self.passed or (session is not None and session.authenticated)):
+            return adapter.closing and (self.failed or adapter.version != "1.0")
+        if session is None or session.opened or not adapter.version.startswith(NEGOTIATING):
+            return False
+        # Who may have no virtual host is told so before the adapter closes.
+        return bool(session.ending) if adapter.closing else session.authenticated
 
     # --- adapters.base.Authority ----------------------------------------------------------------
 
