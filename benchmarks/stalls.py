@@ -288,6 +288,54 @@ def commit(server: Server, scale: float) -> None:
         until(lambda: peer.declare_queue("committed") == count, "committed")
 
 
+HELD = 100_000
+
+
+@contextlib.contextmanager
+def holding(server: Server, name: str, count: int, transacted: bool) -> Iterator[Client]:
+    """Somebody who holds all of a queue, and settles what comes next with one method."""
+    with client(server) as peer:
+        if transacted:
+            peer.ask((90, 10), b"")
+        peer.socket.sendall(consume(name))
+        left = count
+        while left:
+            kind, _, length = struct.unpack(">BHI", peer.exactly(7))
+            left -= peer.exactly(length + 1)[:4] == DELIVER and kind == 1
+        for _ in range(2):
+            _, _, length = struct.unpack(">BHI", peer.exactly(7))
+            peer.exactly(length + 1)
+        yield peer
+
+
+DELIVER = struct.pack(">HH", 60, 60)
+
+
+def consume(name: str) -> bytes:
+    """Without an answer."""
+    return method(1, (60, 20), b"\0\0" + short(name) + short("held") + b"\x08\0\0\0\0")
+
+
+def nack(server: Server, scale: float) -> None:
+    """Half is dropped, and the rest goes back to the queue as the channel is closed."""
+    count = int(HELD * scale)
+    with holding(server, "nacked", count, False) as peer:
+        peer.socket.sendall(method(1, (60, 120), struct.pack(">QB", count // 2, 1)))
+        peer.ask((20, 40), b"\0\0\0\0\0\0\0")
+    with client(server) as peer:
+        until(lambda: peer.declare_queue("nacked") == count - count // 2, "given back")
+
+
+def rollback(server: Server, scale: float) -> None:
+    count = int(HELD * scale)
+    with holding(server, "rolled", count, True) as peer:
+        peer.socket.sendall(method(1, (60, 80), struct.pack(">QB", 0, 1)))
+        one = publish("", "rolled", bytes(16))
+        for first in range(0, count, 1000):
+            peer.socket.sendall(one * min(1000, count - first))
+        peer.ask((90, 30), b"")
+
+
 SCENARIOS = [
     Scenario("selector of 50 LIKE", texts, select, theirs=False),
     Scenario("1.0 map of keys with one hash", nothing, map_of_one_hash, theirs=False),
@@ -304,4 +352,6 @@ SCENARIOS = [
     ),
     Scenario("delete of a million", filled("deleted", 1_000_000, bytes(16)), delete),
     Scenario("commit of 100,000", nothing, commit),
+    Scenario("nack of 50,000, close with 50,000", filled("nacked", HELD, bytes(16)), nack),
+    Scenario("rollback of 100,000", filled("rolled", HELD, bytes(16)), rollback),
 ]

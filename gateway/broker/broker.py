@@ -131,7 +131,7 @@ class Broker(Ledger):
 
     def end_turn(self) -> None:
         """Say what is due: confirmations, coalesced, and callbacks that wait for nothing more."""
-        self.looks = self.drops = 0
+        self.looks = self.drops = self.given = 0
         store = self.store
         clean = 0 if store.dirty else store.mark
         if self._waiting and clean:

@@ -8,7 +8,7 @@ once. Everything else goes through ``publish_with_care``, which says the same mo
 import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.broker.browsing import Place, Seen, at, browse, pick, remove, take_past
 from gateway.broker.confirms import SAFE, Confirms
@@ -24,13 +24,17 @@ from gateway.broker.posting import ToAll, deliver_now, read_copies
 from gateway.broker.queues import KEPT, REFUSED, Queue
 from gateway.broker.replies import OCTETS, REPLY_TO, open_replies, with_reply_to
 from gateway.broker.transactions import Transaction
-from gateway.broker.undertakings import PORTION
+from gateway.broker.undertakings import PORTION, forgetting
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Message, Table
 from gateway.operations import STREAMS, Fetched, Outcome
 
 if TYPE_CHECKING:
     from gateway.broker.client import Client
+
+
+def nothing() -> None:
+    """Nobody waits for the end of a channel."""
 
 
 class Recipient(Protocol):
@@ -53,8 +57,7 @@ class Channel(Linked):
     such replies come in."""
 
     __slots__ = (
-        "number", "recipient", "plain", "confirms", "paused", "gated",
-        "flowing", "new_limit", "new_size", "closed", "harmless", "replies",
+        "number", "recipient", "plain", "confirms", "new_limit", "new_size", "harmless", "replies",
     )  # fmt: skip
 
     def __init__(self, client: "Client", number: int, recipient: Recipient) -> None:
@@ -63,11 +66,8 @@ class Channel(Linked):
         self.recipient = recipient
         self.confirms: Confirms | None = None
         self.plain = self.broker.limits.max_message is None
-        self.paused = self.gated = False
-        self.flowing = True
         self.new_limit = 0
         self.new_size = 0
-        self.closed = False
         self.harmless = b""
         self.replies: Queue | None = None
 
@@ -222,16 +222,17 @@ class Channel(Linked):
                 worst = max(worst, self.post(exchange, message, mandatory, immediate))
             if count % PORTION == 0:
                 yield
-        for first in range(0, len(settlements), PORTION):
-            portion = settlements[first : first + PORTION]
-            self.conclude(((entry, outcome) for _, entry, outcome in portion), whole=True)
-            yield
+        settled = ((entry, outcome) for _, entry, outcome in settlements)
+        if len(settlements) > PORTION:
+            yield from self.concluding(settled, whole=True)
+        else:
+            self.conclude(settled, whole=True)
         if worst == REFUSED:
             raise Refusal(Condition.PRECONDITION_FAILED, "partial tx completion")
 
     @property
     def much_to_commit(self) -> bool:
-        """Whether committing is more than a portion."""
+        """Whether committing, or rolling back, is more than a portion."""
         transaction = self.transaction
         return transaction is not None and (
             len(transaction.publishes) + len(transaction.settlements) > PORTION
@@ -239,12 +240,18 @@ class Channel(Linked):
 
     def rollback(self) -> None:
         """Forget what was held back; what was settled is unsettled again."""
+        for _ in self.rolling_back():
+            pass
+
+    def rolling_back(self) -> Iterator[None]:
+        """The same in portions, for ``Undertakings``."""
         transaction = self.needed_transaction()
         self.broker.octets -= transaction.octets
-        transaction.take_publishes()
-        settlements = transaction.take_settlements()
+        publishes, settlements = transaction.take_publishes(), transaction.take_settlements()
         if settlements:
-            self.restore((tag, entry) for tag, entry, _ in settlements)
+            self.restore([tag for tag, _, _ in settlements], [entry for _, entry, _ in settlements])
+        yield from forgetting(settlements)
+        yield from forgetting(publishes)
 
     # --- consuming ------------------------------------------------------------------------------
 
@@ -476,32 +483,49 @@ class Channel(Linked):
         self.gated = not open_
         self.reopen()
 
-    def reopen(self) -> None:
-        now_open = self.flowing and not (self.paused or self.gated or self.closed)
-        if now_open == self.open:
-            return
-        self.open = now_open
-        if now_open:
-            self.wake()
-        else:
-            self.halt()
+    @property
+    def much_to_give_back(self) -> bool:
+        """Whether closing is more than a portion, or earlier settlements are still under way."""
+        transaction = self.transaction
+        held = len(self.unsettled)
+        if transaction is not None:
+            held += len(transaction.publishes) + len(transaction.settlements)
+        for work in self.works.values():
+            held += len(work.posts) + len(work.retired)
+        return held > PORTION or self.busy > 0
 
-    def close(self) -> None:
-        """The channel is over: consumers stop, what is unsettled goes back."""
+    def close(self, then: Callable[[], None] = nothing) -> None:
+        """The channel is over: consumers stop, what is unsettled goes back. ``then`` is called when
+        it is there: now, or in a later turn if it is much."""
         if self.closed:
+            then()
             return
+        much = self.much_to_give_back
         self.closed = True
         self.reopen()
+        posts, entries = self.abandon()
         if self.transaction is not None:
-            self.rollback()
-        self.abandon()
+            self.broker.octets -= self.transaction.octets
+            posts += [self.transaction.take_publishes()]
+            entries += [entry for _, entry, _ in self.transaction.take_settlements()]
         for tag in list(self.consumers):
             self.unsubscribe(tag)
         for exclusions in (self.excluded or {}).values():
             exclusions.clear()
         self.excluded = None
-        entries = list(self.unsettled.values())
+        entries += self.unsettled.values()
         self.unsettled.clear()
-        self.conclude((entry, Outcome.RELEASE) for entry in entries)
         self.broker.confirming.pop(self, None)
         self.client.channels.pop(self.number, None)
+        if much:
+            steps = self.giving_back(posts, entries)
+            self.broker.undertakings.begin(steps, lambda refusal: then(), whole=False)
+        else:
+            self.conclude((entry, Outcome.RELEASE) for entry in entries)
+            then()
+
+    def giving_back(self, posts: list[list[Any]], entries: list[Entry]) -> Iterator[None]:
+        """Forget what was never published, and release the deliveries, in portions."""
+        for some in posts:
+            yield from forgetting(some)
+        yield from self.concluding((entry, Outcome.RELEASE) for entry in entries)

@@ -16,6 +16,10 @@ from gateway.message import Message, Table
 if TYPE_CHECKING:
     from gateway.broker.queues import Queue
 
+SOON = 1
+"""Milliseconds until a queue is looked at for which nothing was left in this turn: before those
+that had their share, or one long queue would keep all others waiting."""
+
 Deliver = Callable[[str, int, bool, Message], None]
 
 
@@ -23,10 +27,14 @@ class Window:
     """Unsettled deliveries of one channel by tag, and the limits over all its consumers.
 
     ``held`` and ``octets`` count what was delivered to consumers (not what was fetched). ``open``
-    is false while the peer is paused or has stopped the flow.
+    is false while the peer is ``paused`` or has stopped the flow, the way out is ``gated``, or
+    settlements that take several turns keep it ``busy`` (how many).
     """
 
-    __slots__ = ("last", "unsettled", "held", "octets", "limit", "size", "open", "consumers")
+    __slots__ = (
+        "last", "unsettled", "held", "octets", "limit", "size", "open", "consumers",
+        "flowing", "paused", "gated", "closed", "busy",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.last = 0
@@ -36,7 +44,21 @@ class Window:
         self.limit = 0
         self.size = 0
         self.open = True
+        self.flowing = True
+        self.paused = self.gated = self.closed = False
+        self.busy = 0
         self.consumers: dict[str, Consumer] = {}
+
+    def reopen(self) -> None:
+        """Something has changed that decides whether anything may go out."""
+        now_open = self.flowing and not (self.paused or self.gated or self.closed or self.busy)
+        if now_open == self.open:
+            return
+        self.open = now_open
+        if now_open:
+            self.wake()
+        else:
+            self.halt()
 
     def wake(self) -> None:
         """Something may go out again."""
@@ -220,8 +242,17 @@ class Consumer:
         nothing goes out at all, or not everything has been looked at."""
         if self.draining is None or not self.window.open:
             return
-        if not (self.waiting and self.cursor is not None and self.cursor.behind):
+        if not self.waiting or not (self.late() if self.cursor is None else self.cursor.behind):
             self.drop_credit()
+
+    def late(self) -> bool:
+        """Whether it may get more in a later turn, as this one has handed out enough."""
+        queue = self.queue
+        ledger = queue.ledger
+        if not queue.depth or ledger.given < ledger.limits.max_deliveries:
+            return False
+        ledger.schedule(queue, ledger.now + SOON)
+        return True
 
     def drop_credit(self) -> None:
         left, told = self.credit or 0, self.draining

@@ -27,7 +27,8 @@ AHEAD_OCTETS = 256 * 1024
 """About how much that may be."""
 
 FEW = 64
-"""So many entries are put back one by one; more are sorted in, which looks at the whole lane."""
+"""So many entries are put back one by one; more are sorted in, which looks at all that stands
+before the last of them."""
 
 by_position = attrgetter("position")
 
@@ -211,7 +212,12 @@ class Lane:
             for entry in entries:
                 ready.insert(bisect(ready, entry.position, key=by_position), entry)
         else:
-            self.ready = deque(sorted([*entries, *ready], key=by_position))
+            last = entries[-1].position
+            among = list(entries)
+            while ready and ready[0].position < last:
+                among.append(ready.popleft())
+            among.sort(key=by_position, reverse=True)
+            ready.extendleft(among)
 
     def return_paged(self, entry: Entry) -> bool:
         """One that stood among the paged is paged again. One that was delivered as it was put has

@@ -23,7 +23,8 @@ class Timed(Protocol):
 class Ledger:
     """``now`` is wall clock ms, set from outside. ``octets`` counts bodies and headers in
     memory, once per queue that holds them (a large body is not in memory); ``looks``
-    what filters were asked about in this turn, ``drops`` what was spent on unwanted messages."""
+    what filters were asked about in this turn, ``drops`` what was spent on unwanted messages,
+    ``given`` how many were handed out of queues."""
 
     def __init__(self, store: Store, limits: Limits, now: int) -> None:
         self.store = store
@@ -36,6 +37,7 @@ class Ledger:
         self.octets = 0
         self.looks = 0
         self.drops = 0
+        self.given = 0
         self.volatile = bool(getattr(store, "volatile", False))
         self.next_number = 1
         self.waste = Waste(self)
@@ -65,7 +67,7 @@ class Ledger:
     def tick(self, now: int) -> None:
         """Do what has become due: messages and queues expire."""
         self.now = now
-        self.looks = self.drops = 0
+        self.looks = self.drops = self.given = 0
         agenda = self.agenda
         while agenda and agenda[0][0] <= now:
             when, _, thing = heappop(agenda)

@@ -42,6 +42,9 @@ class Limits:
     """About how much one reading of the store brings back."""
     max_looks: int = 2048
     """Messages that consumers with a filter look at in one turn of the loop."""
+    max_deliveries: int = 4096
+    """Messages that are handed out in one turn of the loop of those that stand in queues, 4 or 5
+    microseconds each. A consumer without a limit would be given all of a long queue at once."""
     max_drops: int = 8192
     """Work spent in one turn of the loop on messages that leave a queue unwanted, about 4
     microseconds each: 1 for one that is dropped, ``BURIAL`` and 1 for each queue it goes to for one

@@ -3,16 +3,17 @@ transactions by id, and deliveries that outlive their channel.
 """
 
 import secrets
+from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.broker.consumers import Consumer
 from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
 from gateway.broker.queues import Queue
 from gateway.broker.settling import FAILED, Settling, count_failure, note, unknown_tag
-from gateway.broker.undertakings import PORTION
+from gateway.broker.undertakings import PORTION, forgetting
 from gateway.errors import Condition, Refusal
 from gateway.message import Message
 from gateway.operations import Modify, Outcome
@@ -157,80 +158,102 @@ class Linked(Settling):
         return work is not None and len(work.posts) + len(work.retired) > PORTION
 
     def discharging(self, transaction: bytes, fail: bool) -> Iterator[None]:
-        """The same in portions, for ``Undertakings``. Where a queue may refuse, all is done at
-        once: it could be full before the next."""
+        """The same in portions, for ``Undertakings``. A queue that may refuse keeps room for what
+        is to come, as it could be full otherwise before the next portion."""
         work = self.work(transaction)
         del self.works[transaction]
         self.broker.octets -= work.octets
         if fail:
-            self.undo(work)
+            yield from self.undoing(work)
             return
-        obstacle = self.obstacle(work.posts)
-        if obstacle:
-            self.undo(work)
-            raise Refusal(Condition.PRECONDITION_FAILED, obstacle)
-        ways = [
-            (message, self.vhost.route(self.vhost.exchanges[message.exchange], message))
-            for message in work.posts
-        ]
-        refusing = any(queue.refuses_when_full for _, queues in ways for queue in queues)
-        for count, (message, queues) in enumerate(ways, 1):
-            for queue in queues:
-                queue.put(message, self.client)
-            if count % PORTION == 0 and not refusing:
-                yield
-        decided: list[tuple[Entry, Outcome]] = []
+        ways: list[tuple[Queue, ...]] = []
+        rooms: deque[tuple[Queue, int]] = deque()
+        try:
+            for count, message in enumerate(work.posts, 1):
+                obstacle = self.find_way(message, ways, rooms)
+                if obstacle:
+                    yield from self.undoing(work)
+                    raise Refusal(Condition.PRECONDITION_FAILED, obstacle)
+                if count % PORTION == 0:
+                    yield
+            for count, (message, queues) in enumerate(zip(work.posts, ways, strict=True), 1):
+                for queue in queues:
+                    if queue.refuses_when_full:
+                        _, size = rooms.popleft()
+                        queue.reserve(-size, -1)
+                    if not queue.gone:
+                        queue.put(message, self.client)
+                if count % PORTION == 0:
+                    yield
+        finally:
+            for queue, size in rooms:
+                queue.reserve(-size, -1)
+        settled = self.decided(work)
+        if len(work.retired) > PORTION:
+            yield from self.concluding(settled, whole=True)
+        else:
+            self.conclude(settled, whole=True)
+
+    def find_way(
+        self, message: Message, ways: list[tuple[Queue, ...]], rooms: deque[tuple[Queue, int]]
+    ) -> str:
+        """Where a message of a transaction is to go, and room for it there; or why it cannot."""
+        exchange = self.vhost.exchanges.get(message.exchange)
+        if exchange is None:
+            return f"no {self.vhost.title('exchange', message.exchange)}"
+        queues = self.vhost.route(exchange, message)
+        size = len(message.body)
+        for queue in queues:
+            if queue.refuses_when_full:
+                if queue.overflows(size):
+                    return f"{self.vhost.title('queue', queue.name)} is full"
+                queue.reserve(size)
+                rooms.append((queue, size))
+        ways.append(queues)
+        return ""
+
+    def decided(self, work: Work) -> Iterator[tuple[Entry, Outcome]]:
+        """Deliveries retired, as they come to be settled."""
         for _, entry, verdict, _ in work.retired:
             if isinstance(verdict, Modify):
                 self.note_failure(entry, verdict)
                 verdict = Outcome.DECLINE if verdict.elsewhere else Outcome.RELEASE
-            decided.append((entry, verdict))
-        for first in range(0, len(decided), PORTION):
-            self.conclude(decided[first : first + PORTION], whole=True)
-            if not refusing:
-                yield
+            yield entry, verdict
 
-    def obstacle(self, posts: list[Message]) -> str:
-        """Why these cannot all be published, or nothing."""
-        count: dict[Queue, int] = {}
-        octets: dict[Queue, int] = {}
-        for message in posts:
-            exchange = self.vhost.exchanges.get(message.exchange)
-            if exchange is None:
-                return f"no {self.vhost.title('exchange', message.exchange)}"
-            for queue in self.vhost.route(exchange, message):
-                if queue.refuses_when_full:
-                    count[queue] = count.get(queue, 0) + 1
-                    octets[queue] = octets.get(queue, 0) + len(message.body)
-        for queue, more in count.items():
-            if queue.overflows(octets[queue], more):
-                return f"{self.vhost.title('queue', queue.name)} is full"
-        return ""
-
-    def undo(self, work: Work) -> None:
+    def undoing(self, work: Work) -> Iterator[None]:
         """Rolled back: what the peer still knows of is unsettled again, the rest goes back; so does
         what was on a link that is over."""
-        live: list[tuple[int, Entry]] = []
-        back: list[tuple[Entry, Outcome]] = []
+        tags: list[int] = []
+        live: list[Entry] = []
+        back: list[Entry] = []
         for number, entry, _, settled in work.retired:
             consumer = entry.consumer
             if settled or consumer is None or self.consumers.get(consumer.tag) is not consumer:
-                back.append((entry, Outcome.RELEASE))
+                back.append(entry)
             else:
-                live.append((number, entry))
-        self.restore(live)
-        self.conclude(back)
+                tags.append(number)
+                live.append(entry)
+        self.restore(tags, live)
+        released = ((entry, Outcome.RELEASE) for entry in back)
+        if len(back) > PORTION:
+            yield from self.concluding(released)
+        else:
+            self.conclude(released)
+        yield from forgetting(work.retired)
+        yield from forgetting(work.posts)
 
-    def restore(self, found: Iterable[tuple[int, Entry]]) -> None:
-        super().restore(found)
+    def restore(self, tags: list[int], entries: list[Entry]) -> None:
+        super().restore(tags, entries)
         self.sheaves.clear()
 
-    def abandon(self) -> None:
-        """The channel is over, and with it its transactions."""
-        for work in self.works.values():
-            self.broker.octets -= work.octets
-            self.conclude([(entry, Outcome.RELEASE) for _, entry, _, _ in work.retired])
+    def abandon(self) -> tuple[list[list[Any]], list[Entry]]:
+        """The channel is over, and with it its transactions: what was to be published, and the
+        deliveries that go back."""
+        posts: list[list[Any]] = [work.posts for work in self.works.values()]
+        entries = [entry for work in self.works.values() for _, entry, _, _ in work.retired]
+        self.broker.octets -= sum(work.octets for work in self.works.values())
         self.works.clear()
+        return posts, entries
 
     # --- deliveries that outlive their channel --------------------------------------------------
 

@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.broker.consumers import Consumer, Turns
+from gateway.broker.consumers import SOON, Consumer, Turns
 from gateway.broker.deliveries import Entry, Lane, in_lanes
 from gateway.broker.ledger import Ledger
 from gateway.broker.limits import LONGEST_TIMER, RANKS, QueueArguments
-from gateway.broker.seeking import SOON, go_on, offer, seek, show, wanted_now
+from gateway.broker.seeking import go_on, offer, seek, show, wanted_now
 from gateway.errors import Unstorable
 from gateway.message import Message, Table
 from gateway.selector.names import NORMAL_PRIORITY
@@ -65,7 +65,7 @@ class Queue(Turns):
         "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "levels", "ranks",
         "lanes", "depth", "octets", "unsettled", "passed", "published", "delivered", "acked",
         "redelivered", "bindings", "used", "due", "gone", "created", "watchers", "excluded",
-        "senders", "dying",
+        "senders", "dying", "reserved", "reserved_octets",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +118,9 @@ class Queue(Turns):
         """By place, the links that must not get the message that stands there."""
         self.dying: deque[tuple[Entry, str]] = deque()
         """Rejected deliveries for whose dead letters there was no time yet."""
+        self.reserved = 0
+        """Messages for which there must be room, though they are not there yet."""
+        self.reserved_octets = 0
         self.touch()
 
     # --- in -------------------------------------------------------------------------------------
@@ -277,8 +280,14 @@ class Queue(Turns):
     # --- out ------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Hand out what is ready to those who wait."""
+        """Hand out what is ready to those who wait, or as much as one turn can."""
+        ledger = self.ledger
+        most = ledger.limits.max_deliveries
         while self.depth and self.waiting:
+            if ledger.given >= most:
+                ledger.schedule(self, ledger.now + SOON)
+                break
+            ledger.given += 1
             entry = self.head()
             if entry is None:
                 return
@@ -436,9 +445,15 @@ class Queue(Turns):
     def overflows(self, size: int, count: int = 1) -> bool:
         """Whether more messages of this many octets in all would be too much."""
         most, octets = self.limits.max_length, self.limits.max_octets
-        return (most is not None and self.depth + count > most) or (
-            octets is not None and self.octets + size > octets
+        return (most is not None and self.depth + self.reserved + count > most) or (
+            octets is not None and self.octets + self.reserved_octets + size > octets
         )
+
+    def reserve(self, size: int, count: int = 1) -> None:
+        """Keep room for messages of this many octets in all that are going to be put; less than
+        nothing, to give it free."""
+        self.reserved += count
+        self.reserved_octets += size
 
     def reject(self, entry: Entry, reason: str) -> None:
         """A delivery comes back unwanted. It may wait for a later turn, and is in the store as an
@@ -507,6 +522,8 @@ class Queue(Turns):
             self.drop_excess()
         if self.depth and self.waiting:
             self.drain()
+            for consumer in [c for c in self.consumers if c.draining is not None]:
+                consumer.end_drain()
         if self.seekers:
             go_on(self)
 

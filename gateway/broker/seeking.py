@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
-from gateway.broker.consumers import Consumer
+from gateway.broker.consumers import SOON, Consumer
 from gateway.broker.cursors import Cursor
 from gateway.broker.deliveries import Entry, Lane, by_position
 from gateway.broker.ledger import Ledger
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 PAUSE = 2
 """Milliseconds until those go on who have not come to the end."""
-SOON = 1
-"""Milliseconds until a queue is looked at for which nothing was left in this turn: before those
-that had their share, or one long queue would keep all others waiting."""
 
 STEPS_OF_A_LOOK = 11
 """So many steps of patterns, as a power of two, cost about as much as to look at a message."""

@@ -1,6 +1,8 @@
 """What becomes of deliveries: accepted, given back, rejected, or delivered again."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from operator import lt
 from typing import TYPE_CHECKING
 
 from gateway.broker.consumers import Consumer
@@ -9,6 +11,7 @@ from gateway.broker.exclusions import Exclusions, exclusions_of, share
 from gateway.broker.queues import Queue
 from gateway.broker.requests import Requests
 from gateway.broker.transactions import Transaction
+from gateway.broker.undertakings import PORTION
 from gateway.errors import Condition, Refusal, Unstorable
 from gateway.message import Message, Table
 from gateway.operations import Outcome
@@ -38,50 +41,72 @@ class Settling(Requests):
     def settle(self, delivery: int, multiple: bool, outcome: Outcome) -> None:
         """Hot for one accepted delivery. Refuses an unknown tag with 406."""
         if multiple:
-            found = self.up_to(delivery)
-        else:
-            entry = self.unsettled.pop(delivery, None)
-            if entry is None:
-                raise unknown_tag(delivery)
-            if outcome is Outcome.ACCEPT and self.transaction is None:
-                queue = entry.lane.queue
-                queue.unsettled -= 1
-                queue.finish(entry)
-                consumer = entry.consumer
-                if consumer is not None:
-                    consumer.release(entry)
-                    if self.limit or self.size:
-                        self.wake()
-                    elif not consumer.waiting:
-                        consumer.wake()
+            tags, entries = self.up_to(delivery)
+            if outcome is Outcome.REFUSE:
+                self.exclude(tags, entries)
+                outcome = Outcome.DECLINE
+            if self.transaction is not None:
+                for tag, taken in zip(tags, entries, strict=True):
+                    self.transaction.settle(tag, taken, outcome)
                 return
-            found = [(delivery, entry)]
+            self.conclude((taken, outcome) for taken in entries)
+            return
+        entry = self.unsettled.pop(delivery, None)
+        if entry is None:
+            raise unknown_tag(delivery)
+        if outcome is Outcome.ACCEPT and self.transaction is None:
+            queue = entry.lane.queue
+            queue.unsettled -= 1
+            queue.finish(entry)
+            consumer = entry.consumer
+            if consumer is not None:
+                consumer.release(entry)
+                if self.limit or self.size:
+                    self.wake()
+                elif not consumer.waiting:
+                    consumer.wake()
+            return
         if outcome is Outcome.REFUSE:
-            self.exclude(found)
+            self.exclude([delivery], [entry])
             outcome = Outcome.DECLINE
         if self.transaction is not None:
-            for tag, entry in found:
-                self.transaction.settle(tag, entry, outcome)
+            self.transaction.settle(delivery, entry, outcome)
             return
-        self.conclude((entry, outcome) for _, entry in found)
+        self.conclude([(entry, outcome)])
 
-    def up_to(self, delivery: int) -> list[tuple[int, Entry]]:
-        """Take all unsettled up to a tag, 0 for all there are."""
+    @property
+    def much_to_settle(self) -> bool:
+        """Whether to settle everything unsettled is more than a portion, or earlier settlements
+        are still under way."""
+        return len(self.unsettled) > PORTION or self.busy > 0
+
+    def settling(self, delivery: int, outcome: Outcome) -> Iterator[None]:
+        """Settle all up to a tag, 0 for all there are, in portions for ``Undertakings``. They are
+        taken now, and an unknown tag is refused (406) now."""
+        tags, entries = self.up_to(delivery)
+        if outcome is Outcome.REFUSE:
+            self.exclude(tags, entries)
+            outcome = Outcome.DECLINE
+        if self.transaction is not None:
+            return self.transaction.settling(tags, entries, outcome)
+        return self.concluding((entry, outcome) for entry in entries)
+
+    def up_to(self, delivery: int) -> tuple[list[int], list[Entry]]:
+        """Take all unsettled up to a tag, 0 for all there are. Two lists, as a pair for each would
+        be garbage collected meanwhile."""
         unsettled = self.unsettled
-        if delivery == 0:
-            found = list(unsettled.items())
+        if delivery == 0 or delivery == next(reversed(unsettled), 0):
+            tags, entries = list(unsettled), list(unsettled.values())
             unsettled.clear()
-            return found
+            return tags, entries
         if delivery not in unsettled:
             raise unknown_tag(delivery)
-        found = []
-        for tag, entry in unsettled.items():
+        tags = []
+        for tag in unsettled:
             if tag > delivery:
                 break
-            found.append((tag, entry))
-        for tag, _ in found:
-            del unsettled[tag]
-        return found
+            tags.append(tag)
+        return tags, [unsettled.pop(tag) for tag in tags]
 
     def conclude(self, settled: Iterable[tuple[Entry, Outcome]], whole: bool = False) -> None:
         """Deliveries have been settled so. Credit is taken back first and used last, that what is
@@ -89,6 +114,49 @@ class Settling(Requests):
         batch of the store, however many dead letters that makes."""
         woken: dict[Consumer, None] = {}
         back: dict[Queue, list[Entry]] = {}
+        self.part_with(settled, woken, back, whole)
+        for queue, found in back.items():
+            queue.put_back(found)
+        if self.limit or self.size or self.excluded:
+            self.wake()
+        else:
+            for consumer in woken:
+                consumer.wake()
+
+    def concluding(
+        self, settled: Iterable[tuple[Entry, Outcome]], whole: bool = False
+    ) -> Iterator[None]:
+        """The same in portions, for ``Undertakings``. Until the end no consumer of this channel is
+        served, and what is given back is unsettled; then all of a queue's stands in its place at
+        once."""
+        left = iter(settled)
+        back: dict[Queue, list[Entry]] = {}
+        self.busy += 1
+        self.reopen()
+        try:
+            while portion := list(islice(left, PORTION)):
+                self.part_with(portion, {}, back, whole)
+                yield
+            for queue, found in back.items():
+                if queue.gone:  # meanwhile
+                    for entry in found:
+                        queue.unsettled -= 1
+                        queue.finish(entry)
+                else:
+                    queue.put_back(found)
+                yield
+        finally:
+            self.busy -= 1
+            self.reopen()
+
+    def part_with(
+        self,
+        settled: Iterable[tuple[Entry, Outcome]],
+        woken: dict[Consumer, None],
+        back: dict[Queue, list[Entry]],
+        whole: bool,
+    ) -> None:
+        """Deliveries leave the channel. Gathers whose they were, and what is to be given back."""
         for entry, outcome in settled:
             queue = entry.lane.queue
             consumer = entry.consumer
@@ -111,23 +179,16 @@ class Settling(Requests):
                 (queue.discard if whole else queue.reject)(entry, reason)
             else:
                 queue.finish(entry)
-        for queue, found in back.items():
-            queue.put_back(found)
-        if self.limit or self.size or self.excluded:
-            self.wake()
-        else:
-            for consumer in woken:
-                consumer.wake()
 
-    def exclude(self, found: list[tuple[int, Entry]]) -> None:
+    def exclude(self, tags: list[int], entries: list[Entry]) -> None:
         """These deliveries are being declined by the channel as a whole. Refuses (506) too many;
         they are unsettled then."""
-        for entry in (entry for _, entry in found):
+        for entry in entries:
             if entry.consumer is not None and entry.consumer.copies:
                 continue
             exclusions = self.exclusions_from(entry.lane.queue)
             if exclusions.full:
-                self.restore(found)
+                self.restore(tags, entries)
                 exclusions.check()
 
     def exclusions_from(self, queue: Queue) -> Exclusions:
@@ -152,7 +213,7 @@ class Settling(Requests):
         reader = self.consumers.get(consumer)
         if entry is not None:
             if entry.consumer is None and not self.vhost.buries(entry.lane.queue, message):
-                self.exclude([(delivery, entry)])
+                self.exclude([delivery], [entry])
             self.check_exclusions(entry)
             del self.unsettled[delivery]
             self.conclude([(entry, Outcome.DECLINE)])
@@ -209,27 +270,56 @@ class Settling(Requests):
 
     def recover(self, requeue: bool) -> None:
         """Everything unsettled is delivered again: from its queue, or to the same consumers."""
-        entries = list(self.unsettled.values())
-        self.unsettled.clear()
-        lost = [e for e in entries if requeue or e.consumer is None or not e.consumer.started]
-        if not requeue:
-            for entry in entries:
-                consumer = entry.consumer
-                if consumer is not None and consumer.started:
-                    entry.lane.queue.redelivered += 1
-                    entry.deliveries += 1
-                    self.last += 1
-                    self.unsettled[self.last] = entry
-                    consumer.deliver(consumer.tag, self.last, True, entry.message)
-        self.conclude((entry, Outcome.RELEASE) for entry in lost)
+        if requeue:
+            self.conclude((entry, Outcome.RELEASE) for entry in self.up_to(0)[1])
+            return
+        for _ in self.recovering(requeue):
+            pass
 
-    def restore(self, found: Iterable[tuple[int, Entry]]) -> None:
+    def recovering(self, requeue: bool) -> Iterator[None]:
+        """The same in portions, for ``Undertakings``. It is about what is unsettled now, and
+        nothing else is delivered meanwhile."""
+        return self._recovering(self.up_to(0)[1], requeue)
+
+    def _recovering(self, entries: list[Entry], requeue: bool) -> Iterator[None]:
+        self.busy += 1
+        self.reopen()
+        try:
+            lost = [e for e in entries if requeue or e.consumer is None or not e.consumer.started]
+            if not requeue:
+                for first in range(0, len(entries), PORTION):
+                    for entry in entries[first : first + PORTION]:
+                        consumer = entry.consumer
+                        if consumer is None or not consumer.started:
+                            continue
+                        entry.lane.queue.redelivered += 1
+                        entry.deliveries += 1
+                        self.last += 1
+                        self.unsettled[self.last] = entry
+                        consumer.deliver(consumer.tag, self.last, True, entry.message)
+                    yield
+            yield from self.concluding((entry, Outcome.RELEASE) for entry in lost)
+        finally:
+            self.busy -= 1
+            self.reopen()
+
+    def restore(self, tags: list[int], entries: list[Entry]) -> None:
         """These are unsettled again. Settling up to a tag relies on ascending tags."""
         unsettled = self.unsettled
-        unsettled.update(found)
-        ascending = sorted(unsettled.items())
-        unsettled.clear()
-        unsettled.update(ascending)
+        ascending = not unsettled or not tags or tags[-1] < next(iter(unsettled))
+        if ascending:
+            later = unsettled.copy()
+            unsettled.clear()
+            unsettled.update(zip(tags, entries, strict=True))
+            unsettled.update(later)
+            ascending = all(map(lt, tags, islice(tags, 1, None)))
+        else:
+            unsettled.update(zip(tags, entries, strict=True))
+        if not ascending:
+            sorted_tags = sorted(unsettled)
+            found = [unsettled[tag] for tag in sorted_tags]
+            unsettled.clear()
+            unsettled.update(zip(sorted_tags, found, strict=True))
 
     def annotate(self, delivery: int, notes: Table) -> None:
         """Add headers to an unsettled message, for whoever gets it next. Refuses an unknown tag."""

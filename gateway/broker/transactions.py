@@ -4,7 +4,10 @@ The messages being settled stay with the channel, out of reach of another settle
 gives them back as they were.
 """
 
+from collections.abc import Iterator
+
 from gateway.broker.deliveries import Entry
+from gateway.broker.undertakings import PORTION
 from gateway.message import Message
 from gateway.operations import Outcome
 
@@ -25,6 +28,14 @@ class Transaction:
 
     def settle(self, tag: int, entry: Entry, outcome: Outcome) -> None:
         self.settlements.append((tag, entry, outcome))
+
+    def settling(self, tags: list[int], entries: list[Entry], outcome: Outcome) -> Iterator[None]:
+        """Settle many, in portions."""
+        for first in range(0, len(tags), PORTION):
+            last = first + PORTION
+            for tag, entry in zip(tags[first:last], entries[first:last], strict=True):
+                self.settlements.append((tag, entry, outcome))
+            yield
 
     def take_publishes(self) -> list[tuple[Message, bool, bool]]:
         publishes, self.publishes = self.publishes, []

@@ -1,21 +1,38 @@
-"""Requests that are too much for one turn of the loop and are one thing in the store.
+"""Requests that are too much for one turn of the loop.
 
 A commit of a hundred thousand messages is done in portions, a turn for each, and others are served
-in between. Until it is complete the store's batch stays open, so that after a crash all of it is
-there or nothing. Undertakings are done one after the other, each in a batch of its own.
+in between. It is one thing in the store: until it is complete the store's batch stays open, so that
+after a crash all of it is there or nothing. Such undertakings are done one after the other, each in
+a batch of its own.
+
+Others are many things in the store, as a hundred thousand deliveries that are settled at once are.
+They wait for no batch and hold none, and have a line of their own.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gateway.broker.store import Store
 from gateway.errors import Refusal
 
 PORTION = 1000
-"""Messages or settlements of a transaction that are committed in one turn of the loop."""
+"""Messages published, or deliveries settled, in one turn of the loop."""
+FREED = 16 * PORTION
+"""Messages let go of in one turn."""
 
 Done = Callable[[Refusal | None], None]
+
+
+def forgetting(things: list[Any]) -> Iterator[None]:
+    """Let go of what nobody else holds, in portions: to free a message takes time too."""
+    while things:
+        del things[-FREED:]
+        yield
+
+
+def whatever(refusal: Refusal | None) -> None:
+    """Nobody waits for the end of an undertaking."""
 
 
 class Undertaking(NamedTuple):
@@ -26,23 +43,54 @@ class Undertaking(NamedTuple):
 
 
 class Undertakings:
-    """Of one broker. ``holding``: the gathering batch of the store must not be closed now."""
+    """Of one broker. ``jobs`` are one thing in the store each, ``loose`` are not. ``holding``: the
+    gathering batch of the store must not be closed now."""
 
     def __init__(self, store: Store) -> None:
         self.jobs: deque[Undertaking] = deque()
+        self.loose: deque[Undertaking] = deque()
         self.holding = False
         self._store = store
         self._sealed = 0
         """The batch that holds the undertaking before."""
 
-    def begin(self, steps: Iterator[None], done: Done) -> None:
-        """``done`` is called when all of it is done, in this turn or a later one."""
-        self.jobs.append(Undertaking(steps, done))
-        if len(self.jobs) == 1:
-            self.work()
+    def begin(self, steps: Iterator[None], done: Done, whole: bool = True) -> None:
+        """``done`` is called when all of it is done, in this turn or a later one. ``whole``: it is
+        one thing in the store."""
+        line = self.jobs if whole else self.loose
+        line.append(Undertaking(steps, done))
+        if len(line) == 1:
+            (self._work_whole if whole else self._work_loose)()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to do in the next turn."""
+        return bool(self.jobs or self.loose)
 
     def work(self) -> None:
-        """One portion; once per turn."""
+        """One portion of each line; once per turn."""
+        try:
+            self._work_whole()
+        finally:
+            self._work_loose()
+
+    def _work_loose(self) -> None:
+        if not self.loose:
+            return
+        refused: Refusal | None = None
+        try:
+            next(self.loose[0].steps)
+            return
+        except StopIteration:
+            pass
+        except Refusal as refusal:
+            refused = refusal
+        except BaseException:
+            self.loose.popleft()
+            raise
+        self.loose.popleft().done(refused)
+
+    def _work_whole(self) -> None:
         if not self.jobs:
             return
         if not self.holding and self._store.dirty and self._store.mark == self._sealed:
@@ -67,6 +115,9 @@ class Undertakings:
         return self.jobs.popleft().done
 
     def finish(self) -> None:
-        """Do all that is left of the one that has begun: the end is near."""
+        """Do all that is left of the one that has begun, and of what was settled: the end is
+        near."""
         while self.holding:
-            self.work()
+            self._work_whole()
+        while self.loose:
+            self._work_loose()

@@ -76,7 +76,7 @@ class Turn:
         broker.end_turn()
         if self._writing is None and self.store.dirty:
             self._commit()
-        if broker.undertakings.jobs and not self._working:
+        if broker.undertakings.waiting and not self._working:
             self._working = True
             self._loop.call_later(BETWEEN_SECONDS, self._work)
         dirty = self._dirty

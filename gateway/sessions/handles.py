@@ -349,11 +349,19 @@ class Handling:
                 places[entry.consumer.tag] = places.get(entry.consumer.tag, 0) + 1
             if channel.transaction is not None:
                 credited.add(number)
+
+        def free() -> None:
+            for tag, count in places.items():
+                self._free(channel, tag, count)
+
+        if last and channel.much_to_settle:
+            steps = channel.settling(last, Outcome.ACCEPT)
+            self._session.portions.undertake(channel, op, steps, whole=False, then=free)
+            return
         if last:
             channel.settle(last, True, Outcome.ACCEPT)
         self._session.answer(op.channel, op.token)
-        for tag, count in places.items():
-            self._free(channel, tag, count)
+        free()
 
     def _free(self, channel: Channel, tag: str, count: int) -> None:
         """So many more may be delivered to a consumer."""

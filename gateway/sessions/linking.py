@@ -406,7 +406,7 @@ class Linking:
         self._session.publisher = True
         if channel.much_to_discharge(op.transaction):
             steps = channel.discharging(op.transaction, op.fail)
-            self._session.undertake(channel, op, steps)
+            self._session.portions.undertake(channel, op, steps)
             return
         channel.discharge(op.transaction, op.fail)
         self._session.answer_when_safe(op.channel, op.token)

@@ -15,8 +15,6 @@ from gateway.operations import (
     Prefetch,
     PurgeQueue,
     PurgeTopic,
-    Recover,
-    Rollback,
     Select,
     SelectConfirms,
     Unbind,
@@ -27,8 +25,6 @@ Call = Callable[[Channel, Any], Any]
 
 PLAIN: dict[type[Operation], Call] = {
     Prefetch: lambda channel, op: channel.prefetch(op.count, op.size, op.shared),
-    Recover: lambda channel, op: channel.recover(op.requeue),
-    Rollback: lambda channel, _: channel.rollback(),
     Select: lambda channel, _: channel.select(),
     SelectConfirms: lambda channel, _: channel.select_confirms(),
 }

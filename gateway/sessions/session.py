@@ -5,14 +5,14 @@ order of the answers.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 from typing import Any, cast
 
 from gateway.adapters.base import Adapter, release
 from gateway.broker.broker import Broker
-from gateway.broker.channel import Channel
+from gateway.broker.channel import Channel, nothing
 from gateway.broker.client import Client
 from gateway.errors import Condition, Lost, Refusal
 from gateway.operations import (
@@ -21,7 +21,6 @@ from gateway.operations import (
     Cancelled,
     Close,
     Closed,
-    Commit,
     Done,
     EndSession,
     EnterRealm,
@@ -43,6 +42,7 @@ from gateway.sessions.handles import Handling
 from gateway.sessions.linking import Linking
 from gateway.sessions.links import Link
 from gateway.sessions.plain import PLAIN, TOPOLOGY
+from gateway.sessions.portions import Portions
 from gateway.sessions.recipient import ChannelRecipient
 from gateway.sessions.registry import Registry
 from gateway.sessions.replies import Replies
@@ -118,6 +118,7 @@ class Session:
         self.number = registry.enter(self)
         self._handling = Handling(self)
         self.consuming = Consuming(self)
+        self.portions = Portions(self, self._replies)
         self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
             Open: self._open,
             Closed: self._on_closed,
@@ -128,16 +129,15 @@ class Session:
         }
         self._on_channel: dict[type[Operation], Callable[[Channel, Any], None]] = {
             **dict.fromkeys(PLAIN, self._plain),
+            **self.portions.handlers,
             **dict.fromkeys(TOPOLOGY, self._topology),
             **self.consuming.handlers,
             EnterRealm: self._enter_realm,
             Unsent: lambda channel, op: channel.unsent(
                 op.consumer, op.delivery, op.message, op.queue
             ),
-            Commit: self._commit,
             Synchronize: self._synchronize,
             Publish: self._publish,
-            Settle: lambda channel, op: channel.settle(op.delivery, op.multiple, op.outcome),
         }
         if adapter.linked:
             self._linking = Linking(self)
@@ -176,12 +176,12 @@ class Session:
                             operation.immediate,  # type: ignore[attr-defined]
                         )
                         self.publisher = True
-                elif kind is Settle:
+                elif kind is Settle and not operation.multiple:  # type: ignore[attr-defined]
                     channel = channels.get(operation.channel)  # type: ignore[attr-defined]
                     if channel is not None:
                         channel.settle(
                             operation.delivery,  # type: ignore[attr-defined]
-                            operation.multiple,  # type: ignore[attr-defined]
+                            False,
                             operation.outcome,  # type: ignore[attr-defined]
                         )
                 else:
@@ -195,7 +195,7 @@ class Session:
                             self._perform_in_order(rest)
                         return
             except Refusal as refusal:
-                self._refuse(operation, refusal)
+                self.refuse(operation, refusal)
             if clock() > until:
                 at = next(i for i, o in enumerate(operations) if o is operation)
                 self._put_off(operations[at + 1 :])
@@ -217,7 +217,7 @@ class Session:
             try:
                 self._act(operation)
             except Refusal as refusal:
-                self._refuse(operation, refusal)
+                self.refuse(operation, refusal)
             if self._paused and operation.__class__ is Fetch and not self.adapter.closing:
                 self._rest = operations[at + 1 :]
                 return
@@ -258,7 +258,7 @@ class Session:
             self.perform(rest)
         self._part()
 
-    def _refuse(self, operation: Any, refusal: Refusal) -> None:
+    def refuse(self, operation: Any, refusal: Refusal) -> None:
         number = getattr(operation, "channel", 0)
         if self._linking is not None and operation.__class__ is Publish:
             # With links, a message that is refused costs the message only.
@@ -272,7 +272,7 @@ class Session:
             refusal.lost = Lost.LINK
             self._handling.drop(self.channels[number], operation.link)
         if refusal.lost is Lost.SESSION:
-            self._drop(number)
+            self.drop(number)
         refused = Refused(
             number,
             getattr(operation, "token", None),
@@ -354,8 +354,10 @@ class Session:
             self.end()
         else:
             self._parting = operation
-            for channel in self.channels.values():
+            for number, channel in list(self.channels.items()):
                 channel.flow(False)
+                if channel.much_to_give_back and number not in self._replies.lines:
+                    self.portions.give_back(number, None)
             self._part()
 
     def _part(self) -> None:
@@ -426,6 +428,7 @@ class Session:
         self.meter = nothing_metered
         self.again = nothing_again
         self._replies = Replies(self.broker, nothing_again)
+        vars(self.portions).clear()
         self._rest = []
         self._on_connection.clear()
         self._on_channel.clear()
@@ -489,7 +492,8 @@ class Session:
             channel.select()
         self.answer(number, operation.token)
 
-    def _drop(self, number: int) -> None:
+    def drop(self, number: int, then: Callable[[], None] = nothing) -> None:
+        """``then`` is called when what the channel held has gone back."""
         channel = self.channels.get(number)
         if channel is not None:
             self._handling.ended(number)
@@ -497,12 +501,17 @@ class Session:
             if self._linking is not None:
                 self._linking.ended(number)
             self.registry.realms.leave(channel)
-            channel.close()
+            channel.close(then)
             cast(ChannelRecipient, channel.recipient).part()
 
     def _end(self, operation: EndSession) -> None:
-        self._drop(operation.channel)
-        self.answer(operation.channel, operation.token)
+        number = operation.channel
+        channel = self.channels.get(number)
+        if channel is not None and channel.much_to_give_back:
+            self.portions.give_back(number, operation.token)
+        else:
+            self.drop(number)
+            self.answer(number, operation.token)
 
     def _on_session_lost(self, operation: SessionLost) -> None:
         """What was asked on it before is done first; answers that wait can not be given any more,
@@ -515,7 +524,7 @@ class Session:
                 except Refusal:
                     break
             self._replies.forget(number)
-        self._drop(number)
+        self.drop(number)
         if token is not None:
             self.say(number, Refused(number, token, operation.condition, operation.text))
 
@@ -554,25 +563,3 @@ class Session:
 
     def _synchronize(self, channel: Channel, operation: Synchronize) -> None:
         self.answer_when_safe(operation.channel, operation.token, holds=False)
-
-    def _commit(self, channel: Channel, operation: Commit) -> None:
-        if channel.much_to_commit:
-            self.undertake(channel, operation, channel.committing())
-            return
-        channel.commit()
-        self.answer_when_safe(operation.channel, operation.token)
-
-    def undertake(self, channel: Channel, operation: Any, steps: Iterator[None]) -> None:
-        """Perform a request that takes several turns. What follows on its channel waits."""
-        number = operation.channel
-        free = self._replies.keep(number)
-
-        def done(refusal: Refusal | None) -> None:
-            if not self.closed and self.channels.get(number) is channel:
-                if refusal is None:
-                    self.answer_when_safe(number, operation.token)
-                else:
-                    self._refuse(operation, refusal)
-            free()
-
-        self.broker.undertakings.begin(steps, done)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.broker import channel as channels
-from gateway.broker import linked
+from gateway.broker import linked, settling, transactions, undertakings
 from gateway.broker.undertakings import Undertakings
 from gateway.errors import Condition, Refusal
 from gateway.operations import Outcome
@@ -16,7 +16,9 @@ PORTION = 10
 
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "PORTION", PORTION)
+    for module in (channels, linked, settling, transactions):
+        monkeypatch.setattr(module, "PORTION", PORTION)
+    monkeypatch.setattr(undertakings, "FREED", PORTION)
 
 
 def test_a_commit_is_done_in_portions_and_kept_as_a_whole(house: House) -> None:
@@ -119,16 +121,28 @@ def test_a_discharge_is_done_in_portions(house: House, monkeypatch: pytest.Monke
     assert fetch_all(channel) == list(map(str, range(5 * PORTION)))
 
 
-def test_a_discharge_into_a_queue_that_refuses_is_done_at_once(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(linked, "PORTION", PORTION)
+def test_a_queue_that_refuses_keeps_room_for_what_is_being_discharged(house: House) -> None:
     channel, _ = house.channel()
-    limited(channel, "q", max_length=5 * PORTION, overflow="reject-publish")
+    other, heard = house.channel(house.another())
+    other.select_confirms()
+    limited(channel, "q", max_length=5 * PORTION + 6, overflow="reject-publish")
     number = channel.declare_transaction()
     for body in range(5 * PORTION):
         channel.promise(number, message(str(body), "q"))
     told: list[Refusal | None] = []
     house.broker.undertakings.begin(channel.discharging(number, False), told.append)
-    assert told == [None]
-    assert len(fetch_all(channel)) == 5 * PORTION
+    queue = house.broker.vhosts["/"].queues["q"]
+    turns = 1
+    while not told:
+        before = queue.depth
+        put(other, "late")
+        house.broker.undertakings.work()
+        assert queue.depth - before <= PORTION + 1
+        turns += 1
+    assert turns >= 9 and told == [None]
+    house.commit()
+    assert any(not accepted for _, _, accepted in heard.confirms)
+    assert queue.reserved == 0 and queue.reserved_octets == 0
+    bodies = fetch_all(channel)
+    assert bodies.count("late") == 6
+    assert [body for body in bodies if body != "late"] == list(map(str, range(5 * PORTION)))

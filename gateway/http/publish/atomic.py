@@ -78,9 +78,6 @@ def check_route(
         messages, octets = added.get(queue, (0, 0))
         messages, octets = messages + 1, octets + len(message.body)
         added[queue] = messages, octets
-        most, most_octets = queue.limits.max_length, queue.limits.max_octets
-        if (most is not None and queue.depth + messages > most) or (
-            most_octets is not None and queue.octets + octets > most_octets
-        ):
+        if queue.overflows(octets, messages):
             return Problem(problems.FULL, "a queue would be full and rejects what is published")
     return None
