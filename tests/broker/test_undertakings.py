@@ -1,15 +1,18 @@
 """A large commit is done in portions, and is one thing in the store."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from gateway.broker import channel as channels
 from gateway.broker import linked, settling, transactions, undertakings
+from gateway.broker.channel import Channel
+from gateway.broker.queues import Queue
 from gateway.broker.undertakings import Undertakings
 from gateway.errors import Condition, Refusal
 from gateway.operations import Outcome
-from tests.broker.fakes import House, consume, declare, fetch_all, limited, message, put
+from tests.broker.fakes import Heard, House, consume, declare, fetch_all, limited, message, put
 
 PORTION = 10
 
@@ -146,3 +149,189 @@ def test_a_queue_that_refuses_keeps_room_for_what_is_being_discharged(house: Hou
     bodies = fetch_all(channel)
     assert bodies.count("late") == 6
     assert [body for body in bodies if body != "late"] == list(map(str, range(5 * PORTION)))
+
+
+# --- settling much ------------------------------------------------------------------------------
+
+
+def begin(house: House, steps: Iterator[None]) -> list[Refusal | None]:
+    """What is done in portions, as many-in-the-store; filled when it is complete."""
+    told: list[Refusal | None] = []
+    house.broker.undertakings.begin(steps, told.append, whole=False)
+    return told
+
+
+def holding(house: House, count: int, **given: Any) -> tuple[Channel, Heard, Queue]:
+    """A channel whose consumer holds so many messages, with no room for more."""
+    publisher, _ = house.channel()
+    limited(publisher, "q", **given)
+    put(publisher, *map(str, range(count)))
+    channel, heard = house.channel()
+    channel.prefetch(count, 0)
+    consume(channel, "q")
+    assert len(heard.deliveries) == len(channel.unsettled) == count
+    house.commit()
+    return channel, heard, house.broker.vhosts["/"].queues["q"]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ACCEPT, Outcome.REJECT])
+def test_settling_much_is_done_in_portions(house: House, outcome: Outcome) -> None:
+    channel, _, queue = holding(house, 5 * PORTION)
+    assert channel.much_to_settle
+    told = begin(house, channel.settling(5 * PORTION, outcome))
+    turns = 1
+    while not told:
+        assert queue.unsettled == (5 - turns) * PORTION, "one portion in each turn"
+        assert not house.broker.undertakings.holding, "the store waits for nobody"
+        house.broker.undertakings.work()
+        turns += 1
+    assert turns >= 6 and told == [None]
+    assert (queue.unsettled, queue.depth, channel.held, house.broker.octets) == (0, 0, 0, 0)
+
+
+def test_dead_letters_of_much_that_is_rejected_come_in_portions(house: House) -> None:
+    channel, _, queue = holding(
+        house, 5 * PORTION, dead_letter_exchange="", dead_letter_routing_key="dead"
+    )
+    declare(channel, "dead")
+    dead = house.broker.vhosts["/"].queues["dead"]
+    told = begin(house, channel.settling(0, Outcome.REJECT))
+    while not told:
+        before = dead.depth
+        house.broker.undertakings.work()
+        assert dead.depth - before <= PORTION
+    assert fetch_all(channel, "dead") == list(map(str, range(5 * PORTION)))
+    assert queue.unsettled == 0
+
+
+def test_what_is_given_back_stands_in_its_place_before_anybody_is_served(house: House) -> None:
+    channel, heard, queue = holding(house, 5 * PORTION)
+    put(channel, "later")
+    other, overheard = house.channel()
+    told = begin(house, channel.settling(0, Outcome.RELEASE))
+    put(channel, "last")
+    while not told:
+        assert queue.depth in (2, 5 * PORTION + 2), "all of it at once"
+        assert len(heard.deliveries) == 5 * PORTION, "credit comes back at the end"
+        if queue.depth > 2 and not overheard.deliveries:
+            consume(other, "q", "other", no_ack=True)
+        house.broker.undertakings.work()
+    assert overheard.bodies() == [*map(str, range(5 * PORTION)), "later", "last"]
+
+
+def test_the_channel_is_served_again_at_the_end(house: House) -> None:
+    channel, heard, _ = holding(house, 5 * PORTION)
+    put(channel, "later")
+    told = begin(house, channel.settling(0, Outcome.RELEASE))
+    while not told:
+        assert len(heard.deliveries) == 5 * PORTION
+        house.broker.undertakings.work()
+    assert heard.bodies()[5 * PORTION :] == list(map(str, range(5 * PORTION)))
+
+
+def test_a_queue_that_goes_meanwhile_leaves_nothing(house: House) -> None:
+    channel, _, queue = holding(house, 5 * PORTION)
+    told = begin(house, channel.settling(0, Outcome.RELEASE))
+    house.broker.vhosts["/"].remove_queue(queue)
+    while not told:
+        house.broker.undertakings.work()
+    assert (queue.unsettled, house.broker.octets, channel.held) == (0, 0, 0)
+
+
+def test_an_unknown_tag_is_refused_before_anything_begins(house: House) -> None:
+    channel, _, _ = holding(house, 5 * PORTION)
+    with pytest.raises(Refusal):
+        channel.settling(7 * PORTION, Outcome.ACCEPT)
+    assert len(channel.unsettled) == 5 * PORTION and channel.open
+
+
+def test_recovery_is_done_in_portions_and_nothing_comes_between(house: House) -> None:
+    channel, heard, _ = holding(house, 5 * PORTION)
+    told = begin(house, channel.recovering(False))
+    while not told:
+        before = len(heard.deliveries)
+        put(channel, "new")
+        house.broker.undertakings.work()
+        if not told:
+            assert len(heard.deliveries) - before <= PORTION
+    channel.settle(0, True, Outcome.ACCEPT)
+    again = heard.bodies()[5 * PORTION :]
+    assert again[: 5 * PORTION] == list(map(str, range(5 * PORTION)))
+    assert set(again[5 * PORTION :]) == {"new"}
+
+
+def test_a_rollback_is_done_in_portions(house: House) -> None:
+    channel, _, queue = holding(house, 5 * PORTION)
+    channel.select()
+    told = begin(house, channel.settling(2 * PORTION, Outcome.ACCEPT))
+    while not told:
+        house.broker.undertakings.work()
+    assert list(channel.unsettled) == list(range(2 * PORTION + 1, 5 * PORTION + 1))
+    put(channel, *map(str, range(3 * PORTION)))
+    told = begin(house, channel.rolling_back())
+    turns = 1
+    while not told:
+        house.broker.undertakings.work()
+        turns += 1
+    assert turns >= 5
+    assert list(channel.unsettled) == list(range(1, 5 * PORTION + 1)), "ascending again"
+    assert queue.depth == 0 and queue.unsettled == 5 * PORTION
+
+
+def test_closing_with_much_unsettled_gives_it_back_in_portions(house: House) -> None:
+    channel, _, queue = holding(house, 5 * PORTION)
+    ended: list[bool] = []
+    channel.close(lambda: ended.append(True))
+    turns = 1
+    while not ended:
+        assert queue.depth in (0, 5 * PORTION)
+        house.broker.undertakings.work()
+        turns += 1
+    assert turns >= 6
+    reader, _ = house.channel()
+    assert fetch_all(reader) == list(map(str, range(5 * PORTION)))
+
+
+def test_the_end_of_the_process_completes_what_was_settled(house: House) -> None:
+    channel, _, queue = holding(house, 5 * PORTION)
+    told = begin(house, channel.settling(0, Outcome.ACCEPT))
+    house.broker.undertakings.finish()
+    assert told == [None] and queue.unsettled == 0
+
+
+def test_one_turn_hands_out_so_many_and_no_more(house: House) -> None:
+    house.broker.limits.max_deliveries = PORTION
+    publisher, _ = house.channel()
+    declare(publisher, "q")
+    put(publisher, *map(str, range(5 * PORTION)))
+    channel, heard = house.channel()
+    consume(channel, "q")
+    turns = 1
+    while len(heard.deliveries) < 5 * PORTION:
+        assert len(heard.deliveries) == turns * PORTION
+        put(publisher, "new")
+        assert len(heard.deliveries) == turns * PORTION, "not past those that stand in the queue"
+        house.broker.end_turn()
+        house.later(1)
+        turns += 1
+    while house.broker.vhosts["/"].queues["q"].depth:
+        house.later(1)
+    assert heard.bodies()[: 5 * PORTION] == list(map(str, range(5 * PORTION)))
+
+
+def test_credit_to_be_used_up_lasts_until_a_later_turn(house: House) -> None:
+    house.broker.limits.max_deliveries = PORTION
+    publisher, _ = house.channel()
+    declare(publisher, "q")
+    put(publisher, *map(str, range(2 * PORTION)))
+    channel, heard = house.channel()
+    tag = channel.subscribe("q", credit=0)
+    channel.start(tag)
+    channel.credit(tag, 5 * PORTION)
+    left: list[int] = []
+    channel.drain(tag, left.append)
+    assert len(heard.deliveries) == PORTION and not left
+    house.later(1)
+    house.later(1)
+    assert len(heard.deliveries) == 2 * PORTION
+    assert left == [3 * PORTION]

@@ -1,19 +1,27 @@
 """A peer that asks faster than it takes is served at its own pace."""
 
+import pytest
+
 from gateway.adapters import Role, adapter_for
+from gateway.broker import channel as channels
+from gateway.broker import settling
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.operations import (
     BeginSession,
+    Closed,
     DeclareQueue,
     Done,
+    EndSession,
     Fetch,
     Fetched,
     Open,
     Operation,
     Outcome,
+    Prefetch,
     Publish,
     Settle,
+    Subscribe,
 )
 from gateway.sessions.registry import Registry
 from gateway.sessions.session import Session
@@ -92,3 +100,97 @@ def test_settlements_after_a_pause_are_in_order() -> None:
     queue = session.broker.vhosts["/"].queues["big"]
     assert (queue.depth, queue.unsettled) == (0, 1)
     assert fetched(said) == [1, 2]
+
+
+class Held:
+    """Takes what is delivered, and keeps nothing of it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def deliver(self, *_: object) -> None:
+        self.count += 1
+
+
+SOME = 10
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> tuple[Session, list[Operation], Held]:
+    """A session that holds 5 portions and has no room for more."""
+    for module in (settling, channels):
+        monkeypatch.setattr(module, "PORTION", SOME)
+    outlet = Held()
+    monkeypatch.setattr(Silent, "deliver", outlet.deliver)
+    session, said = opened()
+    session.perform([Prefetch(1, None, 5 * SOME, 0, False), Subscribe(1, "s", "big", "tag")])
+    for _ in range(5 * SOME):
+        session.perform([Publish(1, message("x", key="big"), False, False)])
+    assert outlet.count == 5 * SOME
+    said.clear()
+    return session, said, outlet
+
+
+def look(number: int = 1) -> DeclareQueue:
+    return DeclareQueue(number, "look", "big", passive=True)
+
+
+def depths(said: list[Operation]) -> list[int]:
+    return [o.result.messages for o in said if isinstance(o, Done) and o.token == "look"]
+
+
+def work(session: Session) -> int:
+    turns = 0
+    while session.broker.undertakings.waiting:
+        session.broker.undertakings.work()
+        session.broker.end_turn()
+        turns += 1
+    return turns
+
+
+def test_what_follows_many_settlements_waits_for_them(
+    held: tuple[Session, list[Operation], Held],
+) -> None:
+    session, said, outlet = held
+    session.perform([BeginSession(2, "b2"), DeclareQueue(2, "d", "other")])
+    said.clear()
+    session.perform([Settle(1, 3 * SOME, True, Outcome.RELEASE), look(), look(2)])
+    assert depths(said) == [0], "the other channel does not wait"
+    assert work(session) >= 3
+    assert depths(said) == [0, 0], "given back, and delivered again to the only consumer"
+    assert outlet.count == 8 * SOME
+
+
+def test_the_end_of_a_channel_is_answered_when_all_is_back(
+    held: tuple[Session, list[Operation], Held],
+) -> None:
+    session, said, _ = held
+    session.perform([EndSession(1, "end"), BeginSession(1, "again"), look()])
+    assert not said
+    assert work(session) >= 5
+    assert [o.token for o in said if isinstance(o, Done)] == ["end", "again", "look"]
+    assert depths(said) == [5 * SOME]
+
+
+def test_the_end_of_the_connection_is_answered_when_all_is_back(
+    held: tuple[Session, list[Operation], Held],
+) -> None:
+    session, said, _ = held
+    queue = session.broker.vhosts["/"].queues["big"]
+    session.perform([Closed(token="bye")])
+    assert not said
+    assert work(session) >= 5
+    assert [o.token for o in said if isinstance(o, Done)] == ["bye"]
+    assert (queue.depth, queue.unsettled) == (5 * SOME, 0)
+
+
+def test_a_connection_that_is_lost_gives_all_back(
+    held: tuple[Session, list[Operation], Held],
+) -> None:
+    session, _, _ = held
+    queue = session.broker.vhosts["/"].queues["big"]
+    session.perform([Settle(1, 2 * SOME, True, Outcome.ACCEPT)])
+    session.end()
+    assert work(session) >= 5
+    assert (queue.depth, queue.unsettled) == (3 * SOME, 0)
+    session.release()
