@@ -13,6 +13,7 @@ from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
 from gateway.broker.linked import Holding, give_up
 from gateway.broker.replies import REPLY_TO
+from gateway.broker.undertakings import whatever
 from gateway.errors import Condition, Refusal
 from gateway.operations import (
     Assure,
@@ -271,7 +272,10 @@ class Linking:
     def _detach(self, channel: Channel, op: DetachLink) -> None:
         link = self._here.pop((op.channel, op.link), None)
         for work in self._works.pop((op.channel, op.link), ()):
-            if work in channel.works:
+            if channel.much_to_discharge(work):
+                steps = channel.discharging(work, True)
+                self._session.broker.undertakings.begin(steps, whatever, whole=False)
+            elif work in channel.works:
                 channel.discharge(work, True)
         self._managing.leave(op.channel, op.link)
         refusal = None

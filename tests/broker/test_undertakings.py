@@ -335,3 +335,41 @@ def test_credit_to_be_used_up_lasts_until_a_later_turn(house: House) -> None:
     house.later(1)
     assert len(heard.deliveries) == 2 * PORTION
     assert left == [3 * PORTION]
+
+
+def test_a_discharge_that_fails_is_undone_in_portions(house: House) -> None:
+    channel, _, queue = holding(house, 5 * PORTION)
+    number = channel.declare_transaction()
+    for tag in list(channel.unsettled):
+        channel.retire(number, tag, Outcome.ACCEPT, tag > PORTION)
+    for body in range(3 * PORTION):
+        channel.promise(number, message(str(body), "q"))
+    told = begin(house, channel.discharging(number, True))
+    turns = 1
+    while not told:
+        house.broker.undertakings.work()
+        turns += 1
+    assert turns >= 8
+    assert list(channel.unsettled)[:PORTION] == list(range(1, PORTION + 1))
+    assert queue.depth + len(channel.unsettled) == queue.depth + queue.unsettled == 5 * PORTION
+
+
+def test_what_goes_meanwhile_gets_nothing_of_a_discharge(house: House) -> None:
+    channel, _ = house.channel()
+    declare(channel, "q", durable=True)
+    number = channel.declare_transaction()
+    for body in range(3 * PORTION):
+        channel.promise(number, message(str(body), "q", durable=True))
+    told: list[Refusal | None] = []
+    house.broker.undertakings.begin(channel.discharging(number, False), told.append)
+    for _ in range(4):
+        house.broker.undertakings.work()
+    queue = house.broker.vhosts["/"].queues["q"]
+    assert queue.depth
+    house.broker.vhosts["/"].remove_queue(queue)
+    house.broker.undertakings.finish()
+    assert told == [None]
+    house.later(1)
+    assert house.broker.octets == 0 and queue.depth == 0
+    house.commit()
+    assert not house.store.depths()
