@@ -41,15 +41,7 @@ class Settling(Requests):
     def settle(self, delivery: int, multiple: bool, outcome: Outcome) -> None:
         """Hot for one accepted delivery. Refuses an unknown tag with 406."""
         if multiple:
-            tags, entries = self.up_to(delivery)
-            if outcome is Outcome.REFUSE:
-                self.exclude(tags, entries)
-                outcome = Outcome.DECLINE
-            if self.transaction is not None:
-                for tag, taken in zip(tags, entries, strict=True):
-                    self.transaction.settle(tag, taken, outcome)
-                return
-            self.conclude((taken, outcome) for taken in entries)
+            self.settle_all(*self.up_to(delivery), outcome)
             return
         entry = self.unsettled.pop(delivery, None)
         if entry is None:
@@ -80,10 +72,24 @@ class Settling(Requests):
         are still under way."""
         return len(self.unsettled) > PORTION or self.busy > 0
 
-    def settling(self, delivery: int, outcome: Outcome) -> Iterator[None]:
-        """Settle all up to a tag, 0 for all there are, in portions for ``Undertakings``. They are
-        taken now, and an unknown tag is refused (406) now."""
+    def settle_all(self, tags: list[int], entries: list[Entry], outcome: Outcome) -> None:
+        """These have been taken out of the channel."""
+        if outcome is Outcome.REFUSE:
+            self.exclude(tags, entries)
+            outcome = Outcome.DECLINE
+        if self.transaction is None:
+            self.conclude((entry, outcome) for entry in entries)
+            return
+        for tag, entry in zip(tags, entries, strict=True):
+            self.transaction.settle(tag, entry, outcome)
+
+    def settling(self, delivery: int, outcome: Outcome) -> Iterator[None] | None:
+        """Settle all up to a tag, 0 for all there are: now (``None``), or if it is much in portions
+        for ``Undertakings``. They are taken now, and an unknown tag is refused (406) now."""
         tags, entries = self.up_to(delivery)
+        if len(entries) <= PORTION and not self.busy:
+            self.settle_all(tags, entries, outcome)
+            return None
         if outcome is Outcome.REFUSE:
             self.exclude(tags, entries)
             outcome = Outcome.DECLINE

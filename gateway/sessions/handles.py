@@ -354,12 +354,10 @@ class Handling:
             for tag, count in places.items():
                 self._free(channel, tag, count)
 
-        if last and channel.much_to_settle:
-            steps = channel.settling(last, Outcome.ACCEPT)
+        steps = channel.settling(last, Outcome.ACCEPT) if last else None
+        if steps is not None:
             self._session.portions.undertake(channel, op, steps, whole=False, then=free)
             return
-        if last:
-            channel.settle(last, True, Outcome.ACCEPT)
         self._session.answer(op.channel, op.token)
         free()
 

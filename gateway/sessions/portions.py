@@ -31,10 +31,12 @@ class Portions:
         }
 
     def _settle(self, channel: Channel, op: Settle) -> None:
-        if op.multiple and channel.much_to_settle:
-            self.undertake(channel, op, channel.settling(op.delivery, op.outcome), whole=False)
-        else:
-            channel.settle(op.delivery, op.multiple, op.outcome)
+        if not op.multiple:
+            channel.settle(op.delivery, False, op.outcome)
+            return
+        steps = channel.settling(op.delivery, op.outcome)
+        if steps is not None:
+            self.undertake(channel, op, steps, whole=False)
 
     def _recover(self, channel: Channel, op: Recover) -> None:
         if channel.much_to_settle:

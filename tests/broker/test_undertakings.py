@@ -154,9 +154,10 @@ def test_a_queue_that_refuses_keeps_room_for_what_is_being_discharged(house: Hou
 # --- settling much ------------------------------------------------------------------------------
 
 
-def begin(house: House, steps: Iterator[None]) -> list[Refusal | None]:
+def begin(house: House, steps: Iterator[None] | None) -> list[Refusal | None]:
     """What is done in portions, as many-in-the-store; filled when it is complete."""
     told: list[Refusal | None] = []
+    assert steps is not None
     house.broker.undertakings.begin(steps, told.append, whole=False)
     return told
 
@@ -373,3 +374,9 @@ def test_what_goes_meanwhile_gets_nothing_of_a_discharge(house: House) -> None:
     assert house.broker.octets == 0 and queue.depth == 0
     house.commit()
     assert not house.store.depths()
+
+
+def test_few_of_many_are_settled_at_once(house: House) -> None:
+    channel, _, queue = holding(house, 5 * PORTION)
+    assert channel.settling(PORTION, Outcome.ACCEPT) is None
+    assert queue.unsettled == 4 * PORTION and not house.broker.undertakings.waiting
