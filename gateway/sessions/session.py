@@ -111,6 +111,8 @@ class Session:
         self._until = math.inf
         self._resting = False
         """The rest waits for ``go_on``, which was asked for; else for ``resume``."""
+        self._going_on = self._more = False
+        """``go_on`` is at work, and was asked for meanwhile."""
         self._linking: Linking | None = None
         self.meter: Callable[[], tuple[int, int]] = nothing_metered
         """Octets in and out; set by the owner of the socket."""
@@ -245,7 +247,20 @@ class Session:
             self.again()
 
     def go_on(self) -> None:
-        """Perform what had to wait for answers that have been given by now."""
+        """Perform what had to wait for answers that have been given by now, or for its turn."""
+        self._more = True
+        if self._going_on:
+            return  # an answer was due at once: the call that is at work sees to it
+        self._going_on = True
+        try:
+            while self._more:
+                self._more = False
+                self._perform_waiting()
+        finally:
+            self._going_on = False
+        self._part()
+
+    def _perform_waiting(self) -> None:
         operations = self._replies.take()
         rest, self._rest = self._rest, []
         resting, self._resting = self._resting, False
@@ -256,7 +271,6 @@ class Session:
             self._rest += rest
         elif rest:
             self.perform(rest)
-        self._part()
 
     def refuse(self, operation: Any, refusal: Refusal) -> None:
         number = getattr(operation, "channel", 0)
@@ -363,7 +377,7 @@ class Session:
     def _part(self) -> None:
         """Answer the peer that wants to leave, or has to, unless other answers come first."""
         parting = self._parting
-        if parting is None or self._rest or self._replies.lines or self.closed:
+        if parting is None or self._rest or self._replies.lines or self.closed or self._going_on:
             return
         self._parting = None
         self.parted = not parting.fault

@@ -255,9 +255,31 @@ def test_any_requests_in_one_read(asked: list[Any], last: str, version: str, sha
             assert hasty.adapter.closing and hasty.session.closed
         else:
             assert last in UNSEEN and w.ChannelClose in expected
+    if ended and heard[-1] is w.ConnectionCloseOk:
+        heard.pop()  # their goodbye met our close
     if w.ChannelClose in heard and heard[-1] is w.ChannelCloseOk:
         heard.pop()  # their close met ours
-    assert heard == expected
+    assert heard == expected, f"{asked!r} {last!r} {version} {share}"
+
+
+@pytest.mark.parametrize("last", ["goodbye", "an unknown method"])
+def test_an_answer_that_is_due_at_once_does_not_end_the_connection(last: str) -> None:
+    """The second declaration changes nothing, and is answered while what follows it waits."""
+    wired = Wired()
+    octets = wired.octets(1, DURABLE, w.BasicRecover(True), DURABLE, w.TxCommit())
+    goodbye = wired.octets(0, w.ConnectionClose(200, "bye"))
+    wired.read(octets + (goodbye if last == "goodbye" else VIOLATIONS[last][0]))
+    wired.settle()
+    declared = [w.QueueDeclareOk, w.BasicRecoverOk, w.QueueDeclareOk]
+    assert kinds(wired.hears())[:-1] == [*declared, w.ChannelClose]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_return_comes_before_the_end_of_its_channel(version: str) -> None:
+    wired = Wired(version)
+    lost = method(version, 1, w.BasicPublish(routing_key="none", mandatory=True)) + header(1, 0)
+    wired.says(1, lost, w.ChannelClose(200, "bye"))
+    assert kinds(wired.hears()) == [w.BasicReturn, w.ChannelCloseOk]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

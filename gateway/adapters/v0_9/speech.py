@@ -148,7 +148,8 @@ def _settle(engine: Speaker, op: Settle) -> None:
 
 
 def _returned(engine: Speaker, op: Returned) -> None:
-    if _usable(engine, op.channel) is None:
+    if engine.channel(op.channel).state not in (states.OPEN, states.ENDING, states.FAILED):
+        # They may have said close behind their publish: it comes back all the same.
         return
     code, name, _ = engine.table.codes[op.condition.value]
     message = op.message
