@@ -126,12 +126,12 @@ class Passwords:
     def proved(self, user: str, right: bool, peer: str) -> None:
         """Somebody proved (or failed) to know the password without showing it. Raises
         ``LoginError``: a proof beyond the limit counts for nothing."""
-        where = network(peer)
-        self.take(user, where)
+        account, where = self.account(user), network(peer)
+        self.take(account, where)
         if not right:
-            self.failures.failed(user, where)
+            self.failures.failed(account, where)
             raise Wrong("unknown user or wrong password")
-        self.failures.succeeded(user, where)
+        self.failures.succeeded(account, where)
 
     async def once(self, user: str, password: str, peer: str, digest: bytes) -> Verifier | None:
         """What the password fits. Whoever says the same meanwhile shares one attempt: after a
@@ -150,8 +150,14 @@ class Passwords:
         if not done.cancelled():
             done.exception()  # whoever asked may have hung up
 
-    def take(self, user: str, peer: str) -> None:
-        seconds = self.failures.take(user, peer)
+    def account(self, user: str) -> str:
+        """The name under which failures are counted: the user with its present salt. Failures
+        against an old password do not hold back the clients that come with the new one."""
+        found = self.access.user(user)
+        return user if found is None else f"{user}\0{found.verifier.salt.hex()}"
+
+    def take(self, account: str, peer: str) -> None:
+        seconds = self.failures.take(account, peer)
         if seconds:
             raise TooMany(seconds)
 
@@ -162,15 +168,16 @@ class Passwords:
             raise Stopping("the gateway is shutting down")
         if len(self.computing) >= MOST_WAITING and (user, digest) not in self.computing:
             raise TooMany(1)
-        self.take(user, peer)
+        account = self.account(user)
+        self.take(account, peer)
         fitted = None
         if len(password) <= MOST_PASSWORD_OCTETS:
             fitted = await asyncio.shield(self.computation(user, password, digest))
         now = self.access.user(user)
         if fitted is None or now is None or now.verifier != fitted:
-            self.failures.failed(user, peer)
+            self.failures.failed(account, peer)
             return None
-        self.failures.succeeded(user, peer)
+        self.failures.succeeded(account, peer)
         return fitted
 
     def computation(

@@ -209,7 +209,7 @@ def test_users_while_it_runs(tmp_path: Path) -> None:
         assert not enters(gateway, "alice", "wonder")
         done = run("user", "add", "alice", "--password", "wonder", "--write", "^b", *folder)
         assert done.returncode == 0, done.stderr
-        until(lambda: enters(gateway, "alice", "wonder"), "alice may enter", 3)
+        until(lambda: enters(gateway, "alice", "wonder"), "alice may enter")
         assert not enters(gateway, "alice", "wrong")
         wire = gateway.wire(1, user="alice", password="wonder")
         wire.declare("b")
@@ -223,11 +223,11 @@ def test_users_while_it_runs(tmp_path: Path) -> None:
         # From standard input, for those who look at the list of processes; and with a tag.
         done = run("user", "add", "bob", "--tag", "monitoring", *folder, text="secret\n")
         assert done.returncode == 0, done.stderr
-        until(lambda: enters(gateway, "bob", "secret"), "bob may enter", 3)
+        until(lambda: enters(gateway, "bob", "secret"), "bob may enter")
 
         done = run("user", "remove", "alice", *folder)
         assert done.returncode == 0, done.stderr
-        until(lambda: not enters(gateway, "alice", "wonder"), "alice may not enter any more", 3)
+        until(lambda: not enters(gateway, "alice", "wonder"), "alice may not enter any more")
         assert enters(gateway, "guest", "guest")
 
 
@@ -238,7 +238,7 @@ def test_a_new_password_and_rights(tmp_path: Path) -> None:
         assert run("user", "add", "carol", "--password", "one", *folder).returncode == 0
         done = run("user", "add", "carol", "--password", "two", "--read", "^$", *folder)
         assert done.returncode == 0, done.stderr
-        until(lambda: enters(gateway, "carol", "two"), "the new password", 3)
+        until(lambda: enters(gateway, "carol", "two"), "the new password")
         assert not enters(gateway, "carol", "one")
         wire = gateway.wire(1, user="carol", password="two")
         wire.declare("c")
@@ -246,7 +246,7 @@ def test_a_new_password_and_rights(tmp_path: Path) -> None:
         assert close.reply_code == 403
         # Whoever gives guest a password of its own may log in with it.
         assert run("user", "add", "guest", "--password", "own", *folder).returncode == 0
-        until(lambda: enters(gateway, "guest", "own"), "guest's own password", 3)
+        until(lambda: enters(gateway, "guest", "own"), "guest's own password")
         assert not enters(gateway, "guest", "guest")
 
 

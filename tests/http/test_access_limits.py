@@ -67,6 +67,19 @@ async def test_guessers_are_slowed_down_and_others_are_not(make_rig: Any) -> Non
         assert (await known.get("/v1/session")).status_code == 200
 
 
+async def test_failures_with_an_old_password_do_not_hold_back_the_new_one(make_rig: Any) -> None:
+    """Clients repeat the new password until the gateway learns of it, and are let in then."""
+    rig = make(make_rig, failures=5)
+    async with rig.http("alice:renewed", "192.0.2.1") as http:
+        statuses = [(await http.get("/v1/session")).status_code for _ in range(6)]
+        assert statuses == [401] * 5 + [429]
+        rig.broker.access.change_password("alice", "renewed")
+        assert (await http.get("/v1/session")).status_code == 200
+    async with rig.http("alice:wonder", "192.0.2.1") as http:
+        statuses = [(await http.get("/v1/session")).status_code for _ in range(6)]
+        assert statuses == [401] * 5 + [429]
+
+
 async def test_a_peer_that_guesses_at_many_users_is_slowed_down(make_rig: Any) -> None:
     rig = make(make_rig, failures=5)
     async with rig.http(None, "192.0.2.1") as http:
