@@ -29,7 +29,7 @@ from gateway.http.access.protocol import bounded
 from gateway.http.app import build
 from gateway.http.app import close as close_http
 from gateway.http.configured import http_settings
-from gateway.http.doors import ChannelInfo, ConnectionInfo, Doors
+from gateway.http.dependencies import ChannelInfo, ConnectionInfo, HttpDependencies
 from gateway.http.publish.spool import open_shelf, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.message import cross_with
@@ -156,7 +156,7 @@ class Gateway:
             if settings.admin.port is not None:
                 admin = listen_http(settings.admin.host, settings.admin.port)
             self._listen("detect" if context is not None else "never")
-            self._web = build(self._doors())
+            self._web = build(self._http_dependencies())
         except ConfigError:
             web.close()
             if admin is not None:
@@ -221,8 +221,8 @@ class Gateway:
             timeout_graceful_shutdown=int(GOODBYE_SECONDS),
         )
 
-    def _doors(self) -> Doors:
-        return Doors(
+    def _http_dependencies(self) -> HttpDependencies:
+        return HttpDependencies(
             broker=self.broker,
             begin_turn=self.turn.begin,
             end_turn=self.turn.end,

@@ -18,8 +18,8 @@ from gateway.http.access.offered import ways_in
 from gateway.http.access.routes import routes as access_routes
 from gateway.http.admin.routes import routes as admin_routes
 from gateway.http.context import Context
+from gateway.http.dependencies import HttpDependencies
 from gateway.http.deps import User
-from gateway.http.doors import Doors
 from gateway.http.events.hub import Hub
 from gateway.http.events.routes import routes as event_routes
 from gateway.http.metrics import Counters
@@ -47,8 +47,8 @@ ROOMS: tuple[Room, ...] = (
 """Each room's ``routes(context)``: a new room adds its line here."""
 
 
-def build(doors: Doors) -> Application:
-    """The application over the given doors. End it with ``close``."""
+def build(dependencies: HttpDependencies) -> Application:
+    """The application over what is handed in. End it with ``close``."""
     app = Application(
         title="AMQP gateway",
         version=__version__,
@@ -58,7 +58,7 @@ def build(doors: Doors) -> Application:
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    context = app.state.context = make_context(doors)
+    context = app.state.context = make_context(dependencies)
     app.state.hub = context.hub
     labels: dict[Any, str] = {}
     for routes in ROOMS:
@@ -82,7 +82,7 @@ def build(doors: Doors) -> Application:
         labels=labels,
         durations=context.counters.durations,
         spans=find_spans(),
-        log_requests=doors.settings.log_requests,
+        log_requests=dependencies.settings.log_requests,
     )
     app.add_middleware(front.around)
     app.add_middleware(observe.around)
@@ -92,17 +92,22 @@ def build(doors: Doors) -> Application:
     return app
 
 
-def make_context(doors: Doors) -> Context:
-    hub = Hub(doors)
+def make_context(dependencies: HttpDependencies) -> Context:
+    hub = Hub(dependencies)
     publisher = Publisher(
-        doors.broker, doors.begin_turn, doors.end_turn, doors.settings.confirm_seconds
+        dependencies.broker,
+        dependencies.begin_turn,
+        dependencies.end_turn,
+        dependencies.settings.confirm_seconds,
     )
-    counters = Counters(doors, hub, publisher)
-    gate = Gate(doors)
+    counters = Counters(dependencies, hub, publisher)
+    gate = Gate(dependencies)
     gate.tickets.positions = hub.cursors.open
     hub.still_good = gate.still_good
-    seconds = doors.settings.canary_seconds
-    return Context(doors, hub, publisher, counters, gate, Canary(doors, seconds, seconds))
+    seconds = dependencies.settings.canary_seconds
+    return Context(
+        dependencies, hub, publisher, counters, gate, Canary(dependencies, seconds, seconds)
+    )
 
 
 def labels_of(routes: list[BaseRoute]) -> dict[Any, str]:

@@ -10,7 +10,7 @@ from gateway.errors import ConfigError
 from gateway.http.access.catalogue import PARAMETER
 from gateway.http.access.checking import schema_check
 from gateway.http.access.settings import AccessSettings, BearerSettings, DeclaredRoute
-from gateway.http.doors import HttpSettings
+from gateway.http.dependencies import HttpSettings
 from gateway.http.events.asking import PARAMETERS
 from gateway.net.buckets import Rate
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gateway.broker.broker import Broker
 from gateway.http.access.gate import Gate
-from gateway.http.doors import Doors, HttpSettings
+from gateway.http.dependencies import HttpDependencies, HttpSettings
 from gateway.http.events.hub import Hub
 from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Context:
     """``gate`` says who asks (``deps.authenticate`` uses it)."""
 
-    doors: Doors
+    dependencies: HttpDependencies
     hub: Hub
     publisher: Publisher
     counters: Counters
@@ -39,8 +39,8 @@ class Context:
 
     @property
     def broker(self) -> Broker:
-        return self.doors.broker
+        return self.dependencies.broker
 
     @property
     def settings(self) -> HttpSettings:
-        return self.doors.settings
+        return self.dependencies.settings

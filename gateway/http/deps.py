@@ -15,7 +15,7 @@ from gateway.broker.broker import Broker
 from gateway.http import problems
 from gateway.http.access.principal import MONITORS, Action, Principal
 from gateway.http.context import Context
-from gateway.http.doors import Doors
+from gateway.http.dependencies import HttpDependencies
 from gateway.http.problems import Problem
 
 
@@ -75,11 +75,11 @@ def get_context(request: Request) -> Context:
 ContextIn = Annotated[Context, Depends(get_context)]
 
 
-def get_doors(context: ContextIn) -> Doors:
-    return context.doors
+def get_dependencies(context: ContextIn) -> HttpDependencies:
+    return context.dependencies
 
 
-DoorsIn = Annotated[Doors, Depends(get_doors)]
+DependenciesIn = Annotated[HttpDependencies, Depends(get_dependencies)]
 
 
 async def get_caller(request: Request, context: ContextIn) -> Principal:
@@ -96,27 +96,27 @@ def get_user(caller: Caller) -> str:
 User = Annotated[str, Depends(get_user)]
 
 
-def get_vhost(vhost: str, doors: DoorsIn, user: User) -> str:
-    return vhost_of(doors.broker, vhost)
+def get_vhost(vhost: str, dependencies: DependenciesIn, user: User) -> str:
+    return vhost_of(dependencies.broker, vhost)
 
 
 VHost = Annotated[str, Depends(get_vhost)]
 
 
-def get_monitor(doors: DoorsIn, caller: Caller) -> str:
+def get_monitor(dependencies: DependenciesIn, caller: Caller) -> str:
     """A user with the tag ``administrator`` or ``monitoring``."""
-    caller.need_admin(doors.broker, *sorted(MONITORS))
+    caller.need_admin(dependencies.broker, *sorted(MONITORS))
     return caller.user
 
 
 Monitor = Annotated[str, Depends(get_monitor)]
 
 
-def get_readable_vhost(vhost: VHost, doors: DoorsIn, caller: Caller) -> str:
+def get_readable_vhost(vhost: VHost, dependencies: DependenciesIn, caller: Caller) -> str:
     """The virtual host, if the user has any permission there, and a narrowed credential lets it
     see all that is in it."""
     sees = any(caller.may(one, vhost, "queue", "*") for one in (Action.PRESENCE, Action.ADMIN))
-    if not (sees and doors.broker.access.may_enter(caller.user, vhost)):
+    if not (sees and dependencies.broker.access.may_enter(caller.user, vhost)):
         raise Problem(problems.FORBIDDEN, f"no permission in virtual host {vhost!r}")
     return vhost
 

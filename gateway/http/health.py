@@ -26,7 +26,7 @@ NOT_YET: dict[int | str, dict[str, Any]] = {
 
 async def look(context: Context, anew: bool = False) -> dict[str, bool]:
     """What must be true; the canary is asked last, and only if the rest is well."""
-    checks = dict(context.doors.ready())
+    checks = dict(context.dependencies.ready())
     checks["publish"] = all(checks.values()) and await context.canary.sings(anew)
     return checks
 
@@ -83,5 +83,5 @@ async def metrics(request: Request, context: ContextIn) -> Response:
     """From the same machine without credentials, from elsewhere as a user with the tag
     `administrator` or `monitoring`."""
     if not peer_is_loopback(request.scope):
-        get_monitor(context.doors, await authenticate(context, request.scope))
+        get_monitor(context.dependencies, await authenticate(context, request.scope))
     return Response(context.counters.exposition(), media_type=CONTENT_TYPE)

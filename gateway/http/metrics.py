@@ -19,7 +19,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from gateway.http.doors import Doors
+from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.hub import Hub
 from gateway.http.observe.meter import Histogram
 from gateway.http.publish.publisher import Publisher
@@ -32,8 +32,8 @@ OUTCOMES = ("accepted", "unroutable", "rejected", "unknown")
 class Counters(Collector):
     """Everything ``/metrics`` shows."""
 
-    def __init__(self, doors: Doors, hub: Hub, publisher: Publisher) -> None:
-        self.doors = doors
+    def __init__(self, dependencies: HttpDependencies, hub: Hub, publisher: Publisher) -> None:
+        self.dependencies = dependencies
         self.hub = hub
         self.publisher = publisher
         self.requests: Counter[tuple[str, str, int]] = Counter()
@@ -57,7 +57,7 @@ class Counters(Collector):
         yield from self.collect_connections()
         yield from self.collect_crossing()
         yield from self.collect_http()
-        for name, value in self.doors.figures().items():
+        for name, value in self.dependencies.figures().items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             family = kind(PREFIX + name, f"{name}, from the gateway.")
             family.add_metric((), value)
@@ -67,7 +67,7 @@ class Counters(Collector):
         return ()
 
     def collect_broker(self) -> Iterable[Metric]:
-        broker = self.doors.broker
+        broker = self.dependencies.broker
         vhosts = broker.vhosts_snapshot()
         for name in ("published", "delivered", "acked", "redelivered", "unrouted"):
             family = CounterMetricFamily(
@@ -92,13 +92,13 @@ class Counters(Collector):
         family = GaugeMetricFamily(
             f"{PREFIX}connections", "Open AMQP connections by version.", labels=("version",)
         )
-        connections = self.doors.connections()
+        connections = self.dependencies.connections()
         for version, number in Counter(one.version or "none" for one in connections).items():
             family.add_metric((version,), number)
         yield family
 
     def collect_crossing(self) -> Iterable[Metric]:
-        crossing = self.doors.crossing
+        crossing = self.dependencies.crossing
         if crossing is None:
             return
         family = CounterMetricFamily(

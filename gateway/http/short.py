@@ -81,7 +81,7 @@ class ShortWay:
         self.always = list(ALWAYS)
         if front.origins is not None:
             self.always.append((b"vary", b"Origin"))
-        self.vhosts = front.gate.doors.broker.vhosts
+        self.vhosts = front.gate.dependencies.broker.vhosts
         self.recall = Recall(front.gate)
         self.requests = front.counters.requests
         self.endpoints = {

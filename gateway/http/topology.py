@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 
 from gateway.broker.counters import QueueSnapshot
-from gateway.http.deps import DoorsIn, Monitor, ReadableVHost
+from gateway.http.deps import DependenciesIn, Monitor, ReadableVHost
 from gateway.http.portions import Portioned, array
 from gateway.http.rates import Rates, RatesIn
 from gateway.http.schemas import ConnectionList, ConnectionView, QueueList, QueueView
@@ -12,18 +12,22 @@ router = APIRouter(prefix="/v1", tags=["topology"])
 
 
 @router.get("/connections", summary="All AMQP connections", response_model=ConnectionList)
-async def list_connections(doors: DoorsIn, user: Monitor) -> Response:
+async def list_connections(dependencies: DependenciesIn, user: Monitor) -> Response:
     """Version, client product and user of every AMQP connection. Needs a user with the tag
     `administrator` or `monitoring`."""
-    shown = (ConnectionView(**one._asdict()).model_dump_json() for one in doors.connections())
+    shown = (
+        ConnectionView(**one._asdict()).model_dump_json() for one in dependencies.connections()
+    )
     return Portioned(array((one.encode() for one in shown), b'{"connections":[', b"]}"))
 
 
 @router.get("/{vhost}/queues", summary="Queues with depth and rates", response_model=QueueList)
-async def list_queues(doors: DoorsIn, vhost: ReadableVHost, rates: RatesIn) -> Response:
+async def list_queues(
+    dependencies: DependenciesIn, vhost: ReadableVHost, rates: RatesIn
+) -> Response:
     """All queues of a virtual host, by name, for users who have any permission there."""
-    await rates.look(doors.broker)
-    shown = (show_queue(one, rates) for one in doors.broker.each_queue(vhost))
+    await rates.look(dependencies.broker)
+    shown = (show_queue(one, rates) for one in dependencies.broker.each_queue(vhost))
     return Portioned(array(shown, b'{"queues":[', b"]}"))
 
 

@@ -21,7 +21,7 @@ from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Batch
 from gateway.http.access.protocol import bounded
 from gateway.http.app import build, close
-from gateway.http.doors import ConnectionInfo, Doors, HttpSettings
+from gateway.http.dependencies import ConnectionInfo, HttpDependencies, HttpSettings
 from gateway.operations import Bind, DeclareExchange, DeclareQueue
 
 SECRET = b"s" * 32
@@ -78,7 +78,7 @@ class Rig:
         self.turns = 0
         self.ready = {"amqp": True, "store": True}
         self.connections: list[ConnectionInfo] = []
-        self.doors = Doors(
+        self.dependencies = HttpDependencies(
             broker=self.broker,
             begin_turn=self.begin,
             end_turn=self.end,
@@ -87,7 +87,7 @@ class Rig:
             ready=lambda: self.ready,
             settings=replace(HttpSettings(), **settings),
         )
-        self.app = build(self.doors)
+        self.app = build(self.dependencies)
         self.recorder = Recorder()
         self.client = self.broker.attach("/", "alice", "the test")
         self.channel = self.client.channel(1, self.recorder)

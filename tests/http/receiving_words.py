@@ -47,9 +47,9 @@ def clocked(rig_class: Any, **options: Any) -> Any:
             from gateway.http.app import build
 
             self.store, self.time = store, time
-            self.broker = self.doors.broker = Broker(store, Limits(), now=time)
+            self.broker = self.dependencies.broker = Broker(store, Limits(), now=time)
             self.broker.access.iterations = 4096
-            self.app = build(self.doors)
+            self.app = build(self.dependencies)
             self.client = self.broker.attach("/", "alice", "the test")
             self.channel = self.client.channel(1, self.recorder)
 

@@ -161,7 +161,7 @@ async def test_sessions_survive_a_restart_and_ids_are_not_kept(make_rig: Any) ->
     kept = repr(list(rig.store.records()))
     assert "http-session" in kept
     assert cookie.partition("=")[2] not in kept
-    rig.app = build(rig.doors)
+    rig.app = build(rig.dependencies)
     rig.app.state.context.gate.clock = rig.clock
     async with rig.http(None) as http:
         assert (await http.get("/v1/session", headers={"cookie": cookie})).status_code == 200

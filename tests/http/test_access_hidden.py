@@ -122,7 +122,7 @@ async def test_a_cursor_is_no_hint(hiding: Any, listener: Any) -> None:
 
     async with hiding.served() as port, listener(port, "source=route:work") as reader:
         await reader.opened()
-        plain = Cursors(hiding.doors.secret).sealing.open(reader.cursor[3:])
+        plain = Cursors(hiding.dependencies.secret).sealing.open(reader.cursor[3:])
     assert not plain.startswith(digest_of("/", "queue:hidden-queue"))
 
 

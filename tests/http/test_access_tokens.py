@@ -246,7 +246,7 @@ async def test_a_shared_secret(make_rig: Any) -> None:
         assert (await http.post(QUEUE, content=b"x", headers=bearer(good))).status_code == 201
         for text in (token(), forged("none"), forged("HS256", "AAAA")):
             assert (await http.post(QUEUE, content=b"x", headers=bearer(text))).status_code == 401
-    assert SECRET.decode() not in repr(rig.doors.settings)
+    assert SECRET.decode() not in repr(rig.dependencies.settings)
 
 
 async def test_metadata_says_who_issues(issued: Any, rig: Any) -> None:

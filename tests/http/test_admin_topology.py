@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.http.doors import ConnectionInfo
+from gateway.http.dependencies import ConnectionInfo
 
 HOST = "/v1/admin/vhosts/%2F"
 QUEUE = HOST + "/queues/orders"
@@ -160,7 +160,7 @@ async def test_permissions_bind_the_administration_too(rig: Any) -> None:
 async def test_virtual_hosts(rig: Any) -> None:
     rig.connections.append(ConnectionInfo(7, "192.0.2.1:5", "0-9-1", vhost="shop"))
     closed = []
-    rig.doors.close_connection = lambda number, reason: not closed.append(number)
+    rig.dependencies.close_connection = lambda number, reason: not closed.append(number)
     async with rig.http(ADMIN) as http:
         assert (await http.put("/v1/admin/vhosts/shop")).status_code == 201
         assert (await http.put("/v1/admin/vhosts/shop")).status_code == 200
@@ -223,7 +223,7 @@ async def test_connections_and_consumers(rig: Any) -> None:
         closed.append((number, reason))
         return True
 
-    rig.doors.close_connection = close
+    rig.dependencies.close_connection = close
     async with rig.http(ADMIN) as http:
         (one,) = (await http.get("/v1/admin/connections")).json()["connections"]
         assert (await http.get("/v1/admin/connections/7")).json() == one

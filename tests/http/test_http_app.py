@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.errors import Condition
-from gateway.http.doors import ConnectionInfo
+from gateway.http.dependencies import ConnectionInfo
 from gateway.http.problems import ROWS
 
 QUEUE = "/v1/%2F/queues/orders/messages"
@@ -92,7 +92,7 @@ async def test_a_failure_tells_nothing_of_itself(rig: Any) -> None:
     def fail() -> dict[str, bool]:
         raise RuntimeError("secret")
 
-    rig.doors.ready = fail
+    rig.dependencies.ready = fail
     async with rig.http() as http:
         answer = await http.get("/readyz")
     assert answer.status_code == 500
@@ -113,7 +113,7 @@ async def test_health(rig: Any) -> None:
 async def test_metrics(rig: Any) -> None:
     rig.queue("orders")
     rig.connections.append(ConnectionInfo(1, "127.0.0.1:5", "0-9-1"))
-    rig.doors.figures = lambda: {"store_commits_total": 3.0, "store_backlog_octets": 7.0}
+    rig.dependencies.figures = lambda: {"store_commits_total": 3.0, "store_backlog_octets": 7.0}
     async with rig.http() as http:
         await http.post(QUEUE, content=b"x")
         await http.post("/v1/%2F/queues/none/messages", content=b"x")

@@ -196,7 +196,7 @@ async def test_a_publish_on_demand(make_rig: Any) -> None:
 
 async def test_the_canary_leaves_nothing_behind(make_rig: Any) -> None:
     rig = make_rig(volatile=False, canary_seconds=0)
-    rig.doors.settings.canary_seconds = 5
+    rig.dependencies.settings.canary_seconds = 5
     canary = rig.app.state.context.canary
     canary.limit = 5
     for _ in range(3):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.http import portions
-from gateway.http.doors import ConnectionInfo
+from gateway.http.dependencies import ConnectionInfo
 
 MANY = 1000
 STEPS = 20

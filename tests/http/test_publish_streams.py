@@ -212,7 +212,7 @@ async def test_a_client_that_first_writes_all_and_then_reads(rig: Any) -> None:
 async def test_a_spool_without_room(make_rig: Any, tmp_path: Path) -> None:
     """The directory is gone, as the disk may be: nothing was sent, and that is said."""
     rig = make_rig(spool_octets=1000)
-    rig.doors.spool.directory = str(tmp_path / "gone")
+    rig.dependencies.spool.directory = str(tmp_path / "gone")
     rig.queue("kept")
 
     async def body() -> AsyncIterator[bytes]:

@@ -220,10 +220,10 @@ async def test_after_a_restart_the_message_is_back_and_the_lease_lost(make_rig: 
         assert answer.status_code == 410
         (back,) = await take(http, "q")
         assert back["redelivered"] is True
-    again.doors.secret = b"another one, as without a data dir"
+    again.dependencies.secret = b"another one, as without a data dir"
     from gateway.http.app import build
 
-    again.app = build(again.doors)
+    again.app = build(again.dependencies)
     async with again.http() as http:
         assert (await http.delete(TOKEN.format(back["token"]))).status_code == 410
 
@@ -238,7 +238,7 @@ async def test_the_disk_is_waited_for(make_rig: Any) -> None:
         answer = await http.delete(TOKEN.format(one["token"]))
         assert answer.status_code == 504
         assert (answer.json()["outcome"], answer.json()["safe_to_retry"]) == ("unknown", True)
-        rig.doors.settings.confirm_seconds = 5
+        rig.dependencies.settings.confirm_seconds = 5
         task = asyncio.create_task(http.delete(TOKEN.format(two["token"])))
         await rig.until(lambda: rig.depth("q") == (0, 0))
         assert not task.done()

@@ -114,7 +114,7 @@ async def test_a_failure_is_a_problem_document_and_is_told_to_the_server(
         def broken() -> None:
             raise RuntimeError("a mistake of ours, with wonder in it")
 
-        monkeypatch.setattr(rig.doors, "begin_turn", broken)
+        monkeypatch.setattr(rig.dependencies, "begin_turn", broken)
         async with rig.http() as http:
             answer = await http.post(QUEUE, content=b"x")
         assert answer.headers["content-type"] == "application/problem+json"

@@ -55,7 +55,7 @@ class Declared:
         route = gate.catalogue.route(vhost, name)
         if not route.publish:
             raise Problem(problems.FORBIDDEN, "the route is not for publish")
-        caller.need(gate.doors.broker, Action.PUBLISH, vhost, "route", name)
+        caller.need(gate.dependencies.broker, Action.PUBLISH, vhost, "route", name)
         gate.quotas.charge_routes(scope, [route])
         kind = header(scope, b"content-type").split(b";")[0].strip().lower().decode("latin-1")
         if kind not in route.content_types:

@@ -17,7 +17,7 @@ from gateway.http.access.principal import Principal
 from gateway.http.access.quotas import Quotas
 from gateway.http.access.sessions import Records, Sessions, holds
 from gateway.http.access.tickets import Tickets
-from gateway.http.doors import Doors
+from gateway.http.dependencies import HttpDependencies
 from gateway.http.problems import Problem, challenge
 from gateway.net.local import LOCAL, is_loopback, peer_is_loopback
 from gateway.net.passwords import Passwords
@@ -37,23 +37,23 @@ MOST_AUTHORIZATION = 20_000
 class Gate:
     """Turns the credentials of a request into a ``Principal``."""
 
-    def __init__(self, doors: Doors) -> None:
-        self.doors = doors
-        self.access = doors.broker.access
-        self.settings = settings = doors.settings.access
-        self.clock: Callable[[], float] = doors.clock
-        store = doors.broker.store
-        self.passwords = doors.passwords or Passwords(
+    def __init__(self, dependencies: HttpDependencies) -> None:
+        self.dependencies = dependencies
+        self.access = dependencies.broker.access
+        self.settings = settings = dependencies.settings.access
+        self.clock: Callable[[], float] = dependencies.clock
+        store = dependencies.broker.store
+        self.passwords = dependencies.passwords or Passwords(
             self.access, self.now, settings.failures, settings.failure_seconds
         )
         self.bearer: Bearer | None = None
         if settings.bearer is not None:
             keys = Keys(settings.bearer)
             self.bearer = Bearer(settings.bearer, self.access, self.now, keys)
-        sessions = Records("http-session", store, doors, settings.max_sessions)
+        sessions = Records("http-session", store, dependencies, settings.max_sessions)
         self.sessions = Sessions(sessions, self.access, self.now)
         self.tickets = Tickets(
-            Records("http-ticket", store, doors, settings.max_sessions),
+            Records("http-ticket", store, dependencies, settings.max_sessions),
             sessions,
             self.access,
             self.now,
@@ -61,7 +61,7 @@ class Gate:
             settings.ticket_idle_seconds,
         )
         self.origins = Origins(settings.origins, settings.origin_credentials)
-        self.quotas = Quotas(settings, self.now, doors.broker.vhosts)
+        self.quotas = Quotas(settings, self.now, dependencies.broker.vhosts)
         self.catalogue = Catalogue(settings.routes)
         self.cookie_names = (HOST_COOKIE, PLAIN_COOKIE) if settings.plain_cookie else (HOST_COOKIE,)
 

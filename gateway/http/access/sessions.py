@@ -16,7 +16,7 @@ from gateway.broker.store import Store
 from gateway.http.access.passwords import fingerprint
 from gateway.http.access.principal import Principal
 from gateway.http.access.rights import read_record
-from gateway.http.doors import Doors
+from gateway.http.dependencies import HttpDependencies
 
 ID_LETTERS = 43
 
@@ -52,7 +52,7 @@ class Records:
     """Records of one kind by digest of their id, in memory and in the store; at most ``most``, the
     oldest go first."""
 
-    def __init__(self, kind: str, store: Store, turns: Doors, most: int) -> None:
+    def __init__(self, kind: str, store: Store, turns: HttpDependencies, most: int) -> None:
         self.kind = kind
         self.store = store
         self.turns = turns

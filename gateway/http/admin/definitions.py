@@ -314,9 +314,9 @@ class Import:
         self, kind: str, items: list[Any], apply: Callable[[Any], None], title: Callable[[Any], str]
     ) -> None:
         """Apply them a few per turn, so that others are served in between."""
-        doors = self.call.context.doors
+        dependencies = self.call.context.dependencies
         for start in range(0, len(items), ITEMS_PER_TURN):
-            doors.begin_turn()
+            dependencies.begin_turn()
             try:
                 for one in items[start : start + ITEMS_PER_TURN]:
                     try:
@@ -327,7 +327,7 @@ class Import:
                         if kind:
                             self.done[kind] += 1
             finally:
-                doors.end_turn()
+                dependencies.end_turn()
             await asyncio.sleep(0)
 
     def vhost(self, one: VhostPart) -> None:

@@ -83,16 +83,16 @@ class Call:
 
     async def act(self, work: Callable[[], T]) -> T:
         """Do it in a turn of the broker, and wait until it is safe on disk."""
-        doors = self.context.doors
+        dependencies = self.context.dependencies
         safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        doors.begin_turn()
+        dependencies.begin_turn()
         try:
             done = work()
             self.context.broker.when_safe(lambda: None if safe.done() else safe.set_result(None))
         finally:
-            doors.end_turn()
+            dependencies.end_turn()
         try:
-            async with asyncio.timeout(doors.settings.confirm_seconds):
+            async with asyncio.timeout(dependencies.settings.confirm_seconds):
                 await safe
         except TimeoutError:
             raise Problem(problems.UNKNOWN, "it is done, but not on disk in time") from None

@@ -215,7 +215,7 @@ async def rabbit_cluster_name(call: Call) -> Json:
 async def rabbit_consumers(call: Call) -> Json:
     names = {
         f"{one.address} #{one.id}": connections.name_of(one)
-        for one in call.context.doors.connections()
+        for one in call.context.dependencies.connections()
     }
     return answer_list(
         {
@@ -258,7 +258,7 @@ async def rabbit_aliveness(call: Call) -> Json:
 async def rabbit_healthcheck(call: Call) -> Json:
     if call.context.broker.blocked is not None:
         return answer(503, {"status": "failed", "reason": call.context.broker.blocked})
-    bad = [name for name, well in call.context.doors.ready().items() if not well]
+    bad = [name for name, well in call.context.dependencies.ready().items() if not well]
     if bad:
         return answer(503, {"status": "failed", "reason": f"not ready: {', '.join(bad)}"})
     return {"status": "ok"}

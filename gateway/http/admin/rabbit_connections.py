@@ -14,7 +14,7 @@ from gateway.http.admin.desk import Call
 from gateway.http.admin.rabbit_shape import NODE, answer_list, missing
 from gateway.http.admin.tables import write_table
 from gateway.http.admin.topology import readable
-from gateway.http.doors import ChannelInfo, ConnectionInfo
+from gateway.http.dependencies import ChannelInfo, ConnectionInfo
 from gateway.http.portions import spread
 from gateway.http.problems import Problem
 
@@ -88,7 +88,7 @@ def channel_view(one: ChannelInfo, connection: ConnectionInfo) -> dict[str, Any]
 def seen(call: Call) -> Iterator[ConnectionInfo]:
     """The connections that the caller may see; of one virtual host where the path names it."""
     wanted = call.names.get("vhost")
-    for one in call.context.doors.connections():
+    for one in call.context.dependencies.connections():
         if one.vhost == wanted or (wanted is None and readable(call, one.vhost)):
             yield one
 
@@ -102,7 +102,7 @@ def found(call: Call) -> ConnectionInfo:
 
 def channels_of(call: Call, shown: Iterator[ConnectionInfo]) -> Iterator[dict[str, Any]]:
     by_id = {one.id: one for one in shown}
-    for one in call.context.doors.channels():
+    for one in call.context.dependencies.channels():
         if one.connection in by_id:
             yield channel_view(one, by_id[one.connection])
 
@@ -132,7 +132,7 @@ async def rabbit_close_connection(call: Call) -> Response:
     if one.user != call.user and not call.tagged({"administrator"}):
         raise Problem(problems.FORBIDDEN, "Access refused.")
     reason = call.request.headers.get("x-reason", "")[:MOST_REASON] or CLOSED
-    if not await call.act(lambda: call.context.doors.close_connection(one.id, reason)):
+    if not await call.act(lambda: call.context.dependencies.close_connection(one.id, reason)):
         raise missing()
     return Response(status_code=204)
 

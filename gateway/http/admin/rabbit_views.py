@@ -124,7 +124,7 @@ async def rabbit_overview(call: Call) -> dict[str, Any]:
     ):
         stats[name] = value
         stats[name + "_details"] = rate()
-    connections = [one for one in context.doors.connections() if readable(call, one.vhost)]
+    connections = [one for one in context.dependencies.connections() if readable(call, one.vhost)]
     return {
         "management_version": RABBITMQ,
         "rates_mode": "basic",
@@ -161,8 +161,8 @@ async def rabbit_overview(call: Call) -> dict[str, Any]:
 
 
 async def rabbit_nodes(call: Call) -> list[dict[str, Any]]:
-    doors = call.context.doors
-    figures = doors.figures()
+    dependencies = call.context.dependencies
+    figures = dependencies.figures()
     blocked = call.context.broker.blocked or ""
     return [
         {
@@ -173,7 +173,7 @@ async def rabbit_nodes(call: Call) -> list[dict[str, Any]]:
             "mem_limit": int(figures.get("memory_limit_octets", 0)),
             "mem_alarm": "memory" in blocked,
             "disk_free_alarm": "disk" in blocked,
-            "sockets_used": len(doors.connections()),
+            "sockets_used": len(dependencies.connections()),
             "partitions": [],
             "rates_mode": "basic",
         }

@@ -119,9 +119,9 @@ async def delete_vhost(call: Call) -> None:
         raise Problem(problems.NOT_FOUND, f"no virtual host {name!r}")
 
     def remove() -> None:
-        for one in context.doors.connections():
+        for one in context.dependencies.connections():
             if one.vhost == name:
-                context.doors.close_connection(one.id, f"vhost '{name}' was deleted")
+                context.dependencies.close_connection(one.id, f"vhost '{name}' was deleted")
         context.broker.delete_vhost(name)
 
     await call.act(remove)

@@ -15,12 +15,12 @@ ONE = CONNECTIONS + "/{connection}"
 
 
 async def list_admin_connections(call: Call) -> Response:
-    found = call.context.doors.connections()
+    found = call.context.dependencies.connections()
     return listed("connections", (ConnectionView(**one._asdict()) for one in found))
 
 
 def find_connection(call: Call) -> ConnectionView:
-    for one in call.context.doors.connections():
+    for one in call.context.dependencies.connections():
         if str(one.id) == call.names["connection"]:
             return ConnectionView(**one._asdict())
     raise Problem(problems.NOT_FOUND, "no connection with this id")
@@ -33,7 +33,7 @@ async def show_one_connection(call: Call) -> ConnectionView:
 async def close_connection(call: Call) -> None:
     found = find_connection(call)
     reason = f"closed by {call.user} over HTTP"
-    if not await call.act(lambda: call.context.doors.close_connection(found.id, reason)):
+    if not await call.act(lambda: call.context.dependencies.close_connection(found.id, reason)):
         raise Problem(problems.NOT_FOUND, "no connection with this id")
 
 
@@ -55,7 +55,7 @@ async def show_overview(call: Call) -> Overview:
     return Overview(
         version=__version__,
         vhosts=whole.vhosts,
-        connections=len(context.doors.connections()),
+        connections=len(context.dependencies.connections()),
         clients=whole.clients,
         channels=whole.channels,
         queues=whole.queues,

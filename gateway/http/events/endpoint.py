@@ -61,7 +61,7 @@ class EventsEndpoint:
 
     def __init__(self, context: Context, kind: str = "") -> None:
         self.context = context
-        self.doors = context.doors
+        self.dependencies = context.dependencies
         self.gate = context.gate
         self.hub = context.hub
         self.kind = kind
@@ -129,7 +129,7 @@ class EventsEndpoint:
             attempt.ticket = self.claim(scope, query)
             scope[PRINCIPAL] = attempt.ticket.principal
         caller = await authenticate(self.context, scope)
-        vhost = vhost_of(self.doors.broker, scope["path_params"]["vhost"])
+        vhost = vhost_of(self.dependencies.broker, scope["path_params"]["vhost"])
         pairs = attempt.pairs = pairs + await self.read_body(scope, receive, vhost)
         wanted = self.read(scope, vhost, pairs, header)
         if wanted.cursor == END:
@@ -165,7 +165,7 @@ class EventsEndpoint:
 
     def read(self, scope: Scope, vhost: str, pairs: Pairs, header: str | None) -> Asked:
         """What the parameters say. Raises ``Problem``."""
-        settings, catalogue = self.doors.settings, self.gate.catalogue
+        settings, catalogue = self.dependencies.settings, self.gate.catalogue
         implied: Name | Filled | None = None
         if self.kind == "route":
             route = catalogue.route(vhost, decode_segment(scope["path_params"]["route"]))
@@ -190,7 +190,7 @@ class EventsEndpoint:
         return wanted
 
     def admit(self, scope: Scope, vhost: str, caller: Principal, asked: Asked) -> EventStream:
-        settings = self.doors.settings
+        settings = self.dependencies.settings
         browser = browser_of(scope, caller)
         have = self.hub.per_browser[browser] if browser else 0
         most = settings.browser_streams_max

@@ -18,7 +18,7 @@ from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Principal
-from gateway.http.doors import Doors, HttpSettings
+from gateway.http.dependencies import HttpDependencies, HttpSettings
 from gateway.http.events.cursor import EPOCH_OCTETS, Cursors
 from gateway.http.events.durable import KIND, DurableSource
 from gateway.http.events.sources import Name, Reader, Source
@@ -54,13 +54,13 @@ class Stream(Reader, Protocol):
 class Hub:
     """Made once per gateway, inside or outside a running loop."""
 
-    def __init__(self, doors: Doors) -> None:
-        self.broker: Broker = doors.broker
-        self.begin: Callable[[], None] = doors.begin_turn
-        self.end: Callable[[], None] = doors.end_turn
-        self.clock: Callable[[], float] = doors.clock
-        self.settings: HttpSettings = doors.settings
-        self.cursors = Cursors(doors.secret)
+    def __init__(self, dependencies: HttpDependencies) -> None:
+        self.broker: Broker = dependencies.broker
+        self.begin: Callable[[], None] = dependencies.begin_turn
+        self.end: Callable[[], None] = dependencies.end_turn
+        self.clock: Callable[[], float] = dependencies.clock
+        self.settings: HttpSettings = dependencies.settings
+        self.cursors = Cursors(dependencies.secret)
         self.epoch = os.urandom(EPOCH_OCTETS)
         """Of the journals that are in memory only."""
         self.sources: dict[tuple[str, Name], Source] = {}

@@ -8,7 +8,7 @@ hangs, everybody hears at once that the last one is still waiting.
 
 import asyncio
 
-from gateway.http.doors import Doors
+from gateway.http.dependencies import HttpDependencies
 from gateway.message import DIALECTS, Message, Properties
 
 DIALECT = "0-9-1"
@@ -18,8 +18,10 @@ class Canary:
     """``fresh_seconds`` is how long a good result counts, ``limit_seconds`` how long one may
     take."""
 
-    def __init__(self, doors: Doors, fresh_seconds: float, limit_seconds: float) -> None:
-        self.doors = doors
+    def __init__(
+        self, dependencies: HttpDependencies, fresh_seconds: float, limit_seconds: float
+    ) -> None:
+        self.dependencies = dependencies
         self.fresh = fresh_seconds
         self.limit = limit_seconds
         self.number: int | None = None
@@ -34,7 +36,7 @@ class Canary:
     async def sings(self, anew: bool = False) -> bool:
         """Whether a publish completes in time. ``anew``: one that begins from now on; those who
         ask for it while another is under way share the next."""
-        if self.doors.broker.blocked is not None:
+        if self.dependencies.broker.blocked is not None:
             return False
         if anew and self.waiting is not None and not await self.arrives(self.waiting):
             return False
@@ -54,10 +56,10 @@ class Canary:
         return waiting.done()
 
     def send(self, loop: asyncio.AbstractEventLoop) -> None:
-        doors, broker = self.doors, self.doors.broker
+        dependencies, broker = self.dependencies, self.dependencies.broker
         waiting = self.waiting = loop.create_future()
         self.began = loop.time()
-        doors.begin_turn()
+        dependencies.begin_turn()
         try:
             if self.number is None:
                 self.number = broker.number()
@@ -78,7 +80,7 @@ class Canary:
 
             broker.when_safe(arrived)
         finally:
-            doors.end_turn()
+            dependencies.end_turn()
 
     @staticmethod
     def message() -> Message:

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope
 
 from gateway.bodies import Body, Filling, Spool
 from gateway.http import problems
-from gateway.http.doors import HttpSettings
+from gateway.http.dependencies import HttpSettings
 from gateway.http.problems import Problem
 from gateway.http.publish.wishes import Verifier
 

@@ -81,7 +81,7 @@ class CarefulPublish:
     def __init__(self, context: Context, sender: Sender, operations: Operations, budget: Budget):
         self.context = context
         self.settings = context.settings
-        self.spool = context.doors.spool
+        self.spool = context.dependencies.spool
         self.sender = sender
         self.operations = operations
         self.budget = budget
@@ -132,7 +132,7 @@ class CarefulPublish:
             self.sender.check_target(caller, vhost, target)
         if wishes.asynchronous:
             self.operations.check_room(caller, vhost)
-        self.context.doors.begin_turn()  # for the time in the ids
+        self.context.dependencies.begin_turn()  # for the time in the ids
         maker = Maker(
             target,
             self.context.broker.now,

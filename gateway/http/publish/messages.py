@@ -40,15 +40,15 @@ class PublishEndpoint:
         self, context: Context, careful: CarefulPublish, name: str, find: Finder, plain: bool = True
     ) -> None:
         self.context = context
-        self.doors = doors = context.doors
-        self.broker = doors.broker
+        self.dependencies = dependencies = context.dependencies
+        self.broker = dependencies.broker
         self.publisher = context.publisher
         self.counters = context.counters
         self.careful = careful
         self.find = find
         self.plain = plain
         self.budget: Budget = careful.budget
-        self.limit = doors.settings.max_body_octets
+        self.limit = dependencies.settings.max_body_octets
         self.__name__ = name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,7 +72,7 @@ class PublishEndpoint:
             return Problem(problems.INVALID_FIELD, str(error), field=error.name)
         if isinstance(error, Refusal):
             error = of_refusal(error, hidden)
-        error.retry_after = max(error.retry_after, self.doors.settings.retry_after_seconds)
+        error.retry_after = max(error.retry_after, self.dependencies.settings.retry_after_seconds)
         return error
 
     async def answer(self, scope: Scope, receive: Receive) -> Answer:
@@ -98,15 +98,15 @@ class PublishEndpoint:
         narrowed = caller.rights is not None or target.route
         if narrowed:
             target.permit(caller, vhost)
-        self.doors.begin_turn()  # for the time in the id
+        self.dependencies.begin_turn()  # for the time in the id
         prepared = prepare(fields, self.broker.now)
         if self.publisher.closed:
             raise Problem(problems.DRAINING, "the gateway is shutting down")
         if self.broker.blocked is not None:
             raise Problem(problems.BACKPRESSURE, f"publishers are held back: {self.broker.blocked}")
-        doors = self.doors
+        dependencies = self.dependencies
         body = await read_body(
-            receive, length, self.limit, self.budget, doors.settings, doors.spool
+            receive, length, self.limit, self.budget, dependencies.settings, dependencies.spool
         )
         message = Message(
             prepared.dialect,
@@ -127,7 +127,7 @@ class PublishEndpoint:
     def fail(self, ticket: Ticket, vhost: str, target: Target) -> None:
         if ticket.condition is not None:
             self.counters.returned[vhost] += 1
-        problem = judge(ticket, target, self.doors.settings.confirm_seconds, False)
+        problem = judge(ticket, target, self.dependencies.settings.confirm_seconds, False)
         assert problem is not None
         raise problem
 

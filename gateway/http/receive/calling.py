@@ -183,7 +183,7 @@ class RequestsEndpoint:
         self.receiver = receiver
         self.calls = calls
         self.context = receiver.context
-        self.doors = receiver.doors
+        self.dependencies = receiver.dependencies
         self.operations = operations
         self.__name__ = "request_reply"
 
@@ -196,12 +196,12 @@ class RequestsEndpoint:
         self.check_open()
         if later:
             self.operations.check_room(principal, vhost)
-        self.doors.begin_turn()  # for the time in the id
+        self.dependencies.begin_turn()  # for the time in the id
         try:
             shown, header = self.prepare(scope)
         except BadField as error:
             raise Problem(problems.INVALID_FIELD, str(error), field=error.name) from None
-        body = await read_limited(scope, receive, self.doors.settings.max_body_octets)
+        body = await read_limited(scope, receive, self.dependencies.settings.max_body_octets)
         dialect = DIALECTS[DIALECT]
         message = Message(
             dialect, header, body, target.exchange, target.key, dialect.essentials(header)
@@ -247,7 +247,7 @@ class RequestsEndpoint:
         wait = preferences.get("wait")
         if isinstance(wait, int):
             return float(min(wait, LONGEST_WAIT))
-        return self.doors.settings.reply_seconds
+        return self.dependencies.settings.reply_seconds
 
     def check_open(self) -> None:
         broker = self.context.broker
@@ -275,19 +275,19 @@ class RequestsEndpoint:
         self, vhost: str, user: str, message: Message, seconds: float, gone: "asyncio.Task[None]"
     ) -> Call | None:
         """``None`` if the caller has hung up."""
-        doors = self.doors
-        doors.begin_turn()
+        dependencies = self.dependencies
+        dependencies.begin_turn()
         try:
             call = self.calls.begin(vhost, user, message, seconds)
         finally:
-            doors.end_turn()
+            dependencies.end_turn()
         future = call.alarm.future
         try:
             await asyncio.wait((future, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            doors.begin_turn()
+            dependencies.begin_turn()
             self.calls.end(call)
-            doors.end_turn()
+            dependencies.end_turn()
         return call if future.done() else None
 
     # --- the reply that is fetched later --------------------------------------------------------
@@ -295,12 +295,12 @@ class RequestsEndpoint:
     async def answer_later(self, send: Send, path: str, asked: Asked, message: Message) -> None:
         """202 and where to ask, unless the reply comes within ``wait=n``; none is waited for by
         default. Raises ``Problem`` and ``Refusal``: then nothing was sent."""
-        seconds = self.doors.settings.async_reply_seconds
-        self.doors.begin_turn()
+        seconds = self.dependencies.settings.async_reply_seconds
+        self.dependencies.begin_turn()
         try:
             call = self.calls.begin(asked.vhost, asked.principal.user, message, seconds)
         finally:
-            self.doors.end_turn()
+            self.dependencies.end_turn()
         wait = asked.preferences.get("wait")
         patience = float(min(wait, LONGEST_WAIT)) if isinstance(wait, int) else 0.0
         applied = "respond-async" + (f", wait={patience:g}" if isinstance(wait, int) else "")
@@ -320,9 +320,9 @@ class RequestsEndpoint:
         try:
             await call.alarm.future
         finally:
-            self.doors.begin_turn()
+            self.dependencies.begin_turn()
             self.calls.end(call)
-            self.doors.end_turn()
+            self.dependencies.end_turn()
         if call.reply is None:
             problem = self.no_reply(call, asked.target, asked.shown, seconds)
             return problem_answer(problem, instance)

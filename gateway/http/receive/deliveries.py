@@ -41,7 +41,7 @@ class DeliveriesEndpoint:
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.context = receiver.context
-        self.doors = receiver.doors
+        self.dependencies = receiver.dependencies
         self.__name__ = "receive"
 
     async def __call__(self, scope: Scope, receive: Hear, send: Send) -> None:
@@ -74,26 +74,26 @@ class DeliveriesEndpoint:
         attempt: str,
         gone: "asyncio.Task[None]",
     ) -> Batch:
-        receiver, doors = self.receiver, self.doors
-        doors.begin_turn()
+        receiver, dependencies = self.receiver, self.dependencies
+        dependencies.begin_turn()
         try:
             batch, waiting = receiver.begin(principal, vhost, queue, asked, attempt)
         finally:
-            doors.end_turn()
+            dependencies.end_turn()
         if waiting is None:
             return batch
         try:
             await self.wait(waiting, gone)
         except BaseException:
-            doors.begin_turn()
+            dependencies.begin_turn()
             receiver.abandon(batch, waiting)
-            doors.end_turn()
+            dependencies.end_turn()
             raise
-        doors.begin_turn()
+        dependencies.begin_turn()
         try:
             receiver.finish(batch, waiting, principal, vhost, queue, asked)
         finally:
-            doors.end_turn()
+            dependencies.end_turn()
         return batch
 
     async def wait(self, waiting: Waiting | Seeking, gone: "asyncio.Task[None]") -> None:
@@ -103,9 +103,9 @@ class DeliveriesEndpoint:
             await asyncio.sleep(0)  # others want their turn, too
             if gone.done():
                 raise HungUp
-            self.doors.begin_turn()
+            self.dependencies.begin_turn()
             waiting.look()
-            self.doors.end_turn()
+            self.dependencies.end_turn()
         await asyncio.wait((future, gone), return_when=asyncio.FIRST_COMPLETED)
         if not future.done() or (gone.done() and not waiting.taken):
             raise HungUp
@@ -120,8 +120,8 @@ class DeliveriesEndpoint:
                 status, pairs, body = self.render(batch, asked, vhost)
             written = await write(send, status, pairs, body, gone)
         finally:
-            doors = self.doors
-            doors.begin_turn()
+            dependencies = self.dependencies
+            dependencies.begin_turn()
             try:
                 if written:
                     batch.written()
@@ -129,7 +129,7 @@ class DeliveriesEndpoint:
                     batch.hang_up()
                     self.receiver.hang_ups += 1
             finally:
-                doors.end_turn()
+                dependencies.end_turn()
         if not written:
             raise HungUp
         await send({"type": "http.response.body", "body": b""})

@@ -81,7 +81,7 @@ class Looking:
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.context = receiver.context
-        self.doors = receiver.doors
+        self.dependencies = receiver.dependencies
 
     async def who(self, request: Request) -> tuple[Principal, str, str]:
         principal = await authenticate(self.context, request.scope)
@@ -94,17 +94,17 @@ class Looking:
         """A page of what stands ready. Dead letters are told as such wherever they stand."""
         principal, vhost, queue = await self.who(request)
         _, after, limit, view, payload = read_page(request.scope["query_string"])
-        doors = self.doors
-        doors.begin_turn()
+        dependencies = self.dependencies
+        dependencies.begin_turn()
         try:
             channel = open_channel(self.receiver, vhost, principal.user)
             try:
                 ready = channel.readable(queue).depth
-                seen = channel.browse(queue, after, limit, doors.settings.receive_octets)
+                seen = channel.browse(queue, after, limit, dependencies.settings.receive_octets)
             finally:
                 channel.client.close()
         finally:
-            doors.end_turn()
+            dependencies.end_turn()
         shown = [one.message for one in seen] if view == "simple" else []
         async with heavy.ready(shown, payload == "base64"):
             parts = [self.show(one, view, payload) async for one in spread(seen)]

@@ -4,7 +4,7 @@ import asyncio
 
 from gateway.broker.ledger import Ledger
 from gateway.http import problems
-from gateway.http.doors import Doors
+from gateway.http.dependencies import HttpDependencies
 from gateway.http.problems import Problem
 
 
@@ -32,23 +32,23 @@ class Alarm:
             self.future.set_result(None)
 
 
-async def until_safe(doors: Doors, safe: asyncio.Future[None], what: str) -> None:
+async def until_safe(dependencies: HttpDependencies, safe: asyncio.Future[None], what: str) -> None:
     """Wait for what ``safely`` promised. Raises ``Problem`` 504 if the disk takes too long."""
     if safe.done():
         return
     try:
-        async with asyncio.timeout(doors.settings.confirm_seconds):
+        async with asyncio.timeout(dependencies.settings.confirm_seconds):
             await safe
     except TimeoutError:
         raise Problem(
             problems.UNKNOWN,
             f"{what} is done, but not yet safe on disk after "
-            f"{doors.settings.confirm_seconds:g} s; asking again is harmless",
+            f"{dependencies.settings.confirm_seconds:g} s; asking again is harmless",
             safe_to_retry=True,
         ) from None
 
 
-def safely(doors: Doors) -> asyncio.Future[None]:
+def safely(dependencies: HttpDependencies) -> asyncio.Future[None]:
     """Done when all that this turn has done so far is safe. Within a turn."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -56,5 +56,5 @@ def safely(doors: Doors) -> asyncio.Future[None]:
         if not future.done():
             future.set_result(None)
 
-    doors.broker.when_safe(safe)
+    dependencies.broker.when_safe(safe)
     return future

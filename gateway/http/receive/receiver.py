@@ -90,10 +90,10 @@ class Receiver:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.doors = context.doors
+        self.dependencies = context.dependencies
         self.broker: Broker = context.broker
         self.settings = context.settings
-        self.tokens = Tokens(context.doors.secret, os.urandom(EPOCH_OCTETS))
+        self.tokens = Tokens(context.dependencies.secret, os.urandom(EPOCH_OCTETS))
         self.leases = LeaseTable(self.broker)
         self.hands = Hands(self.broker)
         self.attempts: dict[Key, Attempt] = {}
@@ -104,9 +104,9 @@ class Receiver:
     async def close(self) -> None:
         """Everything leased goes back to its queue."""
         self.closing = True
-        self.doors.begin_turn()
+        self.dependencies.begin_turn()
         self.hands.close()
-        self.doors.end_turn()
+        self.dependencies.end_turn()
 
     def token(self, lease: Lease) -> str:
         place = place_of(lease.vhost, lease.queue)

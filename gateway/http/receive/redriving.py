@@ -107,7 +107,7 @@ class Redriving:
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.context = receiver.context
-        self.doors = receiver.doors
+        self.dependencies = receiver.dependencies
         self.broker = receiver.broker
         self.busy: set[tuple[str, str]] = set()
         self.redriven = 0
@@ -123,18 +123,18 @@ class Redriving:
     async def on_purge(self, request: Request) -> Response:
         """Drop all that stands ready."""
         principal, vhost, queue = await self.who(request)
-        doors = self.doors
-        doors.begin_turn()
+        dependencies = self.dependencies
+        dependencies.begin_turn()
         try:
             channel = open_channel(self.receiver, vhost, principal.user)
             try:
                 purged = channel.readable(queue).purge()
             finally:
                 channel.client.close()
-            safe = safely(doors)
+            safe = safely(dependencies)
         finally:
-            doors.end_turn()
-        await until_safe(doors, safe, "the purge")
+            dependencies.end_turn()
+        await until_safe(dependencies, safe, "the purge")
         return JSONResponse({"purged": purged}, headers=NO_STORE)
 
     async def on_redrive(self, request: Request) -> Response:
@@ -161,8 +161,8 @@ class Redriving:
     async def drive(
         self, request: Request, principal: Principal, vhost: str, queue: str, asked: Redrive
     ) -> Drive:
-        doors, broker = self.doors, self.broker
-        doors.begin_turn()
+        dependencies, broker = self.dependencies, self.broker
+        dependencies.begin_turn()
         started = broker.now
         try:
             channel = open_channel(self.receiver, vhost, principal.user)
@@ -171,15 +171,15 @@ class Redriving:
             finally:
                 channel.client.close()
         finally:
-            doors.end_turn()
-        deadline = started + doors.settings.redrive_seconds * 1000
+            dependencies.end_turn()
+        deadline = started + dependencies.settings.redrive_seconds * 1000
         while True:
-            doors.begin_turn()
+            dependencies.begin_turn()
             try:
                 due = self.allowance(asked, broker.now - started) - drive.redriven
                 if due > 0:
                     self.portion(drive, principal, vhost, queue, due)
-                safe = safely(doors)
+                safe = safely(dependencies)
                 over = drive.done or broker.now >= deadline or self.receiver.closing
                 alarm = None
                 if (
@@ -190,8 +190,8 @@ class Redriving:
                     when = started + drive.redriven * 1000 / asked.rate
                     alarm = Alarm(broker, int(min(max(when, broker.now + 1), deadline)))
             finally:
-                doors.end_turn()
-            await until_safe(doors, safe, "the redrive so far")
+                dependencies.end_turn()
+            await until_safe(dependencies, safe, "the redrive so far")
             if over or await request.is_disconnected():
                 return drive
             if alarm is not None:

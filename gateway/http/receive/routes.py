@@ -41,9 +41,9 @@ def routes(context: Context) -> list[BaseRoute]:
 
     async def close() -> None:
         await receiver.close()
-        context.doors.begin_turn()
+        context.dependencies.begin_turn()
         calls.close()
-        context.doors.end_turn()
+        context.dependencies.end_turn()
 
     context.closers.append(close)
     one = TOKENS + "/{token}"

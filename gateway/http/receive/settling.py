@@ -43,7 +43,7 @@ class Settlements:
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.context = receiver.context
-        self.doors = receiver.doors
+        self.dependencies = receiver.dependencies
         self.leases = receiver.leases
 
     # --- which lease ----------------------------------------------------------------------------
@@ -166,15 +166,15 @@ class Settlements:
         principal, vhost = await self.who(request)
         read_query(request.scope["query_string"])
         asked = None if kind is None else await read_asked(request, kind)
-        doors = self.doors
-        doors.begin_turn()
+        dependencies = self.dependencies
+        dependencies.begin_turn()
         try:
             lease = self.find(principal, vhost, request.path_params["token"])
             answer = self.apply(lease, asked)
-            safe = safely(doors)
+            safe = safely(dependencies)
         finally:
-            doors.end_turn()
-        await until_safe(doors, safe, "this")
+            dependencies.end_turn()
+        await until_safe(dependencies, safe, "this")
         return JSONResponse(answer, headers=NO_STORE)
 
     async def on_accept(self, request: Request) -> Response:
@@ -199,13 +199,13 @@ class Settlements:
         view, payload = query.get("view", "simple"), query.get("payload", "auto")
         if view not in ("simple", "full") or payload not in ("auto", "base64"):
             raise Problem(problems.INVALID, "view is simple or full, payload auto or base64")
-        doors = self.doors
-        doors.begin_turn()
+        dependencies = self.dependencies
+        dependencies.begin_turn()
         try:
             lease = self.find(principal, vhost, request.path_params["token"])
             message = lease.message
         finally:
-            doors.end_turn()
+            dependencies.end_turn()
         if message is None:
             return JSONResponse({"state": "settled", "outcome": lease.fate.value}, headers=NO_STORE)
         known = (
@@ -228,9 +228,9 @@ class Settlements:
         items: list[SettleItem] = check(list[SettleItem], await read_json(request))
         if not 0 < len(items) <= MOST_ITEMS:
             raise Problem(problems.SCHEMA, f"between 1 and {MOST_ITEMS} items at once")
-        doors = self.doors
+        dependencies = self.dependencies
         results: list[dict[str, Any]] = []
-        doors.begin_turn()
+        dependencies.begin_turn()
         try:
             for index, item in enumerate(items):
                 known = {"index": index, "token": item.token}
@@ -243,10 +243,10 @@ class Settlements:
                     results.append(
                         {**known, "status": status, "outcome": "refused", "problem": shown}
                     )
-            safe = safely(doors)
+            safe = safely(dependencies)
         finally:
-            doors.end_turn()
-        await until_safe(doors, safe, "this")
+            dependencies.end_turn()
+        await until_safe(dependencies, safe, "this")
         good = all(result["status"] == 200 for result in results)
         return JSONResponse({"results": results}, 200 if good else 207, headers=NO_STORE)
 

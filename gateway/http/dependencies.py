@@ -1,6 +1,6 @@
 """What this room needs from the house: the broker, the turn, and plain settings.
 
-The composition root fills ``Doors`` in and hands it to ``gateway.http.app.build``; nothing in
+The composition root fills ``HttpDependencies`` in and hands it to ``gateway.http.app.build``; nothing in
 ``gateway.http`` reaches for anything else.
 """
 
@@ -138,7 +138,7 @@ class HttpSettings:
 
 
 @dataclass(slots=True)
-class Doors:
+class HttpDependencies:
     """Everything that is handed in.
 
     ``begin_turn`` is called before the broker is touched, ``end_turn`` after. ``ready`` names
