@@ -17,8 +17,8 @@ from gateway.http.access.offered import ways_in
 from gateway.http.access.principal import Action
 from gateway.http.access.settings import DeclaredRoute
 from gateway.http.admin import asyncapi_routes
+from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
 from gateway.http.admin.asyncapi_routes import safe
-from gateway.http.admin.desk import Call, Endpoint, Rank
 from gateway.http.admin.topology import readable
 from gateway.http.portions import Portioned, encoded
 

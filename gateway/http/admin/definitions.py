@@ -25,7 +25,7 @@ from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Refusal
 from gateway.http import problems
-from gateway.http.admin.desk import CHANNEL, Call, Endpoint, Rank
+from gateway.http.admin.admin_endpoints import CHANNEL, Call, Endpoint, Rank
 from gateway.http.admin.tables import read_table, write_table
 from gateway.http.admin.views import Imported, ImportedUser
 from gateway.http.events.durable import PREFIX as JOURNAL_PREFIX

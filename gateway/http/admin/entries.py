@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from gateway.http import problems
-from gateway.http.admin.desk import Counter, Endpoint, Rank
+from gateway.http.admin.admin_endpoints import Endpoint, PathEndpoint, Rank
 from gateway.http.context import Context
 from gateway.http.description import Described, in_path, json_content, reference, row_responses
 
@@ -33,7 +33,7 @@ def make_routes(context: Context, endpoints: Iterable[Endpoint]) -> list[Describ
     return [
         Described(
             path,
-            Counter(context, group),
+            PathEndpoint(context, group),
             methods=[one.method for one in group],
             operations={one.method.lower(): operation(one) for one in group if not one.hidden},
             models=[

@@ -9,7 +9,7 @@ from html import escape
 from starlette.responses import Response
 
 from gateway.http import problems
-from gateway.http.admin.desk import Call, Endpoint, Rank
+from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
 from gateway.http.problems import ALL_ROWS, BY_STATUS, Problem, Row
 
 ABOUT: dict[str, str] = {

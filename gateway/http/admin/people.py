@@ -4,7 +4,7 @@ from starlette.responses import Response
 
 from gateway.broker.access import Permission, User
 from gateway.http import problems
-from gateway.http.admin.desk import Call, Endpoint, Rank, listed, precondition, respond
+from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank, listed, precondition, respond
 from gateway.http.admin.views import (
     PermissionInput,
     PermissionList,

@@ -16,8 +16,8 @@ from gateway.http.access.principal import Action
 from gateway.http.admin import rabbit_changes as changes
 from gateway.http.admin import rabbit_connections as connections
 from gateway.http.admin import rabbit_views as views
+from gateway.http.admin.admin_endpoints import CHANNEL, Call, Endpoint, Rank
 from gateway.http.admin.definitions import Definitions, Import, export_in_portions
-from gateway.http.admin.desk import CHANNEL, Call, Endpoint, Rank
 from gateway.http.admin.rabbit_bodies import EXAMPLES, GET, GET_BODY, PUBLISH, PUBLISH_BODY, SCHEMAS
 from gateway.http.admin.rabbit_messages import rabbit_get, rabbit_publish
 from gateway.http.admin.rabbit_shape import NODE, answer, answer_list, missing, rabbit_error

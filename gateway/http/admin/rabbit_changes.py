@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from gateway.broker.access import TAGS
 from gateway.errors import Condition, Refusal
-from gateway.http.admin.desk import CHANNEL, Call
+from gateway.http.admin.admin_endpoints import CHANNEL, Call
 from gateway.http.admin.rabbit_shape import Bad, missing, need_keys
 from gateway.http.admin.rabbit_views import properties_key, quoted
 from gateway.http.admin.tables import read_table

@@ -14,7 +14,7 @@ from gateway import values
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Action
-from gateway.http.admin.desk import Call
+from gateway.http.admin.admin_endpoints import Call
 from gateway.http.admin.rabbit_shape import Bad, Missing, need_keys
 from gateway.http.admin.tables import write_table
 from gateway.http.large import SHOWN

@@ -8,8 +8,8 @@ from gateway import __version__
 from gateway.broker.counters import BindingSnapshot, ExchangeSnapshot, QueueSnapshot
 from gateway.broker.kinds import EXCHANGE_TYPES
 from gateway.broker.unsupported import without_effect
+from gateway.http.admin.admin_endpoints import Call
 from gateway.http.admin.definitions import RABBITMQ
-from gateway.http.admin.desk import Call
 from gateway.http.admin.rabbit_shape import NODE
 from gateway.http.admin.tables import write_table
 from gateway.http.admin.topology import binding_id, readable

@@ -16,7 +16,7 @@ from gateway.broker.plain import fingerprint
 from gateway.broker.snapshots import exchange_snapshot, queue_snapshot, vhost_snapshot
 from gateway.broker.unsupported import without_effect
 from gateway.http import problems
-from gateway.http.admin.desk import (
+from gateway.http.admin.admin_endpoints import (
     CHANNEL,
     Call,
     Endpoint,

@@ -4,7 +4,7 @@ from starlette.responses import Response
 
 from gateway import __version__
 from gateway.http import problems
-from gateway.http.admin.desk import Call, Endpoint, Rank, listed
+from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank, listed
 from gateway.http.admin.topology import HOST, readable
 from gateway.http.admin.views import ConsumerList, ConsumerView, Overview
 from gateway.http.problems import Problem

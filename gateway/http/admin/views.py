@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, WithJsonSchema
 from typing_extensions import TypeAliasType
 
-from gateway.http.admin.desk import Input
+from gateway.http.admin.admin_endpoints import Input
 from gateway.http.schemas import Shape
 
 NUMBER = {"type": "number", "minimum": -(2**63), "maximum": 2**63 - 1}

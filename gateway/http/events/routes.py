@@ -7,8 +7,8 @@ from gateway.http.context import Context
 from gateway.http.description import Described
 from gateway.http.events import described
 from gateway.http.events.cursor import Forged, Positions
-from gateway.http.events.desk import Desk, Subscriptions
 from gateway.http.events.endpoint import METHODS, EventsEndpoint
+from gateway.http.events.stream_admin import StreamAdmin, Subscriptions
 
 EVENTS_ROUTE = "/v1/{vhost}/events"
 
@@ -24,7 +24,7 @@ def routes(context: Context) -> list[BaseRoute]:
             return None  # the endpoint will say so
 
     context.gate.tickets.positions = positions
-    desk = Desk(context)
+    stream_admin = StreamAdmin(context)
     return [
         Described(
             EVENTS_ROUTE,
@@ -54,14 +54,14 @@ def routes(context: Context) -> list[BaseRoute]:
         ),
         Described(
             "/v1/{vhost}/streams/{stream}",
-            desk.stream,
+            stream_admin.stream,
             methods=("GET", "PATCH", "DELETE"),
             operations=described.streams(),
             models=described.MODELS,
         ),
         Described(
             "/v1/{vhost}/subscriptions",
-            Subscriptions(desk),
+            Subscriptions(stream_admin),
             methods=("GET",),
             operations=described.subscriptions(),
         ),

@@ -182,7 +182,7 @@ class Endpoint:
         return self.handle.__name__
 
 
-class Counter:
+class PathEndpoint:
     """The endpoints of one path. An ASGI application."""
 
     def __init__(self, context: Context, endpoints: list[Endpoint]) -> None:

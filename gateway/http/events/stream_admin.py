@@ -21,7 +21,7 @@ from gateway.http.typed import moment
 NO_STORE = {"cache-control": "no-store"}
 
 
-class Desk:
+class StreamAdmin:
     """Others than a stream's owner and those who may watch everything learn nothing of it, not
     even that it is there."""
 
@@ -100,16 +100,16 @@ class Desk:
 
 
 class Subscriptions:
-    """``Desk.subscriptions`` as a bare ASGI endpoint: a stream that was opened is the one that
+    """``StreamAdmin.subscriptions`` as a bare ASGI endpoint: a stream that was opened is the one that
     leaves."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, stream_admin: StreamAdmin) -> None:
+        self.stream_admin = stream_admin
         self.__name__ = "subscriptions"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self.desk.subscriptions(scope, receive, send)
+            await self.stream_admin.subscriptions(scope, receive, send)
         except Problem as problem:
             await problem.response(scope["path"])(scope, receive, send)
 
