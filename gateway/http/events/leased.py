@@ -19,10 +19,10 @@ from gateway.http.events.asking import Asked, invalid
 from gateway.http.events.heavy import HEAVY, acquire
 from gateway.http.events.hub import Hub
 from gateway.http.events.opening import headers_of, jittered
+from gateway.http.events.redaction import redacted
 from gateway.http.events.rendering import Shown, compact, control, data_head, data_line
 from gateway.http.events.sources import CHANNEL, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
-from gateway.http.events.veil import veiled
 from gateway.http.problems import Problem
 from gateway.http.receive.leases import Fate, Lease, LeaseTable, tally
 from gateway.http.typed import moment
@@ -218,7 +218,7 @@ class LeasedStream(EventStream):
         lock = {"token": token, "until": moment(lease.until), "delivery_count": count}
         head = self.head + b',"lock":' + compact(lock)
         if self.alias is not None:
-            message = veiled(message)
+            message = redacted(message)
         if len(message.body) > HEAVY:
             self.large[delivery] = head, message, redelivered
             self.unwritten.append((delivery, None))

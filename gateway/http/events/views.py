@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.http.events.journal import NOTHING_ASKED, Event
-from gateway.http.events.veil import veiled
+from gateway.http.events.redaction import redacted
 from gateway.http.filters import Filter
 from gateway.message import Message
 from gateway.selector.like import EFFORT
@@ -89,13 +89,13 @@ class View:
         event = self.journal.event(position)
         if position in self.kept or event is None:
             return True
-        message = veiled(event.message) if self.spec.alias else event.message
+        message = redacted(event.message) if self.spec.alias else event.message
         return not self.wants(message)
 
     def render(self, position: int) -> bytes:
         event = self.journal.event(position)
         if event is not None and self.spec.alias:
-            event = event._replace(message=veiled(event.message))
+            event = event._replace(message=redacted(event.message))
         if event is None or not self.wants(event.message):
             return b""
         source = self.source

@@ -10,7 +10,7 @@ from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, vhost_of
 from gateway.http.events import heavy
-from gateway.http.events.veil import veiled
+from gateway.http.events.redaction import redacted
 from gateway.http.problems import Problem
 from gateway.http.receive.asking import (
     Modify,
@@ -212,7 +212,7 @@ class Settlements:
             b'{"state":"leased","lock_until":"%b","delivery_count":%d,"redelivered":%b,"message":'
         )
         if lease.route:
-            message = veiled(message)
+            message = redacted(message)
         async with heavy.ready([message] if view == "simple" else [], payload == "base64"):
             shown = message_json(
                 message, view, payload, redelivered=lease.count > 1, deliveries=lease.count

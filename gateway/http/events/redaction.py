@@ -13,7 +13,7 @@ HISTORY = ("x-death", "x-first-death-", "x-last-death-")
 DEATH = b"x-death"
 
 
-class Veiled(Message):
+class RedactedMessage(Message):
     """A message without its way."""
 
     __slots__ = ()
@@ -34,9 +34,9 @@ class Veiled(Message):
         return found
 
 
-def veiled(message: Message) -> Veiled:
+def redacted(message: Message) -> RedactedMessage:
     died = bool(message.notes and "x-death" in message.notes) or DEATH in message.header
-    return Veiled(
+    return RedactedMessage(
         message.dialect,
         message.header,
         message.body,
