@@ -11,7 +11,7 @@ from gateway.broker.broker import Broker
 from gateway.broker.limits import Limits
 from gateway.broker.memory_store import MemoryStore
 from gateway.http.publish.templates import encode
-from gateway.http.receive.holding import Hands
+from gateway.http.receive.channels import ReceiveChannels
 from gateway.http.receive.leases import Fate, Lease, LeaseTable
 from gateway.message import DIALECTS, Message, Properties
 from gateway.operations import DeclareQueue, Outcome
@@ -42,7 +42,7 @@ class Leases(RuleBasedStateMachine):
         self.channel.declare_queue(DeclareQueue(1, None, "dead"))
         self.channel.declare_queue(DeclareQueue(1, None, "q", arguments=dead))
         self.table = LeaseTable(self.broker)
-        self.hands = Hands(self.broker)
+        self.receive_channels = ReceiveChannels(self.broker)
         self.ready: list[int] = []
         self.held: dict[int, tuple[Lease, int]] = {}
         """By body: the lease and its end."""
@@ -74,9 +74,11 @@ class Leases(RuleBasedStateMachine):
 
     @rule(owner=st.sampled_from(OWNERS), most=st.integers(1, 3), length=st.integers(1, 50))
     def receive(self, owner: Any, most: int, length: int) -> None:
-        hand = self.hands.of("/", owner[0])
-        for taken in hand.fetch("q", most, 1000):
-            lease = self.table.grant(hand, "/", "q", owner, taken.delivery, taken.times, length)
+        receive_channel = self.receive_channels.of("/", owner[0])
+        for taken in receive_channel.fetch("q", most, 1000):
+            lease = self.table.grant(
+                receive_channel, "/", "q", owner, taken.delivery, taken.times, length
+            )
             body = self.body(lease)
             assert body == self.ready.pop(0)
             self.held[body] = (lease, self.now + length)

@@ -19,7 +19,7 @@ from gateway.http.events.heavy import ready
 from gateway.http.large import pieces
 from gateway.http.problems import Problem
 from gateway.http.receive.asking import Receive, check, read_json, read_query
-from gateway.http.receive.holding import Waiting
+from gateway.http.receive.channels import Waiting
 from gateway.http.receive.leases import Lease
 from gateway.http.receive.receiver import Batch, Receiver, may_receive
 from gateway.http.receive.seeking import Seeking

@@ -34,7 +34,9 @@ class Figures(Collector):
             if fate is not Fate.OPEN:
                 ended.add_metric((fate.value,), leases.fates[fate])
         yield ended
-        waits = sum(hand.waits for hand in receiver.hands.hands.values())
+        waits = sum(
+            receive_channel.waits for receive_channel in receiver.receive_channels.by_user.values()
+        )
         for name, text, value in (
             ("leases_open", "Deliveries leased to HTTP callers.", leases.open()),
             ("receives_waiting", "Receives that wait for a message.", waits),
@@ -46,7 +48,7 @@ class Figures(Collector):
             (
                 "deliveries_poisoned",
                 "Messages buried instead of being delivered too often.",
-                receiver.hands.tally.total(),
+                receiver.receive_channels.tally.total(),
             ),
             ("receive_hang_ups", "Receives nobody was there to read.", receiver.hang_ups),
             ("dead_letters_redriven", "Dead letters sent back.", self.redriving.redriven),

@@ -9,7 +9,7 @@ from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
 from gateway.http.problems import Problem
 from gateway.http.receive.asking import Receive
-from gateway.http.receive.holding import Hand, Hands, Taken, Waiting, no_queue
+from gateway.http.receive.channels import ReceiveChannel, ReceiveChannels, Taken, Waiting, no_queue
 from gateway.http.receive.leases import Fate, Lease, LeaseTable, Owner
 from gateway.http.receive.seeking import Seeking, wanted_of
 from gateway.http.receive.tokens import EPOCH_OCTETS, Tokens, owner_of, place_of
@@ -54,10 +54,10 @@ class Batch:
     """What one receive has got. Mode "lease" has leases, "auto" what is accepted when the answer
     has been written. ``written`` or ``hang_up`` ends it."""
 
-    __slots__ = ("hand", "leases", "taken", "attempt", "round")
+    __slots__ = ("receive_channel", "leases", "taken", "attempt", "round")
 
-    def __init__(self, hand: Hand) -> None:
-        self.hand = hand
+    def __init__(self, receive_channel: ReceiveChannel) -> None:
+        self.receive_channel = receive_channel
         self.leases: list[Lease] = []
         self.taken: list[Taken] = []
         self.attempt: Attempt | None = None
@@ -66,14 +66,14 @@ class Batch:
     def written(self) -> None:
         """The answer has left. Within a turn."""
         for taken in self.taken:
-            self.hand.settle(taken.delivery, Outcome.ACCEPT)
+            self.receive_channel.settle(taken.delivery, Outcome.ACCEPT)
         self.taken.clear()
 
     def hang_up(self) -> None:
         """Nobody got the answer: everything goes back, unless a later round of the same attempt
         answers with it. Within a turn."""
         for taken in self.taken:
-            self.hand.settle(taken.delivery, Outcome.RELEASE)
+            self.receive_channel.settle(taken.delivery, Outcome.RELEASE)
         self.taken.clear()
         attempt = self.attempt
         if attempt is not None and attempt.round != self.round:
@@ -95,7 +95,7 @@ class Receiver:
         self.settings = context.settings
         self.tokens = Tokens(context.dependencies.secret, os.urandom(EPOCH_OCTETS))
         self.leases = LeaseTable(self.broker)
-        self.hands = Hands(self.broker)
+        self.receive_channels = ReceiveChannels(self.broker)
         self.attempts: dict[Key, Attempt] = {}
         self.closing = False
         self.hang_ups = 0
@@ -105,7 +105,7 @@ class Receiver:
         """Everything leased goes back to its queue."""
         self.closing = True
         self.dependencies.begin_turn()
-        self.hands.close()
+        self.receive_channels.close()
         self.dependencies.end_turn()
 
     def token(self, lease: Lease) -> str:
@@ -120,8 +120,8 @@ class Receiver:
         """What is there, or a wait for it. Within a turn. Raises ``Problem`` and ``Refusal``."""
         owner = principal.identity
         most = self.room(owner, asked)
-        hand = self.hands.of(vhost, principal.user)
-        batch = Batch(hand)
+        receive_channel = self.receive_channels.of(vhost, principal.user)
+        batch = Batch(receive_channel)
         attempt = None
         if attempt_id:
             attempt = self.attempt((vhost, queue, owner, attempt_id))
@@ -130,7 +130,7 @@ class Receiver:
             if batch.leases:
                 return batch, None
         try:
-            found, waiting = self.take(hand, principal, queue, most, asked)
+            found, waiting = self.take(receive_channel, principal, queue, most, asked)
             if waiting is None:
                 self.hold(batch, vhost, queue, owner, found, asked)
                 return batch, None
@@ -143,26 +143,31 @@ class Receiver:
         return batch, waiting
 
     def take(
-        self, hand: Hand, principal: Principal, queue: str, most: int, asked: Receive
+        self,
+        receive_channel: ReceiveChannel,
+        principal: Principal,
+        queue: str,
+        most: int,
+        asked: Receive,
     ) -> tuple[list[Taken], Waiting | Seeking | None]:
         """What is there; or, if that is nothing, a wait. Raises ``Problem`` and ``Refusal``."""
         octets = self.settings.receive_octets
         wanted = wanted_of(asked)
         if wanted is not None:
             self.check_waits(principal)
-            seeking = hand.seek(queue, wanted, most, octets, asked.wait_ms)
+            seeking = receive_channel.seek(queue, wanted, most, octets, asked.wait_ms)
             if seeking.taken or not (seeking.searching or asked.wait_ms):
-                return hand.stop(seeking), None
+                return receive_channel.stop(seeking), None
             return [], seeking
-        found = hand.fetch(queue, most, octets)
+        found = receive_channel.fetch(queue, most, octets)
         if found or not asked.wait_ms:
             return found, None
         self.check_waits(principal)
-        return [], hand.wait(queue, most, octets, self.broker.now + asked.wait_ms)
+        return [], receive_channel.wait(queue, most, octets, self.broker.now + asked.wait_ms)
 
     def check_waits(self, principal: Principal) -> None:
         """Raises ``Problem``."""
-        if self.hands.waiting(principal.user) >= self.settings.max_receives_per_user:
+        if self.receive_channels.waiting(principal.user) >= self.settings.max_receives_per_user:
             raise Problem(problems.QUOTA, "this user has too many receives waiting")
 
     def room(self, owner: Owner, asked: Receive) -> int:
@@ -201,11 +206,11 @@ class Receiver:
         attempt = batch.attempt
         if attempt is not None and attempt.waiting is waiting:
             attempt.waiting = None
-        found = batch.hand.stop(waiting)
+        found = batch.receive_channel.stop(waiting)
         try:
             if self.closing:
                 raise Problem(problems.DRAINING, "the gateway is shutting down")
-            if waiting.gone or batch.hand.dead:
+            if waiting.gone or batch.receive_channel.dead:
                 raise no_queue(queue)
             self.may_still(principal, vhost, queue)
         except (Problem, Refusal):
@@ -227,12 +232,12 @@ class Receiver:
         """The caller hung up while waiting. Within a turn."""
         if batch.attempt is not None and batch.attempt.waiting is waiting:
             batch.attempt.end()
-        self.give_back(batch, batch.hand.stop(waiting))
+        self.give_back(batch, batch.receive_channel.stop(waiting))
         self.hang_ups += 1
 
     def give_back(self, batch: Batch, found: list[Taken]) -> None:
         for taken in found:
-            batch.hand.settle(taken.delivery, Outcome.RELEASE)
+            batch.receive_channel.settle(taken.delivery, Outcome.RELEASE)
         found.clear()
 
     def hold(
@@ -255,7 +260,13 @@ class Receiver:
         found = found[:left]
         for taken in found:
             lease = self.leases.grant(
-                batch.hand, vhost, queue, owner, taken.delivery, taken.times, asked.lease_ms
+                batch.receive_channel,
+                vhost,
+                queue,
+                owner,
+                taken.delivery,
+                taken.times,
+                asked.lease_ms,
             )
             batch.leases.append(lease)
         if attempt is None:

@@ -15,7 +15,7 @@ from gateway.message import Message
 from gateway.selector.like import EFFORT
 
 if TYPE_CHECKING:
-    from gateway.http.receive.holding import Hand, Taken
+    from gateway.http.receive.channels import ReceiveChannel, Taken
 
 PORTION = 500
 """Messages looked at in one turn."""
@@ -48,27 +48,35 @@ def wanted_of(asked: Receive) -> Wanted | None:
 
 class Seeking:
     """A caller who seeks up to ``most`` messages and ``octets`` of bodies (but one in any case).
-    A watcher of the queue. Use within a turn; ``hand.stop`` ends it."""
+    A watcher of the queue. Use within a turn; ``receive_channel.stop`` ends it."""
 
     def __init__(
-        self, hand: "Hand", queue: str, wanted: Wanted, most: int, octets: int, wait_ms: int
+        self,
+        receive_channel: "ReceiveChannel",
+        queue: str,
+        wanted: Wanted,
+        most: int,
+        octets: int,
+        wait_ms: int,
     ) -> None:
         """Raises ``Refusal``."""
-        self.hand = hand
+        self.receive_channel = receive_channel
         self.wanted = wanted
         self.most = most
         self.octets = octets
-        self.until = hand.broker.now + wait_ms
+        self.until = receive_channel.broker.now + wait_ms
         self.taken: list[Taken] = []
         self.gone = False
         self.searching = True
         self.after: Place | None = None
-        self.queue = hand.channel.readable(queue)
+        self.queue = receive_channel.channel.readable(queue)
         self.left = self.queue.depth
         self.queue.touch()
         self.queue.watchers[self] = None
         # A search is not cut by the wait: what is far behind would never be found.
-        self.alarm = Alarm(hand.broker, max(self.until, hand.broker.now + LONGEST_WAIT))
+        self.alarm = Alarm(
+            receive_channel.broker, max(self.until, receive_channel.broker.now + LONGEST_WAIT)
+        )
 
     @property
     def full(self) -> bool:
@@ -76,7 +84,7 @@ class Seeking:
 
     def look(self) -> None:
         """At the next portion. Ends the search when something was found, or nothing is left."""
-        if not self.searching or self.hand.dead or self.gone:
+        if not self.searching or self.receive_channel.dead or self.gone:
             return
         most = min(PORTION, self.left)
         seen = browse(self.queue, self.after, most, PORTION_OCTETS) if most else []
@@ -92,7 +100,7 @@ class Seeking:
 
     def searched(self) -> None:
         self.searching = False
-        ledger = self.hand.broker
+        ledger = self.receive_channel.broker
         if self.taken or ledger.now >= self.until:
             self.alarm.ring()
         else:
@@ -103,8 +111,8 @@ class Seeking:
         if not self.wanted.takes(message):
             return
         if self.wanted.poisoned(deliveries):
-            self.hand.bury(self.queue, place)
-        elif (taken := self.hand.pick(self.queue, place)) is not None:
+            self.receive_channel.bury(self.queue, place)
+        elif (taken := self.receive_channel.pick(self.queue, place)) is not None:
             self.taken.append(taken)
             self.octets -= len(message.body)
 
@@ -114,7 +122,7 @@ class Seeking:
     # --- watcher --------------------------------------------------------------------------------
 
     def arrived(self, priority: int, position: int, message: Message, deliveries: int) -> None:
-        if self.full or self.hand.dead:
+        if self.full or self.receive_channel.dead:
             return
         place = Place(priority, position)
         if self.searching and (self.after is None or behind(place, self.after)):

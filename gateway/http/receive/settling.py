@@ -114,8 +114,10 @@ class Settlements:
         notes: Table = dict(asked.annotations)
         if not asked.undeliverable_here:
             return self.end(lease, Fate.MODIFIED, Outcome.RELEASE, notes)
-        hand = self.receiver.hands.hands.get((lease.vhost, lease.owner[0]))
-        if lease.fate is Fate.OPEN and (hand is None or not hand.buries(lease.delivery)):
+        receive_channel = self.receiver.receive_channels.by_user.get((lease.vhost, lease.owner[0]))
+        if lease.fate is Fate.OPEN and (
+            receive_channel is None or not receive_channel.buries(lease.delivery)
+        ):
             raise Problem(
                 problems.OUTCOME_UNSUPPORTED,
                 "this queue has no dead letter exchange: nobody else could get the message",

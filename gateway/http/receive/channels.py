@@ -46,7 +46,7 @@ class Waiting:
         self.gone = False
 
 
-class Hand:
+class ReceiveChannel:
     """One channel, its deliveries, and who waits. The channel's recipient. Use within a turn."""
 
     def __init__(self, broker: Broker, vhost: str, user: str, tally: Counter[str]) -> None:
@@ -169,33 +169,39 @@ class Hand:
         raise LocalError("a receiving channel publishes nothing")
 
 
-class Hands:
+class ReceiveChannels:
     """All of them, by virtual host and user."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.tally: Counter[str] = Counter()
         """How many messages were found to be poison since the start."""
-        self.hands: dict[tuple[str, str], Hand] = {}
+        self.by_user: dict[tuple[str, str], ReceiveChannel] = {}
 
-    def of(self, vhost: str, user: str) -> Hand:
+    def of(self, vhost: str, user: str) -> ReceiveChannel:
         """Within a turn. Raises ``Refusal``."""
-        hand = self.hands.get((vhost, user))
-        if hand is not None and hand.dead:
-            hand.close()
-            hand = None
-        if hand is None:
-            hand = self.hands[vhost, user] = Hand(self.broker, vhost, user, self.tally)
-        return hand
+        receive_channel = self.by_user.get((vhost, user))
+        if receive_channel is not None and receive_channel.dead:
+            receive_channel.close()
+            receive_channel = None
+        if receive_channel is None:
+            receive_channel = self.by_user[vhost, user] = ReceiveChannel(
+                self.broker, vhost, user, self.tally
+            )
+        return receive_channel
 
     def waiting(self, user: str) -> int:
         """How many callers of a user wait now."""
-        return sum(hand.waits for (_, name), hand in self.hands.items() if name == user)
+        return sum(
+            receive_channel.waits
+            for (_, name), receive_channel in self.by_user.items()
+            if name == user
+        )
 
     def close(self) -> None:
-        for hand in self.hands.values():
-            hand.close()
-        self.hands.clear()
+        for receive_channel in self.by_user.values():
+            receive_channel.close()
+        self.by_user.clear()
 
 
 def no_queue(queue: str) -> Refusal:
