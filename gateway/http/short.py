@@ -29,12 +29,12 @@ from gateway.http.problems import INTERNAL, INTERNAL_TEXT, NOT_FOUND, Problem
 from gateway.http.publish.addresses import Target, queue_segment, routing_key
 from gateway.http.publish.bodies import read_length
 from gateway.http.publish.messages import PublishEndpoint
+from gateway.http.publish.preferences import FORMATS, MARKS
 from gateway.http.publish.results import Answer, problem_answer
-from gateway.http.publish.wishes import FORMATS, MARKS
 
 LONGEST = 2400
 """Octets of path and query: room for the longest names, percent-encoded."""
-CAREFUL = MARKS - {b"content-type"} | {b"transfer-encoding"}
+FULL_PUBLISH = MARKS - {b"content-type"} | {b"transfer-encoding"}
 
 
 class Node(NamedTuple):
@@ -107,7 +107,7 @@ class ShortWay:
         fields = dict(pairs)
         if (
             len(fields) != len(pairs)
-            or not CAREFUL.isdisjoint(fields)
+            or not FULL_PUBLISH.isdisjoint(fields)
             or (self.origins is not None and b"origin" in fields)
             or fields.get(b"content-type", b"")[:28].lower().startswith(FORMATS)
         ):

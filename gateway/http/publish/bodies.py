@@ -14,7 +14,7 @@ from gateway.bodies import Body, Filling, Spool
 from gateway.http import problems
 from gateway.http.dependencies import HttpSettings
 from gateway.http.problems import Problem
-from gateway.http.publish.wishes import Verifier
+from gateway.http.publish.preferences import Verifier
 
 
 class Budget:

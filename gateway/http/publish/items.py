@@ -17,9 +17,9 @@ from gateway.http.problems import Problem
 from gateway.http.publish import cloudevents
 from gateway.http.publish.addresses import Target, read_address
 from gateway.http.publish.forms import FORM, read_form
+from gateway.http.publish.preferences import ORDERING
 from gateway.http.publish.results import shown_id
 from gateway.http.publish.templates import Prepared, prepare_properties
-from gateway.http.publish.wishes import ORDERING
 from gateway.http.typed_json import BadForm, loads, strange
 from gateway.message import Properties
 

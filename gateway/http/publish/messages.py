@@ -2,7 +2,7 @@
 
 A bare ASGI endpoint: for a plain body with metadata in fields, the answer costs little more than
 reading the request. Everything that can be refused without the body is refused before the body is
-read. Whatever asks for more goes the careful way (``careful.py``).
+read. Whatever asks for more is a full publish (``full_publish.py``).
 """
 
 from json.encoder import encode_basestring_ascii as quote
@@ -20,11 +20,11 @@ from gateway.http.fields import BadField, write_identifier
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.bodies import Budget, check_length, read_body
-from gateway.http.publish.careful import CarefulPublish, Finder
+from gateway.http.publish.full_publish import Finder, FullPublish
+from gateway.http.publish.preferences import Pairs, needs_full_publish
 from gateway.http.publish.publisher import Ticket
 from gateway.http.publish.results import RECEIPT, Answer, instant, judge, shown_id
 from gateway.http.publish.templates import prepare
-from gateway.http.publish.wishes import Pairs, wants_care
 from gateway.message import Message
 
 RECEIPT_TYPE = (b"content-type", RECEIPT.encode())
@@ -37,24 +37,29 @@ class PublishEndpoint:
     where the message says it."""
 
     def __init__(
-        self, context: Context, careful: CarefulPublish, name: str, find: Finder, plain: bool = True
+        self,
+        context: Context,
+        full_publish: FullPublish,
+        name: str,
+        find: Finder,
+        plain: bool = True,
     ) -> None:
         self.context = context
         self.dependencies = dependencies = context.dependencies
         self.broker = dependencies.broker
         self.publisher = context.publisher
         self.counters = context.counters
-        self.careful = careful
+        self.full_publish = full_publish
         self.find = find
         self.plain = plain
-        self.budget: Budget = careful.budget
+        self.budget: Budget = full_publish.budget
         self.limit = dependencies.settings.max_body_octets
         self.__name__ = name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            if wants_care(scope["headers"]) or not self.plain:
-                await self.careful(scope, receive, send, self.find)
+            if needs_full_publish(scope["headers"]) or not self.plain:
+                await self.full_publish(scope, receive, send, self.find)
                 return
             answer = await self.answer(scope, receive)
         except (Problem, Refusal, BadField) as error:

@@ -16,7 +16,7 @@ from gateway.http.publish.addresses import (
     queue_of_path,
 )
 from gateway.http.publish.bodies import Budget
-from gateway.http.publish.careful import CarefulPublish, Finder
+from gateway.http.publish.full_publish import Finder, FullPublish
 from gateway.http.publish.messages import PublishEndpoint
 from gateway.http.publish.operations import Operations
 from gateway.http.publish.sending import Sender
@@ -32,10 +32,10 @@ OPERATION_ROUTE = "/v1/{vhost}/operations/{id}"
 def routes(context: Context) -> list[BaseRoute]:
     operations = context.operations = Operations(context)
     budget = Budget(context.settings.max_inflight_octets)
-    careful = CarefulPublish(context, Sender(context), operations, budget)
+    full_publish = FullPublish(context, Sender(context), operations, budget)
 
     def publish(path: str, name: str, summary: str, find: Finder) -> BaseRoute:
-        endpoint: Any = PublishEndpoint(context, careful, name, find, find is not nowhere)
+        endpoint: Any = PublishEndpoint(context, full_publish, name, find, find is not nowhere)
         if path == DECLARED_ROUTE:
             endpoint = Declared(context.gate, endpoint)
         parameters = {

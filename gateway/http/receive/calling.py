@@ -31,9 +31,9 @@ from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target, read_address
 from gateway.http.publish.forms import FORM
 from gateway.http.publish.operations import Operations
+from gateway.http.publish.preferences import read_preferences
 from gateway.http.publish.results import Answer, problem_answer
 from gateway.http.publish.templates import DIALECT, encode
-from gateway.http.publish.wishes import read_preferences
 from gateway.http.receive.asking import read_query
 from gateway.http.receive.deliveries import hung_up
 from gateway.http.receive.moments import Alarm

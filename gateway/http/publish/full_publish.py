@@ -39,10 +39,15 @@ from gateway.http.publish.items import (
     refuse_metadata,
 )
 from gateway.http.publish.operations import Operations
+from gateway.http.publish.preferences import (
+    PublishPreferences,
+    Verifier,
+    applied,
+    read_publish_preferences,
+)
 from gateway.http.publish.results import Answer, batch_answer, problem_answer, single_answer
 from gateway.http.publish.sending import Call, Sender
 from gateway.http.publish.streaming import Stream
-from gateway.http.publish.wishes import Verifier, Wishes, applied, read_wishes
 from gateway.http.typed_json import BadForm
 
 Finder = Callable[[dict[str, str], bytes], Target | None]
@@ -75,7 +80,7 @@ class Media:
         return value if isinstance(value, str) else default
 
 
-class CarefulPublish:
+class FullPublish:
     """Shared by all publish routes."""
 
     def __init__(self, context: Context, sender: Sender, operations: Operations, budget: Budget):
@@ -126,70 +131,72 @@ class CarefulPublish:
         if media.name == LINES:
             query, stop = take_on_error(query)
         target = find(path, query)
-        wishes = read_wishes(headers)
+        preferences = read_publish_preferences(headers)
         self.sender.check_open()
         if target is not None:
             self.sender.check_target(caller, vhost, target)
-        if wishes.asynchronous:
+        if preferences.asynchronous:
             self.operations.check_room(caller, vhost)
         self.context.dependencies.begin_turn()  # for the time in the ids
         maker = Maker(
             target,
             self.context.broker.now,
             media.parameter("view", "simple"),
-            wishes.key is not None,
+            preferences.key is not None,
         )
-        call = self.call(wishes, Call(caller, vhost, wishes.key))
+        call = self.call(preferences, Call(caller, vhost, preferences.key))
         if media.name == LINES:
-            if wishes.digests or wishes.asynchronous:
+            if preferences.digests or preferences.asynchronous:
                 raise Problem(
                     problems.INVALID,
                     "a streamed batch takes neither Content-Digest nor respond-async",
                 )
-            stream = Stream(self.sender, call, maker, stop, wishes.ordering)
-            await stream.run(receive, send, applied(wishes))
+            stream = Stream(self.sender, call, maker, stop, preferences.ordering)
+            await stream.run(receive, send, applied(preferences))
             return None
-        return await self.whole(scope, receive, call, wishes, media, maker)
+        return await self.whole(scope, receive, call, preferences, media, maker)
 
-    def call(self, wishes: Wishes, call: Call) -> Call:
+    def call(self, preferences: PublishPreferences, call: Call) -> Call:
         seconds = self.settings.confirm_seconds
-        if wishes.asynchronous:
+        if preferences.asynchronous:
             seconds = max(seconds, self.settings.confirm_most_seconds)
-        elif wishes.wait is not None:
-            seconds = min(wishes.wait, self.settings.confirm_most_seconds)
+        elif preferences.wait is not None:
+            seconds = min(preferences.wait, self.settings.confirm_most_seconds)
         until = asyncio.get_running_loop().time() + seconds
-        return call._replace(seconds=seconds, until=until, unconfirmed=wishes.unconfirmed)
+        return call._replace(seconds=seconds, until=until, unconfirmed=preferences.unconfirmed)
 
     async def whole(
         self,
         scope: Scope,
         receive: Receive,
         call: Call,
-        wishes: Wishes,
+        preferences: PublishPreferences,
         media: Media,
         maker: Maker,
     ) -> Answer:
         """Read everything, send it, and answer once."""
         several = media.name in (BATCH, MULTIPART, cloudevents.BATCH)
         place = None
-        if wishes.ordering is not None and not several:
-            place = self.sender.place(call, maker.target, wishes.ordering)
+        if preferences.ordering is not None and not several:
+            place = self.sender.place(call, maker.target, preferences.ordering)
         try:
             with self.budget.hold() as held:
                 if several:
-                    batch = await self.read_many(scope, receive, held, wishes, media, maker)
+                    batch = await self.read_many(scope, receive, held, preferences, media, maker)
                     work = self.send_many(call, batch, scope["path"])
                 else:
-                    item = await self.read_one(scope, receive, held, wishes, media, maker)
+                    item = await self.read_one(scope, receive, held, preferences, media, maker)
                     if place is None and item.ordering is not None:
                         place = self.sender.place(call, item.target, item.ordering)
-                    call = self.call(wishes, call)  # the upload was not waiting
+                    call = self.call(preferences, call)  # the upload was not waiting
                     work = self.send_one(call, item, place, scope["path"])
-                if not wishes.asynchronous:
+                if not preferences.asynchronous:
                     status, headers, body = await work
-                    return Answer(status, [*headers, *applied(wishes)], body)
-            wait, place = wishes.wait or 0.0, None  # the work leaves the place
-            return await self.operations.run(call.caller, call.vhost, work, wait, applied(wishes))
+                    return Answer(status, [*headers, *applied(preferences)], body)
+            wait, place = preferences.wait or 0.0, None  # the work leaves the place
+            return await self.operations.run(
+                call.caller, call.vhost, work, wait, applied(preferences)
+            )
         finally:
             if place is not None:
                 place.leave()
@@ -208,12 +215,12 @@ class CarefulPublish:
         scope: Scope,
         receive: Receive,
         held: Held,
-        wishes: Wishes,
+        preferences: PublishPreferences,
         media: Media,
         maker: Maker,
     ) -> Item:
         limit = self.settings.max_body_octets
-        body = await self.read_all(scope, receive, held, wishes, limit)
+        body = await self.read_all(scope, receive, held, preferences, limit)
         headers: Pairs = scope["headers"]
         if media.name == FORM:
             return maker.from_form(read_document(body[:]))
@@ -226,25 +233,25 @@ class CarefulPublish:
         scope: Scope,
         receive: Receive,
         held: Held,
-        wishes: Wishes,
+        preferences: PublishPreferences,
         media: Media,
         maker: Maker,
     ) -> Batch:
         most, limit = self.settings.max_batch_items, self.settings.max_batch_octets
         headers: Pairs = scope["headers"]
         if media.name == MULTIPART:
-            batch = await self.read_multipart(scope, receive, held, wishes, media, maker)
+            batch = await self.read_multipart(scope, receive, held, preferences, media, maker)
         else:
-            body = (await self.read_all(scope, receive, held, wishes, limit))[:]
+            body = (await self.read_all(scope, receive, held, preferences, limit))[:]
             if media.name == BATCH:
                 batch = read_batch(body, maker, most)
             else:
                 batch = read_events(body, headers, maker, most)
-        if wishes.ordering is None:
+        if preferences.ordering is None:
             return batch
         return batch._replace(
             items=[
-                (name, item._replace(ordering=item.ordering or wishes.ordering))
+                (name, item._replace(ordering=item.ordering or preferences.ordering))
                 if isinstance(item, Item)
                 else (name, item)
                 for name, item in batch.items
@@ -252,11 +259,16 @@ class CarefulPublish:
         )
 
     async def read_all(
-        self, scope: Scope, receive: Receive, held: Held, wishes: Wishes, limit: int
+        self,
+        scope: Scope,
+        receive: Receive,
+        held: Held,
+        preferences: PublishPreferences,
+        limit: int,
     ) -> Body:
         length = check_length(scope, limit)
         held.reach(length)
-        verifier = Verifier(wishes.digests)
+        verifier = Verifier(preferences.digests)
         body = await gather(receive, limit, held, self.settings, self.spool, b"", length, verifier)
         verifier.check()
         return body
@@ -266,14 +278,14 @@ class CarefulPublish:
         scope: Scope,
         receive: Receive,
         held: Held,
-        wishes: Wishes,
+        preferences: PublishPreferences,
         media: Media,
         maker: Maker,
     ) -> Batch:
         limit = self.settings.max_batch_octets
         held.reach(check_length(scope, limit))
         parts = Parts(media.raw, self.settings.max_batch_items)
-        verifier = Verifier(wishes.digests)
+        verifier = Verifier(preferences.digests)
         size = 0
         async for octets in chunks(receive):
             size += len(octets)

@@ -30,7 +30,7 @@ DIGESTS = {"sha-256": hashlib.sha256, "sha-512": hashlib.sha512}
 Pairs = list[tuple[bytes, bytes]]
 
 
-class Wishes(NamedTuple):
+class PublishPreferences(NamedTuple):
     """``wait`` is how many seconds the caller waits for the outcome."""
 
     key: str | None
@@ -41,7 +41,7 @@ class Wishes(NamedTuple):
     digests: tuple[tuple[str, bytes], ...]
 
 
-def wants_care(headers: Pairs) -> bool:
+def needs_full_publish(headers: Pairs) -> bool:
     """Whether a publish is anything but a body and its metadata. Every publish pays for this."""
     for name, value in headers:
         if name in MARKS and (name != b"content-type" or value[:28].lower().startswith(FORMATS)):
@@ -49,7 +49,7 @@ def wants_care(headers: Pairs) -> bool:
     return False
 
 
-def read_wishes(headers: Pairs) -> Wishes:
+def read_publish_preferences(headers: Pairs) -> PublishPreferences:
     """Raises ``Problem`` and ``BadField``."""
     keys = [value for name, value in headers if name == b"idempotency-key"]
     orders = [value for name, value in headers if name == ORDERING]
@@ -59,7 +59,7 @@ def read_wishes(headers: Pairs) -> Wishes:
         raise BadField("amqp-ordering-key", "given twice")
     preferences = read_preferences(prefer)
     wait = preferences.get("wait")
-    return Wishes(
+    return PublishPreferences(
         key=read_key(keys) if keys else None,
         wait=float(wait) if isinstance(wait, int) and wait >= 0 else None,
         asynchronous="respond-async" in preferences,
@@ -130,13 +130,13 @@ class Verifier:
                 raise Problem(problems.BAD_DIGEST, f"the content does not have this {algorithm}")
 
 
-def applied(wishes: Wishes) -> list[tuple[bytes, bytes]]:
+def applied(preferences: PublishPreferences) -> list[tuple[bytes, bytes]]:
     """``Preference-Applied``."""
     names = []
-    if wishes.asynchronous:
+    if preferences.asynchronous:
         names.append("respond-async")
-    if wishes.wait is not None:
-        names.append(f"wait={wishes.wait:g}")
-    if wishes.unconfirmed:
+    if preferences.wait is not None:
+        names.append(f"wait={preferences.wait:g}")
+    if preferences.unconfirmed:
         names.append("confirm=none")
     return [(b"preference-applied", ", ".join(names).encode())] if names else []
