@@ -22,6 +22,7 @@ from gateway.http.dependencies import HttpDependencies
 from gateway.http.deps import User
 from gateway.http.events.hub import Hub
 from gateway.http.events.routes import routes as event_routes
+from gateway.http.fast_path import Application, FastPath
 from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
 from gateway.http.observe.layer import Observe
@@ -30,7 +31,6 @@ from gateway.http.publish.publisher import Publisher
 from gateway.http.publish.routes import DECLARED_ROUTE, EXCHANGE_ROUTE, QUEUE_ROUTE
 from gateway.http.publish.routes import routes as publish_routes
 from gateway.http.receive.routes import routes as receive_routes
-from gateway.http.short import Application, ShortWay
 
 Room = Callable[[Context], list[BaseRoute]]
 
@@ -86,7 +86,7 @@ def build(dependencies: HttpDependencies) -> Application:
     )
     app.add_middleware(front.around)
     app.add_middleware(observe.around)
-    app.short = ShortWay(front, observe, publish)
+    app.fast_path = FastPath(front, observe, publish)
     add_error_shape(app)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app

@@ -1,4 +1,4 @@
-"""The short way of a plain publish answers as the long way does, and forgets what has changed."""
+"""The fast path of a plain publish answers as the full path does, and forgets what has changed."""
 
 import asyncio
 import gc
@@ -16,7 +16,7 @@ from gateway.http.access.protocol import bounded
 from gateway.http.access.recall import MOST_KEPT, Recall
 from gateway.http.access.settings import AccessSettings
 from gateway.http.app import close
-from gateway.http.short import LONGEST, read_node
+from gateway.http.fast_path import LONGEST, read_node
 
 QUEUE = "/v1/%2F/queues/orders/messages"
 TOPIC = "/v1/%2F/exchanges/amq.topic/messages"
@@ -93,10 +93,10 @@ async def test_both_ways_answer_alike(
     path, fields = ASKED[what]
     access = AccessSettings(origins=("https://app.example",) if pages else ())
     found = []
-    for short in (True, False):
+    for fast in (True, False):
         rig = prepared(make_rig, access=access)
-        if not short:
-            monkeypatch.setattr(rig.app.short, "find", lambda scope: None)
+        if not fast:
+            monkeypatch.setattr(rig.app.fast_path, "find", lambda scope: None)
         # The second time the credentials are known, if they are good.
         found.append([await ask(rig, path, fields) for _ in range(2)])
     assert found[0] == found[1]
@@ -106,10 +106,10 @@ async def test_a_failure_is_a_problem_document_and_is_told_to_the_server(
     make_rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
-    for short in (True, False):
+    for fast in (True, False):
         rig = prepared(make_rig)
-        if not short:
-            monkeypatch.setattr(rig.app.short, "find", lambda scope: None)
+        if not fast:
+            monkeypatch.setattr(rig.app.fast_path, "find", lambda scope: None)
 
         def broken() -> None:
             raise RuntimeError("a mistake of ours, with wonder in it")
@@ -130,10 +130,10 @@ async def test_a_line_in_the_log_says_the_same(make_rig: Any, caplog: Any) -> No
         async with rig.http() as http:
             for fields in ({}, {"prefer": "wait=1"}):
                 await http.post(QUEUE, content=b"x", headers={"x-request-id": "mine", **fields})
-    short, long = (vars(record) for record in caplog.records)
+    fast, full = (vars(record) for record in caplog.records)
     for name in ("request_id", "method", "route", "status", "peer", "msg", "args", "levelname"):
-        assert short[name] == long[name]
-    assert short["message_id"] and long["message_id"]
+        assert fast[name] == full[name]
+    assert fast["message_id"] and full["message_id"]
     assert "wonder" not in caplog.text
 
 
@@ -159,7 +159,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("what", CHANGES)
 async def test_who_is_changed_is_looked_at_again(make_rig: Any, what: str) -> None:
     rig = prepared(make_rig)
-    recall = rig.app.short.recall
+    recall = rig.app.fast_path.recall
     assert await statuses(rig) == 201
     assert len(recall.kept) == 1
     assert await statuses(rig) == 201
@@ -194,7 +194,7 @@ async def test_who_may_come_from_here_only_does_not_come_from_elsewhere(make_rig
         assert answer.status_code == status
 
 
-async def test_quotas_count_on_the_short_way(make_rig: Any) -> None:
+async def test_quotas_count_on_the_fast_path(make_rig: Any) -> None:
     from gateway.net.buckets import Rate
 
     rig = prepared(make_rig, access=AccessSettings(request_rate=Rate(3, 3600)))
@@ -206,7 +206,7 @@ async def test_quotas_count_on_the_short_way(make_rig: Any) -> None:
 
 async def test_what_is_remembered_is_bounded_and_holds_no_secret(make_rig: Any) -> None:
     rig = prepared(make_rig)
-    recall: Recall = rig.app.short.recall
+    recall: Recall = rig.app.fast_path.recall
     assert await statuses(rig) == 201
     (digest,) = recall.kept
     assert b"wonder" not in digest and b"YWxpY2U6d29uZGVy" not in digest
@@ -281,10 +281,10 @@ async def talk(port: int, octets: bytes, answers: int) -> list[tuple[list[str], 
 
 async def test_the_same_octets_on_a_socket(make_rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    for short in (True, False):
+    for fast in (True, False):
         rig = prepared(make_rig)
-        if not short:
-            monkeypatch.setattr(rig.app.short, "find", lambda scope: None)
+        if not fast:
+            monkeypatch.setattr(rig.app.fast_path, "find", lambda scope: None)
         async with served(rig) as port:
             several = request(1) + request(2, path="/v1/%2F/queues/none/messages") + request(3)
             found.append(await talk(port, several, 3))

@@ -1,9 +1,9 @@
-"""The short way of a plain publish: from the server to the broker and back in one coroutine.
+"""The fast path of a plain publish: from the server to the broker and back in one coroutine.
 
 ``POST`` of a body with metadata in fields to ``/v1/{vhost}/queues/{queue}/messages`` or
 ``/exchanges/{exchange}/``. What ``Observe``, ``Front``, the router and Starlette's error layers do
 for a request is done here in a line each, with their own functions where they have some; together
-they cost more than the publish. Whatever asks for more goes the long way, untouched.
+they cost more than the publish. Whatever asks for more goes the full path, untouched.
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ def read_node(raw: bytes, query: bytes) -> Node | None:
     return None
 
 
-class ShortWay:
+class FastPath:
     """Asked first about every request."""
 
     def __init__(
@@ -193,11 +193,11 @@ def path_of(scope: Scope) -> str:
 
 
 class Application(FastAPI):
-    """FastAPI, with the short way in front of all its layers."""
+    """FastAPI, with the fast path in front of all its layers."""
 
-    short: ShortWay
+    fast_path: FastPath
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        node = self.short.find(scope)
-        if node is None or not await self.short.take(node, scope, receive, send):
+        node = self.fast_path.find(scope)
+        if node is None or not await self.fast_path.take(node, scope, receive, send):
             await super().__call__(scope, receive, send)
