@@ -11,7 +11,7 @@ from gateway.http.access.catalogue import PARAMETER
 from gateway.http.access.checking import schema_check
 from gateway.http.access.settings import AccessSettings, BearerSettings, DeclaredRoute
 from gateway.http.dependencies import HttpSettings
-from gateway.http.events.asking import PARAMETERS
+from gateway.http.events.stream_request import PARAMETERS
 from gateway.net.buckets import Rate
 
 

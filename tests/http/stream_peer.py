@@ -5,8 +5,8 @@ import json
 from typing import Any
 
 from gateway.http.access.principal import Principal
-from gateway.http.events.asking import read_query
 from gateway.http.events.opening import open_stream
+from gateway.http.events.stream_request import read_query
 from gateway.message import DIALECTS, Essentials, Message, Properties
 
 

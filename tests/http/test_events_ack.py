@@ -11,8 +11,8 @@ from stream_peer import publish as put
 from stream_words import TEXT, publish, texts
 
 from gateway.http.access.principal import Principal
-from gateway.http.events.asking import read_query
 from gateway.http.events.leased import open_leased
+from gateway.http.events.stream_request import read_query
 from gateway.operations import DeleteQueue
 from tests.drawing import examples
 

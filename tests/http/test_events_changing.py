@@ -14,8 +14,8 @@ from stream_words import TEXT, publish, texts
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
 from gateway.http.app import close
 from gateway.http.events import presence
-from gateway.http.events.asking import Sources, Start, read_asked
 from gateway.http.events.changing import Change, apply
+from gateway.http.events.stream_request import Sources, Start, read_stream_request
 from tests.drawing import examples
 
 A, B = "exchange:a?binding=#", "exchange:b?binding=#"
@@ -180,7 +180,7 @@ def test_a_cursor_is_exact_whatever_comes_and_goes(rig_class: Any, play: list[st
         rig.exchange("a")
         rig.exchange("b")
         hub = rig.app.state.hub
-        asked = read_asked([("source", B)], None, 15)
+        asked = read_stream_request([("source", B)], None, 15)
         change = Change(Sources(None), frozenset(), Start(), None)  # type: ignore[arg-type]
         peer = Peer(rig, query(A).encode())
         peer.connect()

@@ -15,8 +15,8 @@ from stream_words import TEXT, publish, texts
 from gateway.broker.memory_store import MemoryStore
 from gateway.http.access.principal import Principal
 from gateway.http.admin.definitions import export
-from gateway.http.events.asking import read_query
 from gateway.http.events.opening import open_stream
+from gateway.http.events.stream_request import read_query
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.operations import DeclareExchange, DeleteExchange
 from tests.drawing import examples

@@ -13,8 +13,8 @@ from stream_words import ALL, TEXT, publish, texts
 from gateway.http.access.principal import Principal
 from gateway.http.access.settings import AccessSettings, BearerSettings
 from gateway.http.app import close
-from gateway.http.events.asking import Start, read_query, read_start
 from gateway.http.events.opening import open_stream
+from gateway.http.events.stream_request import Start, read_query, read_start
 from gateway.http.problems import Problem
 from gateway.operations import DeleteQueue
 

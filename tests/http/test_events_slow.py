@@ -14,9 +14,9 @@ from stream_peer import publish as put
 from stream_words import ALL, TEXT, publish, texts
 
 from gateway.http.access.principal import Principal
-from gateway.http.events.asking import read_query
 from gateway.http.events.opening import open_stream
 from gateway.http.events.stream import EventStream
+from gateway.http.events.stream_request import read_query
 from tests.drawing import examples
 
 

@@ -15,8 +15,8 @@ from stream_words import ALL, publish
 
 from gateway.http.access.principal import Principal
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
-from gateway.http.events.asking import read_query
 from gateway.http.events.opening import open_stream
+from gateway.http.events.stream_request import read_query
 from gateway.http.sealing import Purpose, Seal
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from tests.drawing import examples

@@ -6,8 +6,8 @@ from typing import Any
 from stream_words import ALL, TEXT, publish, texts
 
 from gateway.http.access.principal import Principal
-from gateway.http.events.asking import read_query
 from gateway.http.events.opening import open_stream
+from gateway.http.events.stream_request import read_query
 
 
 async def test_the_first_bytes(rig: Any, listener: Any) -> None:

@@ -7,9 +7,9 @@ from stream_words import ALL, TEXT, publish
 
 from gateway.http.access.principal import Principal
 from gateway.http.app import close
-from gateway.http.events.asking import read_query
 from gateway.http.events.opening import open_stream
 from gateway.http.events.stream import EventStream
+from gateway.http.events.stream_request import read_query
 from gateway.http.problems import Problem
 from gateway.operations import DeleteQueue
 

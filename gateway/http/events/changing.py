@@ -8,7 +8,10 @@ from starlette.requests import Request
 
 from gateway.http import problems
 from gateway.http.deps import read_limited
-from gateway.http.events.asking import (
+from gateway.http.events.opening import complete, described, open_cursor, start
+from gateway.http.events.rendering import control
+from gateway.http.events.stream import EventStream, Reading
+from gateway.http.events.stream_request import (
     Find,
     Sources,
     Start,
@@ -16,9 +19,6 @@ from gateway.http.events.asking import (
     invalid,
     read_start,
 )
-from gateway.http.events.opening import complete, described, open_cursor, start
-from gateway.http.events.rendering import control
-from gateway.http.events.stream import EventStream, Reading
 from gateway.http.problems import Problem
 from gateway.http.typed_json import once, refuse
 

@@ -15,9 +15,9 @@ from gateway.http.description import (
     reference,
     row_responses,
 )
-from gateway.http.events.asking import EVENTS
 from gateway.http.events.formats import FORMATS
 from gateway.http.events.stream import Slow
+from gateway.http.events.stream_request import EVENTS
 from gateway.http.schemas import Shape
 from gateway.selector.errors import LONGEST
 

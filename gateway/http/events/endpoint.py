@@ -12,23 +12,23 @@ from gateway.http.access.principal import Principal
 from gateway.http.access.tickets import Claim, Terms, bad_ticket
 from gateway.http.context import Context
 from gateway.http.deps import authenticate, decode_segment, read_limited, vhost_of
-from gateway.http.events.asking import (
-    REPEATED,
-    SINGLE,
-    Asked,
-    Pairs,
-    Start,
-    invalid,
-    read_asked,
-    read_document,
-    read_pairs,
-)
 from gateway.http.events.cursor import END
 from gateway.http.events.leased import open_leased
 from gateway.http.events.opening import headers_of, jittered, open_stream
 from gateway.http.events.rendering import control
 from gateway.http.events.sources import Name
 from gateway.http.events.stream import EventStream
+from gateway.http.events.stream_request import (
+    REPEATED,
+    SINGLE,
+    Pairs,
+    Start,
+    StreamRequest,
+    invalid,
+    read_document,
+    read_pairs,
+    read_stream_request,
+)
 from gateway.http.problems import Problem, of_refusal
 
 BODY_OCTETS = 64 * 1024
@@ -154,7 +154,7 @@ class EventsEndpoint:
         text = None if origin is None else origin.decode("latin-1")
         return gate.tickets.claim(tickets[0], decode_segment(scope["path_params"]["vhost"]), text)
 
-    def use(self, claim: Claim, wanted: Asked, pairs: Pairs) -> Asked:
+    def use(self, claim: Claim, wanted: StreamRequest, pairs: Pairs) -> StreamRequest:
         """The session of a ticket begins or goes on, and nothing before it is shown."""
         filters = [value for key, value in pairs if key == "filter"]
         journal = {True: "durable", False: "memory", None: ""}[wanted.durable]
@@ -163,7 +163,7 @@ class EventsEndpoint:
         cursor, resumed = self.gate.tickets.use(claim, terms, wanted.cursor)
         return wanted._replace(cursor=cursor, start=Start() if resumed else wanted.start)
 
-    def read(self, scope: Scope, vhost: str, pairs: Pairs, header: str | None) -> Asked:
+    def read(self, scope: Scope, vhost: str, pairs: Pairs, header: str | None) -> StreamRequest:
         """What the parameters say. Raises ``Problem``."""
         settings, catalogue = self.dependencies.settings, self.gate.catalogue
         implied: Name | Filled | None = None
@@ -177,7 +177,7 @@ class EventsEndpoint:
             implied = Name(self.kind, decode_segment(scope["path_params"][self.kind]))
             if not implied.name:
                 raise invalid("the default exchange has no events of its own")
-        wanted = read_asked(
+        wanted = read_stream_request(
             pairs,
             header,
             settings.heartbeat_seconds,
@@ -189,7 +189,9 @@ class EventsEndpoint:
             raise Problem(problems.BY_STATUS[404], NO_NODES)
         return wanted
 
-    def admit(self, scope: Scope, vhost: str, caller: Principal, asked: Asked) -> EventStream:
+    def admit(
+        self, scope: Scope, vhost: str, caller: Principal, asked: StreamRequest
+    ) -> EventStream:
         settings = self.dependencies.settings
         browser = browser_of(scope, caller)
         have = self.hub.per_browser[browser] if browser else 0

@@ -15,7 +15,6 @@ from gateway.broker.client import Client
 from gateway.errors import Condition, LocalError, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Principal
-from gateway.http.events.asking import Asked, invalid
 from gateway.http.events.heavy import HEAVY, acquire
 from gateway.http.events.hub import Hub
 from gateway.http.events.opening import headers_of, jittered
@@ -23,6 +22,7 @@ from gateway.http.events.redaction import redacted
 from gateway.http.events.rendering import Shown, compact, control, data_head, data_line
 from gateway.http.events.sources import CHANNEL, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
+from gateway.http.events.stream_request import StreamRequest, invalid
 from gateway.http.problems import Problem
 from gateway.http.receive.leases import Fate, Lease, LeaseTable, tally
 from gateway.http.typed import moment
@@ -47,7 +47,13 @@ class LeasedStream(EventStream):
     """The stream, the channel's recipient, and the holder of what is unsettled on it."""
 
     def __init__(
-        self, hub: Hub, leasing: Leasing, caller: Principal, vhost: str, asked: Asked, browser: str
+        self,
+        hub: Hub,
+        leasing: Leasing,
+        caller: Principal,
+        vhost: str,
+        asked: StreamRequest,
+        browser: str,
     ) -> None:
         super().__init__(hub, caller, vhost, uuid4().hex, asked.options, browser)
         self.leasing = leasing
@@ -252,7 +258,7 @@ class LeasedStream(EventStream):
 
 
 def open_leased(
-    hub: Hub, vhost: str, caller: Principal, asked: Asked, browser: str = ""
+    hub: Hub, vhost: str, caller: Principal, asked: StreamRequest, browser: str = ""
 ) -> LeasedStream:
     """Raises ``Problem`` and ``Refusal``."""
     leasing = hub.leasing

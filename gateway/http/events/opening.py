@@ -7,12 +7,12 @@ from uuid import uuid4
 from gateway.http import problems
 from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Principal
-from gateway.http.events.asking import Asked, Start, invalid
 from gateway.http.events.cursor import DIGEST_OCTETS, Forged, Positions
 from gateway.http.events.hub import Hub
 from gateway.http.events.rendering import control
 from gateway.http.events.sources import Name, Source
 from gateway.http.events.stream import EventStream, Reading, Resume
+from gateway.http.events.stream_request import Start, StreamRequest, invalid
 from gateway.http.problems import Problem
 from gateway.http.typed import moment
 
@@ -21,7 +21,7 @@ NOWHERE = -1
 
 
 def open_stream(
-    hub: Hub, vhost: str, caller: Principal, asked: Asked, browser: str = ""
+    hub: Hub, vhost: str, caller: Principal, asked: StreamRequest, browser: str = ""
 ) -> EventStream:
     """A stream that has joined its sources and is ready to be sent. Raises ``Problem`` and
     ``Refusal``."""

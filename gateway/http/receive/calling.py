@@ -34,10 +34,10 @@ from gateway.http.publish.operations import Operations
 from gateway.http.publish.preferences import read_preferences
 from gateway.http.publish.results import Answer, problem_answer
 from gateway.http.publish.templates import DIALECT, encode
-from gateway.http.receive.asking import read_query
 from gateway.http.receive.deliveries import hung_up
 from gateway.http.receive.moments import Alarm
 from gateway.http.receive.receiver import Receiver
+from gateway.http.receive.requests import read_query
 from gateway.http.receive.views import Pairs, message_json, raw_fields
 from gateway.message import DIALECTS, Message
 
@@ -48,7 +48,7 @@ REPLY = f"{FORM}; view=simple".encode()
 """How an operation shows its reply."""
 
 
-class Asked(NamedTuple):
+class CallRequest(NamedTuple):
     """Who asks, where, and how. ``shown`` is the id of the request as a field value."""
 
     principal: Principal
@@ -208,7 +208,7 @@ class RequestsEndpoint:
         )
         target.permit(principal, vhost, message)
         if later:
-            asked = Asked(principal, vhost, target, shown, preferences)
+            asked = CallRequest(principal, vhost, target, shown, preferences)
             await self.answer_later(send, scope["path"], asked, message)
             return
         seconds = self.seconds(preferences)
@@ -292,7 +292,9 @@ class RequestsEndpoint:
 
     # --- the reply that is fetched later --------------------------------------------------------
 
-    async def answer_later(self, send: Send, path: str, asked: Asked, message: Message) -> None:
+    async def answer_later(
+        self, send: Send, path: str, asked: CallRequest, message: Message
+    ) -> None:
         """202 and where to ask, unless the reply comes within ``wait=n``; none is waited for by
         default. Raises ``Problem`` and ``Refusal``: then nothing was sent."""
         seconds = self.dependencies.settings.async_reply_seconds
@@ -315,7 +317,9 @@ class RequestsEndpoint:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def outcome(self, call: Call, asked: Asked, seconds: float, instance: str) -> Answer:
+    async def outcome(
+        self, call: Call, asked: CallRequest, seconds: float, instance: str
+    ) -> Answer:
         """The reply as JSON, or why there is none."""
         try:
             await call.alarm.future

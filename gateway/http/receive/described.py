@@ -17,7 +17,7 @@ from gateway.http.description import (
 )
 from gateway.http.publish.described import OperationView
 from gateway.http.publish.operations import MEDIA_TYPE as OPERATION
-from gateway.http.receive.asking import (
+from gateway.http.receive.requests import (
     LONGEST_LEASE,
     LONGEST_WAIT,
     Modify,

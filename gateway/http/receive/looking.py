@@ -14,8 +14,8 @@ from gateway.http.deps import authenticate, decode_segment, vhost_of
 from gateway.http.events import heavy
 from gateway.http.portions import spread
 from gateway.http.problems import Problem
-from gateway.http.receive.asking import read_query
 from gateway.http.receive.receiver import Receiver
+from gateway.http.receive.requests import read_query
 from gateway.http.receive.views import message_json
 from gateway.http.typed import moment
 from gateway.message import Message

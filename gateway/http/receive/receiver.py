@@ -8,9 +8,9 @@ from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
 from gateway.http.problems import Problem
-from gateway.http.receive.asking import Receive
 from gateway.http.receive.channels import ReceiveChannel, ReceiveChannels, Taken, Waiting, no_queue
 from gateway.http.receive.leases import Fate, Lease, LeaseTable, Owner
+from gateway.http.receive.requests import Receive
 from gateway.http.receive.seeking import Seeking, wanted_of
 from gateway.http.receive.tokens import EPOCH_OCTETS, Tokens, owner_of, place_of
 from gateway.operations import Outcome

@@ -17,10 +17,10 @@ from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, decode_segment, vhost_of
 from gateway.http.problems import Problem
-from gateway.http.receive.asking import Redrive, Target, Which, read_asked, read_query
 from gateway.http.receive.looking import NO_STORE, open_channel, read_place, write_place
 from gateway.http.receive.moments import Alarm, safely, until_safe
 from gateway.http.receive.receiver import Receiver
+from gateway.http.receive.requests import Redrive, Target, Which, read_query, read_request
 from gateway.http.receive.views import dead_letter, look, plain
 from gateway.message import Message, Properties
 
@@ -140,7 +140,7 @@ class Redriving:
     async def on_redrive(self, request: Request) -> Response:
         """Send dead letters back. One redrive of a queue at a time."""
         principal, vhost, queue = await self.who(request)
-        asked = await read_asked(request, Redrive)
+        asked = await read_request(request, Redrive)
         if (vhost, queue) in self.busy:
             raise Problem(problems.CONFLICT, f"queue '{queue}' is being redriven", retry_after=5)
         self.busy.add((vhost, queue))

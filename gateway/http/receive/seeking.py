@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.broker.browsing import Place, browse
 from gateway.http.filters import Filter
-from gateway.http.receive.asking import LONGEST_WAIT, Receive
 from gateway.http.receive.moments import Alarm
+from gateway.http.receive.requests import LONGEST_WAIT, Receive
 from gateway.message import Message
 from gateway.selector.like import EFFORT
 

@@ -12,20 +12,20 @@ from gateway.http.deps import authenticate, vhost_of
 from gateway.http.events import heavy
 from gateway.http.events.redaction import redacted
 from gateway.http.problems import Problem
-from gateway.http.receive.asking import (
+from gateway.http.receive.leases import Fate, Lease
+from gateway.http.receive.moments import safely, until_safe
+from gateway.http.receive.receiver import Receiver
+from gateway.http.receive.requests import (
     Modify,
     Reject,
     Release,
     Renew,
     SettleItem,
     check,
-    read_asked,
     read_json,
     read_query,
+    read_request,
 )
-from gateway.http.receive.leases import Fate, Lease
-from gateway.http.receive.moments import safely, until_safe
-from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.tokens import owner_of
 from gateway.http.receive.views import message_json
 from gateway.http.sealing import Foreign, Forged
@@ -167,7 +167,7 @@ class Settlements:
         """Settle or renew one delivery."""
         principal, vhost = await self.who(request)
         read_query(request.scope["query_string"])
-        asked = None if kind is None else await read_asked(request, kind)
+        asked = None if kind is None else await read_request(request, kind)
         dependencies = self.dependencies
         dependencies.begin_turn()
         try:

@@ -50,13 +50,13 @@ Filter = Annotated[
 ]
 
 
-class Asked(BaseModel):
+class ReceiveRequest(BaseModel):
     """Members nobody knows are errors: a misspelt ``lease_ms`` must not lose a message."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Receive(Asked):
+class Receive(ReceiveRequest):
     """How many messages, how long to wait for the first, and for how long to lease them."""
 
     max: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -96,19 +96,19 @@ class Receive(Asked):
         return Conditions(terms, None if self.selector is None else read_selector(self.selector))
 
 
-class Renew(Asked):
+class Renew(ReceiveRequest):
     """A lease runs this long from now."""
 
     lease_ms: Annotated[int, Field(ge=1000, le=LONGEST_LEASE)] = 30_000
 
 
-class Release(Asked):
+class Release(ReceiveRequest):
     """Back to the queue, at its place. This broker counts every delivery, ``failed`` or not."""
 
     failed: bool = False
 
 
-class Reject(Asked):
+class Reject(ReceiveRequest):
     """To the dead letters, if the queue has such a place, else dropped. The words go with it."""
 
     reason: str | None = Field(default=None, max_length=255)
@@ -120,7 +120,7 @@ Scalar = bool | Long | float | str | None
 Note = Annotated[str, Field(pattern=r"^x-opt-[!-~]+$", max_length=128)]
 
 
-class Modify(Asked):
+class Modify(ReceiveRequest):
     """Back to the queue with notes; ``undeliverable_here`` to the dead letters instead."""
 
     delivery_failed: bool = False
@@ -147,14 +147,14 @@ def short(name: str) -> str:
 Name = Annotated[str, Field(max_length=255), AfterValidator(short)]
 
 
-class Target(Asked):
+class Target(ReceiveRequest):
     """An exchange and a routing key; the exchange "" leads to the queue of the key's name."""
 
     exchange: Name = ""
     routing_key: Name
 
 
-class Which(Asked):
+class Which(ReceiveRequest):
     """Which dead letters: all that is given must hold."""
 
     reason: Literal["rejected", "expired", "maxlen", "delivery_limit"] | None = None
@@ -162,7 +162,7 @@ class Which(Asked):
     properties: dict[str, Scalar] = Field(default={}, description="headers equal to this")
 
 
-class Redrive(Asked):
+class Redrive(ReceiveRequest):
     """Which dead letters go back, where to, and how fast."""
 
     filter: Which = Which()
@@ -217,7 +217,7 @@ def number(text: str) -> int | float:
     return int(found) if found.is_integer() and abs(found) < 2**53 else found
 
 
-async def read_asked(request: Request, kind: type[T]) -> T:
+async def read_request(request: Request, kind: type[T]) -> T:
     """The body as a model; an empty one gives the defaults. Raises ``Problem``."""
     given = await read_json(request)
     found: T = check(kind, {} if given is None else given)

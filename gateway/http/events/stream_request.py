@@ -45,7 +45,7 @@ class Start(NamedTuple):
     value: int = 0
 
 
-class Asked(NamedTuple):
+class StreamRequest(NamedTuple):
     """``cursor`` is ``None`` for a first connect; ``durable`` if nothing is said of the journal;
     ``aliases`` are the declared routes by which some of ``names`` were asked for."""
 
@@ -112,19 +112,19 @@ def read_document(body: bytes, known: Collection[str]) -> Pairs:
     return pairs
 
 
-def read_query(query: bytes, last_event_id: str | None, default_heartbeat: int) -> Asked:
+def read_query(query: bytes, last_event_id: str | None, default_heartbeat: int) -> StreamRequest:
     """Raises ``Problem``. The header wins over the parameter of the same meaning."""
-    return read_asked(read_pairs(query), last_event_id, default_heartbeat)
+    return read_stream_request(read_pairs(query), last_event_id, default_heartbeat)
 
 
-def read_asked(
+def read_stream_request(
     pairs: Iterable[tuple[str, str]],
     last_event_id: str | None,
     default_heartbeat: int,
     implied: Name | Filled | None = None,
     most_credit: int = 128,
     find: Find = no_routes,
-) -> Asked:
+) -> StreamRequest:
     """``implied``: the source that the path names. Raises ``Problem``."""
     once: dict[str, str] = {}
     sources = Sources(find)
@@ -148,7 +148,7 @@ def read_asked(
         raise invalid(f"at most {MOST_TERMS} filters")
     journal = choose(once, "journal", ("durable", "memory"), None)
     names = sources.names
-    return Asked(
+    return StreamRequest(
         names,
         read_start(once.get("from", "latest")),
         last_event_id or once.get("last_event_id") or None,
