@@ -1,7 +1,7 @@
 """What this room needs from the house: the broker, the turn, and plain settings.
 
-The composition root fills ``HttpDependencies`` in and hands it to ``gateway.http.app.build``; nothing in
-``gateway.http`` reaches for anything else.
+The composition root fills ``HttpDependencies`` in and hands it to ``gateway.http.app.build``;
+nothing in ``gateway.http`` reaches for anything else.
 """
 
 import time

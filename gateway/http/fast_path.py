@@ -34,7 +34,7 @@ from gateway.http.publish.results import Answer, problem_answer
 
 LONGEST = 2400
 """Octets of path and query: room for the longest names, percent-encoded."""
-FULL_PUBLISH = MARKS - {b"content-type"} | {b"transfer-encoding"}
+FULL_PUBLISH_FIELDS = MARKS - {b"content-type"} | {b"transfer-encoding"}
 
 
 class Node(NamedTuple):
@@ -107,7 +107,7 @@ class FastPath:
         fields = dict(pairs)
         if (
             len(fields) != len(pairs)
-            or not FULL_PUBLISH.isdisjoint(fields)
+            or not FULL_PUBLISH_FIELDS.isdisjoint(fields)
             or (self.origins is not None and b"origin" in fields)
             or fields.get(b"content-type", b"")[:28].lower().startswith(FORMATS)
         ):

@@ -100,8 +100,8 @@ class StreamAdmin:
 
 
 class Subscriptions:
-    """``StreamAdmin.subscriptions`` as a bare ASGI endpoint: a stream that was opened is the one that
-    leaves."""
+    """``StreamAdmin.subscriptions`` as a bare ASGI endpoint: a stream that was opened is the one
+    that leaves."""
 
     def __init__(self, stream_admin: StreamAdmin) -> None:
         self.stream_admin = stream_admin
