@@ -10,9 +10,9 @@ import gateway.adapters  # noqa: F401  (registers the dialects)
 from gateway.broker.broker import Broker
 from gateway.broker.limits import Limits
 from gateway.broker.memory_store import MemoryStore
+from gateway.http.leases import Fate, Lease, LeaseTable
 from gateway.http.publish.templates import encode
 from gateway.http.receive.channels import ReceiveChannels
-from gateway.http.receive.leases import Fate, Lease, LeaseTable
 from gateway.message import DIALECTS, Message, Properties
 from gateway.operations import DeclareQueue, Outcome
 from tests.broker.fakes import Heard

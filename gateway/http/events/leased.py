@@ -18,13 +18,13 @@ from gateway.http.access.principal import Principal
 from gateway.http.events.heavy import HEAVY, acquire
 from gateway.http.events.hub import Hub
 from gateway.http.events.opening import headers_of, jittered
-from gateway.http.events.redaction import redacted
 from gateway.http.events.rendering import Shown, compact, control, data_head, data_line
 from gateway.http.events.sources import CHANNEL, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
 from gateway.http.events.stream_request import StreamRequest, invalid
+from gateway.http.leases import Fate, Lease, LeaseTable, tally
 from gateway.http.problems import Problem
-from gateway.http.receive.leases import Fate, Lease, LeaseTable, tally
+from gateway.http.redaction import redacted
 from gateway.http.typed import moment
 from gateway.message import Message, Table
 from gateway.operations import Outcome

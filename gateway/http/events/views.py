@@ -8,8 +8,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.http.events.journal import NOTHING_ASKED, Event
-from gateway.http.events.redaction import redacted
 from gateway.http.filters import Filter
+from gateway.http.redaction import redacted
 from gateway.message import Message
 from gateway.selector.like import EFFORT
 

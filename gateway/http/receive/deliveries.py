@@ -17,9 +17,9 @@ from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, decode_segment, vhost_of
 from gateway.http.events.heavy import ready
 from gateway.http.large import pieces
+from gateway.http.leases import Lease
 from gateway.http.problems import Problem
 from gateway.http.receive.channels import Waiting
-from gateway.http.receive.leases import Lease
 from gateway.http.receive.receiver import Batch, Receiver, may_receive
 from gateway.http.receive.requests import Receive, check, read_json, read_query
 from gateway.http.receive.seeking import Seeking

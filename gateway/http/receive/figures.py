@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gateway.http.leases import Fate
 from gateway.http.receive.calling import Calls
-from gateway.http.receive.leases import Fate
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.redriving import Redriving
 

@@ -7,12 +7,12 @@ from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
+from gateway.http.lease_tokens import EPOCH_OCTETS, Tokens, owner_of, place_of
+from gateway.http.leases import Fate, Lease, LeaseTable, Owner
 from gateway.http.problems import Problem
 from gateway.http.receive.channels import ReceiveChannel, ReceiveChannels, Taken, Waiting, no_queue
-from gateway.http.receive.leases import Fate, Lease, LeaseTable, Owner
 from gateway.http.receive.requests import Receive
 from gateway.http.receive.seeking import Seeking, wanted_of
-from gateway.http.receive.tokens import EPOCH_OCTETS, Tokens, owner_of, place_of
 from gateway.operations import Outcome
 
 Key = tuple[str, str, Owner, str]

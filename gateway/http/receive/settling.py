@@ -10,9 +10,9 @@ from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, vhost_of
 from gateway.http.events import heavy
-from gateway.http.events.redaction import redacted
+from gateway.http.lease_tokens import owner_of
+from gateway.http.leases import Fate, Lease
 from gateway.http.problems import Problem
-from gateway.http.receive.leases import Fate, Lease
 from gateway.http.receive.moments import safely, until_safe
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import (
@@ -26,8 +26,8 @@ from gateway.http.receive.requests import (
     read_query,
     read_request,
 )
-from gateway.http.receive.tokens import owner_of
 from gateway.http.receive.views import message_json
+from gateway.http.redaction import redacted
 from gateway.http.sealing import Foreign, Forged
 from gateway.http.typed import moment
 from gateway.message import Table
