@@ -85,6 +85,27 @@ def test_lower_floors_have_no_clock_socket_or_framework() -> None:
     assert found == []
 
 
+def rooms_both_ways(root: Path) -> list[tuple[str, str]]:
+    """Folders of a floor that import each other."""
+    folders = {path.name for path in root.iterdir() if (path / "__init__.py").exists()}
+    prefix = ("gateway", root.name)
+    edges = {
+        (path.relative_to(root).parts[0], name.split(".")[2])
+        for path in root.rglob("*.py")
+        for name in imported(path)
+        if tuple(name.split(".")[:2]) == prefix and name.count(".") > 1
+    }
+    return sorted(
+        (here, there)
+        for here, there in edges
+        if here < there and {here, there} <= folders and (there, here) in edges
+    )
+
+
+def test_rooms_of_http_do_not_import_each_other_both_ways() -> None:
+    assert rooms_both_ways(ROOT / "http") == []
+
+
 def test_every_package_has_a_sentence() -> None:
     silent = [
         str(path)

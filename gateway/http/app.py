@@ -20,13 +20,16 @@ from gateway.http.admin.routes import routes as admin_routes
 from gateway.http.context import Context
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.deps import User
+from gateway.http.events.cursor import Cursors
 from gateway.http.events.hub import Hub
 from gateway.http.events.routes import routes as event_routes
 from gateway.http.fast_path import Application, FastPath
+from gateway.http.leases import Leasing
 from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
 from gateway.http.observe.layer import Observe
 from gateway.http.observe.spans import find_spans
+from gateway.http.publish.operations import Operations
 from gateway.http.publish.publisher import Publisher
 from gateway.http.publish.routes import DECLARED_ROUTE, EXCHANGE_ROUTE, QUEUE_ROUTE
 from gateway.http.publish.routes import routes as publish_routes
@@ -44,7 +47,7 @@ ROOMS: tuple[Room, ...] = (
     admin_routes,
     access_routes,
 )
-"""Each room's ``routes(context)``: a new room adds its line here."""
+"""Each room's ``routes(context)``, in any order: a new room adds its line here."""
 
 
 def build(dependencies: HttpDependencies) -> Application:
@@ -68,15 +71,15 @@ def build(dependencies: HttpDependencies) -> Application:
     for router in (topology.router, health.router, console.router):
         app.router.routes.extend(router.routes)
     labels |= labels_of(app.router.routes)
-    publish_queue = endpoint_of(app, QUEUE_ROUTE)
-    publish_exchange = endpoint_of(app, EXCHANGE_ROUTE)
+    publish_queue = publish_endpoint(app, QUEUE_ROUTE)
+    publish_exchange = publish_endpoint(app, EXCHANGE_ROUTE)
     publish = {"queues": publish_queue, "exchanges": publish_exchange}
     front = Front(
         counters=context.counters,
         labels=labels,
         gate=context.gate,
         publish=publish,
-        declared=endpoint_of(app, DECLARED_ROUTE),
+        declared=publish_endpoint(app, DECLARED_ROUTE),
     )
     observe = app.state.observe = Observe(
         labels=labels,
@@ -93,20 +96,24 @@ def build(dependencies: HttpDependencies) -> Application:
 
 
 def make_context(dependencies: HttpDependencies) -> Context:
-    hub = Hub(dependencies)
+    broker, settings = dependencies.broker, dependencies.settings
+    cursors = Cursors(dependencies.secret)
+    leasing = Leasing(broker, dependencies.secret)
+    gate = Gate(dependencies, cursors.known)
+    hub = Hub(dependencies, cursors, leasing, gate.still_good)
     publisher = Publisher(
-        dependencies.broker,
-        dependencies.begin_turn,
-        dependencies.end_turn,
-        dependencies.settings.confirm_seconds,
+        broker, dependencies.begin_turn, dependencies.end_turn, settings.confirm_seconds
     )
-    counters = Counters(dependencies, hub, publisher)
-    gate = Gate(dependencies)
-    gate.tickets.positions = hub.cursors.open
-    hub.still_good = gate.still_good
-    seconds = dependencies.settings.canary_seconds
+    seconds = settings.canary_seconds
     return Context(
-        dependencies, hub, publisher, counters, gate, Canary(dependencies, seconds, seconds)
+        dependencies,
+        hub,
+        publisher,
+        Counters(dependencies, hub, publisher),
+        gate,
+        Canary(dependencies, seconds, seconds),
+        Operations(broker, settings),
+        leasing,
     )
 
 
@@ -115,9 +122,13 @@ def labels_of(routes: list[BaseRoute]) -> dict[Any, str]:
     return {route.endpoint: route.path for route in routes if isinstance(route, Route)}
 
 
-def endpoint_of(app: FastAPI, path: str) -> Any:
-    """The endpoint of the first route with this template."""
-    return next(r.endpoint for r in app.routes if isinstance(r, Route) and r.path == path)
+def publish_endpoint(app: FastAPI, path: str) -> Any:
+    """The endpoint of the route with this template that is posted to."""
+    return next(
+        route.endpoint
+        for route in app.routes
+        if isinstance(route, Route) and route.path == path and "POST" in (route.methods or ())
+    )
 
 
 async def close(app: FastAPI) -> None:

@@ -6,19 +6,17 @@ What a room must end when the server stops goes into ``context.closers``.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from gateway.broker.broker import Broker
 from gateway.http.access.gate import Gate
 from gateway.http.dependencies import HttpDependencies, HttpSettings
 from gateway.http.events.hub import Hub
+from gateway.http.leases import Leasing
 from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
+from gateway.http.publish.operations import Operations
 from gateway.http.publish.publisher import Publisher
 from gateway.http.rates import Rates
-
-if TYPE_CHECKING:
-    from gateway.http.publish.operations import Operations
 
 
 @dataclass(slots=True)
@@ -31,9 +29,10 @@ class Context:
     counters: Counters
     gate: Gate
     canary: Canary
+    operations: Operations
+    """Answers that are fetched later."""
+    leasing: Leasing
     rates: Rates = field(default_factory=Rates)
-    operations: "Operations | None" = None
-    """Answers that are fetched later; the room that publishes makes it."""
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """Called before the server stops, in order."""
 

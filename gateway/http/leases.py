@@ -4,11 +4,13 @@ A lease is open until it is settled, runs out, or is lost with its queue. After 
 remembered for twice its time, so that settling it again tells the truth.
 """
 
+import os
 from collections import Counter
 from enum import Enum
 from typing import Protocol, TypeVar
 
 from gateway.broker.ledger import Ledger
+from gateway.http.lease_tokens import EPOCH_OCTETS, Tokens, owner_of, place_of
 from gateway.message import Message, Table
 from gateway.operations import Outcome
 
@@ -188,3 +190,15 @@ def tally(counts: Counter[Key], key: Key, more: int) -> None:
     counts[key] += more
     if not counts[key]:
         del counts[key]
+
+
+class Leasing:
+    """The leases of this process and their tokens. Receives and event streams share one."""
+
+    def __init__(self, ledger: Ledger, secret: bytes) -> None:
+        self.leases = LeaseTable(ledger)
+        self.tokens = Tokens(secret, os.urandom(EPOCH_OCTETS))
+
+    def token(self, lease: Lease) -> str:
+        place = place_of(lease.vhost, lease.queue)
+        return self.tokens.seal(lease.number, place, owner_of(lease.owner), lease.until)

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.errors import Condition
+from gateway.http import app
 from gateway.http.dependencies import ConnectionInfo
 from gateway.http.problems import ROWS
 
@@ -205,3 +206,21 @@ async def test_the_console_is_static_and_strict(rig: Any) -> None:
             assert answer.status_code == 200
             assert "://" not in answer.text
             assert "innerHTML" not in answer.text
+
+
+async def test_rooms_stand_in_any_order(
+    make_rig: Any, listener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one room needs of another is there before either makes its routes."""
+    monkeypatch.setattr(app, "ROOMS", app.ROOMS[::-1])
+    rig = make_rig()
+    rig.queue("orders")
+    async with rig.served() as port, rig.http() as http:
+        assert (await http.post(QUEUE, content=b"x")).status_code == 201
+        later = await http.post(QUEUE, content=b"y", headers={"prefer": "respond-async, wait=5"})
+        assert later.status_code == 201
+        assert (await http.get(QUEUE)).status_code == 200
+        path = "/v1/%2F/queues/orders/events?ack=explicit&credit=1"
+        async with listener(port, path) as reader:
+            token = (await reader.until()).data["lock"]["token"]
+        assert (await http.delete(f"/v1/%2F/deliveries/{token}")).status_code in (200, 204)

@@ -16,7 +16,7 @@ from gateway.http.access.passwords import WRONG, checked, fingerprint, read_basi
 from gateway.http.access.principal import Principal
 from gateway.http.access.quotas import Quotas
 from gateway.http.access.sessions import Records, Sessions, holds
-from gateway.http.access.tickets import Tickets
+from gateway.http.access.tickets import Positions, Tickets
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.problems import Problem, challenge
 from gateway.net.local import LOCAL, is_loopback, peer_is_loopback
@@ -37,7 +37,10 @@ MOST_AUTHORIZATION = 20_000
 class Gate:
     """Turns the credentials of a request into a ``Principal``."""
 
-    def __init__(self, dependencies: HttpDependencies) -> None:
+    def __init__(
+        self, dependencies: HttpDependencies, positions: Callable[[str], Positions | None]
+    ) -> None:
+        """``positions`` opens a cursor of event streams, for tickets; ``None`` says nothing."""
         self.dependencies = dependencies
         self.access = dependencies.broker.access
         self.settings = settings = dependencies.settings.access
@@ -59,6 +62,7 @@ class Gate:
             self.now,
             settings.ticket_seconds,
             settings.ticket_idle_seconds,
+            positions,
         )
         self.origins = Origins(settings.origins, settings.origin_credentials)
         self.quotas = Quotas(settings, self.now, dependencies.broker.vhosts)

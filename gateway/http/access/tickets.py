@@ -100,6 +100,7 @@ class Tickets:
         clock: Callable[[], float],
         first_seconds: float,
         idle_seconds: float,
+        positions: Callable[[str], Positions | None],
     ) -> None:
         self.records = records
         self.sessions = sessions
@@ -107,7 +108,7 @@ class Tickets:
         self.clock = clock
         self.first_seconds = first_seconds
         self.idle_seconds = idle_seconds
-        self.positions: Callable[[str], Positions | None] = lambda text: None
+        self.positions = positions
         self.live: dict[str, asyncio.Event] = {}
         """Connections now; setting the event ends one."""
         self.left: dict[str, float] = {}

@@ -77,3 +77,10 @@ class Cursors:
             split = at + KEY_OCTETS
             found[plain[at:split]] = int.from_bytes(plain[split : at + ENTRY_OCTETS], "big")
         return found
+
+    def known(self, text: str) -> Positions | None:
+        """The positions; ``None`` for a cursor that is forged or was not made here."""
+        try:
+            return self.open(text)
+        except Forged:
+            return None

@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import Protocol
 
 from gateway.broker.broker import Broker
 from gateway.errors import Condition, Refusal
@@ -22,6 +22,7 @@ from gateway.http.dependencies import HttpDependencies, HttpSettings
 from gateway.http.events.cursor import EPOCH_OCTETS, Cursors
 from gateway.http.events.durable import KIND, DurableSource
 from gateway.http.events.sources import Name, Reader, Source
+from gateway.http.leases import Leasing
 from gateway.http.problems import Problem
 
 Place = tuple[str, str]
@@ -54,13 +55,22 @@ class Stream(Reader, Protocol):
 class Hub:
     """Made once per gateway, inside or outside a running loop."""
 
-    def __init__(self, dependencies: HttpDependencies) -> None:
+    def __init__(
+        self,
+        dependencies: HttpDependencies,
+        cursors: Cursors,
+        leasing: Leasing,
+        still_good: Callable[[Principal, float], bool],
+    ) -> None:
+        """``still_good`` says whether a caller may go on at a time in seconds since 1970."""
         self.broker: Broker = dependencies.broker
         self.begin: Callable[[], None] = dependencies.begin_turn
         self.end: Callable[[], None] = dependencies.end_turn
         self.clock: Callable[[], float] = dependencies.clock
         self.settings: HttpSettings = dependencies.settings
-        self.cursors = Cursors(dependencies.secret)
+        self.cursors = cursors
+        self.leasing = leasing
+        self.still_good = still_good
         self.epoch = os.urandom(EPOCH_OCTETS)
         """Of the journals that are in memory only."""
         self.sources: dict[tuple[str, Name], Source] = {}
@@ -70,10 +80,6 @@ class Hub:
         self.per_place: Counter[Place] = Counter()
         self.places: dict[Stream, list[Place]] = {}
         """Where each stream counts: its virtual host and its declared routes."""
-        self.still_good: Callable[[Principal, float], bool] = lambda principal, now: True
-        """Whether a caller may go on; replaced by the gate's."""
-        self.leasing: Any = None
-        """Where leases are kept (``leased.Leasing``), once the receiving room is there."""
         self.closing = False
         self.events = 0
         """Events appended to journals since the start."""

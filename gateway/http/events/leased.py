@@ -7,7 +7,7 @@ what comes next is for the queue to say.
 """
 
 from collections import deque
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from gateway.broker.channel import Channel
@@ -22,20 +22,12 @@ from gateway.http.events.rendering import Shown, compact, control, data_head, da
 from gateway.http.events.sources import CHANNEL, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
 from gateway.http.events.stream_request import StreamRequest, invalid
-from gateway.http.leases import Fate, Lease, LeaseTable, tally
+from gateway.http.leases import Fate, Lease, Leasing, tally
 from gateway.http.problems import Problem
 from gateway.http.redaction import redacted
 from gateway.http.typed import moment
 from gateway.message import Message, Table
 from gateway.operations import Outcome
-
-
-class Leasing(Protocol):
-    """Where leases are kept and tokens are made: the receiver."""
-
-    leases: LeaseTable
-
-    def token(self, lease: Lease) -> str: ...
 
 
 class Leased(NamedTuple):
@@ -262,8 +254,6 @@ def open_leased(
 ) -> LeasedStream:
     """Raises ``Problem`` and ``Refusal``."""
     leasing = hub.leasing
-    if leasing is None:
-        raise Problem(problems.UNSUPPORTED, "there are no leases here")
     if not asked.options.spec.plain:
         raise invalid(
             "ack=explicit takes no filter, selector, format or event: what is left out would wait"

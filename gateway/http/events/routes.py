@@ -6,7 +6,6 @@ from gateway.http.client.served import CLIENT_ROUTE, serve_client
 from gateway.http.context import Context
 from gateway.http.description import Described
 from gateway.http.events import described
-from gateway.http.events.cursor import Forged, Positions
 from gateway.http.events.endpoint import METHODS, EventsEndpoint
 from gateway.http.events.stream_admin import StreamAdmin, Subscriptions
 
@@ -14,16 +13,6 @@ EVENTS_ROUTE = "/v1/{vhost}/events"
 
 
 def routes(context: Context) -> list[BaseRoute]:
-    hub = context.hub
-    hub.still_good = context.gate.still_good
-
-    def positions(text: str) -> Positions | None:
-        try:
-            return hub.cursors.open(text)
-        except Forged:
-            return None  # the endpoint will say so
-
-    context.gate.tickets.positions = positions
     stream_admin = StreamAdmin(context)
     return [
         Described(

@@ -8,13 +8,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable
 from urllib.parse import quote
 
-from starlette.requests import Request
-from starlette.responses import Response
-
+from gateway.broker.broker import Broker
 from gateway.http import problems
 from gateway.http.access.principal import Principal
-from gateway.http.context import Context
-from gateway.http.deps import authenticate, vhost_of
+from gateway.http.dependencies import HttpSettings
 from gateway.http.problems import Problem
 from gateway.http.publish.results import Answer, Headers, instant, json_answer
 
@@ -59,12 +56,13 @@ class Operation:
 
 class Operations:
     """All of them, oldest first; bounded per owner and by what their answers take, and let go of
-    some time after they end. Made by the room that publishes; ``context.operations``."""
+    some time after they end."""
 
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.most = context.settings.max_operations
-        self.seconds = context.settings.operation_seconds
+    def __init__(self, broker: Broker, settings: HttpSettings) -> None:
+        self.broker = broker
+        self.settings = settings
+        self.most = settings.max_operations
+        self.seconds = settings.operation_seconds
         self.all: OrderedDict[str, Operation] = OrderedDict()
         self.counts: Counter[Owner] = Counter()
         self.octets = 0
@@ -85,7 +83,7 @@ class Operations:
         if task.done():
             return task.result()
         owner = (*caller.identity, vhost)
-        operation = Operation(owner, task, self.context.broker.now)
+        operation = Operation(owner, task, self.broker.now)
         self.all[operation.id] = operation
         self.counts[owner] += 1
         task.add_done_callback(lambda _: self.weigh(operation))
@@ -116,7 +114,7 @@ class Operations:
             return
         self.octets += operation.octets
         for one in list(self.all.values()):
-            if self.octets <= self.context.settings.max_operation_octets:
+            if self.octets <= self.settings.max_operation_octets:
                 return
             if one.done is not None and one is not operation:
                 self.forget(one)
@@ -130,22 +128,3 @@ class Operations:
         ]
         for one in over:
             self.forget(one)
-
-    # --- routes ---------------------------------------------------------------------------------
-
-    async def located(self, request: Request) -> Operation:
-        caller = await authenticate(self.context, request.scope)
-        vhost = vhost_of(self.context.broker, request.path_params["vhost"])
-        return self.find(caller, vhost, request.path_params["id"])
-
-    async def show_operation(self, request: Request) -> Response:
-        operation = await self.located(request)
-        document = operation.document(self.seconds)
-        status, headers, body = json_answer(200, MEDIA_TYPE, document)
-        more = {} if operation.task.done() else {"retry-after": "1"}
-        shown = {name.decode(): value.decode() for name, value in headers}
-        return Response(body, status, headers={**shown, **more})
-
-    async def delete_operation(self, request: Request) -> Response:
-        self.forget(await self.located(request))
-        return Response(status_code=204)

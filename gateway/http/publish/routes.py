@@ -18,7 +18,7 @@ from gateway.http.publish.addresses import (
 from gateway.http.publish.bodies import Budget
 from gateway.http.publish.full_publish import Finder, FullPublish
 from gateway.http.publish.messages import PublishEndpoint
-from gateway.http.publish.operations import Operations
+from gateway.http.publish.operation_endpoints import OperationEndpoints
 from gateway.http.publish.sending import Sender
 
 QUEUE_ROUTE = "/v1/{vhost}/queues/{queue}/messages"
@@ -30,9 +30,9 @@ OPERATION_ROUTE = "/v1/{vhost}/operations/{id}"
 
 
 def routes(context: Context) -> list[BaseRoute]:
-    operations = context.operations = Operations(context)
+    endpoints = OperationEndpoints(context)
     budget = Budget(context.settings.max_inflight_octets)
-    full_publish = FullPublish(context, Sender(context), operations, budget)
+    full_publish = FullPublish(context, Sender(context), context.operations, budget)
 
     def publish(path: str, name: str, summary: str, find: Finder) -> BaseRoute:
         endpoint: Any = PublishEndpoint(context, full_publish, name, find, find is not nowhere)
@@ -67,14 +67,14 @@ def routes(context: Context) -> list[BaseRoute]:
         ),
         Described(
             OPERATION_ROUTE,
-            operations.show_operation,
+            endpoints.show_operation,
             methods=["GET"],
             operations={"get": described.operation("get")},
             models=described.MODELS,
         ),
         Described(
             OPERATION_ROUTE,
-            operations.delete_operation,
+            endpoints.delete_operation,
             methods=["DELETE"],
             operations={"delete": described.operation("delete")},
         ),

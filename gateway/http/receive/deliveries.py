@@ -162,7 +162,7 @@ class DeliveriesEndpoint:
     def one_lease(self, lease: Lease, view: str, payload: str, vhost: str) -> bytes:
         message = lease.message
         assert message is not None  # leases of a batch are open when it is rendered
-        known = head(self.receiver.token(lease), lease.count, lease.until)
+        known = head(self.receiver.leasing.token(lease), lease.count, lease.until)
         return with_message(known, message, view, payload, lease.count)
 
     def render_raw(self, batch: Batch, vhost: str) -> tuple[int, Pairs, Body] | None:
@@ -171,7 +171,7 @@ class DeliveriesEndpoint:
             lease = batch.leases[0]
             message, count = lease.message, lease.count
             assert message is not None
-            token = self.receiver.token(lease)
+            token = self.receiver.leasing.token(lease)
             more = [
                 ("amqp-lock-token", token),
                 ("amqp-lock-until", moment(lease.until)),

@@ -1,14 +1,11 @@
 """Taking messages for callers: at once, after a wait, or again for an attempt that is repeated."""
 
-import os
-
 from gateway.broker.broker import Broker
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
-from gateway.http.lease_tokens import EPOCH_OCTETS, Tokens, owner_of, place_of
-from gateway.http.leases import Fate, Lease, LeaseTable, Owner
+from gateway.http.leases import Fate, Lease, Owner
 from gateway.http.problems import Problem
 from gateway.http.receive.channels import ReceiveChannel, ReceiveChannels, Taken, Waiting, no_queue
 from gateway.http.receive.requests import Receive
@@ -93,8 +90,8 @@ class Receiver:
         self.dependencies = context.dependencies
         self.broker: Broker = context.broker
         self.settings = context.settings
-        self.tokens = Tokens(context.dependencies.secret, os.urandom(EPOCH_OCTETS))
-        self.leases = LeaseTable(self.broker)
+        self.leasing = context.leasing
+        self.leases = context.leasing.leases
         self.receive_channels = ReceiveChannels(self.broker)
         self.attempts: dict[Key, Attempt] = {}
         self.closing = False
@@ -107,10 +104,6 @@ class Receiver:
         self.dependencies.begin_turn()
         self.receive_channels.close()
         self.dependencies.end_turn()
-
-    def token(self, lease: Lease) -> str:
-        place = place_of(lease.vhost, lease.queue)
-        return self.tokens.seal(lease.number, place, owner_of(lease.owner), lease.until)
 
     # --- taking ---------------------------------------------------------------------------------
 

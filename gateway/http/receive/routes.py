@@ -32,9 +32,6 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 def routes(context: Context) -> list[BaseRoute]:
     receiver = Receiver(context)
-    context.hub.leasing = receiver
-    operations = context.operations
-    assert operations is not None
     settlements, looking = Settlements(receiver), Looking(receiver)
     redriving, calls = Redriving(receiver), Calls(receiver)
     context.counters.registry.register(Figures(receiver, redriving, calls))
@@ -64,7 +61,7 @@ def routes(context: Context) -> list[BaseRoute]:
         (f"{one}/modify", {"POST": settlements.on_modify}),
         (LETTERS, {"GET": looking.on_letters, "DELETE": redriving.on_purge}),
         (f"{LETTERS}/redrive", {"POST": redriving.on_redrive}),
-        ("/v1/{vhost}/requests", {"POST": RequestsEndpoint(receiver, calls, operations)}),
+        ("/v1/{vhost}/requests", {"POST": RequestsEndpoint(receiver, calls, context.operations)}),
     ]
     return [make_route(path, endpoints) for path, endpoints in table]
 

@@ -51,14 +51,14 @@ class Settlements:
     def find(self, principal: Principal, vhost: str, token: str) -> Lease:
         """The lease of a token, open or remembered. Within a turn. Raises ``Problem``."""
         try:
-            claim = self.receiver.tokens.open(token)
+            claim = self.receiver.leasing.tokens.open(token)
         except Foreign:
             raise lost("the gateway has been restarted; the message went back") from None
         except Forged:
             raise Problem(problems.INVALID_TOKEN, "this token was not made here") from None
         if claim.owner != owner_of(principal.identity):
             raise unknown()
-        if claim.epoch != self.receiver.tokens.epoch:
+        if claim.epoch != self.receiver.leasing.tokens.epoch:
             raise lost("the gateway has been restarted; the message went back to its queue")
         lease = self.leases.find(claim.number)
         if lease is None:

@@ -1,0 +1,34 @@
+"""The endpoints of ``/v1/{vhost}/operations/{id}``."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.http.context import Context
+from gateway.http.deps import authenticate, vhost_of
+from gateway.http.publish.operations import MEDIA_TYPE, Operation
+from gateway.http.publish.results import json_answer
+
+
+class OperationEndpoints:
+    """An operation is shown to its owner, and let go of on request."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.operations = context.operations
+
+    async def located(self, request: Request) -> Operation:
+        caller = await authenticate(self.context, request.scope)
+        vhost = vhost_of(self.context.broker, request.path_params["vhost"])
+        return self.operations.find(caller, vhost, request.path_params["id"])
+
+    async def show_operation(self, request: Request) -> Response:
+        operation = await self.located(request)
+        document = operation.document(self.operations.seconds)
+        status, headers, body = json_answer(200, MEDIA_TYPE, document)
+        more = {} if operation.task.done() else {"retry-after": "1"}
+        shown = {name.decode(): value.decode() for name, value in headers}
+        return Response(body, status, headers={**shown, **more})
+
+    async def delete_operation(self, request: Request) -> Response:
+        self.operations.forget(await self.located(request))
+        return Response(status_code=204)
