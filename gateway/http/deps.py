@@ -1,12 +1,10 @@
 """Who asks, and for which virtual host: shared by all routes.
 
 Names stand in the *raw* path, one percent-encoded segment each, so that ``%2F`` stays inside its
-segment; ``access.front`` makes routing see them that way and ``decode_segment`` decodes them.
+segment; ``access.front`` makes routing see them that way and ``segments`` decodes them.
 """
 
-from functools import lru_cache
 from typing import Annotated
-from urllib.parse import unquote
 
 from fastapi import Depends, Request
 from starlette.types import Receive, Scope
@@ -17,18 +15,7 @@ from gateway.http.access.principal import MONITORS, Action, Principal
 from gateway.http.context import Context
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.problems import Problem
-
-
-@lru_cache(4096)
-def decode_segment(segment: str) -> str:
-    """One path segment as the name it stands for. Raises ``Problem``."""
-    try:
-        name = unquote(segment, errors="strict")
-    except UnicodeDecodeError:
-        raise Problem(problems.INVALID, "a name in the path is not UTF-8") from None
-    if len(name.encode()) > 255:
-        raise Problem(problems.INVALID, "a name in the path is longer than 255 octets")
-    return name
+from gateway.http.segments import decode_segment
 
 
 async def authenticate(context: Context, scope: Scope) -> Principal:

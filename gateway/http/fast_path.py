@@ -21,7 +21,6 @@ from gateway.http.access.gate import PLANE
 from gateway.http.access.protocol import answer_whole
 from gateway.http.access.quotas import LIMITS
 from gateway.http.access.recall import Recall
-from gateway.http.deps import decode_segment
 from gateway.http.fields import BadField
 from gateway.http.observe.layer import REQUEST_ID, Observe, trace_headers
 from gateway.http.observe.trace import CURRENT, Trace, read_trace
@@ -31,6 +30,7 @@ from gateway.http.publish.bodies import read_length
 from gateway.http.publish.messages import PublishEndpoint
 from gateway.http.publish.preferences import FORMATS, MARKS
 from gateway.http.publish.results import Answer, problem_answer
+from gateway.http.segments import decode_segment
 
 LONGEST = 2400
 """Octets of path and query: room for the longest names, percent-encoded."""

@@ -16,8 +16,8 @@ from gateway.http.access.checking import Check, schema_check
 from gateway.http.access.gate import PRINCIPAL, Gate
 from gateway.http.access.principal import Action
 from gateway.http.access.settings import DeclaredRoute
-from gateway.http.deps import decode_segment
 from gateway.http.problems import Problem
+from gateway.http.segments import decode_segment
 
 SMALL = 4096
 """Octets of a body that is checked at once."""

@@ -1,7 +1,7 @@
 """The outermost layer: which listener serves what, raw paths, CORS, tickets, headers, and counting.
 
 Names stand in the *raw* path, one percent-encoded segment each, so that ``%2F`` stays inside its
-segment: routing sees the undecoded path, and ``deps.decode_segment`` decodes.
+segment: routing sees the undecoded path, and ``segments.decode_segment`` decodes.
 """
 
 from collections.abc import Mapping

@@ -25,9 +25,10 @@ from gateway.errors import Condition, LocalError, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import MONITORS, Action, Principal
 from gateway.http.context import Context
-from gateway.http.deps import authenticate, decode_segment, read_limited
+from gateway.http.deps import authenticate, read_limited
 from gateway.http.portions import Portioned, array, spread
 from gateway.http.problems import Problem, Row
+from gateway.http.segments import decode_segment
 from gateway.http.typed_json import once, refuse
 from gateway.message import Message
 

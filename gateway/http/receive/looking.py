@@ -10,13 +10,14 @@ from gateway.broker.channel import Channel
 from gateway.errors import Condition, LocalError
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
-from gateway.http.deps import authenticate, decode_segment, vhost_of
+from gateway.http.deps import authenticate, vhost_of
 from gateway.http.events import heavy
 from gateway.http.portions import spread
 from gateway.http.problems import Problem
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import read_query
 from gateway.http.receive.views import message_json
+from gateway.http.segments import decode_segment
 from gateway.http.typed import moment
 from gateway.message import Message
 
