@@ -220,7 +220,7 @@ async def test_rooms_stand_in_any_order(
         later = await http.post(QUEUE, content=b"y", headers={"prefer": "respond-async, wait=5"})
         assert later.status_code == 201
         assert (await http.get(QUEUE)).status_code == 200
-        path = "/v1/%2F/queues/orders/events?ack=explicit&credit=1"
-        async with listener(port, path) as reader:
+        query = "source=queue:orders&ack=explicit&credit=1"
+        async with listener(port, query) as reader:
             token = (await reader.until()).data["lock"]["token"]
         assert (await http.delete(f"/v1/%2F/deliveries/{token}")).status_code in (200, 204)
