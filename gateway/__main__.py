@@ -47,6 +47,23 @@ def settings_from(config: Path | None, **given: Any) -> Settings:
         fail(str(error))
 
 
+def show_version(wanted: bool) -> None:
+    """Print the version and end, for ``--version``."""
+    if wanted:
+        out.print(f"amqp-gateway {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@cli.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Options that are given before the command."""
+
+
 @cli.command()
 def serve(
     config: ConfigFile = None,
@@ -164,7 +181,7 @@ def versions(
 @cli.command()
 def version() -> None:
     """Show the gateway's own version."""
-    out.print(f"amqp-gateway {__version__}", highlight=False)
+    show_version(True)
 
 
 @cli.command()

@@ -3,6 +3,8 @@
 import platform
 from typing import NamedTuple
 
+from gateway import __version__
+
 MECHANISMS = ("PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "ANONYMOUS", "EXTERNAL")
 """All there are of SASL."""
 
@@ -30,7 +32,7 @@ class Product(NamedTuple):
     the machine of a cluster that clients of RabbitMQ look for, "" where they do not."""
 
     product: str = "amqp-gateway"
-    version: str = "0.1.0"
+    version: str = __version__
     platform: str = f"{platform.python_implementation()} {platform.python_version()}"
     information: str = ""
     name: str = ""

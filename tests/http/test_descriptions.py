@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from starlette.routing import Route
 
+from gateway import __version__
 from gateway.http.admin.pages import ABOUT, all_rows, markdown
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +60,12 @@ async def test_a_receipt_says_what_is_known(rig: Any) -> None:
         for headers in ({}, {"Idempotency-Key": '"one"'}):
             answer = await http.post("/v1/%2F/queues/q/messages", content=b"x", headers=headers)
             assert answer.status_code == 201 and answer.json().keys() == known
+
+
+async def test_both_descriptions_state_the_version(rig: Any) -> None:
+    async with rig.http() as http:
+        for path in ("/openapi.json", "/asyncapi.json"):
+            assert (await http.get(path)).json()["info"]["version"] == __version__
 
 
 async def test_the_description_is_valid(rig: Any) -> None:
