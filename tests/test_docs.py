@@ -5,6 +5,8 @@ from pathlib import Path
 
 from gateway.adapters.support import markdown, support
 from gateway.config import Settings, read_settings
+from gateway.message import DIALECTS, Properties
+from specs import message_model
 
 ROOT = Path(__file__).parent.parent
 
@@ -14,6 +16,18 @@ def test_support_table_is_current() -> None:
     assert written == markdown(support()), (
         "run: amqp-gateway versions --markdown > docs/versions.md"
     )
+
+
+def test_message_model_is_current() -> None:
+    assert message_model.drift() == "", f"run: {message_model.COMMAND}"
+
+
+def test_message_model_is_complete() -> None:
+    """Every canonical field is probed, and every way to write a message is in a table."""
+    probed = {sample.field for sample in message_model.SAMPLES} | {"body_kind"}
+    assert probed == set(Properties.__slots__)
+    drafts = {f"{v}-{name}" for v, names in message_model.CLASSES.items() for name in names}
+    assert drafts | {*message_model.VERSIONS, "1.0"} == DIALECTS.keys()
 
 
 def test_what_is_refused_is_what_the_readme_says() -> None:
