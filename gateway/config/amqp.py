@@ -24,7 +24,8 @@ class Tls(Section):
     certificate: Path | None = Field(default=None, description="PEM file with the chain")
     key: Path | None = Field(default=None, description="PEM file with the private key")
     client_ca: Path | None = Field(
-        default=None, description="PEM file; clients must then show a certificate of this authority"
+        default=None,
+        description="PEM file; clients must then present a certificate from this authority",
     )
 
     @model_validator(mode="after")
@@ -42,20 +43,21 @@ class AmqpListener(Section):
     host: str | None = Field(default=None, description="address to listen on; unset: `amqp.host`")
     port: int = Field(ge=0, le=65535, description="TCP port; 0 takes a free one")
     header_0_9: Meaning = Field(
-        default="0-9", description="what the header AMQP 1 1 0 9 means on this listener"
+        default="0-9", description="version that the header AMQP 1 1 0 9 selects on this listener"
     )
     tls_only: bool = Field(
         default=False, description="true: a TLS-only port; false: TLS by first octet"
     )
     require_tls: RequireTls | None = Field(
-        default=None, description="as `amqp.require_tls`, on this listener; unset: that"
+        default=None,
+        description="as `amqp.require_tls`, for this listener; unset: `amqp.require_tls`",
     )
     mechanisms: list[Mechanism] | None = Field(
         default=None, description="SASL mechanisms allowed here; unset: `amqp.mechanisms`"
     )
     anonymous_user: str | None = Field(
         default=None,
-        description="the user that ANONYMOUS logins act as here; unset: `amqp.anonymous_user`",
+        description="user of ANONYMOUS logins on this listener; unset: `amqp.anonymous_user`",
     )
 
 
@@ -65,12 +67,12 @@ class Amqp(Section):
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=5672, ge=0, le=65535, description="TCP port; 0 takes a free one")
     header_0_9: Meaning = Field(
-        default="0-9", description="what the header AMQP 1 1 0 9 means on this listener"
+        default="0-9", description="version that the header AMQP 1 1 0 9 selects on this listener"
     )
     require_tls: RequireTls = Field(
         default="no",
-        description="without TLS: `passwords`, no mechanism that shows a password is offered; "
-        "`yes`, connections are refused",
+        description="refused without TLS: `passwords`, mechanisms that send the password in clear; "
+        "`yes`, every connection",
     )
     mechanisms: list[Mechanism] = Field(
         default=["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"],
@@ -78,36 +80,37 @@ class Amqp(Section):
         "ANONYMOUS an anonymous_user",
     )
     anonymous_user: str | None = Field(
-        default=None, description="the user that ANONYMOUS logins act as"
+        default=None, description="user of ANONYMOUS logins; unset: they are refused"
     )
     create_queues: bool = Field(
         default=True,
-        description="a link of 1.0 to a plain name that is neither queue nor exchange makes a "
+        description="a link of 1.0 to a plain name that is neither queue nor exchange creates a "
         "durable queue of that name",
     )
     compat: Literal["", "rabbitmq-4"] = Field(
-        default="", description="broker that clients of 1.0 are told they talk to, if they insist"
+        default="", description="broker to present to clients of 1.0 that accept no other"
     )
     synch: bool = Field(
         default=False,
-        description="answer SYNCHREQ of 0-9a0 with method 2, 6, which its document does not number",
+        description="answer SYNCHREQ of 0-9a0 with method 2, 6, a number that its document does "
+        "not define",
     )
     templates: dict[str, dict[str, str | int | bool]] = Field(
         default={},
-        description="arguments of queues by the names of templates that 0-9a0 and 0-9a6 ask for",
+        description="queue arguments by template name, for clients of 0-9a0 and 0-9a6",
     )
     handshake_seconds: float = Field(
-        default=10, gt=0, description="a peer that has not opened by then is dropped"
+        default=10, gt=0, description="time limit for opening a connection"
     )
     failure_pause_seconds: float = Field(
         default=2,
         ge=0,
-        description="how long a peer that could not log in waits before it is told, and hung up on",
+        description="delay before a failed login is answered and the connection closed",
     )
     heartbeat_seconds: int = Field(default=60, ge=0, le=65535, description="proposed heartbeat")
     frame_max: int = Field(default=131072, ge=4096, description="largest frame, octets")
     channel_max: int = Field(default=2047, ge=1, le=65535, description="channels per connection")
-    max_connections: int = Field(default=10000, ge=1, description="connections in all")
+    max_connections: int = Field(default=10000, ge=1, description="AMQP connections at once")
     max_message_octets: int = Field(
         default=128 << 20, ge=1, le=0xFFFF_FFFF, description="largest message body, octets"
     )

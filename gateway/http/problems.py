@@ -37,51 +37,51 @@ NOT_FOUND = Row(404, "address-not-found", "No such address", "refused", False)
 FORBIDDEN = Row(403, "forbidden", "Not permitted", "refused", False)
 TOO_LARGE = Row(413, "too-large", "Message too large", "refused", False)
 FULL = Row(429, "destination-full", "The queue is full", "rejected", True, True)
-BACKPRESSURE = Row(503, "backpressure", "Publishers are held back", "not-sent", True, True)
+BACKPRESSURE = Row(503, "backpressure", "Publishers are paused", "not-sent", True, True)
 QUOTA = Row(429, "quota", "Quota used up", "not-sent", True, True)
 DRAINING = Row(503, "draining", "The gateway is shutting down", "not-sent", True, True)
-UNAUTHORIZED = Row(401, "unauthorized", "Credentials needed", "not-sent", False)
-INVALID = Row(400, "invalid-request", "The request cannot be understood", "not-sent", False)
-INVALID_FIELD = Row(400, "invalid-field", "A metadata field is malformed", "not-sent", False)
-INVALID_CURSOR = Row(400, "invalid-cursor", "The cursor was not made here", "not-sent", False)
+UNAUTHORIZED = Row(401, "unauthorized", "Credentials required", "not-sent", False)
+INVALID = Row(400, "invalid-request", "Malformed request", "not-sent", False)
+INVALID_FIELD = Row(400, "invalid-field", "Malformed metadata field", "not-sent", False)
+INVALID_CURSOR = Row(400, "invalid-cursor", "Invalid cursor", "not-sent", False)
 REFUSED = Row(422, "message-refused", "The message was refused", "rejected", False)
 SCHEMA = Row(422, "schema", "The request does not match its schema", "not-sent", False)
 LOCKED = Row(409, "resource-locked", "In exclusive use by another connection", "refused", True)
-NO_CONSUMER = Row(503, "no-consumer", "Nobody is there to take it", "released", True, True)
-CONFLICT = Row(409, "conflict", "It is not as the request needs it", "refused", False)
-ARGUMENT = Row(422, "invalid-argument", "An argument cannot be used", "refused", False)
-UNSUPPORTED_MEDIA = Row(415, "unsupported-media-type", "Not in this format", "not-sent", False)
+NO_CONSUMER = Row(503, "no-consumer", "No consumer is available", "released", True, True)
+CONFLICT = Row(409, "conflict", "The resource is in a conflicting state", "refused", False)
+ARGUMENT = Row(422, "invalid-argument", "Invalid argument", "refused", False)
+UNSUPPORTED_MEDIA = Row(415, "unsupported-media-type", "Unsupported media type", "not-sent", False)
 WITH_KEY = "with-idempotency-key"
 """Safe to retry if the retry carries the same ``Idempotency-Key``."""
-LEASE_LOST = Row(410, "lease-lost", "The lease is over", "refused", False)
-ALREADY_SETTLED = Row(409, "already-settled", "Settled otherwise already", "refused", False)
-INVALID_TOKEN = Row(404, "invalid-token", "The token was not made here", "refused", False)
-OUTCOME_UNSUPPORTED = Row(422, "outcome-unsupported", "This queue cannot do it", "refused", False)
+LEASE_LOST = Row(410, "lease-lost", "The lease has expired", "refused", False)
+ALREADY_SETTLED = Row(
+    409, "already-settled", "Already settled with another outcome", "refused", False
+)
+INVALID_TOKEN = Row(404, "invalid-token", "Invalid token", "refused", False)
+OUTCOME_UNSUPPORTED = Row(
+    422, "outcome-unsupported", "The queue does not support this outcome", "refused", False
+)
 REPLY_TIMEOUT = Row(504, "reply-timeout", "No reply in time", "accepted", False)
 UNKNOWN = Row(504, "outcome-unknown", "No confirmation in time", "unknown", WITH_KEY)
-LOST = Row(502, "outcome-unknown", "The broker went away before it said", "unknown", WITH_KEY)
-BAD_KEY = Row(400, "idempotency-key", "The Idempotency-Key is malformed", "not-sent", False)
-KEY_NEEDED = Row(
-    400, "idempotency-required", "An Idempotency-Key is needed here", "not-sent", False
-)
+LOST = Row(502, "outcome-unknown", "The broker went away before it confirmed", "unknown", WITH_KEY)
+BAD_KEY = Row(400, "idempotency-key", "Malformed Idempotency-Key", "not-sent", False)
+KEY_NEEDED = Row(400, "idempotency-required", "Idempotency-Key required", "not-sent", False)
 KEY_BUSY = Row(
-    409, "idempotency-in-progress", "The first request is under way", "unknown", WITH_KEY, True
+    409, "idempotency-in-progress", "The first request is in progress", "unknown", WITH_KEY, True
 )
 KEY_REUSED = Row(
-    422, "idempotency-mismatch", "The key came with another message before", "not-sent", False
+    422, "idempotency-mismatch", "The key was used for another message", "not-sent", False
 )
-BAD_DIGEST = Row(
-    400, "digest-mismatch", "The content is not what its digest says", "not-sent", True
-)
+BAD_DIGEST = Row(400, "digest-mismatch", "The content does not match its digest", "not-sent", True)
 NOT_ATTEMPTED = Row(424, "not-attempted", "Another item failed", "not-sent", True)
 INTERNAL = Row(500, "internal-error", "Internal error", "unknown", False)
-INTERNAL_TEXT = "The gateway failed to answer; this was logged."
+INTERNAL_TEXT = "The gateway failed to process the request; the failure was logged."
 UNSUPPORTED = Row(501, "not-implemented", "Not implemented", "refused", False)
 KEYS_UNAVAILABLE = Row(
-    503, "keys-unavailable", "Tokens cannot be checked now", "not-sent", True, True
+    503, "keys-unavailable", "Tokens cannot be verified at present", "not-sent", True, True
 )
 HEAD_TOO_LARGE = Row(431, "head-too-large", "The request head is too large", "not-sent", False)
-TOO_SLOW = Row(408, "too-slow", "The request did not come in time", "not-sent", True)
+TOO_SLOW = Row(408, "too-slow", "The request was not received in time", "not-sent", True)
 CROWDED = Row(503, "too-many-connections", "Too many connections", "not-sent", True, True)
 
 ROWS: dict[Condition, Row] = {
@@ -188,7 +188,7 @@ def of_refusal(refusal: Refusal, hidden: bool = False) -> Problem:
 def strange_member(name: str) -> Problem:
     """A member of a request's body that is not known here. It is never ignored."""
     pointer = "/" + name.replace("~", "~0").replace("/", "~1")
-    text = "is no member that is known here"
+    text = "unknown member"
     return Problem(SCHEMA, f"{pointer}: {text}", errors=[{"pointer": pointer, "detail": text}])
 
 

@@ -57,7 +57,7 @@ class BadForm(Exception):
 def strange(name: str) -> BadForm:
     """A member that is not known here. It is never ignored: it may be a misspelt one that is, or
     one that only a later version keeps."""
-    return BadForm("", "is no member that is known here").under(name)
+    return BadForm("", "unknown member").under(name)
 
 
 def loads(text: bytes | str) -> Any:

@@ -13,62 +13,65 @@ from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
 from gateway.http.problems import ALL_ROWS, BY_STATUS, Problem, Row
 
 ABOUT: dict[str, str] = {
-    "invalid-request": "A name, parameter or body cannot be understood; `detail` says which. "
-    "Sending the same again gives the same answer.",
+    "invalid-request": "A name, parameter or body is malformed; `detail` says which. Repeating the "
+    "same request gives the same answer.",
     "invalid-field": "One of the `Amqp-...` fields does not follow RFC 9651 or is out of its "
     "range; `field` names it. Fields are never ignored.",
-    "invalid-cursor": "The cursor in `Last-Event-ID` was changed, or made by another gateway. "
+    "invalid-cursor": "The cursor in `Last-Event-ID` was altered, or issued by another gateway. "
     "Connect without it.",
-    "invalid-token": "The delivery token was changed, or made by another gateway or for another "
+    "invalid-token": "The delivery token was altered, or issued by another gateway or for another "
     "virtual host.",
-    "unauthorized": "There are no credentials, or they are wrong or expired. Present but invalid "
-    "credentials are never treated as none.",
-    "forbidden": "The user or the credential does not have this permission; also given to "
-    "changes that a page of another site asks for.",
+    "unauthorized": "Credentials are missing, wrong or expired. Invalid credentials are never "
+    "treated as missing ones.",
+    "forbidden": "The user or the credential does not have this permission. Also the answer to "
+    "changes requested by a page of another site.",
     "address-not-found": "There is no such virtual host, queue, exchange, user or connection.",
-    "unroutable": "The exchange is there, but no queue took the message. It is nowhere. Retry "
-    "after the bindings have changed.",
-    "resource-locked": "The queue belongs to another connection, or one consumer has it alone.",
+    "unroutable": "The exchange exists, but it routed the message to no queue, and the message was "
+    "not kept. Retry after the bindings have changed.",
+    "resource-locked": "The queue is exclusive to another connection or has an exclusive consumer.",
     "too-large": "The body is larger than `limit_octets`. This is decided before it is read.",
-    "message-refused": "The broker refused the message for what it is, such as a user id that is "
-    "not the caller's.",
-    "schema": "The body is JSON but not of the expected shape; `errors` points at each place.",
-    "destination-full": "The queue has reached its length limit and rejects what is published.",
-    "quota": "This caller has used up a limit, or all callers of a virtual host or a route have; "
-    "`RateLimit` fields and `Retry-After` say when it may go on.",
-    "internal-error": "A bug. The log has it under the `X-Request-Id` of the answer.",
-    "not-implemented": "The protocol has it, this gateway does not.",
-    "backpressure": "Memory or disk is short, and publishers are held back. Nothing was sent.",
-    "no-consumer": "The message asked for a consumer that takes it now, and there is none.",
-    "draining": "The gateway is shutting down. Nothing was sent; try another or wait.",
-    "outcome-unknown": "The broker did not confirm in time (504), or what it would have said was "
-    "lost with the virtual host or with a gateway that stops (502): the change or message may be "
-    "there or not. A retry may do it twice unless it carries the same `Idempotency-Key`.",
-    "conflict": "What is there differs from what is declared, or is in use although the request "
-    "says it must not be.",
-    "invalid-argument": "The value is well-formed but impossible: an unknown or contradictory "
-    "argument, a password that cannot be used, a pattern that is no regular expression.",
-    "unsupported-media-type": "The body has a content type that this route does not read.",
-    "lease-lost": "The time of the lease is over, and the message may be with somebody else. What "
-    "was done for it may be done again.",
-    "already-settled": "The delivery was settled with another outcome before.",
-    "outcome-unsupported": "This queue cannot settle so, such as a reject without dead letters.",
-    "reply-timeout": "The request was accepted by a queue, but nobody answered in time.",
+    "message-refused": "The broker refused the message because of its properties, such as a user "
+    "id other than the caller's.",
+    "schema": "The body is JSON but does not match the schema; `errors` points at each mismatch.",
+    "destination-full": "The queue has reached its length limit and rejects new messages.",
+    "quota": "A limit of this caller, or of all callers of a virtual host or a route, is "
+    "exhausted; the `RateLimit` fields and `Retry-After` say when requests are accepted again.",
+    "internal-error": "A bug. The log has the details under the `X-Request-Id` of the answer.",
+    "not-implemented": "The protocol defines this operation, but the gateway does not implement "
+    "it.",
+    "backpressure": "Memory or disk space is short, and publishers are paused. Nothing was sent.",
+    "no-consumer": "The message required immediate delivery, and no consumer was ready.",
+    "draining": "The gateway is shutting down. Nothing was sent; wait, or use another gateway.",
+    "outcome-unknown": "The broker did not confirm in time (504), or its confirmation was lost "
+    "because the virtual host was deleted or the gateway stopped (502). The change or message may "
+    "have been applied. A retry may apply it twice unless it carries the same `Idempotency-Key`.",
+    "conflict": "The existing resource differs from the declaration, or is in use although the "
+    "request requires that it is not.",
+    "invalid-argument": "The value is well-formed but not acceptable: an unknown or contradictory "
+    "argument, an unusable password, a pattern that is not a regular expression.",
+    "unsupported-media-type": "This route does not accept the content type of the body.",
+    "lease-lost": "The lease has expired, and the message may have been delivered to another "
+    "receiver. Its processing may be repeated.",
+    "already-settled": "The delivery was settled earlier with another outcome.",
+    "outcome-unsupported": "The queue cannot apply this outcome, such as a reject without a dead "
+    "letter exchange.",
+    "reply-timeout": "A queue accepted the request, but no reply arrived in time.",
     "idempotency-key": "The field is not a string of the allowed length, or is given twice.",
-    "idempotency-required": "The declared route takes no message without the field, so that every "
-    "retry is safe.",
+    "idempotency-required": "The declared route accepts messages only with this field, so that "
+    "every retry is safe.",
     "idempotency-in-progress": "Another request with this key has no answer yet.",
     "idempotency-mismatch": "This key was used for another message; nothing was sent.",
-    "digest-mismatch": "`Content-Digest` does not fit the body: it was changed on its way.",
+    "digest-mismatch": "`Content-Digest` does not match the body, which was altered in transit.",
     "not-attempted": "An earlier item of the batch failed, and `on_error` is `stop`.",
-    "keys-unavailable": "The keys that tokens are checked with cannot be fetched.",
-    "head-too-large": "Request line and header fields together are larger, or more, than the "
-    "gateway takes (`http.max_head_octets`).",
-    "too-slow": "Head or body made no progress for `http.idle_seconds`. Nothing was sent.",
-    "too-many-connections": "As many HTTP connections are open as `http.max_connections` allows.",
-    "not-found": "There is no route of this path.",
+    "keys-unavailable": "The keys for verifying tokens cannot be fetched.",
+    "head-too-large": "The request line and header fields exceed `http.max_head_octets`, or there "
+    "are too many fields.",
+    "too-slow": "The head or body of the request made no progress for `http.idle_seconds`. Nothing "
+    "was sent.",
+    "too-many-connections": "The limit `http.max_connections` of open HTTP connections is reached.",
+    "not-found": "No route has this path.",
     "method-not-allowed": "The path exists, but not with this method; `Allow` names those it has.",
-    "http": "An error of HTTP itself without more meaning; the status says it.",
+    "http": "A plain HTTP error; the status has its meaning.",
 }
 
 HTTP = Row(400, "http", "HTTP error", "not-sent", False)
@@ -104,10 +107,10 @@ def markdown() -> str:
         "",
         "Every error is `application/problem+json` (RFC 9457). `type` is `/problems/NAME`,",
         "relative to the gateway, which serves the same texts there without credentials.",
-        "`outcome` says what became of the caller's message: `accepted`, `unroutable`,",
-        "`released`, `rejected`, `refused`, `not-sent` or `unknown`; `safe_to_retry` whether",
-        "sending it again cannot store it twice. Only RabbitMQ's paths (`/api/...`) answer errors",
-        "as RabbitMQ does.",
+        "`outcome` is the outcome of the caller's message: `accepted`, `unroutable`,",
+        "`released`, `rejected`, `refused`, `not-sent` or `unknown`; `safe_to_retry` says whether",
+        "a retry is certain not to store the message twice. Only RabbitMQ's paths (`/api/...`)",
+        "answer errors in RabbitMQ's form.",
         "",
         "This file is written by `python -m gateway.http.admin.pages > docs/problems.md`.",
         "",
