@@ -27,7 +27,9 @@ def test_message_model_is_complete() -> None:
     probed = {sample.field for sample in message_model.SAMPLES} | {"body_kind"}
     assert probed == set(Properties.__slots__)
     drafts = {f"{v}-{name}" for v, names in message_model.CLASSES.items() for name in names}
-    assert drafts | {*message_model.VERSIONS, "1.0"} == DIALECTS.keys()
+    # Tests beside this one may have registered a dialect of their own.
+    ours = {name for name, each in DIALECTS.items() if type(each).__module__.startswith("gateway.")}
+    assert drafts | {*message_model.VERSIONS, "1.0"} == ours
 
 
 def test_what_is_refused_is_what_the_readme_says() -> None:
