@@ -1,5 +1,6 @@
 """RabbitMQ's paths answer as RabbitMQ does. tests/interop compares them with a real one."""
 
+import asyncio
 import base64
 from typing import Any
 
@@ -24,6 +25,22 @@ def message(**given: Any) -> dict[str, Any]:
     return {
         "properties": {}, "routing_key": "q", "payload": "hi", "payload_encoding": "string",
     } | given  # fmt: skip
+
+
+async def test_an_unroutable_message_waits_for_no_other(make_rig: Any) -> None:
+    """A return is final while the confirms of earlier durable messages wait for the disk."""
+    rig = make_rig(volatile=False)
+    rig.queue("q", durable=True)
+    rig.held = True
+    async with rig.http() as http:
+        durable = message(properties={"delivery_mode": 2})
+        earlier = asyncio.create_task(http.post(PUBLISH, json=durable))
+        await rig.until(lambda: rig.depth("q")[0])
+        answer = await http.post(PUBLISH, json=message(routing_key="none"))
+        assert (answer.status_code, answer.json()) == (200, {"routed": False})
+        assert not earlier.done()
+        rig.release()
+        assert (await earlier).json() == {"routed": True}
 
 
 async def test_publish_and_get(rig: Any) -> None:

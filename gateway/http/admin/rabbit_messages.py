@@ -129,9 +129,14 @@ async def rabbit_publish(call: Call) -> dict[str, Any]:
         ticket = await call.context.publisher.publish(call.vhost, call.user, message)
     except Refusal as refusal:
         raise Bad(as_amqp(refusal)) from None
+    if ticket.condition is not None:
+        # Its confirm may still wait for earlier messages; the return is final.
+        return {"routed": False}
+    if ticket.lost:
+        raise Problem(problems.LOST, "the virtual host was deleted, or the gateway stops")
     if ticket.accepted is None:
         raise Problem(problems.UNKNOWN, "no confirmation in time")
-    return {"routed": ticket.condition is None and ticket.accepted}
+    return {"routed": ticket.accepted}
 
 
 CODES = {
