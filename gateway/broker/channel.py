@@ -157,7 +157,7 @@ class Channel(Linked):
         expiry = message.essentials.expiry
         if expiry is not None and expiry <= self.broker.now:
             for queue in queues:
-                self.vhost.bury(queue, message, "expired")
+                self.vhost.dead_letter(queue, message, "expired")
             return 0
         fate = 0
         for queue in queues:

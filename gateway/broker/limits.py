@@ -16,7 +16,7 @@ from gateway.operations import DRAFT_LEVELS, LINK_LEVELS
 LONGEST_TIMER = 4_294_967_295
 """Milliseconds; RabbitMQ's bound for ``x-message-ttl`` and ``x-expires``."""
 MOST_PRIORITIES = 255
-BURIAL = 16
+DEAD_LETTER_COST = 16
 """What a dead letter costs, beside its queues, in messages dropped."""
 
 
@@ -47,8 +47,9 @@ class Limits:
     microseconds each. A consumer without a limit would be given all of a long queue at once."""
     max_drops: int = 8192
     """Work spent in one turn of the loop on messages that leave a queue unwanted, about 4
-    microseconds each: 1 for one that is dropped, ``BURIAL`` and 1 for each queue it goes to for one
-    that is dead-lettered. What is too much waits in its queue for a later turn."""
+    microseconds each: 1 for one that is dropped; for one that is dead-lettered
+    ``DEAD_LETTER_COST``, and 1 for each queue it goes to. The rest waits in its queue for a later
+    turn."""
     max_cascade: int = 4096
     """Likewise, on all the dead letters that one message leads to while it dies again and again at
     once. Queues whose messages die at once, and which feed each other, would multiply it without

@@ -301,7 +301,7 @@ def give_up(entries: Iterable[Entry], verdict: Verdict) -> None:
         outcome, reason = verdict, "rejected"
         if isinstance(verdict, Modify):
             Linked.note_failure(entry, verdict)
-            elsewhere = verdict.elsewhere and queue.vhost.buries(queue, entry.message)
+            elsewhere = verdict.elsewhere and queue.vhost.would_dead_letter(queue, entry.message)
             outcome = Outcome.REJECT if elsewhere else Outcome.RELEASE
         elif verdict is Outcome.REJECT:
             count_failure(entry)

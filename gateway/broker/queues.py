@@ -129,7 +129,7 @@ class Queue(Turns):
         """Take a message: ``TAKEN``, ``KEPT`` or ``REFUSED``. Hot."""
         if self.refuses_when_full and self.overflows(len(message.body)):
             if self.limits.overflow == "reject-publish-dlx":
-                self.vhost.bury(self, message, "maxlen")
+                self.vhost.dead_letter(self, message, "maxlen")
             return REFUSED
         waiting = self.waiting
         if waiting and not self.depth and (consumer := waiting[0]).simple:
@@ -182,10 +182,10 @@ class Queue(Turns):
         if (
             expires is not None
             and expires <= ledger.now
-            and (self.vhost.burying or ledger.drops < ledger.limits.max_drops)
+            and (self.vhost.dead_lettering or ledger.drops < ledger.limits.max_drops)
         ):
             self.acked += 1
-            self.vhost.bury(self, message, "expired")
+            self.vhost.dead_letter(self, message, "expired")
             return TAKEN
         body = message.body
         size = len(body)
@@ -387,7 +387,7 @@ class Queue(Turns):
         self.ledger.drops += 1
         self.finish(entry)
         if not self.gone:
-            self.vhost.bury(self, entry.message, reason)
+            self.vhost.dead_letter(self, entry.message, reason)
 
     def hold(self, entry: Entry) -> None:
         """A fetched message is unsettled."""

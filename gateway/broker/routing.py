@@ -12,7 +12,7 @@ from gateway.broker.deadletters import (
 )
 from gateway.broker.exchanges import Exchange, Step
 from gateway.broker.ledger import Ledger
-from gateway.broker.limits import BURIAL
+from gateway.broker.limits import DEAD_LETTER_COST
 from gateway.broker.queues import Queue
 from gateway.broker.void import Void
 from gateway.message import Message
@@ -32,8 +32,8 @@ class Routing:
         self.replies: dict[str, Queue] = {}
         self.exchanges = exchanges
         self.default = exchanges[""]
-        self._graves: deque[tuple[Queue, Message, str]] = deque()
-        self.burying = False
+        self._dead_letters: deque[tuple[Queue, Message, str]] = deque()
+        self.dead_lettering = False
 
     def route(self, exchange: Exchange, message: Message) -> tuple[Queue, ...]:
         """The queues a message goes to, each once; remembered where the key alone decides."""
@@ -106,7 +106,7 @@ class Routing:
             found.update(dict.fromkeys(self.route(exchange, copy)))
         return tuple(found)
 
-    def buries(self, queue: Queue, message: Message) -> bool:
+    def would_dead_letter(self, queue: Queue, message: Message) -> bool:
         """Whether a message that is not wanted in a queue would come to another by its dead letter
         exchange."""
         name = queue.limits.dead_letter_exchange
@@ -125,32 +125,32 @@ class Routing:
         )
         return bool(self.route(exchange, dead))
 
-    def bury(self, queue: Queue, message: Message, reason: str) -> None:
+    def dead_letter(self, queue: Queue, message: Message, reason: str) -> None:
         """A message has left its queue unwanted: "rejected", "expired" or "maxlen". What dies again
-        where it goes is buried here too, as long as that comes to an end soon enough."""
+        where it goes is dead-lettered here too, as long as that comes to an end soon enough."""
         if queue.limits.dead_letter_exchange is None:
             return
-        graves = self._graves
-        graves.append((queue, message, reason))
-        if self.burying:
+        letters = self._dead_letters
+        letters.append((queue, message, reason))
+        if self.dead_lettering:
             return
-        self.burying = True
+        self.dead_lettering = True
         left = self.ledger.limits.max_cascade
         try:
-            while graves:
+            while letters:
                 if left <= 0:
                     what = self.title("queue", queue.name)
                     text = "multiply in a circle of queues; as many copies are lost"
-                    self.ledger.report(f"dead letters of {what} {text}: {len(graves)}")
+                    self.ledger.report(f"dead letters of {what} {text}: {len(letters)}")
                     return
-                cost = self._bury(*graves.popleft())
+                cost = self._dead_letter(*letters.popleft())
                 self.ledger.drops += cost
                 left -= cost
         finally:
-            graves.clear()
-            self.burying = False
+            letters.clear()
+            self.dead_lettering = False
 
-    def _bury(self, queue: Queue, message: Message, reason: str) -> int:
+    def _dead_letter(self, queue: Queue, message: Message, reason: str) -> int:
         """What it has cost (``Limits.max_drops``)."""
         exchange = self.exchanges.get(queue.limits.dead_letter_exchange or "")
         if exchange is None:
@@ -158,7 +158,7 @@ class Routing:
         dead = dead_message(queue, message, reason, self.ledger.now)
         headers = look(dead).application or {}
         copies = header_keys(headers, "CC")
-        cost = BURIAL
+        cost = DEAD_LETTER_COST
         for to in self.route_copies(exchange, dead, self.route(exchange, dead), copies):
             cost += 1
             if reason == "rejected" or not turns_in_circles(to.name, headers):

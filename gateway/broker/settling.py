@@ -172,7 +172,11 @@ class Settling(Requests):
             reason = "rejected"
             if outcome is Outcome.DECLINE:
                 outcome = self.declined(entry, consumer)
-            elif outcome is Outcome.REJECT and self.counts_rejected and is_buried(entry):
+            elif (
+                outcome is Outcome.REJECT
+                and self.counts_rejected
+                and has_dead_letter_exchange(entry)
+            ):
                 count_failure(entry)
             if outcome is Outcome.RELEASE and not queue.gone:
                 most = queue.most_deliveries
@@ -218,7 +222,9 @@ class Settling(Requests):
         entry = self.unsettled.get(delivery)
         reader = self.consumers.get(consumer)
         if entry is not None:
-            if entry.consumer is None and not self.vhost.buries(entry.lane.queue, message):
+            if entry.consumer is None and not self.vhost.would_dead_letter(
+                entry.lane.queue, message
+            ):
                 self.exclude([delivery], [entry])
             self.check_exclusions(entry)
             del self.unsettled[delivery]
@@ -236,7 +242,7 @@ class Settling(Requests):
         whole = None if self.excluded is None else self.excluded.get(queue)
         if queue.gone or (consumer is not None and consumer.copies and whole is None):
             return Outcome.RELEASE
-        if queue.vhost.buries(queue, entry.message):
+        if queue.vhost.would_dead_letter(queue, entry.message):
             return Outcome.REJECT
         if whole is not None:
             whole.add(entry.lane, entry.position)
@@ -247,8 +253,8 @@ class Settling(Requests):
     def put_again(self, queue: Queue, consumer: Consumer | None, message: Message) -> None:
         """A message that was settled as it was given to a consumer, or fetched, which cannot have
         it."""
-        if queue.vhost.buries(queue, message):
-            queue.vhost.bury(queue, message, "rejected")
+        if queue.vhost.would_dead_letter(queue, message):
+            queue.vhost.dead_letter(queue, message, "rejected")
             return
         exclusions = self.exclusions_from(queue) if consumer is None else exclusions_of(consumer)
         if exclusions.full:
@@ -373,7 +379,7 @@ def count_failure(entry: Entry) -> None:
     note(entry, {FAILED: int(known) + 1})
 
 
-def is_buried(entry: Entry) -> bool:
+def has_dead_letter_exchange(entry: Entry) -> bool:
     """Whether somebody is going to see this message when it is rejected. Copies are over."""
     queue = entry.lane.queue
     return isinstance(queue, Queue) and queue.limits.dead_letter_exchange is not None

@@ -388,7 +388,7 @@ class Linking:
     def _declined(self, link: Link, entry: Entry) -> Outcome:
         """A suspended link is not to get this again when it is resumed."""
         queue = entry.lane.queue
-        if queue.vhost.buries(queue, entry.message):
+        if queue.vhost.would_dead_letter(queue, entry.message):
             return Outcome.REJECT
         if link.exclusions is None:
             link.exclusions = Exclusions(queue)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from gateway.broker.limits import BURIAL
+from gateway.broker.limits import DEAD_LETTER_COST
 from gateway.operations import Outcome
 from tests.broker.fakes import House, bind, consume, declare, exchange, fetch_all, limited, put
 
@@ -57,10 +57,10 @@ def test_a_large_circle_comes_to_an_end(queues: int) -> None:
     limits = house.broker.limits
     house.broker.drops = 0
     put(channel, "x", key="q0")
-    assert house.broker.drops <= limits.max_cascade + BURIAL + 2 * queues + SLACK
+    assert house.broker.drops <= limits.max_cascade + DEAD_LETTER_COST + 2 * queues + SLACK
     assert len(told) == 1 and "multiply in a circle" in told[0]
     assert fetch_all(channel, "end")
-    assert not house.broker.vhosts["/"]._graves
+    assert not house.broker.vhosts["/"]._dead_letters
 
 
 def test_many_messages_for_a_circle_share_turns() -> None:
@@ -93,7 +93,7 @@ def test_expired_messages_die_in_portions_and_others_are_served() -> None:
     assert after.queues["q"].depth + after.queues["letters"].depth == 1001
     consume(channel, "q")
     assert heard.bodies() == [], "expired ones stand before it"
-    assert turns(house) >= 1000 * BURIAL // DROPS - 1
+    assert turns(house) >= 1000 * DEAD_LETTER_COST // DROPS - 1
     assert heard.bodies() == ["lasting"]
     assert len(fetch_all(channel, "letters")) == 1000
 

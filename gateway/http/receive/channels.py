@@ -103,7 +103,7 @@ class ReceiveChannel:
             return None
         return Taken(got.delivery, self.channel.delivery_count(got.delivery) + 1, got.message)
 
-    def bury(self, queue: Queue, place: Place) -> None:
+    def dead_letter(self, queue: Queue, place: Place) -> None:
         """What was delivered too often goes to the dead letters, if there is such a place."""
         if discard(queue, place, POISON):
             self.tally[POISON] += 1
@@ -131,13 +131,13 @@ class ReceiveChannel:
             return None
         return entry.message
 
-    def buries(self, delivery: int) -> bool:
+    def would_dead_letter(self, delivery: int) -> bool:
         """Whether a rejected delivery would come to another queue as a dead letter."""
         entry = self.channel.unsettled.get(delivery)
         if entry is None:
             return False
         queue = entry.lane.queue
-        return queue.vhost.buries(queue, entry.message)
+        return queue.vhost.would_dead_letter(queue, entry.message)
 
     def close(self) -> None:
         """Everything unsettled goes back."""

@@ -47,7 +47,7 @@ class Figures(Collector):
             ("leases_granted", "Leases granted.", leases.granted),
             (
                 "deliveries_poisoned",
-                "Messages buried instead of being delivered too often.",
+                "Messages dead-lettered instead of being delivered too often.",
                 receiver.receive_channels.tally.total(),
             ),
             ("receive_hang_ups", "Receives nobody was there to read.", receiver.hang_ups),

@@ -111,7 +111,7 @@ class Seeking:
         if not self.wanted.takes(message):
             return
         if self.wanted.poisoned(deliveries):
-            self.receive_channel.bury(self.queue, place)
+            self.receive_channel.dead_letter(self.queue, place)
         elif (taken := self.receive_channel.pick(self.queue, place)) is not None:
             self.taken.append(taken)
             self.octets -= len(message.body)

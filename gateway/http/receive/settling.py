@@ -116,7 +116,7 @@ class Settlements:
             return self.end(lease, Fate.MODIFIED, Outcome.RELEASE, notes)
         receive_channel = self.receiver.receive_channels.by_user.get((lease.vhost, lease.owner[0]))
         if lease.fate is Fate.OPEN and (
-            receive_channel is None or not receive_channel.buries(lease.delivery)
+            receive_channel is None or not receive_channel.would_dead_letter(lease.delivery)
         ):
             raise Problem(
                 problems.OUTCOME_UNSUPPORTED,
