@@ -19,7 +19,6 @@ from gateway.broker.counters import (
     Totals,
     VhostSnapshot,
 )
-from gateway.broker.ledger import Ledger
 from gateway.broker.limits import Limits as Limits
 from gateway.broker.names import check_name
 from gateway.broker.recovery import TOPOLOGY, restore_topology
@@ -29,6 +28,7 @@ from gateway.broker.snapshots import (
     queue_snapshot,
     vhost_snapshot,
 )
+from gateway.broker.state import BrokerState
 from gateway.broker.store import Store
 from gateway.broker.undertakings import Undertakings
 from gateway.broker.vhost import VirtualHost
@@ -43,7 +43,7 @@ FIRST_USER = "guest"
 REASONS = {"memory": "low on memory", "disk": "low on disk"}
 
 
-class Broker(Ledger):
+class Broker(BrokerState):
     """The door to the broker. ``blocked`` tells publishers why they are held back."""
 
     def __init__(self, store: Store, limits: Limits | None = None, now: int = 0) -> None:

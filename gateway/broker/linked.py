@@ -21,8 +21,8 @@ from gateway.operations import Modify, Outcome
 if TYPE_CHECKING:
     from gateway.broker.client import Client
 
-LEAST_SHEAVES = 1000
-"""Settled deliveries that sheaves may hold numbers of before they are made anew."""
+MOST_STALE = 1000
+"""Numbers of settled deliveries that an index may hold before it is rebuilt."""
 
 MOST_TRANSACTIONS = 255
 """Open at a time on one channel."""
@@ -44,7 +44,7 @@ class Work:
         self.octets = 0
 
 
-class Sheaves:
+class UnsettledIndex:
     """Numbers of unsettled deliveries by consumer, gathered when a consumer is parked, so that a
     thousand of them do not look at everything a thousand times. Nobody else pays for it."""
 
@@ -61,7 +61,7 @@ class Sheaves:
 
     def take(self, consumer: Consumer, unsettled: dict[int, Entry]) -> list[int]:
         """What may be of this consumer, ascending. ``unsettled`` is in the order of numbers."""
-        if self.count > 2 * len(unsettled) + LEAST_SHEAVES:
+        if self.count > 2 * len(unsettled) + MOST_STALE:
             self.clear()
         fresh = list(takewhile(lambda number: number > self.last, reversed(unsettled)))
         for number in reversed(fresh):
@@ -78,12 +78,12 @@ class Sheaves:
 class Linked(Settling):
     """The part of a channel that only versions with links use. ``works``: open transactions."""
 
-    __slots__ = ("works", "sheaves")
+    __slots__ = ("works", "unsettled_index")
 
     def __init__(self, client: "Client") -> None:
         super().__init__(client)
         self.works: dict[bytes, Work] = {}
-        self.sheaves = Sheaves()
+        self.unsettled_index = UnsettledIndex()
 
     # --- outcomes -------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Linked(Settling):
 
     def restore(self, tags: list[int], entries: list[Entry]) -> None:
         super().restore(tags, entries)
-        self.sheaves.clear()
+        self.unsettled_index.clear()
 
     def abandon(self) -> tuple[list[list[Any]], list[Entry]]:
         """The channel is over, and with it its transactions: what was to be published, and the
@@ -264,7 +264,7 @@ class Linked(Settling):
         if consumer is None:
             return []
         unsettled = self.unsettled
-        numbers = self.sheaves.take(consumer, unsettled)
+        numbers = self.unsettled_index.take(consumer, unsettled)
         found = [(n, unsettled[n]) for n in numbers if n in unsettled]
         for number, entry in found:
             del self.unsettled[number]

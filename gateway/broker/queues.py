@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from gateway.broker.consumers import SOON, Consumer, Turns
 from gateway.broker.deliveries import Entry, Lane, in_lanes
-from gateway.broker.ledger import Ledger
 from gateway.broker.limits import LONGEST_TIMER, RANKS, QueueArguments
 from gateway.broker.seeking import go_on, offer, seek, show, wanted_now
+from gateway.broker.state import BrokerState
 from gateway.errors import Unstorable
 from gateway.message import Message, Table
 from gateway.selector.names import NORMAL_PRIORITY
@@ -84,7 +84,7 @@ class Queue(Turns):
         """``levels`` of priority, 0 or one of ``RANKS``, unless an argument says how many."""
         super().__init__()
         self.vhost = vhost
-        self.ledger: Ledger = vhost.ledger
+        self.ledger: BrokerState = vhost.ledger
         self.name = name
         self.durable = durable
         self.owner = owner

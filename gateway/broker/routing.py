@@ -11,9 +11,9 @@ from gateway.broker.deadletters import (
     turns_in_circles,
 )
 from gateway.broker.exchanges import Exchange, Step
-from gateway.broker.ledger import Ledger
 from gateway.broker.limits import DEAD_LETTER_COST
 from gateway.broker.queues import Queue
+from gateway.broker.state import BrokerState
 from gateway.broker.void import Void
 from gateway.message import Message
 
@@ -26,7 +26,7 @@ class Routing:
     void: Void
     title: Callable[[str, str], str]
 
-    def __init__(self, ledger: Ledger, exchanges: dict[str, Exchange]) -> None:
+    def __init__(self, ledger: BrokerState, exchanges: dict[str, Exchange]) -> None:
         self.ledger = ledger
         self.queues: dict[str, Queue] = {}
         self.replies: dict[str, Queue] = {}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from gateway.broker.consumers import SOON, Consumer
 from gateway.broker.cursors import Cursor
 from gateway.broker.deliveries import Entry, Lane, by_position
-from gateway.broker.ledger import Ledger
+from gateway.broker.state import BrokerState
 from gateway.broker.store import Kept
 from gateway.message import Message
 from gateway.selector.like import EFFORT
@@ -43,7 +43,7 @@ def may_look(queue: "Queue", cursor: Cursor) -> bool:
 
 
 def wants(
-    ledger: Ledger, consumer: Consumer, cursor: Cursor, message: Message, origin: object
+    ledger: BrokerState, consumer: Consumer, cursor: Cursor, message: Message, origin: object
 ) -> bool:
     """Whether it asked for messages like this one."""
     if consumer.refuses(origin):

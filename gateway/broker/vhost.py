@@ -17,7 +17,6 @@ from gateway.broker.exchanges import (
     Topic,
 )
 from gateway.broker.kinds import exchange_type
-from gateway.broker.ledger import Ledger
 from gateway.broker.limits import (
     EXCHANGE_ARGUMENTS,
     QUEUE_ARGUMENTS,
@@ -30,6 +29,7 @@ from gateway.broker.names import check_name
 from gateway.broker.plain import write_plain
 from gateway.broker.queues import Queue
 from gateway.broker.routing import Routing
+from gateway.broker.state import BrokerState
 from gateway.broker.unsupported import check_type, without_effect
 from gateway.broker.void import Void
 from gateway.errors import Condition, Refusal
@@ -64,7 +64,7 @@ class VirtualHost(Routing):
     """One name space. ``clients`` are those attached to it; ``routers`` counts what makes one
     exchange's routes depend on another: bindings between exchanges, and alternates."""
 
-    def __init__(self, name: str, ledger: Ledger) -> None:
+    def __init__(self, name: str, ledger: BrokerState) -> None:
         super().__init__(ledger, {name: kind(name) for name, kind in PREDECLARED})
         self.name = name
         self.store = ledger.store

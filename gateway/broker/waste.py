@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gateway.broker.deliveries import Entry
-    from gateway.broker.ledger import Ledger
+    from gateway.broker.state import BrokerState
 
 PORTION = 16 * 1024
 """Messages let go of in one turn of the loop: about 15 ms."""
@@ -14,9 +14,9 @@ SOON = 1
 
 
 class Waste:
-    """Of one broker. ``Ledger.octets`` counts them until they have really gone."""
+    """Of one broker. ``BrokerState.octets`` counts them until they have really gone."""
 
-    def __init__(self, ledger: "Ledger") -> None:
+    def __init__(self, ledger: "BrokerState") -> None:
         self.ledger = ledger
         self.heaps: deque[deque[Entry]] = deque()
         self.due: int | None = None

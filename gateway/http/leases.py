@@ -9,7 +9,7 @@ from collections import Counter
 from enum import Enum
 from typing import Protocol, TypeVar
 
-from gateway.broker.ledger import Ledger
+from gateway.broker.state import BrokerState
 from gateway.http.lease_tokens import EPOCH_OCTETS, Tokens, owner_of, place_of
 from gateway.message import Message, Table
 from gateway.operations import Outcome
@@ -102,7 +102,7 @@ class Lease:
 class LeaseTable:
     """All leases of this process by number."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: BrokerState) -> None:
         self.ledger = ledger
         self.leases: dict[int, Lease] = {}
         self.closed: dict[int, Lease] = {}
@@ -195,7 +195,7 @@ def tally(counts: Counter[Key], key: Key, more: int) -> None:
 class Leasing:
     """The leases of this process and their tokens. Receives and event streams share one."""
 
-    def __init__(self, ledger: Ledger, secret: bytes) -> None:
+    def __init__(self, ledger: BrokerState, secret: bytes) -> None:
         self.leases = LeaseTable(ledger)
         self.tokens = Tokens(secret, os.urandom(EPOCH_OCTETS))
 

@@ -859,4 +859,4 @@ def test_what_each_of_many_links_holds_is_parked_with_it(house: House, peer: Lin
         assert all(entry.consumer is None for _, entry in found)
     for link, numbers in held.items():
         assert [number for number, _ in channel.park(link)] == numbers
-    assert len(channel.unsettled) == 1 and not channel.sheaves.numbers
+    assert len(channel.unsettled) == 1 and not channel.unsettled_index.numbers

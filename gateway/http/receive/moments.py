@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gateway.broker.ledger import Ledger
+from gateway.broker.state import BrokerState
 from gateway.http import problems
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.problems import Problem
@@ -13,7 +13,7 @@ class Alarm:
 
     __slots__ = ("ledger", "when", "due", "future")
 
-    def __init__(self, ledger: Ledger, when: int) -> None:
+    def __init__(self, ledger: BrokerState, when: int) -> None:
         """``when`` is ms since 1970. Within a turn."""
         self.ledger = ledger
         self.when = when

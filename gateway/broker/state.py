@@ -1,6 +1,6 @@
 """What all queues of a broker share: the time, the store, what memory holds, what is due.
 
-The broker itself is a ``Ledger``; queues know it as no more than that.
+The broker itself is a ``BrokerState``; queues know it as no more than that.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class Timed(Protocol):
     def on_due(self) -> None: ...
 
 
-class Ledger:
+class BrokerState:
     """``now`` is wall clock ms, set from outside. ``octets`` counts bodies and headers in
     memory, once per queue that holds them (a large body is not in memory); ``looks``
     what filters were asked about in this turn, ``drops`` what was spent on unwanted messages,
