@@ -125,9 +125,10 @@ class FastPath:
             headers.append((b"x-request-id", request_id))
             if trace is not None:
                 headers += trace_headers(trace)
-            if not answer_whole(scope, status, headers, answer.body):
+            body = bytes(answer.body)
+            if not answer_whole(scope, status, headers, body):
                 await send({"type": "http.response.start", "status": status, "headers": headers})
-                await send({"type": "http.response.body", "body": answer.body})
+                await send({"type": "http.response.body", "body": body})
         except ClientDisconnect:
             pass  # nobody is left to answer; nothing was published
         except Exception:

@@ -1,6 +1,7 @@
 """Large bodies where somebody wants to see them."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 from gateway.bodies import Body, LargeBody
@@ -11,6 +12,56 @@ view, and AMQP."""
 
 PIECE = 1 << 18
 """Octets of a body given to the server at once."""
+
+
+class Pieces:
+    """Octets as a row of pieces, of which none is large: what is made of a large body is kept and
+    sent as it lies, since a copy of all of it would hold the loop."""
+
+    __slots__ = ("parts", "octets")
+
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        self.parts = [part for part in parts if part]
+        self.octets = sum(map(len, self.parts))
+
+    def __len__(self) -> int:
+        return self.octets
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.parts)
+
+
+Octets = bytes | Pieces
+
+
+def parts_of(octets: Octets) -> list[bytes]:
+    return [octets] if isinstance(octets, bytes) else octets.parts
+
+
+def linked(*octets: Octets) -> Octets:
+    """All of it, one behind the other: joined if all is plain."""
+    found: list[bytes] = []
+    small: list[bytes] = []
+    whole = True
+    for one in octets:
+        if isinstance(one, bytes):
+            small.append(one)
+        else:
+            whole = False
+            found += [b"".join(small), *one.parts]
+            small = []
+    return b"".join(small) if whole else Pieces([*found, b"".join(small)])
+
+
+def trimmed(octets: Octets, first: int, last: int = 0) -> Octets:
+    """Without so many at the beginning, and at the end: they stand in the first and last piece."""
+    if isinstance(octets, bytes):
+        return octets[first : len(octets) - last]
+    parts = list(octets.parts)
+    if last:
+        parts[-1] = parts[-1][:-last]
+    parts[0] = parts[0][first:]
+    return Pieces(parts)
 
 
 def octets_of(body: Body) -> bytes | None:
@@ -26,17 +77,18 @@ def omitted(body: Body) -> dict[str, Any]:
     return {"omitted": "too-large", "octets": len(body)}
 
 
-async def send_body(send: Callable[[Any], Awaitable[None]], body: Body) -> None:
+async def send_body(send: Callable[[Any], Awaitable[None]], body: Body | Pieces) -> None:
     """Give all of it to the server, at the pace of the peer. More is to follow, an empty end if
     nothing else. Raises ``OSError``."""
     async for piece in pieces(body):
         await send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
-async def pieces(body: Body) -> AsyncIterator[bytes]:
-    """The body as it is, or piece by piece."""
-    if isinstance(body, LargeBody):
-        for piece in body.chunks(PIECE):
-            yield piece
-    else:
+async def pieces(body: Body | Pieces) -> AsyncIterator[bytes]:
+    """The body as it is, or piece by piece; others go in between."""
+    if isinstance(body, bytes):
         yield body
+        return
+    for piece in body.chunks(PIECE) if isinstance(body, LargeBody) else body.parts:
+        yield piece
+        await asyncio.sleep(0)

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gateway.http.large import Octets, Pieces, send_body
+
 SLICE_SECONDS = 0.01
 PORTION_OCTETS = 256 * 1024
 
@@ -28,27 +30,27 @@ async def spread(items: Iterable[T]) -> AsyncIterator[T]:
 async def portions(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
     """The parts, joined to what was made in a slice of time; others go in between. A part that is
     empty stands for work that has made no octets yet."""
-    gathered: list[bytes] = []
+    made: list[bytes] = []
     octets = 0
     until = clock() + SLICE_SECONDS
     for part in parts:
         if part:
-            gathered.append(part)
+            made.append(part)
             octets += len(part)
         if octets >= PORTION_OCTETS or clock() >= until:
-            if gathered:
-                yield b"".join(gathered)
-                gathered.clear()
+            if made:
+                yield b"".join(made)
+                made.clear()
                 octets = 0
             await asyncio.sleep(0)
             until = clock() + SLICE_SECONDS
-    if gathered:
-        yield b"".join(gathered)
+    if made:
+        yield b"".join(made)
 
 
-async def joined(parts: Iterable[bytes]) -> bytes:
-    """All of it."""
-    return b"".join([portion async for portion in portions(parts)])
+async def gathered(parts: Iterable[bytes]) -> Pieces:
+    """All of it, in pieces."""
+    return Pieces([portion async for portion in portions(parts)])
 
 
 def encoded(value: Any) -> bytes:
@@ -97,3 +99,23 @@ class Portioned(Response):
             await send({"type": "http.response.body", "body": first, "more_body": True})
             first, more = more, await anext(made, None)
         await send({"type": "http.response.body", "body": first})
+
+
+class Whole(Response):
+    """A response that is made already, sent piece by piece."""
+
+    def __init__(
+        self,
+        octets: Octets,
+        headers: dict[str, str] | None = None,
+        media_type: str = "application/json",
+    ) -> None:
+        super().__init__(None, 200, headers, media_type)
+        self.octets = octets
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [pair for pair in self.raw_headers if pair[0] != b"content-length"]
+        headers.append((b"content-length", b"%d" % len(self.octets)))
+        await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
+        await send_body(send, self.octets)
+        await send({"type": "http.response.body", "body": b""})

@@ -9,11 +9,15 @@ import pytest
 from stream_words import ALL
 
 from gateway.http import portions
-from gateway.http.events import heavy, rendering
+from gateway.http.events import formats, heavy, rendering
+from gateway.http.large import Pieces
+from gateway.message import DIALECTS, NO_ESSENTIALS, Message
 
 KIND = {"Content-Type": "application/json"}
 NUMBERS = json.dumps({"n": list(range(120_000)), "text": "é\n" * 1000}, ensure_ascii=False).encode()
 TEXT = ('wörd \U0001f600 "quoted"\n' * 30_000).encode()
+MOST = 3 * heavy.PIECE
+"""Octets of a piece."""
 CASES = [
     ("application/json", None, NUMBERS),
     ("application/json", None, NUMBERS[:-1]),
@@ -32,10 +36,36 @@ CASES = [
 async def test_pieces_make_the_whole(
     content_type: str | None, coding: str | None, octets: bytes
 ) -> None:
-    steps = list(heavy.body_steps(content_type, coding, octets))
+    steps = list(heavy.body_steps(*rendering.reading_of(content_type, coding), octets))
     assert b"".join(steps) == rendering.body_json(content_type, coding, octets)
     assert len(steps) > len(octets) // heavy.PIECE
     assert max(map(len, steps)) < 3 * heavy.PIECE
+
+
+@pytest.mark.parametrize("octets", [TEXT, TEXT[:-1], TEXT + b"\r", TEXT + b"\xff"])
+async def test_lines_in_pieces(octets: bytes) -> None:
+    message = Message(DIALECTS["0-9-1"], b"\0\0", octets, "", "k", NO_ESSENTIALS)
+    at_once = bytes(formats.text_line("queue:q", 7, message))
+    key = await heavy.acquire(message, "text")
+    assert key is not None and max(map(len, rendering.SHOWN[key].parts), default=0) < MOST
+    made = formats.text_line("queue:q", 7, message)
+    assert bytes(made) == at_once
+    assert b"not-text" in at_once or isinstance(made, Pieces)
+    heavy.release([key])
+
+
+class Watched:
+    """The application, whose answers come in pieces: no write is large."""
+
+    def __init__(self, app: Any) -> None:
+        self.app, self.state = app, app.state
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def sending(message: Any) -> None:
+            assert len(message.get("body", b"")) < MOST, "a large piece"
+            await send(message)
+
+        await self.app(scope, receive, sending)
 
 
 @pytest.fixture
@@ -60,11 +90,18 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     def little(value: Any) -> bytes:
         made = dumps(value)
-        assert len(made) <= 3 * heavy.PIECE, "a large body at once"
+        assert len(made) <= MOST, "a large body at once"
         return made
+
+    encode = base64.b64encode
+
+    def bits(body: bytes) -> bytes:
+        assert len(body) <= heavy.HEAVY, "a large body at once"
+        return encode(body)
 
     monkeypatch.setattr(rendering, "is_json", small)
     monkeypatch.setattr(rendering, "compact", little)
+    monkeypatch.setattr(base64, "b64encode", bits)
     return found
 
 
@@ -83,12 +120,16 @@ async def put(rig: Any, path: str, body: bytes = NUMBERS) -> None:
         ALL + "&filter=key%5E%3Dk",
         ALL + "&event=subject",
         ALL + "&payload=base64",
+        ALL + "&format=full",
+        ALL + "&format=cloudevents",
+        "source=queue:orders&format=full",
         "source=queue:orders",
         "source=queue:orders&ack=explicit",
     ],
 )
 async def test_streams(make_rig: Any, listener: Any, pauses: list[float], query: str) -> None:
     rig = make_rig(volatile=False)
+    rig.app = Watched(rig.app)
     rig.exchange("prices")
     rig.exchange("news", "fanout")
     rig.queue("orders", durable=True)
@@ -109,9 +150,14 @@ async def test_streams(make_rig: Any, listener: Any, pauses: list[float], query:
                 event = await reader.event()
                 if event.data and "body" in event.data:
                     found.append(event.body)
+                elif event.data and "data" in event.data:
+                    found.append({"json": event.data["data"]})
             if "explicit" in query:
                 continue  # they compete
-            if "base64" in query:
+            if "full" in query:
+                assert found[1]["kind"] == "data"
+                assert [base64.b64decode(one["base64"]) for one in found] == [b"1", NUMBERS, b"2"]
+            elif "base64" in query:
                 assert base64.b64decode(found[1]["base64"]) == NUMBERS
             else:
                 assert found == [{"json": 1}, {"json": json.loads(NUMBERS)}, {"json": 2}]
@@ -119,27 +165,57 @@ async def test_streams(make_rig: Any, listener: Any, pauses: list[float], query:
     assert not heavy.MAKING and not heavy.USERS and not rendering.SHOWN
 
 
-async def test_receiving(make_rig: Any, pauses: list[float]) -> None:
+@pytest.mark.parametrize("view", ["simple", "full"])
+async def test_receiving(make_rig: Any, pauses: list[float], view: str) -> None:
     rig = make_rig()
+    rig.app = Watched(rig.app)
     rig.queue("orders")
     await put(rig, "/v1/%2F/queues/orders/messages")
+
+    def check(answer: Any, *way: Any) -> Any:
+        shown = json.loads(answer.content)
+        body = shown
+        for part in way:
+            body = body[part]
+        if view == "simple":
+            assert body["message"]["body"] == {"json": json.loads(NUMBERS)}
+        else:
+            assert base64.b64decode(body["message"]["body"]["base64"]) == NUMBERS
+            assert body["message"]["body"]["kind"] == "data"
+        assert len(pauses) > len(NUMBERS) // heavy.PIECE
+        pauses.clear()
+        return shown
+
     async with rig.http() as http:
         pauses.clear()
-        seen = (await http.get("/v1/%2F/queues/orders/messages")).json()["messages"]
-        assert seen[0]["message"]["body"] == {"json": json.loads(NUMBERS)}
-        assert len(pauses) > len(NUMBERS) // heavy.PIECE
-        pauses.clear()
-        got = (await http.post("/v1/%2F/queues/orders/deliveries", json={})).json()["deliveries"]
-        assert got[0]["message"]["body"] == {"json": json.loads(NUMBERS)}
-        assert len(pauses) > len(NUMBERS) // heavy.PIECE
-        pauses.clear()
-        token = got[0]["token"]
-        shown = (await http.get(f"/v1/%2F/deliveries/{token}")).json()
-        assert shown["message"]["body"] == {"json": json.loads(NUMBERS)}
-        assert len(pauses) > len(NUMBERS) // heavy.PIECE
+        check(await http.get(f"/v1/%2F/queues/orders/messages?view={view}"), "messages", 0)
+        got = await http.post("/v1/%2F/queues/orders/deliveries", json={"view": view})
+        token = check(got, "deliveries", 0)["deliveries"][0]["token"]
+        check(await http.get(f"/v1/%2F/deliveries/{token}?view={view}"))
         await http.post(f"/v1/%2F/deliveries/{token}/release")
-        asked = {"payload": "base64"}
-        got = (await http.post("/v1/%2F/queues/orders/deliveries", json=asked)).json()
-        body = got["deliveries"][0]["message"]["body"]
-        assert base64.b64decode(body["base64"]) == NUMBERS
+        if view == "simple":
+            asked = {"payload": "base64"}
+            got = (await http.post("/v1/%2F/queues/orders/deliveries", json=asked)).json()
+            body = got["deliveries"][0]["message"]["body"]
+            assert base64.b64decode(body["base64"]) == NUMBERS
+    assert not heavy.MAKING and not heavy.USERS and not rendering.SHOWN
+
+
+@pytest.mark.parametrize("encoding", ["auto", "base64"])
+async def test_getting_as_rabbitmq_does(make_rig: Any, pauses: list[float], encoding: str) -> None:
+    rig = make_rig()
+    rig.app = Watched(rig.app)
+    rig.queue("orders")
+    await put(rig, "/v1/%2F/queues/orders/messages")
+    asked = {"count": 5, "ackmode": "ack_requeue_true", "encoding": encoding}
+    async with rig.http() as http:
+        for truncate in (len(NUMBERS) - 7, None):
+            pauses.clear()
+            more = {} if truncate is None else {"truncate": truncate}
+            (got,) = (await http.post("/api/queues/%2F/orders/get", json=asked | more)).json()
+            payload = got["payload"]
+            octets = payload.encode() if encoding == "auto" else base64.b64decode(payload)
+            assert octets == NUMBERS[:truncate]
+            assert got["payload_encoding"] == ("string" if encoding == "auto" else "base64")
+            assert len(pauses) > len(NUMBERS) // heavy.PIECE
     assert not heavy.MAKING and not heavy.USERS and not rendering.SHOWN

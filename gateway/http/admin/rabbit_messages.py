@@ -7,17 +7,22 @@ a get that acknowledges may lose what its answer carried.
 
 import base64
 import binascii
-import contextlib
 from typing import Any
 
+from starlette.responses import Response
+
 from gateway import values
+from gateway.bodies import Body, cut
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Action
 from gateway.http.admin.admin_endpoints import Call
 from gateway.http.admin.rabbit_shape import Bad, Missing, need_keys
 from gateway.http.admin.tables import write_table
-from gateway.http.large import SHOWN
+from gateway.http.events import heavy
+from gateway.http.events.rendering import Shown, body_shown
+from gateway.http.large import SHOWN, Octets, linked, parts_of, trimmed
+from gateway.http.portions import Whole, encoded, spread
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target
 from gateway.message import DIALECTS, Message, Properties, Table
@@ -154,6 +159,7 @@ def as_amqp(refusal: Refusal) -> str:
 
 # --- get ------------------------------------------------------------------------------------------
 
+AS_TEXT, AS_BASE64 = b'{"text":', b'{"base64":'
 SETTLED = {
     "ack_requeue_true": Outcome.RELEASE,
     "reject_requeue_true": Outcome.RELEASE,
@@ -169,7 +175,7 @@ def read_number(value: Any) -> int:
     return value
 
 
-async def rabbit_get(call: Call) -> list[dict[str, Any]]:
+async def rabbit_get(call: Call) -> Response:
     body: dict[str, Any] = call.body
     need_keys(body, "ackmode", "count", "encoding")
     count = read_number(body["count"])
@@ -182,7 +188,7 @@ async def rabbit_get(call: Call) -> list[dict[str, Any]]:
     queue = call.names["queue"]
     call.principal.need(call.context.broker, Action.RECEIVE, call.vhost, "queue", queue)
 
-    def take(channel: Any) -> list[dict[str, Any]]:
+    def take(channel: Any) -> list[Fetched]:
         taken: list[Fetched] = []
         octets = 0
         while len(taken) != count and octets < MOST_GOT:
@@ -193,30 +199,39 @@ async def rabbit_get(call: Call) -> list[dict[str, Any]]:
             octets += one.message.size
         if mode in SETTLED and taken:
             channel.settle(taken[-1].delivery, True, SETTLED[mode])
-        return [show(one, encoding, truncate) for one in taken]
+        return taken
 
     if queue not in call.context.broker.vhosts[call.vhost].queues:
         raise Missing(f"NOT_FOUND - no queue '{queue}' in vhost '{call.vhost}'")
-    return await call.on_channel(take)
+    taken = await call.on_channel(take)
+    most = SHOWN if truncate is None else min(max(0, truncate), SHOWN)
+    shown: list[Octets] = []
+    async for one in spread(taken):
+        comma = b"," if shown else b""
+        shown += [comma, *await show(one, encoding, cut(one.message.body, 0, most))]
+    return Whole(linked(b"[", *shown, b"]"), {"cache-control": "no-cache"})
 
 
-def show(one: Fetched, encoding: str, truncate: int | None) -> dict[str, Any]:
+async def show(one: Fetched, encoding: str, body: Body) -> list[Octets]:
     message = one.message
-    body = message.body[: SHOWN if truncate is None else min(max(0, truncate), SHOWN)]
-    payload, shown = base64.b64encode(body).decode(), "base64"
-    if encoding == "auto":
-        with contextlib.suppress(UnicodeDecodeError):
-            payload, shown = body.decode(), "string"
-    return {
+    auto = encoding == "auto"
+    ready = await heavy.prepare(Shown(id(body), text=auto), body)
+    try:
+        payload = body_shown(False, auto, body)
+    finally:
+        heavy.release([ready])
+    string = parts_of(payload)[0].startswith(AS_TEXT)
+    told = {
         "payload_bytes": len(message.body),
         "redelivered": one.redelivered,
         "exchange": message.exchange,
         "routing_key": message.key,
         "message_count": one.remaining,
         "properties": show_properties(message) or [],
-        "payload": payload,
-        "payload_encoding": shown,
+        "payload_encoding": "string" if string else "base64",
     }
+    payload = trimmed(payload, len(AS_TEXT if string else AS_BASE64), 1)
+    return [encoded(told)[:-1] + b',"payload":', payload, b"}"]
 
 
 def show_properties(message: Message) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from gateway.http.events.stream_request import (
     invalid,
     read_start,
 )
+from gateway.http.large import Octets
 from gateway.http.problems import Problem
 from gateway.http.typed_json import once, refuse
 
@@ -127,7 +128,7 @@ def announce(
 ) -> None:
     """What has changed, what is missing of it, and the cursor of what is read now."""
     told = {"added": [shown for _, shown in added], "removed": removed}
-    gaps: list[bytes] = []
+    gaps: list[Octets] = []
     for reading, _ in added:
         stream.skip_gap(reading, gaps, close=False)
     cursor = None if gaps else stream.cursor()

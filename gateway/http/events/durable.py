@@ -18,8 +18,7 @@ from gateway.errors import Refusal, Unstorable
 from gateway.http.events.cursor import EPOCH_OCTETS, digest_of
 from gateway.http.events.heavy import HEAVY
 from gateway.http.events.journal import Event
-from gateway.http.events.rendering import data_line
-from gateway.http.events.sources import CHANNEL, Name, Reader, Source
+from gateway.http.events.sources import AT_ONCE, CHANNEL, Name, Reader, Source
 from gateway.message import Message
 from gateway.operations import DeclareQueue, Outcome
 
@@ -196,11 +195,11 @@ class DurableSource(Source):
         appended = False
         while waiting and waiting[0].mark <= mark:
             event = waiting.popleft().event
-            if len(event.message.body) > HEAVY:
-                self.weigh(journal.append(None, event))
-            else:
-                data = data_line(self.head, event.message, False)
-                journal.append(self.id_line(journal.head + 1) + data, event)
+            octets = len(event.message.body)
+            frame = self.rendered(journal.head + 1, event) if octets <= AT_ONCE else None
+            position = journal.append(frame, event)
+            if octets > HEAVY:
+                self.weigh(position)
             self.hub.appended(self)
             appended = True
         if appended:

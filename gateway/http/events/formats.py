@@ -6,22 +6,25 @@ them made. ``text`` is the bare body, and only for what a line-based format can 
 carriage returns; anything else becomes a ``bridge.warn``.
 """
 
-import base64
 import re
 from typing import Any, Literal
 from urllib.parse import quote
 
+from gateway.bodies import Body
 from gateway.http.events.rendering import (
     LINE_ENDS,
+    SHOWN,
+    Shown,
     body_json,
     compact,
     control,
     data_line,
     is_json,
 )
-from gateway.http.large import octets_of, omitted
+from gateway.http.large import SHOWN as LIMIT
+from gateway.http.large import Octets, Pieces, linked, octets_of, parts_of, trimmed
 from gateway.http.observe.trace import trace_of
-from gateway.http.publish.shown import write_full
+from gateway.http.publish.shown import full_octets, write_full
 from gateway.http.typed import json_value, moment
 from gateway.message import Message, Properties
 
@@ -31,7 +34,26 @@ FORMATS: tuple[Format, ...] = ("json", "full", "cloudevents", "text")
 ATTRIBUTE = re.compile(r"[a-z0-9]{1,20}")
 PREFIXES = ("cloudEvents_", "cloudEvents:")
 REQUIRED = ("id", "source", "specversion", "type")
+AS_JSON = b'{"json":'
 RESERVED = frozenset({*REQUIRED, "data", "data_base64", "datacontenttype"})
+
+
+class NotText(Exception):
+    """Why a body cannot be the lines of an event. ``shown`` stands for it in ``SHOWN``."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.shown = Unfit(reason)
+
+
+class Unfit(Pieces):
+    """No lines, and why."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(())
+        self.reason = reason
 
 
 def look(message: Message) -> Properties | None:
@@ -46,42 +68,42 @@ def look(message: Message) -> Properties | None:
 
 def full_line(
     source: str, position: int, message: Message, redelivered: bool, way: bool = True
-) -> bytes:
+) -> Octets:
     properties = look(message)
     exchange = message.exchange if way else None
     key = message.key if way or message.key else None
     shown: dict[str, Any] = {"source": source, "position": position}
     if properties is None:
         shown |= {"properties_unreadable": True, "redelivered": redelivered}
-        octets = octets_of(message.body)
-        body: dict[str, Any] = {"kind": "data"}
-        if octets is None:
-            body |= omitted(message.body)
-        else:
-            body["base64"] = base64.b64encode(octets).decode()
         known = {"exchange": exchange, "routing_key": key}
         legacy = {name: value for name, value in known.items() if value is not None}
-        shown |= {"view": "full", "legacy": legacy, "body": body}
+        shown |= {"view": "full", "legacy": legacy, "body": {"kind": "data"}}
     else:
         properties.first_acquirer = not redelivered
-        shown |= write_full(properties, message.body, exchange, key)
-    return b"data: " + compact(shown) + b"\n\n"
+        shown |= write_full(properties, b"", exchange, key)
+    whole = full_octets(shown, body_json(None, None, message.body), len(message.body))
+    return linked(b"data: ", whole, b"\n\n")
 
 
-def text_line(source: str, position: int, message: Message) -> bytes:
-    body = octets_of(message.body)
-    try:
-        if body is not None:
-            body.decode()
-    except UnicodeDecodeError:
-        reason = "the body is not UTF-8"
+def text_line(source: str, position: int, message: Message) -> Octets:
+    shown = SHOWN.get(Shown(id(message.body), lines=True)) if SHOWN else None
+    body = None if shown is not None else octets_of(message.body)
+    if isinstance(shown, Unfit):
+        reason = shown.reason
+    elif shown is not None:
+        return shown
+    elif body is None:
+        return too_large(source, position, message)
     else:
-        if body is None:
-            return too_large(source, position, message)
-        # A leading U+FEFF is safe: only one at the very beginning of the stream is dropped.
-        if b"\r" not in body:
-            return b"data: " + body.replace(b"\n", b"\ndata: ") + b"\n\n"
-        reason = "the body has a carriage return"
+        try:
+            body.decode()
+        except UnicodeDecodeError:
+            reason = "the body is not UTF-8"
+        else:
+            # A leading U+FEFF is safe: only one at the very beginning of the stream is dropped.
+            if b"\r" not in body:
+                return b"data: " + body.replace(b"\n", b"\ndata: ") + b"\n\n"
+            reason = "the body has a carriage return"
     told = {"type": "not-text", "source": source, "position": position, "reason": reason}
     return control("bridge.warn", told)
 
@@ -94,19 +116,35 @@ def too_large(source: str, position: int, message: Message) -> bytes:
 # --- CloudEvents --------------------------------------------------------------------------------
 
 
+def is_event(content_type: str | None) -> bool:
+    """Whether this says that a body is an event in JSON."""
+    media = (content_type or "").partition(";")[0].strip().lower()
+    return media == "application/cloudevents+json"
+
+
+def as_it_is(message: Message) -> Octets | None:
+    """The body, if it is a JSON object."""
+    shown = SHOWN.get(Shown(id(message.body), True, True)) if SHOWN else None
+    if shown is not None:
+        inner = trimmed(shown, len(AS_JSON), 1) if shown.parts[0].startswith(AS_JSON) else b""
+    else:
+        body = octets_of(message.body) or b""
+        inner = body.translate(LINE_ENDS) if is_json(body) else b""
+    start = next((part.lstrip() for part in parts_of(inner) if part.strip()), b"")
+    return inner if start[:1] == b"{" else None
+
+
 def cloudevents_line(
     base: str, instance: str, position: int, message: Message, opaque: bool = False
-) -> bytes:
+) -> Octets:
     """``base``: the URI of the source; ``instance``: what tells its journals apart. An event that
     came as one in JSON is passed on as it is, ``opaque`` or not."""
     properties = look(message) or Properties()
     content_type = properties.content_type
-    media = (content_type or "").partition(";")[0].strip().lower()
-    body = octets_of(message.body)
-    if body is None:
+    if len(message.body) > LIMIT:
         return too_large(base, position, message)
-    if media == "application/cloudevents+json" and body.lstrip()[:1] == b"{" and is_json(body):
-        return b"data: " + body.translate(LINE_ENDS) + b"\n\n"
+    if is_event(content_type) and (event := as_it_is(message)) is not None:
+        return linked(b"data: ", event, b"\n\n")
     shown = attributes_of(properties)
     if shown is None:
         shown = made_attributes(base, instance, position, message, properties)
@@ -114,7 +152,8 @@ def cloudevents_line(
         shown.setdefault(name, value)
     if content_type is not None:
         shown["datacontenttype"] = content_type
-    return b"data: %b,%b}\n\n" % (compact(shown)[:-1], data_member(properties, body, opaque))
+    data = data_member(properties, message.body, opaque)
+    return linked(b"data: %b," % compact(shown)[:-1], data, b"}\n\n")
 
 
 def attributes_of(properties: Properties) -> dict[str, Any] | None:
@@ -170,13 +209,14 @@ def made_attributes(
     return made
 
 
-def data_member(properties: Properties, body: bytes, opaque: bool) -> bytes:
+def data_member(properties: Properties, body: Body, opaque: bool) -> Octets:
     media = None if opaque else properties.content_type
     shown = body_json(media, properties.content_encoding, body)
-    for kind, name in ((b'{"json":', b'"data":'), (b'{"text":', b'"data":')):
-        if shown.startswith(kind):
-            return name + shown[len(kind) : -1]
-    return b'"data_base64":' + shown[len(b'{"base64":') : -1]
+    start = parts_of(shown)[0]
+    for kind, name in ((AS_JSON, b'"data":'), (b'{"text":', b'"data":')):
+        if start.startswith(kind):
+            return linked(name, trimmed(shown, len(kind), 1))
+    return linked(b'"data_base64":', trimmed(shown, len(b'{"base64":'), 1))
 
 
 # --- any of them --------------------------------------------------------------------------------
@@ -196,7 +236,7 @@ class Renderer:
 
     def lines(
         self, how: str, position: int, message: Message, redelivered: bool, opaque: bool
-    ) -> bytes:
+    ) -> Octets:
         if how == "full":
             return full_line(self.source, position, message, redelivered, self.way)
         if how == "cloudevents":

@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 
 from gateway.bodies import Body
+from gateway.http.events.formats import NotText, is_event
 from gateway.http.events.rendering import LINE_ENDS, SHOWN, Shown, compact, reading_of
 from gateway.http.json_check import Steps, json_steps, utf8_steps
-from gateway.http.large import octets_of
-from gateway.http.portions import joined
+from gateway.http.large import Pieces, octets_of
+from gateway.http.portions import gathered
 from gateway.message import Message
 
 HEAVY = 256 * 1024
@@ -38,9 +39,31 @@ def verdict(steps: Steps, said: list[bool]) -> Iterator[bytes]:
         yield b""
 
 
-def body_steps(content_type: str | None, coding: str | None, octets: bytes) -> Iterator[bytes]:
-    """What ``rendering.body_json`` makes, a piece at a time."""
-    json, text = reading_of(content_type, coding)
+def steps_of(shown: Shown, octets: bytes) -> Iterator[bytes]:
+    """What is made of these octets, a piece at a time."""
+    if shown.lines:
+        return line_steps(octets)
+    return body_steps(shown.json, shown.text, octets)
+
+
+def line_steps(octets: bytes) -> Iterator[bytes]:
+    """What ``formats.text_line`` makes. Raises ``NotText``."""
+    said: list[bool] = []
+    yield from verdict(utf8_steps(octets), said)
+    if not said[-1]:
+        raise NotText("the body is not UTF-8")
+    for at in range(0, len(octets), PIECE):
+        if b"\r" in octets[at : at + PIECE]:
+            raise NotText("the body has a carriage return")
+        yield b""
+    yield b"data: "
+    for at in range(0, len(octets), PIECE):
+        yield octets[at : at + PIECE].replace(b"\n", b"\ndata: ")
+    yield b"\n\n"
+
+
+def body_steps(json: bool, text: bool, octets: bytes) -> Iterator[bytes]:
+    """What ``rendering.body_json`` makes."""
     said = [False]
     if json:
         yield from verdict(json_steps(octets), said)
@@ -69,26 +92,45 @@ def body_steps(content_type: str | None, coding: str | None, octets: bytes) -> I
     yield b'"}'
 
 
-def key_of(message: Message, opaque: bool) -> Shown:
-    """By what ``body_json`` will be asked for the body of a message."""
-    if not opaque:
-        try:
-            found = message.properties
-            if found.body_kind in (None, "data"):
-                return id(message.body), found.content_type, found.content_encoding
-        except (ValueError, RecursionError):
-            pass
-        finally:
-            message.forget_properties()
-    return id(message.body), None, None
+def key_of(message: Message, how: str = "simple", opaque: bool = False) -> Shown:
+    """What will be asked for of the body of a message: ``how`` is a format of streams, or "simple"
+    for the view of that name."""
+    body = id(message.body)
+    if how == "text":
+        return Shown(body, lines=True)
+    if how == "full":
+        return Shown(body)
+    try:
+        found = message.properties
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
+        return Shown(body)
+    finally:
+        message.forget_properties()
+    if how == "cloudevents" and is_event(found.content_type):
+        return Shown(body, *reading_of(found.content_type, None))
+    if opaque or (how == "simple" and found.body_kind not in (None, "data")):
+        return Shown(body)
+    return Shown(body, *reading_of(found.content_type, found.content_encoding))
 
 
-async def acquire(message: Message, opaque: bool) -> Shown | None:
+async def made_of(key: Shown, octets: bytes) -> Pieces:
+    try:
+        return await gathered(steps_of(key, octets))
+    except NotText as reason:
+        return reason.shown
+
+
+async def acquire(message: Message, how: str = "simple", opaque: bool = False) -> Shown | None:
     """Wait until the body is ready; ``None`` if it needs nothing. ``release`` what is given."""
-    body: Body = message.body
+    if len(message.body) <= HEAVY:
+        return None
+    return await prepare(key_of(message, how, opaque), message.body)
+
+
+async def prepare(key: Shown, body: Body) -> Shown | None:
+    """As ``acquire``, when it is known what will be asked for."""
     if len(body) <= HEAVY:
         return None
-    key = key_of(message, opaque)
     USERS[key] += 1
     try:
         while key not in SHOWN:
@@ -101,7 +143,7 @@ async def acquire(message: Message, opaque: bool) -> Shown | None:
                 octets = await asyncio.to_thread(octets_of, body)
                 if octets is None:
                     break  # too large to be shown
-                SHOWN[key] = await joined(body_steps(key[1], key[2], octets))
+                SHOWN[key] = await made_of(key, octets)
             finally:
                 del MAKING[key]
                 made.set_result(None)
@@ -122,13 +164,15 @@ def release(keys: Iterable[Shown | None]) -> None:
 
 
 @asynccontextmanager
-async def ready(messages: Iterable[Message | None], opaque: bool = False) -> AsyncIterator[None]:
+async def ready(
+    messages: Iterable[Message | None], how: str = "simple", opaque: bool = False
+) -> AsyncIterator[None]:
     """Their bodies are shown without delay within."""
     keys: list[Shown | None] = []
     try:
         for message in messages:
             if message is not None:
-                key = await acquire(message, opaque)
+                key = await acquire(message, how, opaque)
                 keys.append(key)
         yield
     finally:

@@ -11,6 +11,7 @@ reader may have seen one just before it vanished.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from gateway.http.large import Octets, linked
 from gateway.message import Message
 
 NOTHING_ASKED = (-1, -1, 0)
@@ -53,7 +54,7 @@ class Journal:
             raise ValueError("a journal keeps at least one event, from position 1 on")
         self.max_events = max_events
         self.capacity = min(max_events, FIRST_CAPACITY)
-        self.slots: list[bytes | None] = [b""] * self.capacity
+        self.slots: list[Octets | None] = [b""] * self.capacity
         self.events: list[Event | None] = [None] * self.capacity
         self.weights: list[int] = [0] * self.capacity
         self.max_octets = max_octets
@@ -62,14 +63,14 @@ class Journal:
         self.first = start
         self.head = start - 1
         self.pin: int | None = None
-        self.render: Callable[[int, Event], bytes] = lambda position, event: b""
+        self.render: Callable[[int, Event], Octets] = lambda position, event: b""
         self.chunk_asked = NOTHING_ASKED
-        self.chunk: tuple[bytes, int] = (b"", 0)
+        self.chunk: tuple[Octets, int] = (b"", 0)
 
     def __len__(self) -> int:
         return self.head - self.first + 1
 
-    def append(self, frame: bytes | None, event: Event | None = None) -> int:
+    def append(self, frame: Octets | None, event: Event | None = None) -> int:
         """Add one event at ``head + 1``, evicting the oldest as needed. Returns its position."""
         head = self.head + 1
         if head - self.first >= self.max_events and not self.pinned():
@@ -146,7 +147,7 @@ class Journal:
         known = after + 1 >= self.born
         return Gap(after + 1, self.first - 1, self.first - 1 - after if known else None)
 
-    def read(self, after: int, max_octets: int = 256 * 1024) -> tuple[bytes, int]:
+    def read(self, after: int, max_octets: int = 256 * 1024) -> tuple[Octets, int]:
         """Frames after a position, joined, and the position reached. At least one frame.
 
         Readers that stand at the same place get the same object. Events that fell off the ring
@@ -155,14 +156,14 @@ class Journal:
         asked = (after, self.head, max_octets)
         if asked != self.chunk_asked:
             frames, reached = self.frames(after, max_octets)
-            self.chunk = (frames[0] if len(frames) == 1 else b"".join(frames), reached)
+            self.chunk = (frames[0] if len(frames) == 1 else linked(*frames), reached)
             self.chunk_asked = asked
         return self.chunk
 
-    def frames(self, after: int, max_octets: int = 256 * 1024) -> tuple[list[bytes], int]:
+    def frames(self, after: int, max_octets: int = 256 * 1024) -> tuple[list[Octets], int]:
         """As ``read``, one by one; holes are empty frames."""
         position = max(after, self.first - 1)
-        frames: list[bytes] = []
+        frames: list[Octets] = []
         octets = 0
         while position < self.head and octets < max_octets:
             position += 1
@@ -173,7 +174,12 @@ class Journal:
             frames.append(frame)
         return frames, position
 
-    def render_now(self, position: int) -> bytes:
+    def frame(self, position: int) -> Octets:
+        """That of a position of the ring."""
+        found = self.slots[position % self.capacity]
+        return self.render_now(position) if found is None else found
+
+    def render_now(self, position: int) -> Octets:
         at = position % self.capacity
         event = self.events[at]
         frame = b"" if event is None else self.render(position, event)

@@ -19,9 +19,10 @@ from gateway.http.events.heavy import HEAVY, acquire
 from gateway.http.events.hub import Hub
 from gateway.http.events.opening import headers_of, jittered
 from gateway.http.events.rendering import Shown, compact, control, data_head, data_line
-from gateway.http.events.sources import CHANNEL, Name
+from gateway.http.events.sources import AT_ONCE, CHANNEL, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
 from gateway.http.events.stream_request import StreamRequest, invalid
+from gateway.http.large import Octets, linked
 from gateway.http.leases import Fate, Lease, Leasing, tally
 from gateway.http.problems import Problem
 from gateway.http.redaction import redacted
@@ -55,10 +56,10 @@ class LeasedStream(EventStream):
         self.alias = asked.aliases.get(self.name)
         self.shown = self.label(self.name)
         self.head = data_head(self.shown)
-        self.unwritten: deque[tuple[int, bytes | None]] = deque()
-        """Delivery and frame; ``None`` for one that is in ``large``."""
-        self.large: dict[int, tuple[bytes, Message, bool]] = {}
-        """What frames of large messages are made of, when their bodies are ready."""
+        self.unwritten: deque[tuple[int, Octets | None]] = deque()
+        """Delivery and frame; ``None`` for one that is in ``unrendered``."""
+        self.unrendered: dict[int, tuple[bytes, Message, bool]] = {}
+        """What frames of all but small messages are made of, when they are written."""
         self.held_leases: dict[int, Leased] = {}
         self.client: Client | None = None
         self.channel: Channel | None = None
@@ -112,19 +113,19 @@ class LeasedStream(EventStream):
     def cursor(self) -> bytes:
         return b""
 
-    def take(self) -> bytes:
+    def take(self) -> Octets:
         pending, self.pending = self.pending, []
         octets = 0
         while self.unwritten and not self.finished and octets < CHUNK_OCTETS:
             delivery, frame = self.unwritten[0]
             if frame is None:
-                if octets:
+                if octets and len(self.unrendered[delivery][1].body) > HEAVY:
                     break  # its body is not ready yet
-                frame = self.render(*self.large.pop(delivery))
+                frame = self.render(*self.unrendered.pop(delivery))
             self.unwritten.popleft()
             octets += len(frame)
             pending.append(frame)
-        return b"".join(pending)
+        return linked(*pending)
 
     def more(self) -> bool:
         return bool(self.pending or self.unwritten)
@@ -147,7 +148,7 @@ class LeasedStream(EventStream):
         channel.unsubscribe(tag)
         while self.unwritten:
             delivery, _ = self.unwritten.popleft()
-            self.large.pop(delivery, None)
+            self.unrendered.pop(delivery, None)
             leased = self.held_leases.get(delivery)
             if leased is not None:
                 self.leasing.leases.settle(leased.lease, Fate.LOST, Outcome.RELEASE, None)
@@ -217,25 +218,25 @@ class LeasedStream(EventStream):
         head = self.head + b',"lock":' + compact(lock)
         if self.alias is not None:
             message = redacted(message)
-        if len(message.body) > HEAVY:
-            self.large[delivery] = head, message, redelivered
+        if len(message.body) > AT_ONCE:
+            self.unrendered[delivery] = head, message, redelivered
             self.unwritten.append((delivery, None))
         else:
             self.unwritten.append((delivery, self.render(head, message, redelivered)))
         self.wake()
 
-    def render(self, head: bytes, message: Message, redelivered: bool) -> bytes:
+    def render(self, head: bytes, message: Message, redelivered: bool) -> Octets:
         return data_line(head, message, redelivered, way=self.alias is None)
 
     @property
     def has_heavy(self) -> bool:
-        return bool(self.large)
+        return bool(self.unrendered)
 
     async def prepare(self) -> list[Shown | None]:
         if not self.unwritten or self.unwritten[0][1] is not None:
             return []
-        _, message, _ = self.large[self.unwritten[0][0]]
-        return [await acquire(message, False)]
+        _, message, _ = self.unrendered[self.unwritten[0][0]]
+        return [await acquire(message, "json")]
 
     def cancelled(self, tag: str) -> None:
         self.tag = None

@@ -13,6 +13,7 @@ from gateway.http.events.rendering import control
 from gateway.http.events.sources import Name, Source
 from gateway.http.events.stream import EventStream, Reading, Resume
 from gateway.http.events.stream_request import Start, StreamRequest, invalid
+from gateway.http.large import Octets
 from gateway.http.problems import Problem
 from gateway.http.typed import moment
 
@@ -135,7 +136,7 @@ def announce(stream: EventStream, resumes: list[Resume]) -> None:
     }
     if stream.caller.expires is not None:
         opened["expires_at"] = moment(int(stream.caller.expires * 1000))
-    gaps: list[bytes] = []
+    gaps: list[Octets] = []
     for reading in stream.readings:
         stream.skip_gap(reading, gaps, close=False)
     cursor = None if gaps else stream.cursor()

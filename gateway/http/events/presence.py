@@ -14,6 +14,7 @@ from gateway.http.context import Context
 from gateway.http.events.opening import headers_of, jittered
 from gateway.http.events.rendering import compact, control
 from gateway.http.events.stream import EventStream, Options, Resume
+from gateway.http.large import Octets, linked
 from gateway.http.problems import Problem
 from gateway.http.typed import moment
 
@@ -184,9 +185,9 @@ class PresenceStream(EventStream):
     def cursor(self) -> bytes:
         return b""
 
-    def take(self) -> bytes:
+    def take(self) -> Octets:
         pending, self.pending = self.pending, []
-        return b"".join(pending)
+        return linked(*pending)
 
     def more(self) -> bool:
         return bool(self.pending)

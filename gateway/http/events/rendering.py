@@ -7,10 +7,10 @@ valid JSON (they are spliced in as they came, so big numbers and repeated keys s
 
 import base64
 import json
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from gateway.bodies import Body
-from gateway.http.large import octets_of, omitted
+from gateway.http.large import Octets, Pieces, linked, octets_of, omitted
 from gateway.http.observe.trace import trace_of
 from gateway.http.typed import json_value, moment
 from gateway.message import Message, Properties
@@ -25,10 +25,18 @@ def compact(value: Any) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-Shown = tuple[int, str | None, str | None]
-SHOWN: dict[Shown, bytes] = {}
-"""Large bodies that ``heavy`` has made ready, by the identity of their octets, content type and
-coding."""
+class Shown(NamedTuple):
+    """What is made of a body, by the identity of its octets: the ``body`` member, as JSON or text
+    if it may be shown so, or the ``lines`` of the format "text"."""
+
+    body: int
+    json: bool = False
+    text: bool = False
+    lines: bool = False
+
+
+SHOWN: dict[Shown, Pieces] = {}
+"""Large bodies that ``heavy`` has made ready."""
 
 
 def reading_of(content_type: str | None, coding: str | None) -> tuple[bool, bool]:
@@ -40,14 +48,18 @@ def reading_of(content_type: str | None, coding: str | None) -> tuple[bool, bool
     return json, media.startswith("text/") or media in TEXTUAL or media.endswith(("+xml", "json"))
 
 
-def body_json(content_type: str | None, coding: str | None, large: Body) -> bytes:
+def body_json(content_type: str | None, coding: str | None, large: Body) -> Octets:
     """The ``body`` member by the binary rule."""
-    if SHOWN and (shown := SHOWN.get((id(large), content_type, coding))) is not None:
+    return body_shown(*reading_of(content_type, coding), large)
+
+
+def body_shown(json: bool, text: bool, large: Body) -> Octets:
+    """The ``body`` member: as JSON or text, if it may be and is, else in base64."""
+    if SHOWN and (shown := SHOWN.get(Shown(id(large), json, text))) is not None:
         return shown
     body = octets_of(large)
     if body is None:
         return compact(omitted(large))
-    json, text = reading_of(content_type, coding)
     if json and is_json(body):
         # Outside strings a line end is white space; inside, valid JSON has none.
         return b'{"json":' + body.translate(LINE_ENDS) + b"}"
@@ -121,7 +133,7 @@ GROUP = (
 
 def data_line(
     head: bytes, message: Message, redelivered: bool, opaque: bool = False, way: bool = True
-) -> bytes:
+) -> Octets:
     """``data: {...}`` and the blank line. ``head`` is the source's ``data: {"source":"..."``;
     ``opaque``: the body is base64 whatever it is; ``way``: exchange and routing key are shown."""
     fields: dict[str, Any]
@@ -142,9 +154,9 @@ def data_line(
     if redelivered:
         fields["redelivered"] = True
     body = body_json(None if opaque else content_type, coding, message.body)
-    if not fields:
-        return b'%b,"body":%b}\n\n' % (head, body)
-    return b'%b,%b,"body":%b}\n\n' % (head, compact(fields)[1:-1], body)
+    if fields:
+        head = b"%b,%b" % (head, compact(fields)[1:-1])
+    return linked(head + b',"body":', body, b"}\n\n")
 
 
 def data_head(source: str) -> bytes:

@@ -20,6 +20,7 @@ from gateway.http.events.heavy import HEAVY
 from gateway.http.events.journal import Event, Journal
 from gateway.http.events.rendering import data_head, data_line
 from gateway.http.events.views import Spec, View
+from gateway.http.large import Octets, linked
 from gateway.message import Message
 from gateway.operations import DeclareQueue, Outcome
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from gateway.http.events.hub import Hub
 
 CHANNEL = 1
+AT_ONCE = 16 * 1024
+"""Octets of a body up to which an event is rendered as it comes: a turn may bring many."""
 
 
 class Name(NamedTuple):
@@ -282,11 +285,11 @@ class Source:
         event = Event(message, redelivered, self.hub.broker.now, message.size)
         # Rendered now, its octets are counted; where all read by a view, it may never be asked for.
         viewed = sum([view.readers for view in self.views.values()])
-        heavy = len(message.body) > HEAVY
-        plain = (viewed < len(self.readers) or not viewed) and not heavy
+        octets = len(message.body)
+        plain = (viewed < len(self.readers) or not viewed) and octets <= AT_ONCE
         frame = self.rendered(journal.head + 1, event) if plain else None
         position = journal.append(frame, event)
-        if heavy:
+        if octets > HEAVY:
             self.weigh(position)
         if self.name.key is None:
             self.unsettled.append((position, delivery))
@@ -297,11 +300,13 @@ class Source:
         self.heavy = [one for one in self.heavy if one >= self.journal.first]
         self.heavy.append(position)
 
-    def next_heavy(self, after: int) -> int | None:
-        return next((one for one in self.heavy if one > after), None)
+    def heavy_after(self, after: int) -> list[int]:
+        """Positions of large messages behind this one."""
+        return [one for one in self.heavy if one > after]
 
-    def rendered(self, position: int, event: Event) -> bytes:
-        return self.id_line(position) + data_line(self.head, event.message, event.redelivered)
+    def rendered(self, position: int, event: Event) -> Octets:
+        data = data_line(self.head, event.message, event.redelivered)
+        return linked(self.id_line(position), data)
 
     def cancelled(self, tag: str) -> None:
         self.hub.lost(self, "it was deleted")

@@ -6,6 +6,7 @@ what happens when it falls behind is its policy (``Slow``).
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -21,11 +22,12 @@ from gateway.http.events.hub import Hub
 from gateway.http.events.rendering import Shown, control
 from gateway.http.events.sources import Name, Source
 from gateway.http.events.views import PLAIN, Spec, View
+from gateway.http.large import Octets, Pieces, linked, pieces, trimmed
 from gateway.http.problems import Problem
 from gateway.http.typed import moment
+from gateway.message import Message
 
 CHUNK_OCTETS = 256 * 1024
-EVERYTHING = 1 << 62
 HEARTBEAT = b": hb\n"
 """A comment, and no end of a block, of which some clients make an empty message."""
 REAUTH_SHARE = 0.8
@@ -108,7 +110,7 @@ class EventStream:
         self.direct = False
         """One source of which everything is shown: the way of most streams."""
         self.headers: list[tuple[bytes, bytes]] = []
-        self.pending: list[bytes] = []
+        self.pending: list[Octets] = []
         self.finished = False
         """Write what is pending, then end."""
         self.gone = False
@@ -178,12 +180,15 @@ class EventStream:
         journal = source.journal
         if source.unsettled or reading.position + 1 < journal.first or not pipe.ready:
             return False
-        if source.heavy and source.next_heavy(reading.position) is not None:
+        if source.heavy and source.heavy_after(reading.position):
             return False
         try:
             chunk = self.take()
         except Exception:
             return False  # it happens again in the stream's task, and ends nothing but that
+        if isinstance(chunk, Pieces):
+            self.pending.append(chunk)
+            return False
         if chunk:
             source.handing(reading.position)
             pipe.write(chunk)
@@ -307,7 +312,7 @@ class EventStream:
             reading.told = reading.position
         return self.hub.cursors.seal([(one.source.key, one.position) for one in self.readings])
 
-    def take(self) -> bytes:
+    def take(self) -> Octets:
         """Everything that is due, up to about ``CHUNK_OCTETS``; positions move on."""
         if self.direct and not self.pending:
             reading = self.readings[0]
@@ -324,9 +329,9 @@ class EventStream:
                 self.take_from(reading, pending)
         pending += self.pending
         self.pending = []
-        return b"".join(pending)
+        return linked(*pending)
 
-    def skip_gap(self, reading: Reading, pending: list[bytes], close: bool = True) -> bool:
+    def skip_gap(self, reading: Reading, pending: list[Octets], close: bool = True) -> bool:
         """Say what the ring has lost, unless the stream is to end for it. Whether to read on."""
         if self.finished:
             return False
@@ -345,42 +350,51 @@ class EventStream:
         pending.append(control("bridge.gap", detail, self.cursor()))
         return True
 
-    def take_from(self, reading: Reading, pending: list[bytes]) -> None:
+    def take_from(self, reading: Reading, pending: list[Octets]) -> None:
         source = reading.source
+        journal, feed = source.journal, reading.view or source.journal
         budget = CHUNK_OCTETS // len(self.readings)
-        superseded: set[int] = set()
-        most = EVERYTHING if reading.slow is Slow.LATEST else budget
-        frames, reached = (reading.view or source.journal).frames(reading.position, most)
-        first = reached - len(frames) + 1
-        if reading.slow is Slow.LATEST:
-            superseded = self.superseded(reading, frames, first)
+        position = max(reading.position, journal.first - 1)
+        superseded = self.superseded(reading, position)
+        frames: Iterator[Octets] = iter(())
+        if reading.slow is not Slow.LATEST:
+            frames = iter(feed.frames(position, budget)[0])
         several = len(self.readings) > 1
         octets = 0
-        for position, frame in enumerate(frames, first):
+        while position < journal.head and octets < budget:
+            if position + 1 in superseded:
+                frame: Octets | None = b""
+                reading.dropped += 1
+            elif reading.slow is Slow.LATEST:
+                frame = feed.frame(position + 1)
+            else:
+                frame = next(frames, None)
+            if frame is None:
+                break
+            position += 1
             if not frame:
                 continue
-            if position in superseded:
-                reading.dropped += 1
-                continue
-            if octets >= budget:
-                reached = position - 1
-                break
-            reading.position = reading.told = position
+            reading.told = position
+            reading.position = position
             if several:
                 # Each event's id holds the positions of all sources.
-                frame = b"id: " + self.cursor() + b"\n" + frame[source.id_octets :]
+                line = b"id: " + self.cursor() + b"\n"
+                frame = linked(line, trimmed(frame, source.id_octets))
             octets += len(frame)
             pending.append(frame)
-        reading.position = reached
+        reading.position = position
 
-    def superseded(self, reading: Reading, frames: list[bytes], first: int) -> set[int]:
-        """Positions that are followed by another event of the same routing key."""
-        journal = reading.source.journal
-        seen: set[str] = set()
+    def superseded(self, reading: Reading, after: int) -> set[int]:
+        """Positions that are followed by another event of the same routing key, where only the
+        latest is wanted."""
         found: set[int] = set()
-        for position in range(first + len(frames) - 1, first - 1, -1):
+        if reading.slow is not Slow.LATEST:
+            return found
+        journal, view = reading.source.journal, reading.view
+        seen: set[str] = set()
+        for position in range(journal.head, after, -1):
             event = journal.event(position)
-            if event is None or not frames[position - first]:
+            if event is None or not (view is None or view.shows(position)):
                 continue
             if event.message.key in seen:
                 found.add(position)
@@ -427,6 +441,8 @@ class EventStream:
                 await self.write(send, chunk)
                 self.writing_since = None
                 self.wrote_at = loop.time()
+                if len(chunk) >= CHUNK_OCTETS:
+                    await asyncio.sleep(0)  # what comes next is rendered in another round
             elif self.finished:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
                 return
@@ -445,18 +461,27 @@ class EventStream:
         keys: list[Shown | None] = []
         try:
             for reading in list(self.readings):
-                position = reading.source.next_heavy(reading.position)
-                if position is None:
-                    continue
-                journal, view = reading.source.journal, reading.view
-                event = journal.event(position) if position >= journal.first else None
-                if event is not None and not (view or journal).has(position):
-                    opaque = view is not None and view.spec.opaque
-                    keys.append(await acquire(event.message, opaque))
+                message = self.next_unready(reading)
+                if message is not None:
+                    spec = PLAIN if reading.view is None else reading.view.spec
+                    keys.append(await acquire(message, spec.format, spec.opaque))
         except BaseException:
             release(keys)
             raise
         return keys
+
+    def next_unready(self, reading: Reading) -> Message | None:
+        """The next large message of a source that is not rendered and will be."""
+        journal = reading.source.journal
+        feed = reading.view or journal
+        after = max(reading.position, journal.first - 1)
+        waiting = reading.source.heavy_after(after)
+        superseded = self.superseded(reading, after) if waiting else set()
+        for position in waiting:
+            event = journal.event(position)
+            if event is not None and position not in superseded and not feed.has(position):
+                return event.message
+        return None
 
     def more(self) -> bool:
         """Holes give an empty chunk, yet there may be events behind them."""
@@ -464,10 +489,12 @@ class EventStream:
             return True
         return any([one.position != one.source.journal.head for one in self.readings])
 
-    async def write(self, send: Send, chunk: bytes) -> None:
+    async def write(self, send: Send, chunk: Octets) -> None:
         for reading in self.readings:
             reading.source.handing(reading.position)
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        async for piece in pieces(chunk):
+            self.writing_since = asyncio.get_running_loop().time()
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
         if not any([source.unsettled for source in self.sources]):
             return
         # An empty body waits until the transport has room again, so the chunk has left; one more

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.http.events.journal import NOTHING_ASKED, Event
 from gateway.http.filters import Filter
+from gateway.http.large import Octets, linked
 from gateway.http.redaction import redacted
 from gateway.message import Message
 from gateway.selector.like import EFFORT
@@ -53,46 +54,54 @@ class View:
         self.shown = spec.alias or str(source.name)
         self.renderer = source.renderer_of(spec.alias) if spec.alias else source.renderer
         self.chunk_asked = NOTHING_ASKED
-        self.chunk: tuple[bytes, int] = (b"", 0)
-        self.kept: OrderedDict[int, bytes] = OrderedDict()
+        self.chunk: tuple[Octets, int] = (b"", 0)
+        self.kept: OrderedDict[int, Octets] = OrderedDict()
         self.octets = 0
 
-    def read(self, after: int, max_octets: int) -> tuple[bytes, int]:
+    def read(self, after: int, max_octets: int) -> tuple[Octets, int]:
         """As ``Journal.read``: readers at the same place get the same object."""
         asked = (after, self.journal.head, max_octets)
         if asked != self.chunk_asked:
             frames, reached = self.frames(after, max_octets)
-            self.chunk = (b"".join(frames), reached)
+            self.chunk = (linked(*frames), reached)
             self.chunk_asked = asked
         return self.chunk
 
-    def frames(self, after: int, max_octets: int) -> tuple[list[bytes], int]:
+    def frames(self, after: int, max_octets: int) -> tuple[list[Octets], int]:
         """As ``Journal.frames``."""
         journal = self.journal
         position = max(after, journal.first - 1)
-        frames: list[bytes] = []
+        frames: list[Octets] = []
         octets = 0
         while position < journal.head and octets < max_octets:
             position += 1
-            frame = self.kept.get(position)
             before = EFFORT.steps
-            if frame is None:
-                frame = self.render(position)
-                self.keep(position, frame)
+            frame = self.frame(position)
             # Looking at what is left out costs time too, and the more the harder the selector.
             octets += (len(frame) or 64) + (EFFORT.steps - before >> STEPS_OF_AN_OCTET)
             frames.append(frame)
         return frames, position
 
+    def frame(self, position: int) -> Octets:
+        """As ``Journal.frame``."""
+        frame = self.kept.get(position)
+        if frame is None:
+            frame = self.render(position)
+            self.keep(position, frame)
+        return frame
+
     def has(self, position: int) -> bool:
         """Whether it is rendered, or left out."""
-        event = self.journal.event(position)
-        if position in self.kept or event is None:
-            return True
-        message = redacted(event.message) if self.spec.alias else event.message
-        return not self.wants(message)
+        return position in self.kept or not self.shows(position)
 
-    def render(self, position: int) -> bytes:
+    def shows(self, position: int) -> bool:
+        """Whether there is something, and it is not left out."""
+        event = self.journal.event(position)
+        if event is None:
+            return False
+        return self.wants(redacted(event.message) if self.spec.alias else event.message)
+
+    def render(self, position: int) -> Octets:
         event = self.journal.event(position)
         if event is not None and self.spec.alias:
             event = event._replace(message=redacted(event.message))
@@ -100,15 +109,15 @@ class View:
             return b""
         source = self.source
         if self.as_stored:
-            (frame,), _ = self.journal.frames(position - 1, 1)
-            return frame
-        return source.id_line(position) + self.name_line(event) + self.lines(position, event)
+            return self.journal.frame(position)
+        head = source.id_line(position) + self.name_line(event)
+        return linked(head, self.lines(position, event))
 
     def wants(self, message: Message) -> bool:
         wanted = self.spec.filter
         return not wanted or wanted.passes(message)
 
-    def lines(self, position: int, event: Event) -> bytes:
+    def lines(self, position: int, event: Event) -> Octets:
         spec = self.spec
         return self.renderer.lines(
             spec.format, position, event.message, event.redelivered, spec.opaque
@@ -121,7 +130,7 @@ class View:
         name = self.shown if asked == "source" else name_of(event.message, asked)
         return event_line(name)
 
-    def keep(self, position: int, frame: bytes) -> None:
+    def keep(self, position: int, frame: Octets) -> None:
         self.kept[position] = frame
         self.octets += len(frame) + 64
         while self.octets > KEPT_OCTETS and len(self.kept) > 1:

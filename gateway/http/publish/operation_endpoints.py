@@ -5,8 +5,8 @@ from starlette.responses import Response
 
 from gateway.http.context import Context
 from gateway.http.deps import authenticate, vhost_of
+from gateway.http.portions import Whole
 from gateway.http.publish.operations import MEDIA_TYPE, Operation
-from gateway.http.publish.results import json_answer
 
 
 class OperationEndpoints:
@@ -23,11 +23,9 @@ class OperationEndpoints:
 
     async def show_operation(self, request: Request) -> Response:
         operation = await self.located(request)
-        document = operation.document(self.operations.seconds)
-        status, headers, body = json_answer(200, MEDIA_TYPE, document)
         more = {} if operation.task.done() else {"retry-after": "1"}
-        shown = {name.decode(): value.decode() for name, value in headers}
-        return Response(body, status, headers={**shown, **more})
+        headers = {"cache-control": "no-store", **more}
+        return Whole(operation.document(self.operations.seconds), headers, MEDIA_TYPE)
 
     async def delete_operation(self, request: Request) -> Response:
         self.operations.forget(await self.located(request))

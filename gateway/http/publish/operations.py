@@ -12,8 +12,9 @@ from gateway.broker.broker import Broker
 from gateway.http import problems
 from gateway.http.access.principal import Principal
 from gateway.http.dependencies import HttpSettings
+from gateway.http.large import Octets, linked
 from gateway.http.problems import Problem
-from gateway.http.publish.results import Answer, Headers, instant, json_answer
+from gateway.http.publish.results import Answer, Headers, answer_of, instant
 
 MEDIA_TYPE = "application/vnd.amqp-gateway.operation+json"
 
@@ -40,18 +41,19 @@ class Operation:
         if not task.cancelled() and task.exception() is None:
             self.octets = len(task.result().body)
 
-    def document(self, seconds: int) -> dict[str, object]:
+    def document(self, seconds: int) -> Octets:
+        """As JSON. The answer is one already, and may be large: it is spliced in."""
         shown: dict[str, object] = {"id": self.id, "status": "running"}
         shown["created"] = instant(self.created)
         if not self.task.done():
-            return shown
+            return json.dumps(shown).encode()
         shown["status"] = "done"
         since = 0.0 if self.done is None else time.monotonic() - self.done
         shown["expires_in_ms"] = max(0, int((seconds - since) * 1000))
         status, headers, body = self.task.result()
         media = next(value.decode() for name, value in headers if name == b"content-type")
-        shown["result"] = {"status": status, "content_type": media, "body": json.loads(body)}
-        return shown
+        head = json.dumps({**shown, "result": {"status": status, "content_type": media}})
+        return linked(head[:-2].encode() + b', "body": ', body, b"}}")
 
 
 class Operations:
@@ -89,7 +91,7 @@ class Operations:
         task.add_done_callback(lambda _: self.weigh(operation))
         where = f"/v1/{quote(vhost, safe='')}/operations/{operation.id}"
         more = [(b"location", where.encode()), (b"retry-after", b"1"), *headers]
-        return json_answer(202, MEDIA_TYPE, operation.document(self.seconds), more)
+        return answer_of(202, MEDIA_TYPE, operation.document(self.seconds), more)
 
     def find(self, caller: Principal, vhost: str, name: str) -> Operation:
         """Raises ``Problem`` (404), also for those of others."""

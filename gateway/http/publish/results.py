@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
+from gateway.http.large import Octets
 from gateway.http.problems import MEDIA_TYPE, NOT_ATTEMPTED, Problem, Row
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.publisher import Ticket
@@ -22,7 +23,7 @@ class Answer(NamedTuple):
 
     status: int
     headers: Headers
-    body: bytes
+    body: Octets
 
 
 class Result(NamedTuple):
@@ -112,7 +113,10 @@ def receipt_of(
 
 
 def json_answer(status: int, media: str, value: Any, headers: Headers | None = None) -> Answer:
-    body = json.dumps(value).encode()
+    return answer_of(status, media, json.dumps(value).encode(), headers)
+
+
+def answer_of(status: int, media: str, body: Octets, headers: Headers | None = None) -> Answer:
     common = [
         (b"content-type", media.encode()),
         (b"content-length", b"%d" % len(body)),

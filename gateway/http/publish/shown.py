@@ -6,7 +6,8 @@ from typing import Any
 
 from gateway.adapters.v0_9.content import write_id
 from gateway.bodies import Body
-from gateway.http.large import octets_of, omitted
+from gateway.http.large import Octets, linked, octets_of, omitted, trimmed
+from gateway.http.portions import encoded
 from gateway.http.publish.forms import (
     GROUP,
     HEADER,
@@ -60,6 +61,16 @@ def write_full(
         encoded = {"base64": base64.b64encode(octets or b"").decode()}
         shown["body"] |= omitted(body) if octets is None else encoded
     return shown
+
+
+def full_octets(shown: dict[str, Any], body: Octets, size: int) -> Octets:
+    """The full form as JSON. ``shown`` is what ``write_full`` makes without the body, which is
+    ``{"base64": ..}``, of ``size`` octets; it is spliced in, since it may be large."""
+    kind = shown.pop("body")["kind"]
+    head = encoded(shown)[:-1] + b',"body":{"kind":"%b"' % kind.encode()
+    if kind == "none" and not size:
+        return head + b"}}"
+    return linked(head + b",", trimmed(body, 1), b"}")
 
 
 def write_simple(

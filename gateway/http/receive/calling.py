@@ -25,7 +25,7 @@ from gateway.http.deps import authenticate, read_limited, vhost_of
 from gateway.http.events import heavy
 from gateway.http.fields import READERS, BadField, read_properties, write_identifier
 from gateway.http.identifiers import uuid7
-from gateway.http.large import send_body
+from gateway.http.large import Octets, send_body
 from gateway.http.observe.trace import stamp
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target, read_address
@@ -219,7 +219,7 @@ class RequestsEndpoint:
             gone.cancel()
         if call is None:
             return
-        status, pairs, content = self.render(call, target, shown, seconds)
+        status, pairs, content = await self.render(call, target, shown, seconds)
         headers = [(name.encode(), value.encode("latin-1")) for name, value in pairs]
         headers.append((b"content-length", b"%d" % len(content)))
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -315,7 +315,8 @@ class RequestsEndpoint:
             asked.principal, asked.vhost, work, patience, more
         )
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await send_body(send, body)
+        await send({"type": "http.response.body", "body": b""})
 
     async def outcome(
         self, call: Call, asked: CallRequest, seconds: float, instance: str
@@ -343,9 +344,9 @@ class RequestsEndpoint:
 
     # --- the reply at once ----------------------------------------------------------------------
 
-    def render(
+    async def render(
         self, call: Call, target: Target, shown: str, seconds: float
-    ) -> tuple[int, Pairs, Body]:
+    ) -> tuple[int, Pairs, Body | Octets]:
         """Raises ``Problem``."""
         reply = call.reply
         if reply is None:
@@ -355,7 +356,8 @@ class RequestsEndpoint:
         pairs = raw_fields(reply, False, 1)
         if pairs is not None:
             return 200, pairs + more, reply.body
-        body = message_json(reply, "full", "auto", redelivered=False, deliveries=1)
+        async with heavy.ready([reply], "full"):
+            body = message_json(reply, "full", "auto", redelivered=False, deliveries=1)
         return 200, [("content-type", "application/json"), ("amqp-view", "full"), *more], body
 
     def no_reply(self, call: Call, target: Target, shown: str, seconds: float) -> Problem:

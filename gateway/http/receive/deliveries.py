@@ -16,17 +16,17 @@ from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, vhost_of
 from gateway.http.events.heavy import ready
-from gateway.http.large import pieces
+from gateway.http.large import Octets, linked, pieces
 from gateway.http.leases import Lease
+from gateway.http.portions import spread
 from gateway.http.problems import Problem
-from gateway.http.receive.channels import Waiting
+from gateway.http.receive.channels import Taken, Waiting
 from gateway.http.receive.receiver import Batch, Receiver, may_receive
 from gateway.http.receive.requests import Receive, check, read_json, read_query
 from gateway.http.receive.seeking import Seeking
 from gateway.http.receive.views import Pairs, message_json, raw_fields
 from gateway.http.segments import decode_segment
 from gateway.http.typed import moment
-from gateway.message import Message
 
 ATTEMPT = b"receive-attempt-id"
 LONGEST_ATTEMPT = 128
@@ -117,8 +117,7 @@ class DeliveriesEndpoint:
         """Write it; what cannot be written goes back. Raises ``HungUp``."""
         written = False
         try:
-            async with ready(shown_of(batch, asked), asked.payload == "base64"):
-                status, pairs, body = self.render(batch, asked, vhost)
+            status, pairs, body = await self.render(batch, asked, vhost)
             written = await write(send, status, pairs, body, gone)
         finally:
             dependencies = self.dependencies
@@ -137,7 +136,9 @@ class DeliveriesEndpoint:
 
     # --- what it looks like ---------------------------------------------------------------------
 
-    def render(self, batch: Batch, asked: Receive, vhost: str) -> tuple[int, Pairs, Body]:
+    async def render(
+        self, batch: Batch, asked: Receive, vhost: str
+    ) -> tuple[int, Pairs, Body | Octets]:
         if not batch.leases and not batch.taken:
             return 204, [], b""
         if asked.view == "raw":
@@ -145,26 +146,30 @@ class DeliveriesEndpoint:
             if raw is not None:
                 return raw
         view = "full" if asked.view in ("full", "raw") else "simple"
-        # Making a large body ready takes time, in which a lease may have run out.
-        held = [lease for lease in batch.leases if lease.message is not None]
-        parts = [self.one_lease(lease, view, asked.payload, vhost) for lease in held]
-        parts += [
-            with_message(head(None, taken.times), taken.message, view, asked.payload, taken.times)
-            for taken in batch.taken
-        ]
+        found: list[Lease | Taken] = [*batch.leases, *batch.taken]
+        messages = [one.message for one in found]
+        parts: list[Octets] = []
+        async with ready(messages, view, asked.payload == "base64"):
+            async for one in spread(found):
+                if one.message is not None:  # a lease may have run out meanwhile
+                    parts += [b"," if parts else b"", *self.show(one, view, asked.payload)]
         if not parts:
             return 204, [], b""
-        body = b'{"deliveries":[' + b",".join(parts) + b"]}"
+        body = linked(b'{"deliveries":[', *parts, b"]}")
         pairs = [("content-type", "application/json")]
         if asked.view == "raw":
             pairs.append(("amqp-view", "full"))
         return 200, pairs, body
 
-    def one_lease(self, lease: Lease, view: str, payload: str, vhost: str) -> bytes:
-        message = lease.message
-        assert message is not None  # leases of a batch are open when it is rendered
-        known = head(self.receiver.leasing.token(lease), lease.count, lease.until)
-        return with_message(known, message, view, payload, lease.count)
+    def show(self, one: Lease | Taken, view: str, payload: str) -> list[Octets]:
+        message = one.message
+        assert message is not None  # leases that are shown are open
+        if isinstance(one, Lease):
+            count, known = one.count, head(self.receiver.leasing.token(one), one.count, one.until)
+        else:
+            count, known = one.times, head(None, one.times)
+        shown = message_json(message, view, payload, redelivered=count > 1, deliveries=count)
+        return [known + b',"message":', shown, b"}"]
 
     def render_raw(self, batch: Batch, vhost: str) -> tuple[int, Pairs, Body] | None:
         """The body of the one message as it is; ``None`` if its fields take too much room."""
@@ -186,13 +191,6 @@ class DeliveriesEndpoint:
         return 200, pairs + more, message.body
 
 
-def shown_of(batch: Batch, asked: Receive) -> list[Message | None]:
-    """The messages whose bodies are shown in JSON."""
-    if asked.view != "simple":
-        return []
-    return [*(one.message for one in batch.leases), *(one.message for one in batch.taken)]
-
-
 def head(token: str | None, count: int, until: int | None = None) -> bytes:
     redelivered = b"true" if count > 1 else b"false"
     if token is None or until is None:
@@ -200,11 +198,6 @@ def head(token: str | None, count: int, until: int | None = None) -> bytes:
     return b'{"token":"%b","lock_until":"%b","delivery_count":%d,"redelivered":%b' % (
         token.encode(), moment(until).encode(), count, redelivered,
     )  # fmt: skip
-
-
-def with_message(known: bytes, message: Message, view: str, payload: str, count: int) -> bytes:
-    shown = message_json(message, view, payload, redelivered=count > 1, deliveries=count)
-    return known + b',"message":' + shown + b"}"
 
 
 # --- the request --------------------------------------------------------------------------------
@@ -260,7 +253,7 @@ async def hung_up(receive: Hear) -> None:
 
 
 async def write(
-    send: Send, status: int, pairs: Pairs, body: Body, gone: "asyncio.Task[None]"
+    send: Send, status: int, pairs: Pairs, body: Body | Octets, gone: "asyncio.Task[None]"
 ) -> bool:
     """All but the end of an answer; whether it has left for the caller's socket."""
     headers = [(name.encode(), value.encode("latin-1")) for name, value in pairs]

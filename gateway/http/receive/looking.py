@@ -12,7 +12,8 @@ from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, vhost_of
 from gateway.http.events import heavy
-from gateway.http.portions import spread
+from gateway.http.large import Octets, linked
+from gateway.http.portions import Whole, spread
 from gateway.http.problems import Problem
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import read_query
@@ -106,28 +107,27 @@ class Looking:
                 channel.client.close()
         finally:
             dependencies.end_turn()
-        shown = [one.message for one in seen] if view == "simple" else []
-        async with heavy.ready(shown, payload == "base64"):
-            parts = [self.show(one, view, payload) async for one in spread(seen)]
+        parts: list[Octets] = []
+        async with heavy.ready([one.message for one in seen], view, payload == "base64"):
+            async for one in spread(seen):
+                parts += [b"," if parts else b"", *self.show(one, view, payload)]
         # A page that was cut by its octets is followed by another one, too.
         last = f'"{write_place(seen[-1].place)}"' if seen else "null"
-        body = b'{"ready":%d,"messages":[%b],"next":%b}' % (ready, b",".join(parts), last.encode())
-        return Response(body, media_type="application/json", headers=NO_STORE)
+        head, tail = b'{"ready":%d,"messages":[' % ready, b'],"next":%b}' % last.encode()
+        return Whole(linked(head, *parts, tail), NO_STORE)
 
     async def on_letters(self, request: Request) -> Response:
         """The same; the console and metrics tell them apart."""
         return await self.on_browse(request)
 
-    def show(self, seen: Seen, view: str, payload: str) -> bytes:
+    def show(self, seen: Seen, view: str, payload: str) -> list[Octets]:
         again = seen.deliveries > 0
         expires = (
             b"" if seen.expires is None else b',"expires":"%b"' % moment(seen.expires).encode()
         )
-        return b'{"position":"%b","deliveries":%d%b,"message":%b}' % (
-            write_place(seen.place).encode(),
-            seen.deliveries,
-            expires,
-            message_json(
-                seen.message, view, payload, redelivered=again, deliveries=seen.deliveries + 1
-            ),
+        place = write_place(seen.place).encode()
+        head = b'{"position":"%b","deliveries":%d%b,"message":' % (place, seen.deliveries, expires)
+        shown = message_json(
+            seen.message, view, payload, redelivered=again, deliveries=seen.deliveries + 1
         )
+        return [head, shown, b"}"]

@@ -10,8 +10,10 @@ from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, vhost_of
 from gateway.http.events import heavy
+from gateway.http.large import linked
 from gateway.http.lease_tokens import owner_of
 from gateway.http.leases import Fate, Lease
+from gateway.http.portions import Whole
 from gateway.http.problems import Problem
 from gateway.http.receive.moments import safely, until_safe
 from gateway.http.receive.receiver import Receiver
@@ -215,13 +217,13 @@ class Settlements:
         )
         if lease.route:
             message = redacted(message)
-        async with heavy.ready([message] if view == "simple" else [], payload == "base64"):
+        async with heavy.ready([message], view, payload == "base64"):
             shown = message_json(
                 message, view, payload, redelivered=lease.count > 1, deliveries=lease.count
             )
         redelivered = b"true" if lease.count > 1 else b"false"
-        body = known % (moment(lease.until).encode(), lease.count, redelivered) + shown + b"}"
-        return Response(body, media_type="application/json", headers=NO_STORE)
+        head = known % (moment(lease.until).encode(), lease.count, redelivered)
+        return Whole(linked(head, shown, b"}"), NO_STORE)
 
     async def on_settle(self, request: Request) -> Response:
         """Many at once, each with its own result: 200 if all went well, else 207."""

@@ -7,7 +7,8 @@ import http_sf
 
 from gateway.http.events.rendering import body_json, compact
 from gateway.http.fields import sf_string, write_headers
-from gateway.http.publish.shown import write_full, write_simple
+from gateway.http.large import Octets, linked, trimmed
+from gateway.http.publish.shown import full_octets, write_full, write_simple
 from gateway.http.typed import moment
 from gateway.message import Message, Properties, Table
 
@@ -68,7 +69,7 @@ def plain(value: Any) -> str:
 
 def message_json(
     message: Message, view: str, payload: str, *, redelivered: bool, deliveries: int
-) -> bytes:
+) -> Octets:
     """``deliveries``: which delivery this is, from 1, or 0 for one that was never delivered."""
     properties = look(message)
     if properties is not None:
@@ -91,11 +92,13 @@ def readable_json(
     payload: str,
     redelivered: bool,
     deliveries: int,
-) -> bytes:
+) -> Octets:
+    shown: Any
     if view == "full":
         properties.first_acquirer = not redelivered
         properties.delivery_count = max(0, deliveries - 1)
-        return compact(write_full(properties, message.body, message.exchange, message.key))
+        shown = write_full(properties, b"", message.exchange, message.key)
+        return full_octets(shown, body_json(None, None, message.body), len(message.body))
     fields = write_simple(properties, b"", message.exchange, message.key)
     body = fields.pop("body")
     fields["redelivered"] = redelivered
@@ -107,17 +110,14 @@ def readable_json(
     elif properties.body_kind in (None, "data"):
         shown = body_json(properties.content_type, properties.content_encoding, message.body)
     else:
-        shown = (
-            compact({"kind": body.get("kind")})[:-1]
-            + b","
-            + body_json(None, None, message.body)[1:]
-        )
+        kind = compact({"kind": body.get("kind")})[:-1] + b","
+        shown = linked(kind, trimmed(body_json(None, None, message.body), 1))
     return spliced(fields, shown)
 
 
-def spliced(fields: Table, body: bytes) -> bytes:
+def spliced(fields: Table, body: Octets) -> Octets:
     """The body's own octets are kept: big numbers and repeated keys survive."""
-    return compact(fields)[:-1] + b',"body":' + body + b"}"
+    return linked(compact(fields)[:-1] + b',"body":', body, b"}")
 
 
 def raw_fields(message: Message, redelivered: bool, deliveries: int) -> Pairs | None:
