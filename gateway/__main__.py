@@ -21,7 +21,7 @@ cli = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-users = typer.Typer(help="Add, list and remove users; works while the gateway runs.")
+users = typer.Typer(help="Add, list and remove users, also while the gateway runs.")
 cli.add_typer(users, name="user", no_args_is_help=True)
 out = Console()
 err = Console(stderr=True, highlight=False)
@@ -75,11 +75,14 @@ def serve(
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Private key, PEM.")] = None,
     durable: Annotated[
-        bool | None, typer.Option("--durable/--volatile", help="Keep data on disk.")
+        bool | None,
+        typer.Option("--durable/--volatile", help="Keep data on disk, or in memory only."),
     ] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="Lowest level logged: debug, info, warning, error.")
+    ] = None,
 ) -> None:
-    """Run the gateway: AMQP on 5672, HTTP on 8080, this machine only, user guest/guest."""
+    """Run the gateway. Defaults: AMQP on 5672, HTTP on 8080, local only, user guest/guest."""
     tls = {"port": amqps_port, "certificate": tls_cert, "key": tls_key}
     amqp = {"host": host, "port": amqp_port, "tls": given(tls) or None}
     http = {"host": host, "port": http_port}
@@ -127,7 +130,7 @@ def run(work: Any) -> None:
 
 @cli.command()
 def check(config: Annotated[Path, typer.Argument(help="TOML file.")]) -> None:
-    """Read a configuration and say what is wrong with it, or what it means."""
+    """Check a configuration: print its errors, or all effective settings."""
     settings = settings_from(config)
     try:
         from gateway.net.tls import server_context
@@ -137,7 +140,7 @@ def check(config: Annotated[Path, typer.Argument(help="TOML file.")]) -> None:
             server_context(tls.certificate, tls.key, tls.client_ca)
     except ConfigError as error:
         fail(str(error))
-    out.print(f"{config}: good")
+    out.print(f"{config}: valid")
     for name, value in flat(settings.model_dump(mode="json")):
         out.print(f"  {name} = {value!r}", highlight=False, soft_wrap=True)
 
@@ -156,10 +159,10 @@ def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 @cli.command()
 def versions(
     as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Every method, as docs/versions.md has it.")
+        bool, typer.Option("--markdown", help="List every method, in the form of docs/versions.md.")
     ] = False,
 ) -> None:
-    """Show what each AMQP version supports here, found out by trying."""
+    """Show the methods that each AMQP version supports, found by trying each one."""
     from gateway.adapters.support import markdown, support
 
     rows = support()
@@ -188,10 +191,10 @@ def version() -> None:
 def inspect(
     file: Annotated[Path, typer.Argument(help="Hex dump, capture JSON, or pcap.")],
     as_version: Annotated[
-        str | None, typer.Option("--as", help="The version, where the octets do not say it.")
+        str | None, typer.Option("--as", help="AMQP version, if the recording does not show it.")
     ] = None,
 ) -> None:
-    """Decode recorded octets into readable frames of the detected version."""
+    """Decode recorded octets into readable frames; the version is detected."""
     from gateway.inspect import InspectError, inspect_file
 
     try:
@@ -206,15 +209,20 @@ def user_add(
     config: ConfigFile = None,
     data_dir: DataDir = None,
     password: Annotated[
-        str | None, typer.Option(help="Asked for, or read from standard input, if not given.")
+        str | None, typer.Option(help="Prompted for, or read from standard input, if not given.")
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="administrator or monitoring.")] = None,
-    vhost: Annotated[str, typer.Option(help="Virtual host to give full rights on.")] = "/",
-    configure: Annotated[str, typer.Option(help="Names it may declare and delete (regex).")] = ".*",
-    write: Annotated[str, typer.Option(help="Names it may publish to (regex).")] = ".*",
-    read: Annotated[str, typer.Option(help="Names it may read from (regex).")] = ".*",
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(help="Tag of the user: administrator or monitoring; repeatable."),
+    ] = None,
+    vhost: Annotated[str, typer.Option(help="Virtual host of the permissions.")] = "/",
+    configure: Annotated[
+        str, typer.Option(help="Names the user may declare and delete (regex).")
+    ] = ".*",
+    write: Annotated[str, typer.Option(help="Names the user may publish to (regex).")] = ".*",
+    read: Annotated[str, typer.Option(help="Names the user may read from (regex).")] = ".*",
 ) -> None:
-    """Add a user, or change its password and rights."""
+    """Add a user, or change a user's password and permissions."""
     from gateway.admin import AdminError, change_users
 
     if password is None:
@@ -238,7 +246,7 @@ def user_add(
 
 @users.command("list")
 def user_list(config: ConfigFile = None, data_dir: DataDir = None) -> None:
-    """List users with their tags and rights."""
+    """List users with their tags and permissions."""
     from gateway.admin import AdminError, read_users
 
     settings = settings_from(config, **given({"data_dir": data_dir}))
@@ -257,7 +265,7 @@ def user_remove(
     config: ConfigFile = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Remove a user and its rights."""
+    """Remove a user and the user's permissions."""
     from gateway.admin import AdminError, change_users
 
     settings = settings_from(config, **given({"data_dir": data_dir}))

@@ -23,21 +23,25 @@ PROBLEM_REF = {"$ref": "#/components/schemas/ProblemDocument"}
 PROBLEM_TITLES = {
     400: "A name, parameter or metadata field is malformed",
     401: "Credentials are missing or wrong",
-    403: "The user has no permission for this",
+    403: "The user lacks the permission",
     404: "No such virtual host, queue or exchange",
     409: "No queue takes the message (`unroutable`), or the queue is another connection's",
-    413: "The body is larger than allowed; decided before it is read",
+    413: "The body exceeds the limit; refused before it is read",
     422: "The broker refused the message",
-    429: "The queue is full, or a quota is used up; see `Retry-After`",
-    500: "Internal error; nothing is said of it but in the log",
-    503: "Publishers are held back (`backpressure`); see `Retry-After`",
+    429: "The queue is full, or a quota is exhausted; see `Retry-After`",
+    500: "Internal error; only the log has details",
+    503: "Publishers are paused (`backpressure`); see `Retry-After`",
     504: "No confirmation in time: `outcome` is `unknown`",
 }
 
 FIELDS = (
-    ("Amqp-Durable", "?1", "default; durable queues keep it over a restart. `?0`: in memory only"),
+    (
+        "Amqp-Durable",
+        "?1",
+        "default `?1`: durable queues keep the message over a restart; `?0`: in memory only",
+    ),
     ("Amqp-Priority", "4", "0 to 255"),
-    ("Amqp-Ttl", "60000", "milliseconds until it expires"),
+    ("Amqp-Ttl", "60000", "milliseconds until the message expires"),
     ("Amqp-Message-Id", '"0192f3c1-7a10-7c2e-9b1d-3f2a5c6d7e8f";t=uuid', "t: uuid, ulong, binary"),
     ("Amqp-Correlation-Id", '"order-17"', "as Amqp-Message-Id"),
     ("Amqp-User-Id", ":Z3Vlc3Q=:", "octets, or a string; checked by the broker"),
@@ -52,7 +56,7 @@ FIELDS = (
     ("Amqp-Type", '"OrderCreated"', ""),
     ("Amqp-App-Id", '"shop"', ""),
     ("Amqp-Cluster-Id", '"c"', "0-8 and 0-9"),
-    ("Amqp-Content-Encoding", '"utf-8"', "when it is no HTTP coding"),
+    ("Amqp-Content-Encoding", '"utf-8"', "for encodings that are not HTTP codings"),
     (
         "Amqp-Property",
         '"orderId";v="A-17", "attempt";v=3;t=ubyte',
@@ -61,14 +65,14 @@ FIELDS = (
     ),
 )
 
-PUBLISH_TEXT = """The body becomes the message body unchanged, whatever it is. Metadata travels in
-Structured Fields (RFC 9651); a field that is not understood is an error, never ignored.
+PUBLISH_TEXT = """The body becomes the message body, unchanged. Metadata is in
+Structured Fields (RFC 9651); unknown fields are errors, never ignored.
 
 201 means that the broker has the message in every queue that it was routed to. Messages are durable
-unless they say otherwise; `Amqp-Durability` (member `durability`) says `disk` if all of those
-queues keep it over a restart, `memory` if none does, else `mixed`. Without `Amqp-Message-Id` the
-gateway makes a UUIDv7 and returns it. Names are one percent-encoded path segment each: the virtual
-host `/` is `%2F`."""
+by default; `Amqp-Durability` (member `durability`) is `disk` if all of those queues keep the
+message over a restart, `memory` if none does, else `mixed`. Without `Amqp-Message-Id` the gateway
+creates a UUIDv7 and returns it. Each name is one percent-encoded path segment: the virtual host `/`
+is `%2F`."""
 
 
 def problem_response(status: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from gateway.net.local import peer_is_loopback
 router = APIRouter(tags=["operation"])
 
 
-@router.get("/livez", summary="The process answers")
+@router.get("/livez", summary="Liveness of the process")
 async def live() -> Health:
     return Health(status="live")
 
@@ -42,22 +42,24 @@ def tell(well: bool, checks: dict[str, bool], publish_ms: float | None = None) -
     )
 
 
-@router.get("/readyz", summary="Publishing works now", responses=NOT_YET)
+@router.get("/readyz", summary="Readiness to publish", responses=NOT_YET)
 async def ready(
     context: ContextIn,
     canary: Annotated[
-        bool, Query(description="publish now, however good the last publish was a moment ago")
+        bool, Query(description="publish a new canary message instead of using a recent result")
     ] = False,
 ) -> Response:
-    """Listeners are up, the store writes, publishers are not held back, and a message that was
-    published just now came through the broker to the disk in time. While it is not ready, what is
-    open stays open: streams go on."""
+    """Listeners are up, the store writes, publishers are not paused, and a canary message has just
+    passed through the broker to the disk in time. Open connections and streams continue while the
+    gateway is not ready."""
     checks = await look(context, canary)
     well = all(checks.values())
     return tell(well, checks, round(context.canary.last_seconds * 1000, 3) if well else None)
 
 
-@router.get("/startupz", summary="Publishing has worked since the start", responses=NOT_YET)
+@router.get(
+    "/startupz", summary="Whether publishing has succeeded since the start", responses=NOT_YET
+)
 async def started(context: ContextIn) -> Response:
     if context.canary.ever:
         return tell(True, {"publish": True})
@@ -80,7 +82,7 @@ EXPOSITION: dict[int | str, dict[str, Any]] = {
     responses=EXPOSITION,
 )
 async def metrics(request: Request, context: ContextIn) -> Response:
-    """From the same machine without credentials, from elsewhere as a user with the tag
+    """From the same machine without credentials, from others as a user with the tag
     `administrator` or `monitoring`."""
     if not peer_is_loopback(request.scope):
         get_monitor(context.dependencies, await authenticate(context, request.scope))

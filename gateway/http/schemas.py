@@ -12,15 +12,16 @@ class Receipt(Shape):
 
     outcome: str = Field(examples=["accepted"])
     durability: str = Field(
-        description="`disk`: every queue that has it keeps it over a restart or a kill; `memory`: "
-        "none does; `mixed`: some do",
+        description="`disk`: every queue with the message keeps it over a restart or a kill; "
+        "`memory`: none does; `mixed`: some do",
         examples=["disk"],
     )
     message_id: str = Field(examples=["0192f3c1-7a10-7c2e-9b1d-3f2a5c6d7e8f"])
     address: str = Field(description="the queue or exchange", examples=["orders"])
     routed: bool
     duplicate: bool | str = Field(
-        description="`possible`: sent once more after the gateway's process died with the first"
+        description="`possible`: sent again after the gateway's process was killed during the "
+        "first attempt"
     )
     attempts: int
     confirmed_at: str = Field(examples=["2026-08-21T10:00:00.123Z"])
@@ -35,16 +36,16 @@ class ProblemDocument(Shape):
     detail: str
     instance: str | None = None
     outcome: str = Field(
-        description="what became of the caller's message: accepted, unroutable, released, "
-        "rejected, refused, not-sent or unknown"
+        description="outcome of the caller's message: accepted, unroutable, released, rejected, "
+        "refused, not-sent or unknown"
     )
     safe_to_retry: bool | str = Field(
-        description="sending it again cannot store it twice; `with-idempotency-key`: it cannot if "
-        "both have the same key"
+        description="a retry cannot store the message twice; `with-idempotency-key`: only if both "
+        "requests have the same key"
     )
     retry_after_ms: int | None = None
     amqp: dict[str, str] | None = Field(
-        default=None, description="condition and description as an AMQP peer would get them"
+        default=None, description="condition and description that an AMQP peer would receive"
     )
     errors: list[dict[str, str]] | None = None
 
@@ -75,7 +76,7 @@ class ConnectionView(Shape):
 
     id: int
     address: str
-    version: str = Field(description="of AMQP", examples=["0-9-1"])
+    version: str = Field(description="version of AMQP", examples=["0-9-1"])
     product: str
     product_version: str
     platform: str
@@ -95,8 +96,10 @@ class ConnectionList(Shape):
 
 
 class Health(Shape):
-    """Whether traffic makes sense, and what does not work if not."""
+    """Whether the gateway can serve traffic, and the failed checks if not."""
 
     status: str = Field(examples=["ready"])
     checks: dict[str, bool] = {}
-    publish_ms: float | None = Field(default=None, description="how long the last canary took")
+    publish_ms: float | None = Field(
+        default=None, description="duration of the last canary publish"
+    )

@@ -25,7 +25,7 @@ async def list_connections(dependencies: DependenciesIn, user: Monitor) -> Respo
 async def list_queues(
     dependencies: DependenciesIn, vhost: ReadableVHost, rates: RatesIn
 ) -> Response:
-    """All queues of a virtual host, by name, for users who have any permission there."""
+    """All queues of a virtual host, by name, for users with any permission in it."""
     await rates.look(dependencies.broker)
     shown = (show_queue(one, rates) for one in dependencies.broker.each_queue(vhost))
     return Portioned(array(shown, b'{"queues":[', b"]}"))

@@ -55,18 +55,19 @@ router = APIRouter(tags=["access"], route_class=Bounded)
 
 
 class Session(BaseModel):
-    """Who asks."""
+    """The authenticated user."""
 
     user: str
     scheme: str = Field(examples=["cookie"])
     expires_at: str | None
     rights: list[list[Any]] | None = Field(
-        default=None, description="what narrows the user's permissions; null: nothing does"
+        default=None,
+        description="limits of the credential within the user's permissions; null: none",
     )
 
 
 class TicketRequest(BaseModel):
-    """What the stream will read."""
+    """The sources of the stream."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -75,24 +76,26 @@ class TicketRequest(BaseModel):
         min_length=1, max_length=MOST_SOURCES, examples=[["queue:orders", "route:prices"]]
     )
     ack: Literal["none", "on-next", "explicit"] = Field(
-        default="none", description="how the stream accepts"
+        default="none", description="acknowledgement mode of the stream"
     )
     filter: list[Annotated[str, Field(max_length=1024)]] = Field(
-        default=[], max_length=MOST_FILTERS, description="the stream must have these, or more"
+        default=[],
+        max_length=MOST_FILTERS,
+        description="filters that the stream must have; it may have more",
     )
     selector: SelectorText | None = Field(
-        default=None, description="the stream must have just this one"
+        default=None, description="selector that the stream must have"
     )
     journal: Literal["memory", "durable"] | None = Field(
-        default=None, description="the journal of exchanges that it may ask for"
+        default=None, description="journal that the stream may request for exchanges"
     )
     ttl: float | None = Field(
-        default=None, gt=0, description="seconds to the first use; at most, and usually, 60"
+        default=None, gt=0, description="seconds to the first use; 60 by default and at most"
     )
     origin: str | None = Field(
         default=None,
         max_length=255,
-        description="the page that will open the stream, if it is not the one that asks",
+        description="origin of the page that will open the stream, if it is not the requesting one",
     )
 
 
@@ -104,11 +107,11 @@ TICKET_EXAMPLES = {
 
 
 class Ticket(BaseModel):
-    """``url`` goes to ``new EventSource(url)``; to add parameters is allowed."""
+    """``url`` is for ``new EventSource(url)``; parameters may be added."""
 
     ticket: str
     url: str
-    expires_at: str = Field(description="it must have been used by then")
+    expires_at: str = Field(description="time by which the ticket must be used")
 
 
 def instant(seconds: float | None) -> str | None:
@@ -145,7 +148,7 @@ async def open_session(request: Request, context: ContextIn, caller: Caller) -> 
     )
 
 
-@router.get("/v1/session", summary="Who asks")
+@router.get("/v1/session", summary="Show the authenticated user")
 async def show_session(caller: Caller, response: Response) -> Session:
     response.headers.update(NO_STORE)
     rights = None if caller.rights is None else [right.record() for right in caller.rights]
@@ -169,9 +172,7 @@ async def close_session(request: Request, context: ContextIn, caller: Caller) ->
     return response
 
 
-@router.post(
-    "/v1/stream-tickets", status_code=201, summary="A credential that an EventSource can use"
-)
+@router.post("/v1/stream-tickets", status_code=201, summary="Issue a credential for `EventSource`")
 async def make_ticket(
     asked: Annotated[TicketRequest, Body(openapi_examples=TICKET_EXAMPLES)],
     request: Request,
@@ -218,7 +219,9 @@ def permitted(
     return source
 
 
-@router.get("/.well-known/oauth-protected-resource", summary="Whose tokens are taken (RFC 9728)")
+@router.get(
+    "/.well-known/oauth-protected-resource", summary="Issuers of accepted tokens (RFC 9728)"
+)
 async def resource_metadata(context: ContextIn, response: Response) -> dict[str, Any]:
     bearer = context.gate.settings.bearer
     if bearer is None or not bearer.resource:

@@ -251,6 +251,6 @@ def frame(call: Call) -> dict[str, Any]:
 
 
 ENDPOINTS = [
-    Endpoint("GET", "/asyncapi.json", show_asyncapi, "AsyncAPI 3 of what the caller may use",
+    Endpoint("GET", "/asyncapi.json", show_asyncapi, "AsyncAPI 3 description for the caller",
              Rank.USER, gives=dict[str, Any], tag="descriptions", action=Action.PRESENCE),
 ]  # fmt: skip

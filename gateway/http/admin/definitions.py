@@ -60,7 +60,7 @@ def no_truth_value(value: Any) -> Any:
 
 
 class Verifier(Part):
-    """What our own export carries in place of a hash; octets in base64."""
+    """SCRAM-SHA-256 verifier of the gateway's own export; octets in base64."""
 
     salt: str
     stored_key: str
@@ -472,12 +472,12 @@ EXAMPLE = {
 ENDPOINTS = [
     Endpoint("GET", PATH, export_definitions, "Definitions, in RabbitMQ's format",
              Rank.ADMINISTRATOR, gives=Definitions,
-             text="Topology but exclusive queues, users and permissions. RabbitMQ can import it; "
-             "its users then need passwords. `scram_sha_256` holds what passwords are checked with "
-             "here: treat the document as a secret."),
-    Endpoint("POST", PATH, import_definitions, "Apply definitions, RabbitMQ's too",
+             text="Topology without exclusive queues, users and permissions. RabbitMQ can import "
+             "it; the users then need new passwords. `scram_sha_256` holds the password verifiers: "
+             "treat the document as a secret."),
+    Endpoint("POST", PATH, import_definitions, "Import definitions, also RabbitMQ's",
              Rank.ADMINISTRATOR, takes=Definitions, gives=Imported, example=EXAMPLE,
              limit=lambda context: context.settings.max_body_octets,
-             text="Adds to what there is and deletes nothing. The answer says what became of "
+             text="Adds missing definitions and deletes nothing. The answer has the result for "
              "each user, and names everything that was not applied."),
 ]  # fmt: skip

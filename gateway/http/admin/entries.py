@@ -14,13 +14,13 @@ PATH_WORDS = {
     "vhost": ("Virtual host; `/` is written `%2F`", "/"),
     "queue": ("Queue, percent-encoded", "orders"),
     "exchange": ("Exchange, percent-encoded", "shop"),
-    "binding": ("`id` of a binding, as the list shows it", "AAAAAAAAAAAAAAAAAAAAAA"),
-    "properties_key": ("`properties_key` of a binding, as the list shows it", "orders"),
+    "binding": ("`id` of a binding, from the list", "AAAAAAAAAAAAAAAAAAAAAA"),
+    "properties_key": ("`properties_key` of a binding, from the list", "orders"),
     "user": ("User", "carol"),
     "connection": ("`id` of a connection", "1"),
     "connection_name": ("`name` of a connection", "127.0.0.1:50000 -> 127.0.0.1:5672"),
     "channel": ("`name` of a channel", "127.0.0.1:50000 -> 127.0.0.1:5672 (1)"),
-    "destination": ("Exchange that a binding leads to", "amq.fanout"),
+    "destination": ("Destination exchange of a binding", "amq.fanout"),
     "name": ("Name", "unroutable"),
 }
 
@@ -99,12 +99,12 @@ RABBIT_ERRORS = {
     }
     for status, text in (
         ("400", "Refused, as RabbitMQ does: `error` and `reason`"),
-        ("401", "Who is it, or not permitted"),
-        ("403", "The credential does not allow it"),
-        ("404", "Not there"),
+        ("401", "Not authenticated or not permitted"),
+        ("403", "The credential does not permit the operation"),
+        ("404", "Not found"),
         ("413", "Too large"),
-        ("503", "It does not work"),
-        ("504", "Not in time"),
+        ("503", "Unavailable"),
+        ("504", "Timeout"),
     )
 }
 

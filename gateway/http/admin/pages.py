@@ -159,7 +159,7 @@ async def show_problem(call: Call) -> Response:
 ENDPOINTS = [
     Endpoint("GET", "/problems", list_problems, "All problem types", Rank.ANYBODY, gives=str,
              media="text/html", tag="descriptions"),
-    Endpoint("GET", "/problems/{name}", show_problem, "What a problem type means", Rank.ANYBODY,
+    Endpoint("GET", "/problems/{name}", show_problem, "Describe a problem type", Rank.ANYBODY,
              gives=str, media="text/html", tag="descriptions", refusals=(problems.BY_STATUS[404],)),
 ]  # fmt: skip
 

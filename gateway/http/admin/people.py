@@ -129,13 +129,13 @@ async def delete_permission(call: Call) -> None:
 
 MISSING = (problems.NOT_FOUND,)
 ADMIN = Rank.ADMINISTRATOR
-REPLACED = {200: "It was there; it is now like this"}
+REPLACED = {200: "The existing resource was changed"}
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
 
 ENDPOINTS = [
     Endpoint("GET", USERS, list_users, "Users", ADMIN, gives=UserList),
     Endpoint("GET", ONE, show_one_user, "One user", ADMIN, gives=UserView, refusals=MISSING),
-    Endpoint("PUT", ONE, put_user, "Make or change a user", ADMIN, takes=UserInput,
+    Endpoint("PUT", ONE, put_user, "Create or change a user", ADMIN, takes=UserInput,
              gives=UserView, status=201, also=REPLACED,
              refusals=(problems.CONFLICT, problems.ARGUMENT),
              example={"password": "correct horse", "tags": ["monitoring"]}),
@@ -148,7 +148,7 @@ ENDPOINTS = [
     Endpoint("PUT", PERMISSION, put_permission, "Set the permissions of a user", ADMIN,
              takes=PermissionInput, gives=PermissionView, status=201, also=REPLACED,
              refusals=(problems.NOT_FOUND, problems.ARGUMENT), example=ALL),
-    Endpoint("DELETE", PERMISSION, delete_permission, "Take a user's permissions away", ADMIN,
+    Endpoint("DELETE", PERMISSION, delete_permission, "Remove the permissions of a user", ADMIN,
              status=204, refusals=MISSING),
     Endpoint("GET", "/v1/admin/permissions", list_permissions, "All permissions", ADMIN,
              gives=PermissionList),

@@ -396,7 +396,7 @@ def endpoints() -> Iterable[Endpoint]:
         needs_body = handle.__name__ in ("rabbit_put_user", "rabbit_put_permission")
         takes = body | {"optional": not needs_body} if method != "DELETE" else common
         yield Endpoint(method, "/api" + path, handle, title(handle), rank, status=204,
-                       also={201: "It is new"}, example=EXAMPLES.get(handle.__name__),
+                       also={201: "Created"}, example=EXAMPLES.get(handle.__name__),
                        schema=SCHEMAS.get(handle.__name__), **takes)  # fmt: skip
     yield Endpoint("POST", "/api" + EXCHANGE + "/publish", rabbit_publish, "Publish", GUEST,
                    gives=Any, action=Action.PUBLISH, example=PUBLISH,
@@ -408,7 +408,7 @@ def endpoints() -> Iterable[Endpoint]:
     given = common | {"takes": Definitions, "any_type": True, "example": {"queues": []}}
     for path, handle in (("", rabbit_import), ("/{vhost}", rabbit_import_in)):
         yield Endpoint("POST", "/api/definitions" + path, handle, "Apply definitions", ADMIN,
-                       status=204, also={200: "Not all of it was applied; see why"},
+                       status=204, also={200: "Some definitions were not applied"},
                        limit=lambda context: context.settings.max_body_octets,
                        **given)  # fmt: skip
 

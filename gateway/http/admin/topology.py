@@ -306,16 +306,16 @@ CHANGE = (problems.NOT_FOUND, problems.CONFLICT)
 DECLARE = (problems.NOT_FOUND, problems.CONFLICT, problems.LOCKED, problems.ARGUMENT)
 DELETE = (problems.NOT_FOUND, problems.CONFLICT, problems.LOCKED)
 ADMIN, GUEST = Rank.ADMINISTRATOR, Rank.GUEST
-EXISTED = {200: "It was there already, just so"}
+EXISTED = {200: "The resource existed already with the same properties"}
 
 ENDPOINTS = [
     Endpoint("GET", BASE, list_vhosts, "Virtual hosts", Rank.USER, gives=VhostList,
-             text="Those the caller may enter; all of them for monitors."),
+             text="The virtual hosts that the caller may use; all of them for monitoring users."),
     Endpoint("GET", HOST, show_one_vhost, "One virtual host", GUEST, gives=VhostView,
              refusals=MISSING),
-    Endpoint("PUT", HOST, put_vhost, "Make sure that a virtual host exists", ADMIN, status=201,
-             gives=VhostView, also=EXISTED, text="Who makes it gets all permissions in it."),
-    Endpoint("DELETE", HOST, delete_vhost, "Delete a virtual host and all that is in it", ADMIN,
+    Endpoint("PUT", HOST, put_vhost, "Create a virtual host", ADMIN, status=201,
+             gives=VhostView, also=EXISTED, text="Its creator gets all permissions in it."),
+    Endpoint("DELETE", HOST, delete_vhost, "Delete a virtual host with its contents", ADMIN,
              status=204, refusals=MISSING, text="Its connections are closed."),
     Endpoint("GET", HOST + "/exchanges", list_exchanges, "Exchanges of a virtual host", GUEST,
              gives=ExchangeList, refusals=MISSING),

@@ -73,7 +73,7 @@ async def show_overview(call: Call) -> Overview:
 MISSING = (problems.NOT_FOUND,)
 
 ENDPOINTS = [
-    Endpoint("GET", "/v1/admin/overview", show_overview, "The gateway in numbers", Rank.MONITOR,
+    Endpoint("GET", "/v1/admin/overview", show_overview, "Show overall figures", Rank.MONITOR,
              gives=Overview),
     Endpoint("GET", CONNECTIONS, list_admin_connections, "AMQP connections", Rank.MONITOR,
              gives=ConnectionList),
@@ -81,9 +81,9 @@ ENDPOINTS = [
              gives=ConnectionView, refusals=MISSING),
     Endpoint("DELETE", ONE, close_connection, "Close an AMQP connection", Rank.ADMINISTRATOR,
              status=204, refusals=MISSING,
-             text="Politely: the client is told `CONNECTION_FORCED` and why."),
+             text="The client receives `CONNECTION_FORCED` with the reason."),
     Endpoint("GET", "/v1/admin/consumers", list_consumers, "Consumers", Rank.USER,
-             gives=ConsumerList, text="Of the virtual hosts the caller may enter."),
+             gives=ConsumerList, text="Consumers of the virtual hosts that the caller may use."),
     Endpoint("GET", HOST + "/consumers", list_consumers_of, "Consumers of a virtual host",
              Rank.GUEST, gives=ConsumerList, refusals=MISSING),
 ]  # fmt: skip

@@ -24,7 +24,8 @@ Argument = TypeAliasType(
                         "additionalProperties": {"$ref": "#/components/schemas/Argument"},
                     },
                 ],
-                "description": 'An AMQP value; what JSON lacks is {"$type": ..., "value": ...}.',
+                "description": 'An AMQP value; types that JSON lacks are {"$type": ..., "value": '
+                "...}.",
             }
         ),
     ],
@@ -57,7 +58,7 @@ class VhostList(Shape):
 
 
 class ExchangeInput(Input):
-    """How an exchange shall be. Members left out are as AMQP has them by default."""
+    """Declaration of an exchange. Absent members have AMQP's defaults."""
 
     type: Annotated[str, StringConstraints(pattern="^(direct|fanout|topic|headers)$")] = "direct"
     durable: bool = True
@@ -84,21 +85,21 @@ class ExchangeList(Shape):
 
 
 class QueueInput(Input):
-    """How a queue shall be; ``arguments`` are AMQP's, such as ``x-message-ttl``."""
+    """Declaration of a queue; ``arguments`` are AMQP's, such as ``x-message-ttl``."""
 
     durable: bool = True
     auto_delete: bool = False
     arguments: Arguments = {}
     priority_levels: Literal[1, 2, 10] = Field(
         default=1,
-        description="of a queue that is made now, without x-max-priority: 2 for clients of 0.8a2 "
-        "and the drafts, which make few queues themselves, 10 for those of 1.0",
+        description="priority levels of a new queue without x-max-priority: 2 for clients of 0.8a2 "
+        "and the drafts, 10 for those of 1.0",
     )
 
 
 class QueueDetail(Shape):
-    """One queue with details. Counters are since the start, rates per second over the last few
-    seconds."""
+    """One queue with details. Counters start with the gateway; rates are per second over the last
+    few seconds."""
 
     vhost: str
     name: str
@@ -107,18 +108,17 @@ class QueueDetail(Shape):
     auto_delete: bool
     arguments: Arguments
     warnings: list[str] = Field(
-        description="what the arguments ask for that is not done: they are unknown, or have no "
-        "effect here"
+        description="arguments that are unknown or have no effect here, one sentence each"
     )
     priority_levels: int = Field(
-        description="2 for what 0.8a2 and the drafts make, 10 for links of 1.0, else as "
-        "x-max-priority says; 1 is the order of arrival"
+        description="2 for queues created by 0.8a2 and the drafts, 10 by links of 1.0, else "
+        "x-max-priority; 1 is the order of arrival"
     )
     messages: int = Field(description="ready and unacknowledged")
     ready: int
     unacknowledged: int
-    octets: int = Field(description="of ready bodies")
-    paged: int = Field(description="ready messages that are only in the store")
+    octets: int = Field(description="octets of ready message bodies")
+    paged: int = Field(description="ready messages that are in the store only")
     consumers: int
     published: int
     delivered: int
@@ -133,7 +133,7 @@ class QueueDetailList(Shape):
 
 
 class Removed(Shape):
-    """How many messages went."""
+    """Number of purged messages."""
 
     messages: int
 
@@ -149,7 +149,7 @@ class BindingInput(Input):
 
 
 class BindingView(Shape):
-    """One binding. ``id`` stands for all the rest and never changes."""
+    """One binding. ``id`` is derived from the other members and never changes."""
 
     id: str
     vhost: str
@@ -175,7 +175,7 @@ class ConsumerView(Shape):
     exclusive: bool
     priority: int
     prefetch: int
-    held: int = Field(description="deliveries it has not settled yet")
+    held: int = Field(description="unsettled deliveries of the consumer")
     active: bool
 
 
@@ -184,7 +184,7 @@ class ConsumerList(Shape):
 
 
 class UserInput(Input):
-    """Without ``password`` an existing user keeps its own; a new user needs one."""
+    """Without ``password`` an existing user keeps the current one; a new user needs one."""
 
     password: Annotated[str, StringConstraints(min_length=1, max_length=1024)] | None = None
     tags: list[Tag] | None = Field(default=None, max_length=8)
@@ -195,7 +195,7 @@ class UserView(Shape):
 
     name: str
     tags: list[str]
-    loopback_only: bool = Field(description="may log in from this machine only")
+    loopback_only: bool = Field(description="logins from this machine only")
 
 
 class UserList(Shape):
@@ -223,7 +223,7 @@ class PermissionList(Shape):
 
 
 class Overview(Shape):
-    """The whole gateway in numbers."""
+    """Figures of the whole gateway."""
 
     version: str
     vhosts: int
@@ -235,13 +235,13 @@ class Overview(Shape):
     consumers: int
     ready: int
     unacknowledged: int
-    octets: int = Field(description="of messages in memory")
+    octets: int = Field(description="octets of messages in memory")
     published: int
     delivered: int
     acked: int
     redelivered: int
     unrouted: int
-    blocked: str | None = Field(description="why publishers are held back")
+    blocked: str | None = Field(description="reason why publishers are paused")
     event_streams: int
 
 
@@ -255,7 +255,7 @@ class ImportedUser(Shape):
 
 
 class Imported(Shape):
-    """What was applied, what of it was there already, and what was not applied, with reasons."""
+    """The applied and the existing definitions, and those not applied, with reasons."""
 
     vhosts: int
     permissions: int
@@ -263,4 +263,6 @@ class Imported(Shape):
     queues: int
     bindings: int
     users: list[ImportedUser]
-    not_applied: list[str] = Field(description="one line each: what, and why")
+    not_applied: list[str] = Field(
+        description="one line for each definition that was not applied, with the reason"
+    )

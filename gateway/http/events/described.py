@@ -23,42 +23,43 @@ from gateway.selector.errors import LONGEST
 
 TEXT = """Server-sent events of up to 64 sources.
 
-* `source=queue:NAME` **consumes the queue: what is read is gone from it.** All readers of the same
-  queue see every event: the gateway is one consumer, and competes with other consumers of the
-  queue. Without readers, messages stay in the queue. `GET .../queues/NAME/messages` shows them
-  without taking any. An address that a browser opens by itself (a link, a picture, a frame) is
-  refused with 403; `EventSource` and `fetch` are not.
-* `source=exchange:NAME?binding=KEY` (percent-encoded) gets a copy of what the exchange routes by
-  that key, without touching anybody's queue. `&binding=KEY` after the source is the same. With
-  `journal=durable` what is kept of it outlives the gateway.
+* `source=queue:NAME` **consumes the queue: messages that are read are removed from it.** All
+  readers of the same queue see every event: the gateway is one consumer, and competes with other
+  consumers of the queue. Without readers, messages stay in the queue.
+  `GET .../queues/NAME/messages` shows messages without consuming them. A request that a browser
+  makes for a link, a picture or a frame is refused with 403; `EventSource` and `fetch` are not.
+* `source=exchange:NAME?binding=KEY` (percent-encoded) gets a copy of the messages that the exchange
+  routes by that key, and leaves all queues alone. `&binding=KEY` after the source is equivalent.
+  With `journal=durable` the journal of the source outlives the gateway.
 
 Each event is one `data:` line of JSON. `body` is `{"json":..}`, `{"text":..}` or `{"base64":..}`.
 Its `id:` is a cursor: reconnect with it in `Last-Event-ID` (browsers do) or `last_event_id`. The
-answer says in `amqp-resume` what became of it: `exact` (nothing lost, nothing twice), `gap` (some
-events are gone; a `bridge.gap` event says how many, `lost` null if that is unknown), or `fresh`.
-`bridge.cursor` moves the cursor past events that a filter has left out. A cursor that was tampered
-with is 400.
+header `Amqp-Resume` has the result: `exact` (nothing lost, nothing twice), `gap` (some events are
+gone; a `bridge.gap` event has their number, `lost` null if that is unknown), or `fresh`.
+`bridge.cursor` moves the cursor past events that a filter has left out. An altered cursor is
+answered with 400.
 
-**Accepting** (queues): `ack=none` when written to a reader's socket; `ack=on-next` when `credit`
-more have been written, or when a reconnect brings a cursor at or behind it; `ack=explicit` by the
-`lock.token` in the event, at `/v1/{vhost}/deliveries/{token}`, and then readers compete.
+**Acceptance** (queues): a message is accepted with `ack=none` when it is written to a reader's
+socket; with `ack=on-next` when `credit` more have been written, or when a reconnect brings a cursor
+at or behind it; with `ack=explicit` by the `lock.token` in the event, at
+`/v1/{vhost}/deliveries/{token}`, and then readers compete.
 
-**Slow readers** (`slow`): `pause` lets the queue wait (queues, default), `skip` drops the oldest
-and says how many (exchanges, default), `latest` keeps the newest per routing key, `close` ends the
-stream. A reader that takes nothing for 30 s is hung up on.
+**Slow readers** (`slow`): `pause` leaves messages in the queue (queues, default), `skip` drops the
+oldest events and reports their number (exchanges, default), `latest` keeps the newest event per
+routing key, `close` ends the stream. A reader that takes nothing for 30 s is disconnected.
 
-**Filters** (`filter`, repeatable, all must hold): `subject^=eur.` (begins with), `key=a.b`,
-`property.kind=invoice`, `property.n!=3`, `property.kind` (is there). Fields: `subject`, `key`,
+**Filters** (`filter`, repeatable, all must match): `subject^=eur.` (begins with), `key=a.b`,
+`property.kind=invoice`, `property.n!=3`, `property.kind` (exists). Fields: `subject`, `key`,
 `exchange`, `id`, `correlation_id`, `type`, `app_id`, `content_type`, `to`, `reply_to`, `group`,
-`priority`, `property.NAME`. Or `selector`, a condition as in JMS: `kind = 'invoice' AND n > 3`.
+`priority`, `property.NAME`. Or `selector`, a JMS selector: `kind = 'invoice' AND n > 3`.
 Names are application properties, JMS headers (`JMSPriority`) or fields (`amqp.subject`).
 
 Control events: `bridge.open`, `bridge.gap`, `bridge.lag`, `bridge.reauth` (renew the credential
-with `PATCH` of the stream), `bridge.sources` (some came or went), `bridge.keepalive`,
+with `PATCH` of the stream), `bridge.sources` (sources were added or removed), `bridge.keepalive`,
 `bridge.cursor`, `bridge.settled` and `bridge.lock-lost` (explicit), `bridge.drain`, `bridge.warn`,
 `bridge.error` (with `errors=inband`, instead of another status than 200), `bridge.close`
-(`reconnect` false: it is over, and asking again gives 204). Comments (`: hb`) keep the connection
-alive."""
+(`reconnect` false: the stream has ended, and a reconnect gives 204). Comments (`: hb`) keep the
+connection alive."""
 
 EXAMPLE = {
     "id": "b1.Qk0",
@@ -78,7 +79,7 @@ def number(name: str, text: str, example: int, least: int, most: int) -> dict[st
 
 SOURCE = in_query(
     "source",
-    "What to read; repeatable, up to 64",
+    "Source to read; repeatable, up to 64",
     ["queue:orders"],
     type="array",
     items={"type": "string"},
@@ -87,7 +88,7 @@ SOURCE = in_query(
 BINDING = in_query("binding", "Binding key of the exchange source before it", "prices.#")
 FILTER = in_query(
     "filter",
-    "Which events; repeatable, all must hold",
+    "Filter on events; repeatable, all must match",
     ["subject^=eur."],
     type="array",
     items={"type": "string", "maxLength": 1024},
@@ -95,7 +96,7 @@ FILTER = in_query(
 ) | {"explode": True, "style": "form"}
 SELECTOR = in_query(
     "selector",
-    "Which events, as a condition of JMS; holds beside all filters",
+    "JMS selector on events; applies in addition to all filters",
     "kind = 'invoice' AND JMSPriority > 3",
     type="string",
     minLength=1,
@@ -104,44 +105,53 @@ SELECTOR = in_query(
 PARAMETERS = [
     in_query(
         "from",
-        "Where a first connect starts: `latest`, `earliest`, `offset:N` (positions of the gateway, "
-        "as `bridge.open` has them), `time:RFC3339`, or a time back, `-PT5M`",
+        "Start of a first connection: `latest`, `earliest`, `offset:N` (a position from "
+        "`bridge.open`), `time:RFC3339`, or a duration back from now, `-PT5M`",
         "latest",
         type="string",
         default="latest",
     ),
-    in_query("last_event_id", "A cursor, as the header", "b1.Qk0"),
-    number("heartbeat", "Seconds between comments when nothing happens", 15, 5, 55),
-    words("keepalive", "What a heartbeat is", "comment", "comment", "event"),
+    in_query("last_event_id", "Cursor, as in the header `Last-Event-ID`", "b1.Qk0"),
+    number("heartbeat", "Seconds between heartbeats on an idle stream", 15, 5, 55),
+    words("keepalive", "Form of heartbeats", "comment", "comment", "event"),
     FILTER,
     SELECTOR,
-    words("format", "What a `data:` line has", "json", *FORMATS),
-    words("payload", "base64: bodies are never shown as JSON or text", "auto", "auto", "base64"),
-    words("event", "What `event:` says", "none", *EVENTS),
+    words("format", "Content of `data:` lines", "json", *FORMATS),
+    words(
+        "payload", "`base64`: all bodies in base64, none as JSON or text", "auto", "auto", "base64"
+    ),
+    words("event", "Content of `event:` lines", "none", *EVENTS),
     in_query(
         "slow",
-        "What becomes of a reader that falls behind",
+        "Treatment of a reader that falls behind",
         "skip",
         type="string",
         enum=[one.value for one in Slow],
     ),
-    words("ack", "When messages of a queue are accepted", "none", "none", "on-next", "explicit"),
-    number("credit", "How many may be unaccepted", 32, 1, 1000),
-    number("lease_ms", "How long a message is leased (`ack=explicit`)", 30000, 1000, 1800000),
+    words(
+        "ack",
+        "Time at which messages of a queue are accepted",
+        "none",
+        "none",
+        "on-next",
+        "explicit",
+    ),
+    number("credit", "Maximum number of unaccepted messages", 32, 1, 1000),
+    number("lease_ms", "Duration of a lease (`ack=explicit`)", 30000, 1000, 1800000),
     in_query(
         "journal",
-        "Where what is kept of an exchange is kept",
+        "Journal of exchange sources",
         "durable",
         type="string",
         enum=["memory", "durable"],
     ),
-    words("errors", "How errors are told", "http", "http", "inband"),
-    in_header("Last-Event-ID", "b1.Qk0", "The last cursor that was received"),
+    words("errors", "Form of errors", "http", "http", "inband"),
+    in_header("Last-Event-ID", "b1.Qk0", "The last received cursor"),
 ]
 QUEUE = in_path("queue", "Queue, percent-encoded", "orders")
 EXCHANGE = in_path("exchange", "Exchange, percent-encoded", "amq.topic")
-ROUTE = in_path("route", "Declared route; its parameters stand beside the others", "prices")
-STREAM = in_path("stream", "Id of a stream, as `amqp-stream-id` has it", "5f0c8d1e0b9a4c7d")
+ROUTE = in_path("route", "Declared route; its parameters are further query parameters", "prices")
+STREAM = in_path("stream", "Id of a stream, from `Amqp-Stream-Id`", "5f0c8d1e0b9a4c7d")
 OPENS = (
     *(p.INVALID, p.INVALID_CURSOR, p.UNAUTHORIZED, p.FORBIDDEN, p.NOT_FOUND, p.LOCKED, p.QUOTA),
     *(p.INTERNAL, p.DRAINING),
@@ -186,16 +196,16 @@ class Subscription(Shape):
 
 class Subscriptions(Shape):
     subscriptions: list[Subscription]
-    truncated: bool = Field(description="there are more")
+    truncated: bool = Field(description="the list is incomplete")
 
 
 class StreamChange(Shape):
-    """Sources that come and go. ``from`` and ``last_event_id`` are for those that come."""
+    """Sources to add and to remove. ``from`` and ``last_event_id`` apply to added ones."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     add: list[str] = Field(default=[], examples=[["exchange:prices?binding=usd.#"]])
-    remove: list[str] = Field(default=[], description="as the stream calls them")
+    remove: list[str] = Field(default=[], description="names of sources, as the stream shows them")
     start: str = Field(default="latest", alias="from")
     last_event_id: str | None = None
 
@@ -245,7 +255,7 @@ def stream_operation(
                 },
                 "content": json_content({"type": "string"}, EXAMPLE, "text/event-stream"),
             },
-            "204": {"description": "This stream is over; do not ask again"},
+            "204": {"description": "The stream has ended; do not reconnect"},
             **row_responses(
                 *OPENS, *((p.TOO_LARGE, p.UNSUPPORTED_MEDIA, p.SCHEMA) if asked else ())
             ),
@@ -304,7 +314,7 @@ def state() -> dict[str, Any]:
 def changing() -> dict[str, Any]:
     made = operation(
         "renew_stream",
-        "Go on with the credential of this request, and with other sources",
+        "Renew the credential of a stream, and change its sources",
         state(),
         *(
             p.BY_STATUS[404],
@@ -317,9 +327,10 @@ def changing() -> dict[str, Any]:
         *(p.NOT_FOUND, p.QUOTA, p.LOCKED, p.INTERNAL),
     )
     made["description"] = (
-        "The credential must be of the same subject, and cover what is read from now on. Without a "
-        "body the sources stay as they are. The stream tells of the change (`bridge.sources`) and "
-        "has a cursor of what it reads then; a reconnect has to name those sources itself."
+        "The credential must have the same subject, and permit all sources of the changed stream. "
+        "Without a body the sources stay as they are. The stream announces the change "
+        "(`bridge.sources`) with a cursor for the new sources; a later reconnect has to name those "
+        "sources itself."
     )
     made["requestBody"] = {
         "required": False,
@@ -331,7 +342,7 @@ def changing() -> dict[str, Any]:
 def streams() -> dict[str, dict[str, Any]]:
     gone = p.BY_STATUS[404]
     return {
-        "get": operation("show_stream", "How a live stream stands", state(), gone),
+        "get": operation("show_stream", "Show the state of a live stream", state(), gone),
         "patch": changing(),
         "delete": operation(
             "close_stream", "End a live stream", {"204": {"description": "Done"}}, gone
@@ -346,7 +357,7 @@ def subscriptions() -> dict[str, dict[str, Any]]:
     found |= json_content({}, {"data": json.dumps(change)}, "text/event-stream")
     made = operation(
         "list_subscriptions",
-        "Presence: who listens to what",
+        "List listeners and their sources",
         {"200": {"description": "Listeners over HTTP and AMQP", "content": found}},
         p.NOT_FOUND,
     )

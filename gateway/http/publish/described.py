@@ -27,13 +27,15 @@ from gateway.http.schemas import Receipt, Shape
 
 
 class ItemResult(Shape):
-    """What became of one message of a batch: the members of a receipt, or a problem."""
+    """The outcome of one message of a batch: the members of a receipt, or a problem."""
 
     index: int
     id: str | None = Field(default=None, description="the item's own id")
     status: int = Field(examples=[201])
     outcome: str = Field(examples=["accepted"])
-    replayed: bool | None = Field(default=None, description="known by its idempotency key")
+    replayed: bool | None = Field(
+        default=None, description="the receipt of an earlier request with the same idempotency key"
+    )
     problem: dict[str, Any] | None = None
 
 
@@ -46,7 +48,7 @@ class Results(Shape):
 
 
 class OperationView(Shape):
-    """A request that goes on after its answer. ``result`` is the answer it would have had."""
+    """A request that continues after its answer. ``result`` is its final answer."""
 
     id: str
     status: str = Field(examples=["running", "done"])
@@ -68,49 +70,49 @@ PARTS = (
     "--frontier\r\nContent-Type: image/png\r\n\r\nsecond\r\n--frontier--\r\n"
 )
 
-TEXT = """What the body is, its `Content-Type` says:
+TEXT = """The `Content-Type` determines the form of the body:
 
 | `Content-Type` | |
 |---|---|
 | `application/vnd.amqp-gateway.message+json` | one message as JSON; `view` (member, parameter) is \
 `simple` or `full`, which has all sections and keeps every type |
-| `application/cloudevents+json` | one CloudEvent; carried as it is |
+| `application/cloudevents+json` | one CloudEvent, carried unchanged |
 | any, with `ce-specversion` | a binary CloudEvent: `ce-x` becomes property `cloudEvents_x` |
 | `application/vnd.amqp-gateway.batch+json` | `{"messages": [...], "atomic", "on_error"}` |
 | `application/cloudevents-batch+json` | an array of CloudEvents |
 | `multipart/mixed` | raw bodies, each with its own fields; `Content-ID` names a part |
-| `application/vnd.amqp-gateway.messages+ndjson` | a message a line; receipts come line by line \
-while messages go (207), in order. `on_error=stop` stops at the first that fails |
+| `application/vnd.amqp-gateway.messages+ndjson` | one message per line; receipts come in order \
+during the request (207). `on_error=stop` stops at the first failure |
 | anything else | the message body, unchanged; metadata in Structured Fields (RFC 9651) |
 
 201 means that the broker has the message in every queue that it was routed to. Messages are durable
-unless they say otherwise; `Amqp-Durability` (member `durability`) says `disk` if all of those
-queues keep it over a restart or a kill, `memory` if none does (and with `confirm=none`, which does
-not wait for the disk), else `mixed`. A batch is 201 if all are in, 207 if some are, else the
-problem that all have. Without an id the gateway makes a UUIDv7. A field or member that is not
-understood is an error.
+by default; `Amqp-Durability` (member `durability`) is `disk` if all of those queues keep the
+message over a restart or a kill, `memory` if none does (and with `confirm=none`, which does not
+wait for the disk), else `mixed`. The status of a batch is 201 if all messages were accepted, 207 if
+some were, else that of their common problem. Messages without an id get a UUIDv7. Unknown fields
+and members are errors.
 
-* `Idempotency-Key`: a retry with the same key (of the same caller, to the same place, with the same
-  message) gets the first receipt, `Idempotency-Replayed: true`, and no second message, also after
-  the gateway was killed in between. In a batch every item has the key `key/id` (`key/index`
-  without an id), so that a batch that went in half can be repeated as a whole; an atomic batch has
-  one. A key whose message was not taken is free again. A key of a message that is not durable is
-  sent once more after a crash, with the same message id and `"duplicate": "possible"`.
-* `Prefer: wait=n` waits n seconds for the outcome, then 504. `Prefer: respond-async` answers 202
-  and `Location` when it takes longer than `wait` (or 0 s). `Prefer: confirm=none` answers 202 when
-  the broker has been handed the message.
-* `Amqp-Ordering-Key` (member `ordering_key` of an item): publishes with the same key are sent in
-  the order in which they arrive, across requests of the same caller to the same place.
+* `Idempotency-Key`: a retry with the same key (by the same caller, to the same target, with the
+  same message) gets the first receipt with `Idempotency-Replayed: true` and publishes no second
+  message, also if the gateway was killed in between. In a batch every item has the key `key/id`
+  (`key/index` without an id), so that a partly accepted batch can be repeated as a whole; an atomic
+  batch has one key. The key of a refused message can be used again. A message that is not durable
+  is sent again after a crash, with the same message id and `"duplicate": "possible"`.
+* `Prefer: wait=n` waits n seconds for the outcome, then answers 504. `Prefer: respond-async`
+  answers 202 and `Location` after `wait` seconds (0 by default). `Prefer: confirm=none` answers 202
+  as soon as the message is handed to the broker.
+* `Amqp-Ordering-Key` (member `ordering_key` of an item): messages with the same key are published
+  in the order of their arrival, across requests of the same caller to the same target.
 * `Content-Digest` with sha-256 or sha-512 is checked before anything is sent.
 
-Names are one percent-encoded path segment each: the virtual host `/` is `%2F`."""
+Each name is one percent-encoded path segment: the virtual host `/` is `%2F`."""
 
 DIGEST = b64encode(sha256(b'{"order":17}').digest()).decode()
 HEADERS = (
     ("Idempotency-Key", '"8e03978e-40d5-43e8-bc93-6894a57f9324"', "makes retries safe"),
     ("Prefer", "wait=10", "wait=n, respond-async, confirm=none"),
     ("Content-Digest", f"sha-256=:{DIGEST}:", 'RFC 9530; the example is of `{"order":17}`'),
-    ("Amqp-Ordering-Key", '"customer-17"', "what must stay in order"),
+    ("Amqp-Ordering-Key", '"customer-17"', "key of messages whose order is kept"),
 )
 
 QUEUE = [in_path("queue", "Queue, percent-encoded", "orders")]
@@ -124,7 +126,7 @@ ADDRESS = [
     )
 ]
 
-ROUTE = [in_path("route", "Declared route; its parameters are the query", "prices")]
+ROUTE = [in_path("route", "Declared route; its parameters are query parameters", "prices")]
 
 
 def publish(operation: str, summary: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
@@ -175,16 +177,17 @@ def responses() -> dict[str, Any]:
     lines = {RECEIPTS: {"schema": {"type": "string"}}}
     return {
         "201": {
-            "description": "The broker has it, or all of them",
+            "description": "The broker has the message, or all messages",
             "headers": said,
             "content": {**receipt, **results},
         },
         "202": {
-            "description": "Sent, not confirmed (`confirm=none`), or under way (`respond-async`)",
+            "description": "Sent and not confirmed (`confirm=none`), or in progress "
+            "(`respond-async`)",
             "headers": location,
             "content": {**receipt, **results, **later},
         },
-        "207": {"description": "What became of each", "content": {**results, **lines}},
+        "207": {"description": "The outcome of each message", "content": {**results, **lines}},
         **row_responses(
             *(
                 p.INVALID,
@@ -204,18 +207,18 @@ def responses() -> dict[str, Any]:
 
 def operation(verb: str) -> dict[str, Any]:
     done = (
-        {"200": {"description": "How it stands", "content": json_content(
+        {"200": {"description": "The state of the request", "content": json_content(
             reference(OperationView), media=MEDIA_TYPE)}}
         if verb == "get"
-        else {"204": {"description": "Forgotten; what it does goes on"}}
+        else {"204": {"description": "Deleted; the request itself continues"}}
     )  # fmt: skip
     return {
         "tags": ["messages"],
         "operationId": "show_operation" if verb == "get" else "delete_operation",
-        "summary": "How a request of `respond-async` stands"
+        "summary": "Show the state of a `respond-async` request"
         if verb == "get"
-        else "Let go of an answer",
-        "description": "Kept for its caller only, for some minutes after it is done.",
+        else "Delete a result",
+        "description": "Visible to its caller only, for some minutes after completion.",
         "parameters": [VHOST, in_path("id", "From `Location`", "Zm9vYmFyYmF6cXV4cXV1eA")],
         "responses": {
             **done,

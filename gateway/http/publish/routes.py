@@ -59,11 +59,14 @@ def routes(context: Context) -> list[BaseRoute]:
         publish(
             DECLARED_ROUTE,
             "publish_by_route",
-            "Publish by a declared route",
+            "Publish through a declared route",
             by_route(context.gate.catalogue),
         ),
         publish(
-            ANYWHERE_ROUTE, "publish_anywhere", "Publish where each message says (`to`)", nowhere
+            ANYWHERE_ROUTE,
+            "publish_anywhere",
+            "Publish to the address in each message (`to`)",
+            nowhere,
         ),
         Described(
             OPERATION_ROUTE,

@@ -43,11 +43,11 @@ MESSAGE: dict[str, Any] = {
 
 
 class Delivery(Shape):
-    """One message in the caller's hands. In mode "auto" there is no token: it is accepted."""
+    """One delivered message. In mode "auto" it is accepted already and has no token."""
 
     token: str | None = None
     lock_until: str | None = Field(default=None, examples=["2026-08-21T10:00:30.000Z"])
-    delivery_count: int = Field(description="which delivery of the message this is, from 1")
+    delivery_count: int = Field(description="number of this delivery of the message, from 1")
     redelivered: bool
     message: dict[str, Any]
 
@@ -57,7 +57,7 @@ class Deliveries(Shape):
 
 
 class Standing(Shape):
-    """How a lease stands; the message as long as it is open."""
+    """State of a lease, with the message while the lease is open."""
 
     state: str = Field(examples=["leased"], description="leased or settled")
     outcome: str | None = None
@@ -68,7 +68,8 @@ class Standing(Shape):
 
 
 class Settled(Shape):
-    """``confirmed``: it is safe on disk, if the message was. ``repeated``: it was so before."""
+    """``confirmed``: the settlement of a durable message is on disk. ``repeated``: it was settled
+    so before."""
 
     outcome: str = Field(examples=["accepted"])
     confirmed: bool = True
@@ -87,16 +88,16 @@ class SettleResults(Shape):
 
 
 class Looked(Shape):
-    """One message, left where it is."""
+    """One browsed message."""
 
     position: str = Field(examples=["0-17"])
-    deliveries: int = Field(description="how often it was delivered before")
+    deliveries: int = Field(description="number of earlier deliveries")
     expires: str | None = None
     message: dict[str, Any]
 
 
 class Page(Shape):
-    """``next`` goes into ``after``; when no messages come, there are no more."""
+    """``next`` is the value of ``after`` for the next page; an empty page is the last one."""
 
     ready: int
     messages: list[Looked]
@@ -104,14 +105,18 @@ class Page(Shape):
 
 
 class Redriven(Shape):
-    """What became of the dead letters that were looked at."""
+    """Outcome of the examined dead letters."""
 
     redriven: int
-    skipped: int = Field(description="did not match, or were taken by somebody else")
+    skipped: int = Field(
+        description="dead letters that did not match or were taken by another consumer"
+    )
     failed: int
-    failures: list[dict[str, str]] = Field(description="position and reason of the first hundred")
-    complete: bool = Field(description="all that stood there has been looked at")
-    next: str | None = Field(description="go on from here")
+    failures: list[dict[str, str]] = Field(
+        description="position and reason of the first hundred failures"
+    )
+    complete: bool = Field(description="true if all dead letters were examined")
+    next: str | None = Field(description="position to continue from in the next call")
 
 
 class Purged(Shape):
@@ -123,43 +128,44 @@ MODELS = (
     *(Settled, Renewed, SettleResults, Page, Redriven, Purged),
 )
 
-RECEIVE_TEXT = """Takes up to `max` messages and leases them for `lease_ms`: settle each by its
-token before that, or it goes back to its queue. With `wait_ms` the answer waits for the first
-message; 204 means that none came. Messages are taken only while somebody waits, and an answer that
-could not be written is undone at once.
+RECEIVE_TEXT = """Takes up to `max` messages and leases them for `lease_ms`. A message that is not
+settled by its token within that time returns to its queue. With `wait_ms` the answer waits for the
+first message; 204 means that none arrived. Messages are taken only while a request waits, and are
+returned at once if the answer cannot be written.
 
-Repeating the request with the same `Receive-Attempt-Id` while its leases run gives the same
-deliveries again: for when the answer got lost. Everything in the body may stand in the query
-instead. `view=raw` (or an `Accept` without JSON) gives the body of one message as it is, its
-metadata in fields, and its token in `Amqp-Lock-Token`; it is one message whatever `max` says.
+A request that is repeated with the same `Receive-Attempt-Id` while its leases run gets the same
+deliveries again, in case the first answer was lost. All members of the body may be query parameters
+instead. `view=raw` (or an `Accept` without JSON) gives the unchanged body of one message, with its
+metadata in HTTP fields and its token in `Amqp-Lock-Token`; `max` does not apply then.
 
 `filter` (the language of event streams), `selector` (a condition as in JMS), `group` and
-`max_deliveries` take from the middle of the queue: what does not match stays where it stands. A
-long queue is searched in portions, from its head to what was its end when the search began, however
-short `wait_ms` is. What was delivered `max_deliveries` times already goes to the queue's dead
-letters, with the reason `delivery_limit`, instead of being handed out."""
+`max_deliveries` take from the middle of the queue: other messages keep their positions. A long
+queue is searched in portions, from its head to its end at the start of the search, however short
+`wait_ms` is. A matching message that was delivered `max_deliveries` times already is dead-lettered
+with the reason `delivery_limit` instead of being delivered."""
 
-REDRIVE_TEXT = """Publishes dead letters where they came from (`to: exchange`, as they were first
-published), into the queue they died in first (`to: queue`), or to a target, and takes each out of
-here in the same commit. One call works for about 30 seconds; `next` says how to go on."""
+REDRIVE_TEXT = """Publishes dead letters again: to the exchange of their first publish
+(`to: exchange`), into the queue of their first death (`to: queue`), or to a given target. Each is
+removed from this queue in the same commit. One call works for about 30 seconds; `next` is the
+position to continue from."""
 
 REQUEST_TEXT = """Publishes the request with a reply address of its own and answers with the reply:
-its body, its metadata in `Amqp-` fields. `Prefer: wait=n` says how many seconds (30, at most 120).
-504 `reply-timeout` says in `outcome` whether the request was accepted.
+its body, and its metadata in `Amqp-` fields. `Prefer: wait=n` sets the time limit in seconds (30 by
+default, at most 120). `outcome` of a 504 `reply-timeout` says whether the request was accepted.
 
-With `Prefer: respond-async` (and `wait=n`, 0 if it is not said) the answer is 202 and an operation,
-whose `result` has the reply as a message in JSON, or the problem. Operations live in memory: they
-end with the gateway, some minutes after they are done, or when newer ones need their room."""
+With `Prefer: respond-async` (and `wait=n`, 0 by default) the answer is 202 and an operation, whose
+`result` is the reply as a message in JSON, or the problem. Operations are kept in memory: they end
+with the gateway, some minutes after completion, or when newer ones need their memory."""
 
 GONE = (p.INVALID_TOKEN, p.LEASE_LOST, p.NOT_FOUND)
 Operation = dict[str, Any]
 QUEUE = in_path("queue", "Queue, percent-encoded", "orders")
 TOKEN_IN_PATH = {
-    **in_path("token", "What a receive gave", TOKEN),
+    **in_path("token", "Token from a receive", TOKEN),
     "schema": {"type": "string", "minLength": 1, "maxLength": 256},
 }
-VIEW = in_query("view", "Shape of messages", "simple", type="string", enum=["simple", "full"])
-PAYLOAD = in_query("payload", "Bodies always in base64?", "auto", type="string",
+VIEW = in_query("view", "Form of messages", "simple", type="string", enum=["simple", "full"])
+PAYLOAD = in_query("payload", "`base64`: all bodies in base64", "auto", type="string",
                    enum=["auto", "base64"])  # fmt: skip
 
 
@@ -198,9 +204,9 @@ SEEN = {"position": "0-17", "deliveries": 0, "message": MESSAGE}
 PAGE = {"200": ok(Page, {"ready": 1, "messages": [SEEN], "next": "0-17"})}
 PAGES = [
     QUEUE,
-    in_query("after", "Go on behind this position", "0-16", type="string",
+    in_query("after", "Continue after this position", "0-16", type="string",
              pattern="^[0-9]{1,3}-[0-9]{1,13}$"),
-    in_query("limit", "Messages at most", 50, type="integer", minimum=1, maximum=1000),
+    in_query("limit", "Maximum number of messages", 50, type="integer", minimum=1, maximum=1000),
     VIEW,
     PAYLOAD,
 ]  # fmt: skip
@@ -237,7 +243,7 @@ def receive() -> Operation:
         in_query("mode", "As in the body", "lease", type="string", enum=["lease", "auto"]),
         in_query(
             "filter",
-            "As in the body, but one",
+            "As in the body, but a single filter",
             "property.kind=invoice",
             type="string",
             minLength=1,
@@ -280,7 +286,7 @@ def receive() -> Operation:
     asks = {"required": False, "content": {"application/json": told}}
     return make(
         "receive", "Receive messages with a lease", RECEIVE_TEXT, parameters,
-        {"200": got, "204": {"description": "Nothing came in time"}},
+        {"200": got, "204": {"description": "No message arrived in time"}},
         p.INVALID_FIELD, p.NOT_FOUND, p.LOCKED, p.CONFLICT, p.TOO_LARGE, p.SCHEMA, p.QUOTA,
         p.DRAINING, asks=asks,
     )  # fmt: skip
@@ -290,7 +296,7 @@ def bulk() -> Operation:
     items = {"type": "array", "items": reference(SettleItem), "minItems": 1, "maxItems": 1000}
     result = {"index": 0, "token": TOKEN, "status": 200, **SETTLED}
     return make(
-        "settle", "Settle many deliveries", "Each item has its own result: 200 if all went well, "
+        "settle", "Settle many deliveries", "Each item has its own result: 200 if all succeeded, "
         "else 207.", [],
         {
             "200": ok(SettleResults, {"results": [result]}),
@@ -324,9 +330,9 @@ def request_reply() -> Operation:
             *fields,
         ],
         {
-            "200": {"description": "The reply: its body as it is", "content": anything},
+            "200": {"description": "The body of the reply, unchanged", "content": anything},
             "202": {
-                "description": "Under way (`respond-async`)",
+                "description": "In progress (`respond-async`)",
                 "headers": {"Location": {"schema": {"type": "string"}}},
                 "content": json_content(reference(OperationView), media=OPERATION),
             },
@@ -334,7 +340,7 @@ def request_reply() -> Operation:
         p.INVALID_FIELD, p.NOT_FOUND, p.UNROUTABLE, p.TOO_LARGE, p.REFUSED, p.FULL, p.QUOTA,
         p.BACKPRESSURE, p.DRAINING, p.REPLY_TIMEOUT, p.LOST,
         asks={
-            "description": "The body of the request as it is.",
+            "description": "The body of the request, unchanged.",
             "content": {"application/json": {"schema": {}, "example": {"ask": 17}}, "*/*": octets},
         },
     )  # fmt: skip
@@ -349,39 +355,39 @@ NO_QUEUE = (p.NOT_FOUND, p.LOCKED)
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/{vhost}/queues/{queue}/deliveries"): receive(),
     ("GET", "/v1/{vhost}/queues/{queue}/messages"): make(
-        "browse", "Look at messages without taking them",
-        "What stands ready, in the order in which it would be delivered.", PAGES, PAGE, *NO_QUEUE,
+        "browse", "Browse messages without consuming them",
+        "Ready messages, in the order of delivery.", PAGES, PAGE, *NO_QUEUE,
     ),
     ("POST", "/v1/{vhost}/deliveries/settle"): bulk(),
     ("GET", ONE): make(
-        "inspect_delivery", "How a lease stands", "With the message while it is open.",
+        "inspect_delivery", "Show the state of a lease", "With the message while it is open.",
         [TOKEN_IN_PATH, VIEW, PAYLOAD],
         {"200": ok(Standing, {"state": "settled", "outcome": "accepted"})}, *GONE,
     ),
-    ("DELETE", ONE): settle("accept", "Accept a delivery", "The message is done.", None, None),
+    ("DELETE", ONE): settle("accept", "Accept a delivery", "Removes the message.", None, None),
     ("PATCH", ONE): settle(
-        "renew", "Renew a lease", "It runs `lease_ms` from now.", Renew, {"lease_ms": 60000}
+        "renew", "Renew a lease", "The lease ends `lease_ms` from now.", Renew, {"lease_ms": 60000}
     ),
     ("POST", f"{ONE}/release"): settle(
-        "release", "Give a delivery back", "It goes back to its place.", Release, {"failed": False}
+        "release", "Release a delivery", "Returns it to its position.", Release, {"failed": False}
     ),
     ("POST", f"{ONE}/reject"): settle(
         "reject", "Reject a delivery", str(Reject.__doc__), Reject, {"reason": "invalid-order"}
     ),
     ("POST", f"{ONE}/modify"): settle(
-        "modify", "Give a delivery back, changed", str(Modify.__doc__), Modify,
+        "modify", "Release a delivery with changes", str(Modify.__doc__), Modify,
         {"delivery_failed": True, "annotations": {"x-opt-tried-by": "a"}},
     ),
     ("GET", LETTERS): make(
-        "browse_dead_letters", "Look at dead letters",
-        "Each with its history in `dead_letter`, the latest death first.", PAGES, PAGE, *NO_QUEUE,
+        "browse_dead_letters", "Browse dead letters",
+        "Each has its history in `dead_letter`, the latest death first.", PAGES, PAGE, *NO_QUEUE,
     ),
     ("DELETE", LETTERS): make(
-        "purge_dead_letters", "Drop all dead letters", "Those that stand ready.", [QUEUE],
+        "purge_dead_letters", "Purge dead letters", "Removes all ready dead letters.", [QUEUE],
         {"200": ok(Purged, {"purged": 3})}, *NO_QUEUE, p.UNKNOWN,
     ),
     ("POST", f"{LETTERS}/redrive"): make(
-        "redrive", "Send dead letters back", REDRIVE_TEXT, [QUEUE],
+        "redrive", "Redrive dead letters", REDRIVE_TEXT, [QUEUE],
         {"200": ok(Redriven, REDRIVEN)}, *NO_QUEUE, p.CONFLICT, p.SCHEMA, p.TOO_LARGE, p.UNKNOWN,
         asks=body(Redrive, {"filter": {"reason": "rejected"}, "limit": 100}),
     ),

@@ -57,34 +57,36 @@ class ReceiveRequest(BaseModel):
 
 
 class Receive(ReceiveRequest):
-    """How many messages, how long to wait for the first, and for how long to lease them."""
+    """The number of messages, the time to wait for the first, and the duration of the lease."""
 
     max: Annotated[int, Field(ge=1, le=1000)] = 1
-    wait_ms: Annotated[int, Field(ge=0, le=LONGEST_WAIT, description="for the first message")] = 0
+    wait_ms: Annotated[
+        int, Field(ge=0, le=LONGEST_WAIT, description="time to wait for the first message")
+    ] = 0
     lease_ms: Annotated[int, Field(ge=1000, le=LONGEST_LEASE)] = 30_000
     view: Literal["simple", "full", "raw"] | None = Field(
-        default=None, description="raw: the body of one message as it is, metadata in fields"
+        default=None, description="raw: the unchanged body of one message, metadata in HTTP fields"
     )
     payload: Payload = "auto"
     mode: Literal["lease", "auto"] = Field(
-        default="lease", description="auto: accepted once the answer is written (at most once)"
+        default="lease", description="auto: accepted when the answer is written (at most once)"
     )
     filter: Filter | Annotated[list[Filter], Field(max_length=MOST_TERMS)] | None = Field(
         default=None,
-        description="as of event streams: FIELD=VALUE and the like; all of several must hold",
+        description="filters of event streams, such as FIELD=VALUE; all must match",
         examples=["property.kind=invoice"],
     )
     selector: SelectorText | None = Field(
         default=None,
-        description="a condition as in JMS, on properties and header fields",
+        description="JMS selector on properties and header fields",
         examples=["kind = 'invoice' AND amount > 100"],
     )
     group: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
-        default=None, description="only messages whose group id is this"
+        default=None, description="group id of the messages"
     )
     max_deliveries: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
         default=None,
-        description="what was delivered so often already goes to the dead letters instead",
+        description="number of deliveries after which a message is dead-lettered instead",
     )
 
     def wanted(self) -> Conditions:
@@ -97,19 +99,21 @@ class Receive(ReceiveRequest):
 
 
 class Renew(ReceiveRequest):
-    """A lease runs this long from now."""
+    """New duration of a lease, from now."""
 
     lease_ms: Annotated[int, Field(ge=1000, le=LONGEST_LEASE)] = 30_000
 
 
 class Release(ReceiveRequest):
-    """Back to the queue, at its place. This broker counts every delivery, ``failed`` or not."""
+    """Return the message to its position in the queue. The broker counts every delivery, ``failed``
+    or not."""
 
     failed: bool = False
 
 
 class Reject(ReceiveRequest):
-    """To the dead letters, if the queue has such a place, else dropped. The words go with it."""
+    """The message is dead-lettered if the queue has a dead letter exchange, else dropped. The
+    reason goes with it."""
 
     reason: str | None = Field(default=None, max_length=255)
     description: str | None = Field(default=None, max_length=4096)
@@ -121,7 +125,8 @@ Note = Annotated[str, Field(pattern=r"^x-opt-[!-~]+$", max_length=128)]
 
 
 class Modify(ReceiveRequest):
-    """Back to the queue with notes; ``undeliverable_here`` to the dead letters instead."""
+    """The message returns to the queue with annotations; with ``undeliverable_here`` it
+    is dead-lettered instead."""
 
     delivery_failed: bool = False
     undeliverable_here: bool = False
@@ -131,7 +136,7 @@ class Modify(ReceiveRequest):
 
 
 class SettleItem(Reject, Modify):
-    """One of a bulk: what to do with the delivery of this token."""
+    """One item of a bulk settlement: a token and its outcome."""
 
     token: str = Field(max_length=1024)
     outcome: Literal["accepted", "released", "rejected", "modified", "renewed"]
@@ -148,34 +153,35 @@ Name = Annotated[str, Field(max_length=255), AfterValidator(short)]
 
 
 class Target(ReceiveRequest):
-    """An exchange and a routing key; the exchange "" leads to the queue of the key's name."""
+    """An exchange and a routing key; the exchange "" routes to the queue named by the key."""
 
     exchange: Name = ""
     routing_key: Name
 
 
 class Which(ReceiveRequest):
-    """Which dead letters: all that is given must hold."""
+    """Selection of dead letters: all given members must match."""
 
     reason: Literal["rejected", "expired", "maxlen", "delivery_limit"] | None = None
-    queue: str | None = Field(default=None, description="where it died last")
-    properties: dict[str, Scalar] = Field(default={}, description="headers equal to this")
+    queue: str | None = Field(default=None, description="queue of the last death")
+    properties: dict[str, Scalar] = Field(default={}, description="headers that must be equal")
 
 
 class Redrive(ReceiveRequest):
-    """Which dead letters go back, where to, and how fast."""
+    """Selection, target and rate of a redrive."""
 
     filter: Which = Which()
     limit: Annotated[int, Field(ge=1, le=100_000)] = 1000
-    rate: Annotated[float, Field(gt=0, le=100_000, description="a second")] | None = None
+    rate: Annotated[float, Field(gt=0, le=100_000, description="messages per second")] | None = None
     to: Literal["exchange", "queue"] | Target = Field(
         default="exchange",
-        description="exchange: where it was published first; queue: where it died first",
+        description="exchange: the exchange of the first publish; queue: the queue of the first "
+        "death",
     )
     after: str | None = Field(
         default=None,
         pattern="^[0-9]{1,3}-[0-9]{1,13}$",
-        description="go on from this position",
+        description="position to continue from",
     )
 
 
