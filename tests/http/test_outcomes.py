@@ -195,7 +195,7 @@ async def test_a_row(make_rig: Any, name: str) -> None:
 
 
 def test_the_manual_has_the_same_table() -> None:
-    text = MANUAL.read_text().partition("### What became of a publish")[2].partition("\n#")[0]
+    text = MANUAL.read_text().partition("### Outcomes of a publish")[2].partition("\n#")[0]
     found = {
         (int(status), kind)
         for status, kind in re.findall(r"^\| [^|]*\| ([0-9]{3})[^|]*\| `([a-z-]+)`", text, re.M)
