@@ -6,6 +6,7 @@ from typing import Any
 
 from gateway.adapters import Limits, Role, adapter_for
 from gateway.adapters.v0_9 import fields
+from gateway.adapters.v0_9.unimplemented import complete
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.adapters.v0_9.wire.tables import VERSIONS
 from gateway.operations import BeginSession, Done, Open, Operation
@@ -19,7 +20,7 @@ def frame(kind: int, channel: int, payload: bytes, end: int = 0xCE) -> bytes:
 
 
 def method(version: str, channel: int, record: Any) -> bytes:
-    found = VERSIONS[version].by_record[type(record)]
+    found = complete(version).by_record[type(record)]
     return frame(1, channel, found.prefix + found.write(record))
 
 

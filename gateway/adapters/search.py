@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from gateway.adapters.base import Adapter
+from gateway.adapters.preview import preview
 from gateway.adapters.sniff import HEADERS
-from gateway.adapters.v0_9.trace import preview
 from gateway.errors import Condition, Lost, Refusal
 
 SHARED_0_9 = ("0-9", "0-9a6", "0-9a0", "0-9a0-7")

@@ -18,6 +18,7 @@ from gateway.adapters.v0_9.drafts.engine import DraftEngine
 from gateway.adapters.v0_9.drafts.versions import DRAFTS
 from gateway.adapters.v0_9.engine import HEADERS
 from gateway.adapters.v0_9.geometry import Method, Version
+from gateway.adapters.v0_9.unimplemented import complete
 from gateway.adapters.v0_9.wire.tables import VERSIONS
 from gateway.adapters.v1_0 import tried as v1_0
 from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER, TLS_HEADER, VERSION
@@ -166,7 +167,7 @@ def shown(header: bytes) -> str:
 def support() -> list[VersionSupport]:
     """All versions, oldest first."""
     drafts = [DRAFTS["0-9a0"], DRAFTS["0-9a6"]]
-    methods = [supported(version) for version in (*drafts, *VERSIONS.values())]
+    methods = [supported(version) for version in (*drafts, *map(complete, VERSIONS))]
     return [supported_0_8a(), *methods, supported_1_0()]
 
 

@@ -12,6 +12,7 @@ from specs.codegen.emit_composites import emit_composites
 from specs.codegen.emit_layouts import emit_layouts
 from specs.codegen.emit_symbols import emit_symbols
 from specs.codegen.emit_tables import emit_tables
+from specs.codegen.emit_unimplemented import emit_unimplemented, implemented
 from specs.codegen.ir import SpecError
 from specs.codegen.layouts import gather, snake
 from specs.codegen.load import load
@@ -32,7 +33,7 @@ SUBJECT_0_8A = "the command frames of 0.8a2"
 def render(specs: Path = ROOT / "specs") -> dict[Path, str]:
     """The text of every generated module, by its path in the repository."""
     protocols = [load(specs / name) for name in SOURCES]
-    family = gather(protocols)
+    family = gather([implemented(protocol) for protocol in protocols])
     stamp = stamp_of([specs / name for name in SOURCES])
     performatives = load(specs / SOURCE_1_0)
     stamp_1_0 = stamp_of([specs / SOURCE_1_0])
@@ -44,6 +45,7 @@ def render(specs: Path = ROOT / "specs") -> dict[Path, str]:
         TARGET_0_8A / "tables.py": emit_commands(commands, frames, stamp_0_8a),
         TARGET / "layouts.py": emit_layouts(family, stamp, f"{METHODS}: 0-8, 0-9, 0-9-1"),
         TARGET / "tables.py": emit_tables(protocols, family, stamp),
+        TARGET / "unimplemented.py": emit_unimplemented(protocols, stamp),
         **{path: text for name in DRAFTS for path, text in render_draft(specs, name).items()},
         TARGET_1_0 / "layouts.py": emit_composites(performatives, stamp_1_0),
         TARGET_1_0 / "tables.py": emit_symbols(performatives, stamp_1_0),

@@ -5,6 +5,7 @@ connection is made of are unrolled for the constructors that everybody uses (``e
 """
 
 from specs.codegen import ir
+from specs.codegen.emit_records import emit_class
 from specs.codegen.emit_unrolled import emit_unrolled
 from specs.codegen.ir import NoEmitter, SpecError
 from specs.codegen.layouts import camel, snake
@@ -21,7 +22,7 @@ PYTHON = {  # primitive type -> annotation, and default where the field is requi
     "binary": ("bytes", 'b""'),
     "string": ("str", '""'),
     "symbol": ("str", '""'),
-    "map": ("dict[Any, Any]", "field(default_factory=dict)"),
+    "map": ("dict[Any, Any]", ""),
 }
 
 HEAD = '''\
@@ -35,11 +36,11 @@ the frame stops past the end of the frame, and struct.error, IndexError and Unic
 escape. A field that was absent or null is None; ``composites.effective`` knows the defaults.
 """
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, ClassVar
 from uuid import UUID
 
+from gateway.adapters.record import Record
 from gateway.adapters.v1_0 import typed as t
 from gateway.adapters.v1_0.encoding import WRITERS
 from gateway.adapters.v1_0.fields import DEPTH, READERS, FieldError, Reader
@@ -50,12 +51,11 @@ _q = Struct(">q")
 _symbol8 = READERS[0xA3]
 
 
-class Composite:
-    """What all records have in common."""
+class Composite(Record):
+    """A record with the code of its descriptor and the archetypes it provides."""
 
     __slots__ = ()
 
-    NAME: ClassVar[str]
     CODE: ClassVar[int]
     PROVIDES: ClassVar[frozenset[str]]
 
@@ -175,6 +175,8 @@ def annotation(protocol: ir.Protocol, item: ir.Field) -> tuple[str, str]:
     if item.multiple:
         kind, default = f"tuple[{kind}, ...]", "()"
     if item.required:
+        if not default:
+            raise NoEmitter(f"{protocol.name}: no default for a required {kind}: {item.name}")
         return kind, default
     return (kind if kind == "Any" else f"{kind} | None"), "None"
 
@@ -204,15 +206,14 @@ def writer_of(protocol: ir.Protocol, item: ir.Field) -> str:
 
 def emit_record(protocol: ir.Protocol, struct: ir.Struct) -> list[str]:
     provides = ", ".join(f'"{word}"' for word in struct.provides.split())
-    lines = ["", "", "@dataclass(slots=True)", f"class {camel(struct.name)}(Composite):"]
-    lines.append(f'    NAME: ClassVar[str] = "{struct.name}"')
-    lines.append(f"    CODE: ClassVar[int] = 0x{struct.code:02x}")
     provided = f"frozenset([{provides}])" if provides else "frozenset()"
-    lines.append(f"    PROVIDES: ClassVar[frozenset[str]] = {provided}")
-    for item in struct.fields:
-        kind, default = annotation(protocol, item)
-        lines.append(f"    {snake(item.name)}: {kind} = {default}")
-    return lines
+    constants = [
+        f'NAME = "{struct.name}"',
+        f"CODE = 0x{struct.code:02x}",
+        f"PROVIDES = {provided}",
+    ]
+    parameters = [(snake(item.name), *annotation(protocol, item)) for item in struct.fields]
+    return emit_class(f"{camel(struct.name)}(Composite)", constants, parameters)
 
 
 def emit_reader(protocol: ir.Protocol, struct: ir.Struct) -> list[str]:

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 
 from specs.codegen.emit_properties import emit_properties_reader, emit_properties_writer
+from specs.codegen.emit_records import LIMIT, emit_class, filled
 from specs.codegen.layouts import PYTHON, Family, Layout, Run, Slot, runs_of
-
-LIMIT = 100
 
 HEAD = '''\
 """Records and layouts of {subject}.
@@ -23,19 +22,11 @@ of the frame, and struct.error, IndexError and UnicodeDecodeError may escape. Fi
 the encoded entries without their length.
 """
 
-from dataclasses import dataclass
 from struct import Struct
-from typing import ClassVar
+
+from gateway.adapters.record import Record, short
 
 {structs}
-
-
-def short(text: str, where: str) -> bytes:
-    """The octets of a short string, whose length must fit one octet."""
-    raw = text.encode("utf-8", "surrogateescape")
-    if len(raw) > 255:
-        raise ValueError(f"{{where}}: a short string holds 255 octets, not {{len(raw)}}")
-    return raw
 '''
 
 
@@ -64,14 +55,13 @@ def emit_layouts(family: Family, stamp: str, subject: str) -> str:
 
 
 def emit_record(record: str, title: str, fields: dict[str, str], flags: bool) -> list[str]:
-    lines = ["", "", "@dataclass(slots=True)", f"class {record}:"]
-    lines.append(f'    NAME: ClassVar[str] = "{title}"')
+    parameters = []
     for name, kind in fields.items():
         annotation, default = PYTHON[kind]
         if flags:
             annotation, default = f"{annotation} | None", "None"
-        lines.append(f"    {name}: {annotation} = {default}")
-    return lines
+        parameters.append((name, annotation, default))
+    return emit_class(f"{record}(Record)", [f'NAME = "{title}"'], parameters)
 
 
 # Readers.
@@ -176,10 +166,7 @@ def emit_writer(layout: Layout) -> list[str]:
     if len(pieces) <= 3 and len(joined) + 4 <= LIMIT:
         body.append(joined)
     else:
-        body += ['return b"".join(', "    ("]
-        for piece in pieces:
-            body += ["        " + line for line in broken(piece + ",", LIMIT - 12)]
-        body += ["    )", ")"]
+        body += call('return b"".join((', pieces, "))")
     head = f"def write_{layout.stem}(m: {layout.record}) -> bytes:"
     return function(head, layout.note, body)
 
@@ -224,12 +211,23 @@ def plus(base: str, offset: int) -> str:
 
 
 def call(opening: str, words: Sequence[str], closing: str) -> list[str]:
+    """A call over several lines. A word that is too long for one is broken at its arguments, or
+    else at its terms."""
     lines = [opening]
+    short: list[str] = []
     for word in words:
-        terms = word.split(" | ") if len(word) > LIMIT - 16 else [word]
-        lines += [f"    {term}" for term in (terms[0], *(f"| {term}" for term in terms[1:]))]
-        lines[-1] += ","
-    return [*lines, closing]
+        if len(word) <= LIMIT - 16:
+            short.append(word)
+            continue
+        lines += filled(short, 4, 8)
+        short.clear()
+        if "pack(" in word:
+            lines += ["    " + line for line in broken(word + ",", LIMIT - 12)]
+        else:
+            first, *terms = word.split(" | ")
+            lines += [f"    {first}", *(f"    | {term}" for term in terms)]
+            lines[-1] += ","
+    return [*lines, *filled(short, 4, 8), closing]
 
 
 def broken(text: str, limit: int = LIMIT - 4) -> list[str]:

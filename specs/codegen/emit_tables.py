@@ -1,11 +1,13 @@
 """Emits ``wire/tables.py``: for every version the rows that join numbers, records and layouts.
 
 What differs between the versions can be read in the output; equal rows are repeated on purpose.
+A method that the family has no layout for is a short row: it is answered with not-implemented.
 """
 
 from collections.abc import Sequence
 
 from specs.codegen import ir
+from specs.codegen.emit_records import wrapped
 from specs.codegen.ir import NoEmitter, SpecError
 from specs.codegen.layouts import FORMATS, Family, camel, snake
 
@@ -17,7 +19,7 @@ HEAD = '''\
 
 from struct import Struct
 
-from gateway.adapters.v0_9.geometry import Content, Geometry, Method, Version, version
+from gateway.adapters.v0_9.geometry import {names}
 from gateway.adapters.v0_9.wire import {layouts} as w
 '''
 
@@ -40,8 +42,12 @@ def emit_tables(
         lines += ["", *emit_version(protocol, family, geometries[rows])]
     lines += ["", "VERSIONS: dict[str, Version] = {"]
     lines += [f'    "{protocol.name}": {constant(protocol)},' for protocol in protocols]
-    head = HEAD.format(versions=versions, stamp=stamp, layouts=layouts)
-    return head + "\n".join([*lines, "}"]) + "\n"
+    text = "\n".join([*lines, "}"]) + "\n"
+    names = "Content, Geometry, Method, Version, version"
+    if "unimplemented(" in text:
+        words = sorted([*names.split(", "), "unimplemented"])
+        names = "".join(["(\n", *(f"    {word},\n" for word in words), ")"])
+    return HEAD.format(versions=versions, stamp=stamp, layouts=layouts, names=names) + text
 
 
 def constant(protocol: ir.Protocol) -> str:
@@ -106,9 +112,9 @@ def emit_version(protocol: ir.Protocol, family: Family, geometry: str) -> list[s
             lines += emit_method(protocol, class_, operation, family)
     lines += ["    ),", "    contents=("]
     for class_ in protocol.classes:
-        if class_.properties is not None:
-            title = f"{class_.name}.properties"
-            stem = family.stems[protocol.name, title]
+        title = f"{class_.name}.properties"
+        stem = family.stems.get((protocol.name, title), "")
+        if stem:
             lines += [
                 "        Content(",
                 f'            "{class_.name}", {class_.number}, w.{camel(title)},',
@@ -131,7 +137,7 @@ def emit_method(
     protocol: ir.Protocol, class_: ir.Class, operation: ir.Operation, family: Family
 ) -> list[str]:
     title = f"{class_.name}.{operation.name}"
-    stem = family.stems[protocol.name, title]
+    stem = family.stems.get((protocol.name, title), "")
     widths = [part.width for part in protocol.framing.identity[:2]]
     prefix = class_.number.to_bytes(widths[0], "big") + operation.number.to_bytes(widths[1], "big")
     replies = [reply if "." in reply else f"{class_.name}.{reply}" for reply in operation.replies]
@@ -139,13 +145,20 @@ def emit_method(
     listed = listed.removesuffix(",") + (",)" if len(replies) == 1 else ")")
     sides = f"{'client' in operation.senders}, {'server' in operation.senders}"
     extension = operation.extension or class_.extension
+    number = f"0x{class_.number << 16 | operation.number:08x}"
+    if not stem:
+        words = [f'"{title}"', number, sides]
+        words += [f"replies={listed}"] if replies else []
+        words += ["content=True"] if operation.content else []
+        words += [f'extension="{extension}"'] if extension else []
+        return wrapped("        unimplemented(", words, "", "),")
     functions = [f"            w.{camel(title)}, w.read_{stem}, w.write_{stem},"]
     if len(functions[0]) > 100:
         functions = [f"            w.{camel(title)},", f"            w.read_{stem},"]
         functions.append(f"            w.write_{stem},")
     return [
         "        Method(",
-        f'            "{title}", 0x{class_.number << 16 | operation.number:08x}, {octets(prefix)},',
+        f'            "{title}", {number}, {octets(prefix)},',
         *functions,
         f"            {sides}, {listed}, {operation.content},",
         f'            "{extension}", "{operation.section}",',

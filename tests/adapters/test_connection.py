@@ -4,6 +4,7 @@ import pytest
 
 from gateway.adapters import Credentials, Limits
 from gateway.adapters.v0_9.content import BASIC
+from gateway.adapters.v0_9.unimplemented import complete
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.adapters.v0_9.wire.tables import VERSIONS as TABLES
 from gateway.errors import Condition, LocalError
@@ -93,7 +94,7 @@ def test_ping() -> None:
     talk = Talk("0-9").opened(1)
     assert talk.says(1, w.ChannelPing()) == []
     talk.heard(w.ChannelOk)
-    words = talk.says(1, w.ChannelResume())
+    words = talk.says(1, complete("0-9").by_name["channel.resume"].record())
     connection_dies(talk, words, 540, Condition.NOT_IMPLEMENTED)
 
 

@@ -1,5 +1,6 @@
 """The committed modules are what the generator writes, and it writes the same every time."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +43,8 @@ def test_check_shows_what_has_drifted_and_writes_nothing(
     monkeypatch.setattr(codegen, "drift", lambda texts: drift(texts, tmp_path))
     assert codegen.main(["--check"]) == 1
     shown = capsys.readouterr().out
-    assert "-    nowait" in shown and "+    no_wait" in shown
+    assert re.search('^-.*"nowait"', shown, re.MULTILINE)
+    assert re.search('^[+].*"no_wait"', shown, re.MULTILINE)
     assert "nowait" in (target / "layouts.py").read_text()
 
 

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.adapters.v0_9.geometry import Method
+from gateway.adapters.v0_9.unimplemented import complete
 from gateway.adapters.v0_9.wire import layouts as w
-from gateway.adapters.v0_9.wire.tables import V0_9, V0_9_1, VERSIONS
+from gateway.adapters.v0_9.wire.tables import V0_9, V0_9_1
 from specs.codegen import ir
 from specs.codegen.__main__ import ROOT, SOURCES
-from specs.codegen.layouts import camel, snake
+from specs.codegen.layouts import snake
 from specs.codegen.load import load
 from tests.drawing import examples
 
@@ -66,9 +67,9 @@ CONTENTS = [
 def test_methods_come_back(
     protocol: ir.Protocol, class_: ir.Class, operation: ir.Operation
 ) -> None:
-    method = VERSIONS[protocol.name].by_name[f"{class_.name}.{operation.name}"]
+    method = complete(protocol.name).by_name[f"{class_.name}.{operation.name}"]
     assert method.number == class_.number << 16 | operation.number
-    record = getattr(w, camel(method.name))
+    record = method.record
 
     @settings(max_examples=examples(8), deadline=None, database=None)
     @given(st.fixed_dictionaries(values(protocol, operation.fields)), st.binary(max_size=3))
@@ -84,7 +85,7 @@ def test_methods_come_back(
 
 @pytest.mark.parametrize(("protocol", "class_"), CONTENTS)
 def test_properties_come_back(protocol: ir.Protocol, class_: ir.Class) -> None:
-    content = VERSIONS[protocol.name].contents[class_.number]
+    content = complete(protocol.name).contents[class_.number]
 
     @settings(max_examples=examples(40), deadline=None, database=None)
     @given(st.fixed_dictionaries({}, optional=values(protocol, class_.properties or ())))
@@ -100,7 +101,7 @@ def test_properties_come_back(protocol: ir.Protocol, class_: ir.Class) -> None:
 def test_octets_cut_short_stop_past_the_end_or_raise(
     protocol: ir.Protocol, class_: ir.Class, operation: ir.Operation
 ) -> None:
-    method = VERSIONS[protocol.name].by_name[f"{class_.name}.{operation.name}"]
+    method = complete(protocol.name).by_name[f"{class_.name}.{operation.name}"]
     whole = method.write(full(protocol, method, operation))
     for size in range(len(whole)):
         try:
@@ -155,10 +156,11 @@ def test_a_short_string_that_is_too_long() -> None:
 
 
 def test_content_of_0_9_is_its_discriminator_and_octets() -> None:
-    written = w.write_message_transfer(w.MessageTransfer(body=b"\x01ref"))
+    transfer = complete("0-9").by_name["message.transfer"]
+    written = transfer.write(transfer.record(body=b"\x01ref"))
     assert written.endswith(b"\x01\x00\x00\x00\x03ref")
-    assert w.read_message_transfer(written, 0)[0].body == b"\x01ref"
-    assert w.write_message_transfer(w.MessageTransfer(body=b"")).endswith(bytes(5))
+    assert transfer.read(written, 0)[0].body == b"\x01ref"
+    assert transfer.write(transfer.record(body=b"")).endswith(bytes(5))
 
 
 def test_property_flags_nobody_defined() -> None:

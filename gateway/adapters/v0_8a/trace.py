@@ -1,15 +1,15 @@
 """What octets of 0.8a2 say, command by command, for people."""
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from gateway.adapters.preview import preview
 from gateway.adapters.v0_8a import fields
 from gateway.adapters.v0_8a.content import read_head
 from gateway.adapters.v0_8a.frames import head_of, read_command
 from gateway.adapters.v0_8a.violation import Violation
 from gateway.adapters.v0_8a.wire.tables import HEADER
-from gateway.adapters.v0_9.trace import Line, preview
+from gateway.adapters.v0_9.trace import Line
 
 TABLES = frozenset(["challenges", "options", "dictionary", "headers"])
 SECRETS = frozenset(["responses"])
@@ -68,11 +68,11 @@ def fragment(octets: bytes, first: bool) -> str:
 def said(record: Any) -> str:
     """The fields that say something. Secrets are counted, not shown."""
     found = []
-    for field in dataclasses.fields(record):
-        value = getattr(record, field.name)
-        if value == field.default:
+    for name, default in record.defaults().items():
+        value = getattr(record, name)
+        if value == default:
             continue
-        found.append(f"{field.name}={shown(field.name, value)}")
+        found.append(f"{name}={shown(name, value)}")
     return " ".join(found)
 
 

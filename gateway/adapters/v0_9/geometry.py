@@ -8,6 +8,9 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, NamedTuple
 
+from gateway.adapters.record import Record
+from gateway.errors import LocalError
+
 
 class Geometry(NamedTuple):
     """The shape of a frame."""
@@ -38,6 +41,19 @@ class Method(NamedTuple):
     content: bool  # a content header and body follow
     extension: str  # who added it, "" if the specification has it
     section: str
+
+    @property
+    def implemented(self) -> bool:
+        """Whether it is more than a name to us. The others are answered with not-implemented."""
+        return self.record is not Unread
+
+
+class Unread(Record):
+    """Arguments of a method that is not implemented: nobody reads them."""
+
+    __slots__ = ()
+
+    NAME = ""
 
 
 class Content(NamedTuple):
@@ -85,8 +101,44 @@ def version(
         geometry=geometry,
         methods={method.number: method for method in methods},
         by_name={method.name: method for method in methods},
-        by_record={method.record: method for method in methods},
+        by_record={method.record: method for method in methods if method.implemented},
         contents={content.number: content for content in contents},
         constants=constants,
         codes=codes,
     )
+
+
+def unimplemented(
+    name: str,
+    number: int,
+    from_client: bool,
+    from_server: bool,
+    *,
+    replies: tuple[str, ...] = (),
+    content: bool = False,
+    extension: str = "",
+) -> Method:
+    """The row of a method that is answered with not-implemented. ``unimplemented.complete`` knows
+    its arguments."""
+    return Method(
+        name,
+        number,
+        number.to_bytes(4, "big"),
+        Unread,
+        _unread,
+        _unwritten,
+        from_client,
+        from_server,
+        replies,
+        content,
+        extension,
+        "",
+    )
+
+
+def _unread(buf: bytes, at: int) -> tuple[Any, int]:
+    raise LocalError("the arguments of a method that is not implemented are not read")
+
+
+def _unwritten(record: Any) -> bytes:
+    raise LocalError("the arguments of a method that is not implemented are not written")

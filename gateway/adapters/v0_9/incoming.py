@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from gateway.adapters.v0_9 import states
 from gateway.adapters.v0_9.channel import Asked, Channel, confirmed, settled
 from gateway.adapters.v0_9.connection import Connection
-from gateway.adapters.v0_9.geometry import Method
+from gateway.adapters.v0_9.geometry import Method, Unread
 from gateway.adapters.v0_9.outlet import Owner
 from gateway.adapters.v0_9.topology import BY_METHOD, VERBS
 from gateway.adapters.v0_9.wire import layouts as w
@@ -107,7 +107,8 @@ class Incoming:
         found.append(lost)
 
     def _read(self, method: Method, buf: bytes, at: int, end: int) -> Any:
-        """The method's record. One comparison catches every length that lies."""
+        """The method's record. One comparison catches every length that lies. Arguments of a
+        method that will be answered with not-implemented are not looked at."""
         number = method.number
         theirs = method.from_client if self._server else method.from_server
         if not theirs and (self._server or number != self._ack):
@@ -115,6 +116,8 @@ class Incoming:
             raise PeerError(
                 Condition.COMMAND_INVALID, f"a {side} may not send {method.name}", method=number
             )
+        if not method.implemented:
+            return Unread()
         try:
             record, stop = method.read(buf, at)
         except (ValueError, struct.error, IndexError) as error:

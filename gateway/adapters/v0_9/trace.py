@@ -4,23 +4,21 @@ Knows no state and no side: each frame is described by itself, so either directi
 what is broken is described as broken instead of stopping the reader.
 """
 
-import dataclasses
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from gateway.adapters.preview import preview
 from gateway.adapters.v0_9 import fields
 from gateway.adapters.v0_9.drafts.framing import EXTENDED
 from gateway.adapters.v0_9.geometry import Version
-from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.adapters.v0_9.unimplemented import complete
 from gateway.message import Table
 
 TABLES = frozenset(
     ["arguments", "server_properties", "client_properties", "headers", "details", "filter", "table"]
 )
 SECRETS = frozenset(["response", "new_secret"])
-PREVIEW = 48
-"""Octets of a body that are shown."""
 HEADER_OCTETS = 8
 KINDS = (
     "method", "header", "body", "oob-method", "oob-header", "oob-body", "trace", "heartbeat",
@@ -49,7 +47,7 @@ Describe = Callable[[int, int, bytes], tuple[str, str]]
 
 def frames(data: bytes, version: str) -> Iterator[Line]:
     """Describe everything in ``data``, which begins with a protocol header or a frame."""
-    table = VERSIONS[version]
+    table = complete(version)
     return walk(data, table, lambda kind, channel, payload: _describe(table, kind, payload))
 
 
@@ -143,11 +141,11 @@ def _header(table: Version, payload: bytes) -> str:
 def said(record: Any, read: Callable[[bytes], Table] = fields.read_table) -> str:
     """The fields that say something. Secrets are counted, not shown. ``read``: field tables."""
     told = []
-    for field in dataclasses.fields(record):
-        value = getattr(record, field.name)
-        if value is None or value == field.default:
+    for name, default in record.defaults().items():
+        value = getattr(record, name)
+        if value is None or value == default:
             continue
-        told.append(f"{field.name}={_value(field.name, value, read)}")
+        told.append(f"{name}={_value(name, value, read)}")
     return " ".join(told)
 
 
@@ -162,14 +160,3 @@ def _value(name: str, value: Any, read: Callable[[bytes], Table]) -> str:
                 return f"<not a table: {error}; {preview(value)}>"
         return preview(value)
     return repr(value)
-
-
-def preview(octets: bytes) -> str:
-    """The beginning, as text if it is text."""
-    shown = octets[:PREVIEW]
-    more = "..." if len(octets) > PREVIEW else ""
-    try:
-        text = shown.decode()
-    except UnicodeDecodeError:
-        return shown.hex(" ") + more
-    return repr(text) + more if text.isprintable() or not text else shown.hex(" ") + more

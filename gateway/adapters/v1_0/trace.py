@@ -1,11 +1,11 @@
 """What octets of 1.0 say, frame by frame, for people. As in ``v0_9.trace``: no state, no side, and
 what is broken is described as broken."""
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from gateway.adapters.v0_9.trace import Line, preview
+from gateway.adapters.preview import preview
+from gateway.adapters.v0_9.trace import Line
 from gateway.adapters.v1_0.composites import read_performative
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.frames import HEAD
@@ -68,10 +68,10 @@ def _described(body: bytes, kind: int) -> tuple[str, str]:
 def said(record: Any) -> str:
     """A record by name, with the fields that are there. Secrets are counted, not shown."""
     fields = []
-    for field in dataclasses.fields(record):
-        value = getattr(record, field.name)
+    for name in record.__slots__:
+        value = getattr(record, name)
         if value is not None:
-            fields.append(f"{field.name}={_value(field.name, value)}")
+            fields.append(f"{name}={_value(name, value)}")
     return " ".join([record.NAME, *fields])
 
 

@@ -1,6 +1,5 @@
 """A recorded conversation said again to our server: what it answers where the original did."""
 
-import dataclasses
 from typing import Any
 
 from gateway.adapters.v0_8a.wire import layouts as w
@@ -12,7 +11,7 @@ Said = tuple[Any, ...]
 
 def brief(record: Any, fragment: bytes) -> Said:
     """A command as name and fields. Texts of replies and what is tuned are each server's own."""
-    values = dataclasses.asdict(record)
+    values = {name: getattr(record, name) for name in record.__slots__}
     values.pop("reply_text", None)
     if isinstance(record, w.ConnectionTune):
         values = {}

@@ -10,9 +10,9 @@ of the frame, and struct.error, IndexError and UnicodeDecodeError may escape. Fi
 the encoded entries without their length.
 """
 
-from dataclasses import dataclass
 from struct import Struct
-from typing import ClassVar
+
+from gateway.adapters.record import Record, short
 
 _B = Struct(">B")
 _BB = Struct(">BB")
@@ -33,278 +33,379 @@ _HIIBB = Struct(">HIIBB")
 _IBBIB = Struct(">IBBIB")
 
 
-def short(text: str, where: str) -> bytes:
-    """The octets of a short string, whose length must fit one octet."""
-    raw = text.encode("utf-8", "surrogateescape")
-    if len(raw) > 255:
-        raise ValueError(f"{where}: a short string holds 255 octets, not {len(raw)}")
-    return raw
+class ConnectionChallenge(Record):
+    NAME = "connection.challenge"
+    __slots__ = ("version", "mechanisms", "challenges")
+
+    def __init__(self, version: int = 0, mechanisms: str = "", challenges: bytes = b"") -> None:
+        self.version = version
+        self.mechanisms = mechanisms
+        self.challenges = challenges
 
 
-@dataclass(slots=True)
-class ConnectionChallenge:
-    NAME: ClassVar[str] = "connection.challenge"
-    version: int = 0
-    mechanisms: str = ""
-    challenges: bytes = b""
+class ConnectionResponse(Record):
+    NAME = "connection.response"
+    __slots__ = ("mechanism", "responses")
+
+    def __init__(self, mechanism: str = "", responses: bytes = b"") -> None:
+        self.mechanism = mechanism
+        self.responses = responses
 
 
-@dataclass(slots=True)
-class ConnectionResponse:
-    NAME: ClassVar[str] = "connection.response"
-    mechanism: str = ""
-    responses: bytes = b""
+class ConnectionTune(Record):
+    NAME = "connection.tune"
+    __slots__ = ("options", "dictionary")
+
+    def __init__(self, options: bytes = b"", dictionary: bytes = b"") -> None:
+        self.options = options
+        self.dictionary = dictionary
 
 
-@dataclass(slots=True)
-class ConnectionTune:
-    NAME: ClassVar[str] = "connection.tune"
-    options: bytes = b""
-    dictionary: bytes = b""
+class ConnectionOpen(Record):
+    NAME = "connection.open"
+    __slots__ = ("confirm_tag", "virtual_path", "client_name", "options")
+
+    def __init__(
+        self, confirm_tag: int = 0, virtual_path: str = "", client_name: str = "",
+        options: bytes = b"",
+    ) -> None:
+        self.confirm_tag = confirm_tag
+        self.virtual_path = virtual_path
+        self.client_name = client_name
+        self.options = options
 
 
-@dataclass(slots=True)
-class ConnectionOpen:
-    NAME: ClassVar[str] = "connection.open"
-    confirm_tag: int = 0
-    virtual_path: str = ""
-    client_name: str = ""
-    options: bytes = b""
+class ConnectionPing(Record):
+    NAME = "connection.ping"
+    __slots__ = ("respond",)
+
+    def __init__(self, respond: bool = False) -> None:
+        self.respond = respond
 
 
-@dataclass(slots=True)
-class ConnectionPing:
-    NAME: ClassVar[str] = "connection.ping"
-    respond: bool = False
+class ConnectionReply(Record):
+    NAME = "connection.reply"
+    __slots__ = ("confirm_tag", "reply_code", "reply_text")
+
+    def __init__(self, confirm_tag: int = 0, reply_code: int = 0, reply_text: str = "") -> None:
+        self.confirm_tag = confirm_tag
+        self.reply_code = reply_code
+        self.reply_text = reply_text
 
 
-@dataclass(slots=True)
-class ConnectionReply:
-    NAME: ClassVar[str] = "connection.reply"
-    confirm_tag: int = 0
-    reply_code: int = 0
-    reply_text: str = ""
+class ConnectionClose(Record):
+    NAME = "connection.close"
+    __slots__ = ("reply_code", "reply_text")
+
+    def __init__(self, reply_code: int = 0, reply_text: str = "") -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
 
 
-@dataclass(slots=True)
-class ConnectionClose:
-    NAME: ClassVar[str] = "connection.close"
-    reply_code: int = 0
-    reply_text: str = ""
+class ChannelOpen(Record):
+    NAME = "channel.open"
+    __slots__ = ("channel_id", "confirm_tag", "transacted", "restartable", "options", "out_of_band")
+
+    def __init__(
+        self, channel_id: int = 0, confirm_tag: int = 0, transacted: bool = False,
+        restartable: bool = False, options: bytes = b"", out_of_band: str = "",
+    ) -> None:
+        self.channel_id = channel_id
+        self.confirm_tag = confirm_tag
+        self.transacted = transacted
+        self.restartable = restartable
+        self.options = options
+        self.out_of_band = out_of_band
 
 
-@dataclass(slots=True)
-class ChannelOpen:
-    NAME: ClassVar[str] = "channel.open"
-    channel_id: int = 0
-    confirm_tag: int = 0
-    transacted: bool = False
-    restartable: bool = False
-    options: bytes = b""
-    out_of_band: str = ""
+class ChannelAck(Record):
+    NAME = "channel.ack"
+    __slots__ = ("channel_id", "confirm_tag", "message_nbr")
+
+    def __init__(self, channel_id: int = 0, confirm_tag: int = 0, message_nbr: int = 0) -> None:
+        self.channel_id = channel_id
+        self.confirm_tag = confirm_tag
+        self.message_nbr = message_nbr
 
 
-@dataclass(slots=True)
-class ChannelAck:
-    NAME: ClassVar[str] = "channel.ack"
-    channel_id: int = 0
-    confirm_tag: int = 0
-    message_nbr: int = 0
+class ChannelCommit(Record):
+    NAME = "channel.commit"
+    __slots__ = ("channel_id", "confirm_tag", "options")
+
+    def __init__(self, channel_id: int = 0, confirm_tag: int = 0, options: bytes = b"") -> None:
+        self.channel_id = channel_id
+        self.confirm_tag = confirm_tag
+        self.options = options
 
 
-@dataclass(slots=True)
-class ChannelCommit:
-    NAME: ClassVar[str] = "channel.commit"
-    channel_id: int = 0
-    confirm_tag: int = 0
-    options: bytes = b""
+class ChannelRollback(Record):
+    NAME = "channel.rollback"
+    __slots__ = ("channel_id", "confirm_tag", "options")
+
+    def __init__(self, channel_id: int = 0, confirm_tag: int = 0, options: bytes = b"") -> None:
+        self.channel_id = channel_id
+        self.confirm_tag = confirm_tag
+        self.options = options
 
 
-@dataclass(slots=True)
-class ChannelRollback:
-    NAME: ClassVar[str] = "channel.rollback"
-    channel_id: int = 0
-    confirm_tag: int = 0
-    options: bytes = b""
+class ChannelReply(Record):
+    NAME = "channel.reply"
+    __slots__ = ("channel_id", "confirm_tag", "reply_code", "reply_text")
+
+    def __init__(
+        self, channel_id: int = 0, confirm_tag: int = 0, reply_code: int = 0, reply_text: str = "",
+    ) -> None:
+        self.channel_id = channel_id
+        self.confirm_tag = confirm_tag
+        self.reply_code = reply_code
+        self.reply_text = reply_text
 
 
-@dataclass(slots=True)
-class ChannelReply:
-    NAME: ClassVar[str] = "channel.reply"
-    channel_id: int = 0
-    confirm_tag: int = 0
-    reply_code: int = 0
-    reply_text: str = ""
+class ChannelClose(Record):
+    NAME = "channel.close"
+    __slots__ = ("channel_id", "reply_code", "reply_text")
+
+    def __init__(self, channel_id: int = 0, reply_code: int = 0, reply_text: str = "") -> None:
+        self.channel_id = channel_id
+        self.reply_code = reply_code
+        self.reply_text = reply_text
 
 
-@dataclass(slots=True)
-class ChannelClose:
-    NAME: ClassVar[str] = "channel.close"
-    channel_id: int = 0
-    reply_code: int = 0
-    reply_text: str = ""
+class HandleOpen(Record):
+    NAME = "handle.open"
+    __slots__ = (
+        "channel_id", "handle_id", "service_type", "confirm_tag", "producer", "consumer", "browser",
+        "temporary", "dest_name", "mime_type", "encoding", "options",
+    )
+
+    def __init__(
+        self, channel_id: int = 0, handle_id: int = 0, service_type: int = 0, confirm_tag: int = 0,
+        producer: bool = False, consumer: bool = False, browser: bool = False,
+        temporary: bool = False, dest_name: str = "", mime_type: str = "", encoding: str = "",
+        options: bytes = b"",
+    ) -> None:
+        self.channel_id = channel_id
+        self.handle_id = handle_id
+        self.service_type = service_type
+        self.confirm_tag = confirm_tag
+        self.producer = producer
+        self.consumer = consumer
+        self.browser = browser
+        self.temporary = temporary
+        self.dest_name = dest_name
+        self.mime_type = mime_type
+        self.encoding = encoding
+        self.options = options
 
 
-@dataclass(slots=True)
-class HandleOpen:
-    NAME: ClassVar[str] = "handle.open"
-    channel_id: int = 0
-    handle_id: int = 0
-    service_type: int = 0
-    confirm_tag: int = 0
-    producer: bool = False
-    consumer: bool = False
-    browser: bool = False
-    temporary: bool = False
-    dest_name: str = ""
-    mime_type: str = ""
-    encoding: str = ""
-    options: bytes = b""
+class HandleSend(Record):
+    NAME = "handle.send"
+    __slots__ = (
+        "handle_id", "confirm_tag", "fragment_size", "partial", "out_of_band", "recovery",
+        "streaming", "dest_name",
+    )
+
+    def __init__(
+        self, handle_id: int = 0, confirm_tag: int = 0, fragment_size: int = 0,
+        partial: bool = False, out_of_band: bool = False, recovery: bool = False,
+        streaming: bool = False, dest_name: str = "",
+    ) -> None:
+        self.handle_id = handle_id
+        self.confirm_tag = confirm_tag
+        self.fragment_size = fragment_size
+        self.partial = partial
+        self.out_of_band = out_of_band
+        self.recovery = recovery
+        self.streaming = streaming
+        self.dest_name = dest_name
 
 
-@dataclass(slots=True)
-class HandleSend:
-    NAME: ClassVar[str] = "handle.send"
-    handle_id: int = 0
-    confirm_tag: int = 0
-    fragment_size: int = 0
-    partial: bool = False
-    out_of_band: bool = False
-    recovery: bool = False
-    streaming: bool = False
-    dest_name: str = ""
+class HandleConsume(Record):
+    NAME = "handle.consume"
+    __slots__ = (
+        "handle_id", "confirm_tag", "prefetch", "no_local", "unreliable", "dest_name", "identifier",
+        "selector", "mime_type",
+    )
+
+    def __init__(
+        self, handle_id: int = 0, confirm_tag: int = 0, prefetch: int = 0, no_local: bool = False,
+        unreliable: bool = False, dest_name: str = "", identifier: str = "", selector: bytes = b"",
+        mime_type: str = "",
+    ) -> None:
+        self.handle_id = handle_id
+        self.confirm_tag = confirm_tag
+        self.prefetch = prefetch
+        self.no_local = no_local
+        self.unreliable = unreliable
+        self.dest_name = dest_name
+        self.identifier = identifier
+        self.selector = selector
+        self.mime_type = mime_type
 
 
-@dataclass(slots=True)
-class HandleConsume:
-    NAME: ClassVar[str] = "handle.consume"
-    handle_id: int = 0
-    confirm_tag: int = 0
-    prefetch: int = 0
-    no_local: bool = False
-    unreliable: bool = False
-    dest_name: str = ""
-    identifier: str = ""
-    selector: bytes = b""
-    mime_type: str = ""
+class HandleCancel(Record):
+    NAME = "handle.cancel"
+    __slots__ = ("handle_id", "confirm_tag", "dest_name", "identifier")
+
+    def __init__(
+        self, handle_id: int = 0, confirm_tag: int = 0, dest_name: str = "", identifier: str = "",
+    ) -> None:
+        self.handle_id = handle_id
+        self.confirm_tag = confirm_tag
+        self.dest_name = dest_name
+        self.identifier = identifier
 
 
-@dataclass(slots=True)
-class HandleCancel:
-    NAME: ClassVar[str] = "handle.cancel"
-    handle_id: int = 0
-    confirm_tag: int = 0
-    dest_name: str = ""
-    identifier: str = ""
+class HandleFlow(Record):
+    NAME = "handle.flow"
+    __slots__ = ("handle_id", "confirm_tag", "flow_pause")
+
+    def __init__(self, handle_id: int = 0, confirm_tag: int = 0, flow_pause: bool = False) -> None:
+        self.handle_id = handle_id
+        self.confirm_tag = confirm_tag
+        self.flow_pause = flow_pause
 
 
-@dataclass(slots=True)
-class HandleFlow:
-    NAME: ClassVar[str] = "handle.flow"
-    handle_id: int = 0
-    confirm_tag: int = 0
-    flow_pause: bool = False
+class HandleUnget(Record):
+    NAME = "handle.unget"
+    __slots__ = ("handle_id", "confirm_tag", "message_nbr")
+
+    def __init__(self, handle_id: int = 0, confirm_tag: int = 0, message_nbr: int = 0) -> None:
+        self.handle_id = handle_id
+        self.confirm_tag = confirm_tag
+        self.message_nbr = message_nbr
 
 
-@dataclass(slots=True)
-class HandleUnget:
-    NAME: ClassVar[str] = "handle.unget"
-    handle_id: int = 0
-    confirm_tag: int = 0
-    message_nbr: int = 0
+class HandleQuery(Record):
+    NAME = "handle.query"
+    __slots__ = ("handle_id", "message_nbr", "dest_name", "selector", "mime_type")
+
+    def __init__(
+        self, handle_id: int = 0, message_nbr: int = 0, dest_name: str = "", selector: bytes = b"",
+        mime_type: str = "",
+    ) -> None:
+        self.handle_id = handle_id
+        self.message_nbr = message_nbr
+        self.dest_name = dest_name
+        self.selector = selector
+        self.mime_type = mime_type
 
 
-@dataclass(slots=True)
-class HandleQuery:
-    NAME: ClassVar[str] = "handle.query"
-    handle_id: int = 0
-    message_nbr: int = 0
-    dest_name: str = ""
-    selector: bytes = b""
-    mime_type: str = ""
+class HandleBrowse(Record):
+    NAME = "handle.browse"
+    __slots__ = ("handle_id", "confirm_tag", "message_nbr")
+
+    def __init__(self, handle_id: int = 0, confirm_tag: int = 0, message_nbr: int = 0) -> None:
+        self.handle_id = handle_id
+        self.confirm_tag = confirm_tag
+        self.message_nbr = message_nbr
 
 
-@dataclass(slots=True)
-class HandleBrowse:
-    NAME: ClassVar[str] = "handle.browse"
-    handle_id: int = 0
-    confirm_tag: int = 0
-    message_nbr: int = 0
+class HandleCreated(Record):
+    NAME = "handle.created"
+    __slots__ = ("handle_id", "dest_name")
+
+    def __init__(self, handle_id: int = 0, dest_name: str = "") -> None:
+        self.handle_id = handle_id
+        self.dest_name = dest_name
 
 
-@dataclass(slots=True)
-class HandleCreated:
-    NAME: ClassVar[str] = "handle.created"
-    handle_id: int = 0
-    dest_name: str = ""
+class HandleNotify(Record):
+    NAME = "handle.notify"
+    __slots__ = (
+        "handle_id", "message_nbr", "fragment_size", "partial", "out_of_band", "recovery",
+        "delivered", "redelivered", "streaming", "dest_name",
+    )
+
+    def __init__(
+        self, handle_id: int = 0, message_nbr: int = 0, fragment_size: int = 0,
+        partial: bool = False, out_of_band: bool = False, recovery: bool = False,
+        delivered: bool = False, redelivered: bool = False, streaming: bool = False,
+        dest_name: str = "",
+    ) -> None:
+        self.handle_id = handle_id
+        self.message_nbr = message_nbr
+        self.fragment_size = fragment_size
+        self.partial = partial
+        self.out_of_band = out_of_band
+        self.recovery = recovery
+        self.delivered = delivered
+        self.redelivered = redelivered
+        self.streaming = streaming
+        self.dest_name = dest_name
 
 
-@dataclass(slots=True)
-class HandleNotify:
-    NAME: ClassVar[str] = "handle.notify"
-    handle_id: int = 0
-    message_nbr: int = 0
-    fragment_size: int = 0
-    partial: bool = False
-    out_of_band: bool = False
-    recovery: bool = False
-    delivered: bool = False
-    redelivered: bool = False
-    streaming: bool = False
-    dest_name: str = ""
+class HandleIndex(Record):
+    NAME = "handle.index"
+    __slots__ = ("handle_id", "message_nbr", "message_list")
+
+    def __init__(self, handle_id: int = 0, message_nbr: int = 0, message_list: bytes = b"") -> None:
+        self.handle_id = handle_id
+        self.message_nbr = message_nbr
+        self.message_list = message_list
 
 
-@dataclass(slots=True)
-class HandleIndex:
-    NAME: ClassVar[str] = "handle.index"
-    handle_id: int = 0
-    message_nbr: int = 0
-    message_list: bytes = b""
+class HandlePrepare(Record):
+    NAME = "handle.prepare"
+    __slots__ = ("handle_id", "fragment_size", "content_hash")
+
+    def __init__(self, handle_id: int = 0, fragment_size: int = 0, content_hash: str = "") -> None:
+        self.handle_id = handle_id
+        self.fragment_size = fragment_size
+        self.content_hash = content_hash
 
 
-@dataclass(slots=True)
-class HandlePrepare:
-    NAME: ClassVar[str] = "handle.prepare"
-    handle_id: int = 0
-    fragment_size: int = 0
-    content_hash: str = ""
+class HandleReady(Record):
+    NAME = "handle.ready"
+    __slots__ = ("handle_id", "message_size")
+
+    def __init__(self, handle_id: int = 0, message_size: int = 0) -> None:
+        self.handle_id = handle_id
+        self.message_size = message_size
 
 
-@dataclass(slots=True)
-class HandleReady:
-    NAME: ClassVar[str] = "handle.ready"
-    handle_id: int = 0
-    message_size: int = 0
+class HandleReply(Record):
+    NAME = "handle.reply"
+    __slots__ = ("handle_id", "confirm_tag", "reply_code", "reply_text")
+
+    def __init__(
+        self, handle_id: int = 0, confirm_tag: int = 0, reply_code: int = 0, reply_text: str = "",
+    ) -> None:
+        self.handle_id = handle_id
+        self.confirm_tag = confirm_tag
+        self.reply_code = reply_code
+        self.reply_text = reply_text
 
 
-@dataclass(slots=True)
-class HandleReply:
-    NAME: ClassVar[str] = "handle.reply"
-    handle_id: int = 0
-    confirm_tag: int = 0
-    reply_code: int = 0
-    reply_text: str = ""
+class HandleClose(Record):
+    NAME = "handle.close"
+    __slots__ = ("handle_id", "reply_code", "reply_text")
+
+    def __init__(self, handle_id: int = 0, reply_code: int = 0, reply_text: str = "") -> None:
+        self.handle_id = handle_id
+        self.reply_code = reply_code
+        self.reply_text = reply_text
 
 
-@dataclass(slots=True)
-class HandleClose:
-    NAME: ClassVar[str] = "handle.close"
-    handle_id: int = 0
-    reply_code: int = 0
-    reply_text: str = ""
+class MessageProperties(Record):
+    NAME = "message.properties"
+    __slots__ = (
+        "body_size", "persistent", "priority", "expiration", "mime_type", "encoding", "identifier",
+        "headers",
+    )
 
-
-@dataclass(slots=True)
-class MessageProperties:
-    NAME: ClassVar[str] = "message.properties"
-    body_size: int = 0
-    persistent: bool = False
-    priority: int = 0
-    expiration: int = 0
-    mime_type: str = ""
-    encoding: str = ""
-    identifier: str = ""
-    headers: bytes = b""
+    def __init__(
+        self, body_size: int = 0, persistent: bool = False, priority: int = 0, expiration: int = 0,
+        mime_type: str = "", encoding: str = "", identifier: str = "", headers: bytes = b"",
+    ) -> None:
+        self.body_size = body_size
+        self.persistent = persistent
+        self.priority = priority
+        self.expiration = expiration
+        self.mime_type = mime_type
+        self.encoding = encoding
+        self.identifier = identifier
+        self.headers = headers
 
 
 def read_connection_challenge(buf: bytes, at: int) -> tuple[ConnectionChallenge, int]:
@@ -321,14 +422,10 @@ def read_connection_challenge(buf: bytes, at: int) -> tuple[ConnectionChallenge,
 
 def write_connection_challenge(m: ConnectionChallenge) -> bytes:  # 0.8a2 §3.2.3
     mechanisms = short(m.mechanisms, "connection.challenge mechanisms")
-    return b"".join(
-        (
-            _BB.pack(m.version, len(mechanisms)),
-            mechanisms,
-            _H.pack(len(m.challenges)),
-            m.challenges,
-        )
-    )
+    return b"".join((
+        _BB.pack(m.version, len(mechanisms)), mechanisms, _H.pack(len(m.challenges)),
+        m.challenges,
+    ))
 
 
 def read_connection_response(buf: bytes, at: int) -> tuple[ConnectionResponse, int]:  # 0.8a2 §3.2.4
@@ -345,14 +442,9 @@ def read_connection_response(buf: bytes, at: int) -> tuple[ConnectionResponse, i
 
 def write_connection_response(m: ConnectionResponse) -> bytes:  # 0.8a2 §3.2.4
     mechanism = short(m.mechanism, "connection.response mechanism")
-    return b"".join(
-        (
-            _B.pack(len(mechanism)),
-            mechanism,
-            _H.pack(len(m.responses)),
-            m.responses,
-        )
-    )
+    return b"".join((
+        _B.pack(len(mechanism)), mechanism, _H.pack(len(m.responses)), m.responses,
+    ))
 
 
 def read_connection_tune(buf: bytes, at: int) -> tuple[ConnectionTune, int]:  # 0.8a2 §3.2.5
@@ -368,14 +460,9 @@ def read_connection_tune(buf: bytes, at: int) -> tuple[ConnectionTune, int]:  # 
 
 
 def write_connection_tune(m: ConnectionTune) -> bytes:  # 0.8a2 §3.2.5
-    return b"".join(
-        (
-            _H.pack(len(m.options)),
-            m.options,
-            _H.pack(len(m.dictionary)),
-            m.dictionary,
-        )
-    )
+    return b"".join((
+        _H.pack(len(m.options)), m.options, _H.pack(len(m.dictionary)), m.dictionary,
+    ))
 
 
 def read_connection_open(buf: bytes, at: int) -> tuple[ConnectionOpen, int]:  # 0.8a2 §3.2.6
@@ -397,16 +484,10 @@ def read_connection_open(buf: bytes, at: int) -> tuple[ConnectionOpen, int]:  # 
 def write_connection_open(m: ConnectionOpen) -> bytes:  # 0.8a2 §3.2.6
     virtual_path = short(m.virtual_path, "connection.open virtual-path")
     client_name = short(m.client_name, "connection.open client-name")
-    return b"".join(
-        (
-            _HB.pack(m.confirm_tag, len(virtual_path)),
-            virtual_path,
-            _B.pack(len(client_name)),
-            client_name,
-            _H.pack(len(m.options)),
-            m.options,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.confirm_tag, len(virtual_path)), virtual_path, _B.pack(len(client_name)),
+        client_name, _H.pack(len(m.options)), m.options,
+    ))
 
 
 def read_connection_ping(buf: bytes, at: int) -> tuple[ConnectionPing, int]:  # 0.8a2 §3.2.7
@@ -454,31 +535,19 @@ def read_channel_open(buf: bytes, at: int) -> tuple[ChannelOpen, int]:  # 0.8a2 
     out_of_band = buf[at + 1 : end].decode("utf-8", "surrogateescape")
     at = end
     record = ChannelOpen(
-        channel_id,
-        confirm_tag,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        options,
-        out_of_band,
+        channel_id, confirm_tag, bits1 & 1 != 0, bits1 & 2 != 0, options, out_of_band,
     )
     return record, at
 
 
 def write_channel_open(m: ChannelOpen) -> bytes:  # 0.8a2 §3.3.2
     out_of_band = short(m.out_of_band, "channel.open out-of-band")
-    return b"".join(
-        (
-            _HHBH.pack(
-                m.channel_id,
-                m.confirm_tag,
-                m.transacted | m.restartable << 1,
-                len(m.options),
-            ),
-            m.options,
-            _B.pack(len(out_of_band)),
-            out_of_band,
-        )
-    )
+    return b"".join((
+        _HHBH.pack(
+            m.channel_id, m.confirm_tag, m.transacted | m.restartable << 1, len(m.options),
+        ),
+        m.options, _B.pack(len(out_of_band)), out_of_band,
+    ))
 
 
 def read_channel_ack(buf: bytes, at: int) -> tuple[ChannelAck, int]:  # 0.8a2 §3.3.3
@@ -558,18 +627,8 @@ def read_handle_open(buf: bytes, at: int) -> tuple[HandleOpen, int]:  # 0.8a2 §
     options = buf[at + 2 : end]
     at = end
     record = HandleOpen(
-        channel_id,
-        handle_id,
-        service_type,
-        confirm_tag,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        bits1 & 8 != 0,
-        dest_name,
-        mime_type,
-        encoding,
-        options,
+        channel_id, handle_id, service_type, confirm_tag, bits1 & 1 != 0, bits1 & 2 != 0,
+        bits1 & 4 != 0, bits1 & 8 != 0, dest_name, mime_type, encoding, options,
     )
     return record, at
 
@@ -578,25 +637,14 @@ def write_handle_open(m: HandleOpen) -> bytes:  # 0.8a2 §3.5.2
     dest_name = short(m.dest_name, "handle.open dest-name")
     mime_type = short(m.mime_type, "handle.open mime-type")
     encoding = short(m.encoding, "handle.open encoding")
-    return b"".join(
-        (
-            _HHHHBB.pack(
-                m.channel_id,
-                m.handle_id,
-                m.service_type,
-                m.confirm_tag,
-                m.producer | m.consumer << 1 | m.browser << 2 | m.temporary << 3,
-                len(dest_name),
-            ),
-            dest_name,
-            _B.pack(len(mime_type)),
-            mime_type,
-            _B.pack(len(encoding)),
-            encoding,
-            _H.pack(len(m.options)),
-            m.options,
-        )
-    )
+    return b"".join((
+        _HHHHBB.pack(
+            m.channel_id, m.handle_id, m.service_type, m.confirm_tag,
+            m.producer | m.consumer << 1 | m.browser << 2 | m.temporary << 3, len(dest_name),
+        ),
+        dest_name, _B.pack(len(mime_type)), mime_type, _B.pack(len(encoding)), encoding,
+        _H.pack(len(m.options)), m.options,
+    ))
 
 
 def read_handle_send(buf: bytes, at: int) -> tuple[HandleSend, int]:  # 0.8a2 §3.5.3
@@ -605,32 +653,21 @@ def read_handle_send(buf: bytes, at: int) -> tuple[HandleSend, int]:  # 0.8a2 §
     dest_name = buf[at + 10 : end].decode("utf-8", "surrogateescape")
     at = end
     record = HandleSend(
-        handle_id,
-        confirm_tag,
-        fragment_size,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        bits1 & 8 != 0,
-        dest_name,
+        handle_id, confirm_tag, fragment_size, bits1 & 1 != 0, bits1 & 2 != 0, bits1 & 4 != 0,
+        bits1 & 8 != 0, dest_name,
     )
     return record, at
 
 
 def write_handle_send(m: HandleSend) -> bytes:  # 0.8a2 §3.5.3
     dest_name = short(m.dest_name, "handle.send dest-name")
-    return b"".join(
-        (
-            _HHIBB.pack(
-                m.handle_id,
-                m.confirm_tag,
-                m.fragment_size,
-                m.partial | m.out_of_band << 1 | m.recovery << 2 | m.streaming << 3,
-                len(dest_name),
-            ),
-            dest_name,
-        )
-    )
+    return b"".join((
+        _HHIBB.pack(
+            m.handle_id, m.confirm_tag, m.fragment_size,
+            m.partial | m.out_of_band << 1 | m.recovery << 2 | m.streaming << 3, len(dest_name),
+        ),
+        dest_name,
+    ))
 
 
 def read_handle_consume(buf: bytes, at: int) -> tuple[HandleConsume, int]:  # 0.8a2 §3.5.4
@@ -651,15 +688,8 @@ def read_handle_consume(buf: bytes, at: int) -> tuple[HandleConsume, int]:  # 0.
     mime_type = buf[at + 1 : end].decode("utf-8", "surrogateescape")
     at = end
     record = HandleConsume(
-        handle_id,
-        confirm_tag,
-        prefetch,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        dest_name,
-        identifier,
-        selector,
-        mime_type,
+        handle_id, confirm_tag, prefetch, bits1 & 1 != 0, bits1 & 2 != 0, dest_name, identifier,
+        selector, mime_type,
     )
     return record, at
 
@@ -668,24 +698,13 @@ def write_handle_consume(m: HandleConsume) -> bytes:  # 0.8a2 §3.5.4
     dest_name = short(m.dest_name, "handle.consume dest-name")
     identifier = short(m.identifier, "handle.consume identifier")
     mime_type = short(m.mime_type, "handle.consume mime-type")
-    return b"".join(
-        (
-            _HHHBB.pack(
-                m.handle_id,
-                m.confirm_tag,
-                m.prefetch,
-                m.no_local | m.unreliable << 1,
-                len(dest_name),
-            ),
-            dest_name,
-            _B.pack(len(identifier)),
-            identifier,
-            _H.pack(len(m.selector)),
-            m.selector,
-            _B.pack(len(mime_type)),
-            mime_type,
-        )
-    )
+    return b"".join((
+        _HHHBB.pack(
+            m.handle_id, m.confirm_tag, m.prefetch, m.no_local | m.unreliable << 1, len(dest_name),
+        ),
+        dest_name, _B.pack(len(identifier)), identifier, _H.pack(len(m.selector)), m.selector,
+        _B.pack(len(mime_type)), mime_type,
+    ))
 
 
 def read_handle_cancel(buf: bytes, at: int) -> tuple[HandleCancel, int]:  # 0.8a2 §3.5.5
@@ -703,14 +722,10 @@ def read_handle_cancel(buf: bytes, at: int) -> tuple[HandleCancel, int]:  # 0.8a
 def write_handle_cancel(m: HandleCancel) -> bytes:  # 0.8a2 §3.5.5
     dest_name = short(m.dest_name, "handle.cancel dest-name")
     identifier = short(m.identifier, "handle.cancel identifier")
-    return b"".join(
-        (
-            _HHB.pack(m.handle_id, m.confirm_tag, len(dest_name)),
-            dest_name,
-            _B.pack(len(identifier)),
-            identifier,
-        )
-    )
+    return b"".join((
+        _HHB.pack(m.handle_id, m.confirm_tag, len(dest_name)), dest_name,
+        _B.pack(len(identifier)), identifier,
+    ))
 
 
 def read_handle_flow(buf: bytes, at: int) -> tuple[HandleFlow, int]:  # 0.8a2 §3.5.6
@@ -750,16 +765,10 @@ def read_handle_query(buf: bytes, at: int) -> tuple[HandleQuery, int]:  # 0.8a2 
 def write_handle_query(m: HandleQuery) -> bytes:  # 0.8a2 §3.5.8
     dest_name = short(m.dest_name, "handle.query dest-name")
     mime_type = short(m.mime_type, "handle.query mime-type")
-    return b"".join(
-        (
-            _HIB.pack(m.handle_id, m.message_nbr, len(dest_name)),
-            dest_name,
-            _H.pack(len(m.selector)),
-            m.selector,
-            _B.pack(len(mime_type)),
-            mime_type,
-        )
-    )
+    return b"".join((
+        _HIB.pack(m.handle_id, m.message_nbr, len(dest_name)), dest_name,
+        _H.pack(len(m.selector)), m.selector, _B.pack(len(mime_type)), mime_type,
+    ))
 
 
 def read_handle_browse(buf: bytes, at: int) -> tuple[HandleBrowse, int]:  # 0.8a2 §3.5.9
@@ -790,39 +799,27 @@ def read_handle_notify(buf: bytes, at: int) -> tuple[HandleNotify, int]:  # 0.8a
     dest_name = buf[at + 12 : end].decode("utf-8", "surrogateescape")
     at = end
     record = HandleNotify(
-        handle_id,
-        message_nbr,
-        fragment_size,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        bits1 & 8 != 0,
-        bits1 & 16 != 0,
-        bits1 & 32 != 0,
-        dest_name,
+        handle_id, message_nbr, fragment_size, bits1 & 1 != 0, bits1 & 2 != 0, bits1 & 4 != 0,
+        bits1 & 8 != 0, bits1 & 16 != 0, bits1 & 32 != 0, dest_name,
     )
     return record, at
 
 
 def write_handle_notify(m: HandleNotify) -> bytes:  # 0.8a2 §3.5.11
     dest_name = short(m.dest_name, "handle.notify dest-name")
-    return b"".join(
-        (
-            _HIIBB.pack(
-                m.handle_id,
-                m.message_nbr,
-                m.fragment_size,
-                m.partial
-                | m.out_of_band << 1
-                | m.recovery << 2
-                | m.delivered << 3
-                | m.redelivered << 4
-                | m.streaming << 5,
-                len(dest_name),
-            ),
-            dest_name,
-        )
-    )
+    return b"".join((
+        _HIIBB.pack(
+            m.handle_id, m.message_nbr, m.fragment_size,
+            m.partial
+            | m.out_of_band << 1
+            | m.recovery << 2
+            | m.delivered << 3
+            | m.redelivered << 4
+            | m.streaming << 5,
+            len(dest_name),
+        ),
+        dest_name,
+    ))
 
 
 def read_handle_index(buf: bytes, at: int) -> tuple[HandleIndex, int]:  # 0.8a2 §3.5.12
@@ -903,13 +900,7 @@ def read_message_properties(buf: bytes, at: int) -> tuple[MessageProperties, int
     headers = buf[at + 2 : end]
     at = end
     record = MessageProperties(
-        body_size,
-        bits1 & 1 != 0,
-        priority,
-        expiration,
-        mime_type,
-        encoding,
-        identifier,
+        body_size, bits1 & 1 != 0, priority, expiration, mime_type, encoding, identifier,
         headers,
     )
     return record, at
@@ -919,15 +910,8 @@ def write_message_properties(m: MessageProperties) -> bytes:  # 0.8a2 §3.4.4
     mime_type = short(m.mime_type, "message.properties mime-type")
     encoding = short(m.encoding, "message.properties encoding")
     identifier = short(m.identifier, "message.properties identifier")
-    return b"".join(
-        (
-            _IBBIB.pack(m.body_size, m.persistent, m.priority, m.expiration, len(mime_type)),
-            mime_type,
-            _B.pack(len(encoding)),
-            encoding,
-            _B.pack(len(identifier)),
-            identifier,
-            _H.pack(len(m.headers)),
-            m.headers,
-        )
-    )
+    return b"".join((
+        _IBBIB.pack(m.body_size, m.persistent, m.priority, m.expiration, len(mime_type)),
+        mime_type, _B.pack(len(encoding)), encoding, _B.pack(len(identifier)), identifier,
+        _H.pack(len(m.headers)), m.headers,
+    ))

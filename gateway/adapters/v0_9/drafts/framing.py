@@ -6,7 +6,6 @@ of which all has come, in one body frame and without children, is taken in one s
 like that goes frame by frame.
 """
 
-from dataclasses import fields
 from struct import Struct
 from typing import Any, Protocol
 
@@ -372,7 +371,7 @@ def hot_of(version: Version, server: bool) -> dict[bytes, int]:
 
 def varying(method: Method) -> int:
     """A delivery's tag has 8 octets, and whether it was delivered before one."""
-    first = [field.name for field in fields(method.record)][:2]
-    if first[:1] != ["delivery_tag"]:
+    first = method.record.__slots__[:2]
+    if first[:1] != ("delivery_tag",):
         return 0
-    return 9 if first[1:] == ["redelivered"] else 8
+    return 9 if first[1:] == ("redelivered",) else 8

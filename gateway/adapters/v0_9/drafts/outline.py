@@ -4,10 +4,10 @@ As ``v0_9/essentials.py`` does for the basic properties, but for any class of co
 property stands where is worked out once for each word of flags.
 """
 
-from dataclasses import fields
 from typing import NamedTuple
 
 from gateway.adapters.kept import Kept
+from gateway.adapters.record import annotations
 from gateway.adapters.v0_9.drafts import tables
 from gateway.adapters.v0_9.essentials import EPOCH_LIMIT, PERSISTENT, BadExpiration, expiration
 from gateway.adapters.v0_9.geometry import Content
@@ -46,7 +46,7 @@ class Outline:
     def __init__(self, content: Content, first: bool) -> None:
         self._first = first
         self._steps: list[Step] = [
-            step(content, field.name, str(field.type)) for field in fields(content.record)
+            step(content, name, str(kind)) for name, kind in annotations(content.record).items()
         ]
         self._unknown = 0xFFFF >> len(self._steps)
         self._plans: Kept[bytes, tuple[Step, ...]] = Kept()

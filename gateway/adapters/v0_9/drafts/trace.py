@@ -7,12 +7,13 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from gateway.adapters.preview import preview
 from gateway.adapters.v0_9.drafts import tables
 from gateway.adapters.v0_9.drafts.contents import DEEPEST
 from gateway.adapters.v0_9.drafts.incoming import FLAGS, SYNCHREQ, THREE_FIELDS, UNREAL
 from gateway.adapters.v0_9.drafts.versions import DRAFTS, is_first
 from gateway.adapters.v0_9.geometry import Method
-from gateway.adapters.v0_9.trace import KINDS, Line, preview, said, walk
+from gateway.adapters.v0_9.trace import KINDS, Line, said, walk
 
 TRACER = 0x20
 

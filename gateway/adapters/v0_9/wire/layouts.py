@@ -12,1020 +12,739 @@ of the frame, and struct.error, IndexError and UnicodeDecodeError may escape. Fi
 the encoded entries without their length.
 """
 
-from dataclasses import dataclass
 from struct import Struct
-from typing import ClassVar
+
+from gateway.adapters.record import Record, short
 
 _B = Struct(">B")
-_BB = Struct(">BB")
 _BBI = Struct(">BBI")
-_BHIQB = Struct(">BHIQB")
 _BI = Struct(">BI")
-_BQBQBQB = Struct(">BQBQBQB")
 _H = Struct(">H")
 _HB = Struct(">HB")
 _HH = Struct(">HH")
 _HIH = Struct(">HIH")
 _I = Struct(">I")
 _IHB = Struct(">IHB")
-_IHIB = Struct(">IHIB")
 _II = Struct(">II")
 _Q = Struct(">Q")
 _QB = Struct(">QB")
 _QBB = Struct(">QBB")
-_QI = Struct(">QI")
 
 
-def short(text: str, where: str) -> bytes:
-    """The octets of a short string, whose length must fit one octet."""
-    raw = text.encode("utf-8", "surrogateescape")
-    if len(raw) > 255:
-        raise ValueError(f"{where}: a short string holds 255 octets, not {len(raw)}")
-    return raw
+class ConnectionStart(Record):
+    NAME = "connection.start"
+    __slots__ = ("version_major", "version_minor", "server_properties", "mechanisms", "locales")
 
+    def __init__(
+        self, version_major: int = 0, version_minor: int = 0, server_properties: bytes = b"",
+        mechanisms: bytes = b"", locales: bytes = b"",
+    ) -> None:
+        self.version_major = version_major
+        self.version_minor = version_minor
+        self.server_properties = server_properties
+        self.mechanisms = mechanisms
+        self.locales = locales
 
-@dataclass(slots=True)
-class ConnectionStart:
-    NAME: ClassVar[str] = "connection.start"
-    version_major: int = 0
-    version_minor: int = 0
-    server_properties: bytes = b""
-    mechanisms: bytes = b""
-    locales: bytes = b""
 
+class ConnectionStartOk(Record):
+    NAME = "connection.start-ok"
+    __slots__ = ("client_properties", "mechanism", "response", "locale")
 
-@dataclass(slots=True)
-class ConnectionStartOk:
-    NAME: ClassVar[str] = "connection.start-ok"
-    client_properties: bytes = b""
-    mechanism: str = ""
-    response: bytes = b""
-    locale: str = ""
+    def __init__(
+        self, client_properties: bytes = b"", mechanism: str = "", response: bytes = b"",
+        locale: str = "",
+    ) -> None:
+        self.client_properties = client_properties
+        self.mechanism = mechanism
+        self.response = response
+        self.locale = locale
 
 
-@dataclass(slots=True)
-class ConnectionSecure:
-    NAME: ClassVar[str] = "connection.secure"
-    challenge: bytes = b""
+class ConnectionSecure(Record):
+    NAME = "connection.secure"
+    __slots__ = ("challenge",)
 
+    def __init__(self, challenge: bytes = b"") -> None:
+        self.challenge = challenge
 
-@dataclass(slots=True)
-class ConnectionSecureOk:
-    NAME: ClassVar[str] = "connection.secure-ok"
-    response: bytes = b""
 
+class ConnectionSecureOk(Record):
+    NAME = "connection.secure-ok"
+    __slots__ = ("response",)
 
-@dataclass(slots=True)
-class ConnectionTune:
-    NAME: ClassVar[str] = "connection.tune"
-    channel_max: int = 0
-    frame_max: int = 0
-    heartbeat: int = 0
+    def __init__(self, response: bytes = b"") -> None:
+        self.response = response
 
 
-@dataclass(slots=True)
-class ConnectionTuneOk:
-    NAME: ClassVar[str] = "connection.tune-ok"
-    channel_max: int = 0
-    frame_max: int = 0
-    heartbeat: int = 0
+class ConnectionTune(Record):
+    NAME = "connection.tune"
+    __slots__ = ("channel_max", "frame_max", "heartbeat")
 
+    def __init__(self, channel_max: int = 0, frame_max: int = 0, heartbeat: int = 0) -> None:
+        self.channel_max = channel_max
+        self.frame_max = frame_max
+        self.heartbeat = heartbeat
 
-@dataclass(slots=True)
-class ConnectionOpen:
-    NAME: ClassVar[str] = "connection.open"
-    virtual_host: str = ""
-    capabilities: str = ""
-    insist: bool = False
 
+class ConnectionTuneOk(Record):
+    NAME = "connection.tune-ok"
+    __slots__ = ("channel_max", "frame_max", "heartbeat")
 
-@dataclass(slots=True)
-class ConnectionOpenOk:
-    NAME: ClassVar[str] = "connection.open-ok"
-    known_hosts: str = ""
+    def __init__(self, channel_max: int = 0, frame_max: int = 0, heartbeat: int = 0) -> None:
+        self.channel_max = channel_max
+        self.frame_max = frame_max
+        self.heartbeat = heartbeat
 
 
-@dataclass(slots=True)
-class ConnectionRedirect:
-    NAME: ClassVar[str] = "connection.redirect"
-    host: str = ""
-    known_hosts: str = ""
+class ConnectionOpen(Record):
+    NAME = "connection.open"
+    __slots__ = ("virtual_host", "capabilities", "insist")
 
+    def __init__(
+        self, virtual_host: str = "", capabilities: str = "", insist: bool = False,
+    ) -> None:
+        self.virtual_host = virtual_host
+        self.capabilities = capabilities
+        self.insist = insist
 
-@dataclass(slots=True)
-class ConnectionClose:
-    NAME: ClassVar[str] = "connection.close"
-    reply_code: int = 0
-    reply_text: str = ""
-    class_id: int = 0
-    method_id: int = 0
 
+class ConnectionOpenOk(Record):
+    NAME = "connection.open-ok"
+    __slots__ = ("known_hosts",)
 
-@dataclass(slots=True)
-class ConnectionCloseOk:
-    NAME: ClassVar[str] = "connection.close-ok"
+    def __init__(self, known_hosts: str = "") -> None:
+        self.known_hosts = known_hosts
 
 
-@dataclass(slots=True)
-class ConnectionUpdateSecret:
-    NAME: ClassVar[str] = "connection.update-secret"
-    new_secret: bytes = b""
-    reason: str = ""
+class ConnectionRedirect(Record):
+    NAME = "connection.redirect"
+    __slots__ = ("host", "known_hosts")
 
+    def __init__(self, host: str = "", known_hosts: str = "") -> None:
+        self.host = host
+        self.known_hosts = known_hosts
 
-@dataclass(slots=True)
-class ConnectionUpdateSecretOk:
-    NAME: ClassVar[str] = "connection.update-secret-ok"
 
+class ConnectionClose(Record):
+    NAME = "connection.close"
+    __slots__ = ("reply_code", "reply_text", "class_id", "method_id")
 
-@dataclass(slots=True)
-class ChannelOpen:
-    NAME: ClassVar[str] = "channel.open"
-    out_of_band: str = ""
+    def __init__(
+        self, reply_code: int = 0, reply_text: str = "", class_id: int = 0, method_id: int = 0,
+    ) -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.class_id = class_id
+        self.method_id = method_id
 
 
-@dataclass(slots=True)
-class ChannelOpenOk:
-    NAME: ClassVar[str] = "channel.open-ok"
-    channel_id: bytes = b""
+class ConnectionCloseOk(Record):
+    NAME = "connection.close-ok"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class ChannelFlow:
-    NAME: ClassVar[str] = "channel.flow"
-    active: bool = False
+class ConnectionUpdateSecret(Record):
+    NAME = "connection.update-secret"
+    __slots__ = ("new_secret", "reason")
 
+    def __init__(self, new_secret: bytes = b"", reason: str = "") -> None:
+        self.new_secret = new_secret
+        self.reason = reason
 
-@dataclass(slots=True)
-class ChannelFlowOk:
-    NAME: ClassVar[str] = "channel.flow-ok"
-    active: bool = False
 
+class ConnectionUpdateSecretOk(Record):
+    NAME = "connection.update-secret-ok"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class ChannelAlert:
-    NAME: ClassVar[str] = "channel.alert"
-    reply_code: int = 0
-    reply_text: str = ""
-    details: bytes = b""
 
+class ChannelOpen(Record):
+    NAME = "channel.open"
+    __slots__ = ("out_of_band",)
 
-@dataclass(slots=True)
-class ChannelClose:
-    NAME: ClassVar[str] = "channel.close"
-    reply_code: int = 0
-    reply_text: str = ""
-    class_id: int = 0
-    method_id: int = 0
+    def __init__(self, out_of_band: str = "") -> None:
+        self.out_of_band = out_of_band
 
 
-@dataclass(slots=True)
-class ChannelCloseOk:
-    NAME: ClassVar[str] = "channel.close-ok"
+class ChannelOpenOk(Record):
+    NAME = "channel.open-ok"
+    __slots__ = ("channel_id",)
 
+    def __init__(self, channel_id: bytes = b"") -> None:
+        self.channel_id = channel_id
 
-@dataclass(slots=True)
-class AccessRequest:
-    NAME: ClassVar[str] = "access.request"
-    realm: str = ""
-    exclusive: bool = False
-    passive: bool = False
-    active: bool = False
-    write: bool = False
-    read: bool = False
 
+class ChannelFlow(Record):
+    NAME = "channel.flow"
+    __slots__ = ("active",)
 
-@dataclass(slots=True)
-class AccessRequestOk:
-    NAME: ClassVar[str] = "access.request-ok"
-    ticket: int = 0
+    def __init__(self, active: bool = False) -> None:
+        self.active = active
 
 
-@dataclass(slots=True)
-class ExchangeDeclare:
-    NAME: ClassVar[str] = "exchange.declare"
-    ticket: int = 0
-    exchange: str = ""
-    type: str = ""
-    passive: bool = False
-    durable: bool = False
-    auto_delete: bool = False
-    internal: bool = False
-    no_wait: bool = False
-    arguments: bytes = b""
+class ChannelFlowOk(Record):
+    NAME = "channel.flow-ok"
+    __slots__ = ("active",)
 
+    def __init__(self, active: bool = False) -> None:
+        self.active = active
 
-@dataclass(slots=True)
-class ExchangeDeclareOk:
-    NAME: ClassVar[str] = "exchange.declare-ok"
 
+class ChannelAlert(Record):
+    NAME = "channel.alert"
+    __slots__ = ("reply_code", "reply_text", "details")
 
-@dataclass(slots=True)
-class ExchangeDelete:
-    NAME: ClassVar[str] = "exchange.delete"
-    ticket: int = 0
-    exchange: str = ""
-    if_unused: bool = False
-    no_wait: bool = False
+    def __init__(self, reply_code: int = 0, reply_text: str = "", details: bytes = b"") -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.details = details
 
 
-@dataclass(slots=True)
-class ExchangeDeleteOk:
-    NAME: ClassVar[str] = "exchange.delete-ok"
+class ChannelClose(Record):
+    NAME = "channel.close"
+    __slots__ = ("reply_code", "reply_text", "class_id", "method_id")
 
+    def __init__(
+        self, reply_code: int = 0, reply_text: str = "", class_id: int = 0, method_id: int = 0,
+    ) -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.class_id = class_id
+        self.method_id = method_id
 
-@dataclass(slots=True)
-class ExchangeBound:
-    NAME: ClassVar[str] = "exchange.bound"
-    exchange: str = ""
-    routing_key: str = ""
-    queue: str = ""
 
+class ChannelCloseOk(Record):
+    NAME = "channel.close-ok"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class ExchangeBoundOk:
-    NAME: ClassVar[str] = "exchange.bound-ok"
-    reply_code: int = 0
-    reply_text: str = ""
 
+class AccessRequest(Record):
+    NAME = "access.request"
+    __slots__ = ("realm", "exclusive", "passive", "active", "write", "read")
 
-@dataclass(slots=True)
-class ExchangeBind:
-    NAME: ClassVar[str] = "exchange.bind"
-    destination: str = ""
-    source: str = ""
-    routing_key: str = ""
-    no_wait: bool = False
-    arguments: bytes = b""
+    def __init__(
+        self, realm: str = "", exclusive: bool = False, passive: bool = False, active: bool = False,
+        write: bool = False, read: bool = False,
+    ) -> None:
+        self.realm = realm
+        self.exclusive = exclusive
+        self.passive = passive
+        self.active = active
+        self.write = write
+        self.read = read
 
 
-@dataclass(slots=True)
-class ExchangeBindOk:
-    NAME: ClassVar[str] = "exchange.bind-ok"
+class AccessRequestOk(Record):
+    NAME = "access.request-ok"
+    __slots__ = ("ticket",)
 
+    def __init__(self, ticket: int = 0) -> None:
+        self.ticket = ticket
 
-@dataclass(slots=True)
-class ExchangeUnbind:
-    NAME: ClassVar[str] = "exchange.unbind"
-    destination: str = ""
-    source: str = ""
-    routing_key: str = ""
-    no_wait: bool = False
-    arguments: bytes = b""
 
+class ExchangeDeclare(Record):
+    NAME = "exchange.declare"
+    __slots__ = (
+        "ticket", "exchange", "type", "passive", "durable", "auto_delete", "internal", "no_wait",
+        "arguments",
+    )
 
-@dataclass(slots=True)
-class ExchangeUnbindOk:
-    NAME: ClassVar[str] = "exchange.unbind-ok"
-
-
-@dataclass(slots=True)
-class QueueDeclare:
-    NAME: ClassVar[str] = "queue.declare"
-    ticket: int = 0
-    queue: str = ""
-    passive: bool = False
-    durable: bool = False
-    exclusive: bool = False
-    auto_delete: bool = False
-    no_wait: bool = False
-    arguments: bytes = b""
-
-
-@dataclass(slots=True)
-class QueueDeclareOk:
-    NAME: ClassVar[str] = "queue.declare-ok"
-    queue: str = ""
-    message_count: int = 0
-    consumer_count: int = 0
-
-
-@dataclass(slots=True)
-class QueueBind:
-    NAME: ClassVar[str] = "queue.bind"
-    ticket: int = 0
-    queue: str = ""
-    exchange: str = ""
-    routing_key: str = ""
-    no_wait: bool = False
-    arguments: bytes = b""
-
-
-@dataclass(slots=True)
-class QueueBindOk:
-    NAME: ClassVar[str] = "queue.bind-ok"
-
-
-@dataclass(slots=True)
-class QueuePurge:
-    NAME: ClassVar[str] = "queue.purge"
-    ticket: int = 0
-    queue: str = ""
-    no_wait: bool = False
-
-
-@dataclass(slots=True)
-class QueuePurgeOk:
-    NAME: ClassVar[str] = "queue.purge-ok"
-    message_count: int = 0
+    def __init__(
+        self, ticket: int = 0, exchange: str = "", type: str = "", passive: bool = False,
+        durable: bool = False, auto_delete: bool = False, internal: bool = False,
+        no_wait: bool = False, arguments: bytes = b"",
+    ) -> None:
+        self.ticket = ticket
+        self.exchange = exchange
+        self.type = type
+        self.passive = passive
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.no_wait = no_wait
+        self.arguments = arguments
 
 
-@dataclass(slots=True)
-class QueueDelete:
-    NAME: ClassVar[str] = "queue.delete"
-    ticket: int = 0
-    queue: str = ""
-    if_unused: bool = False
-    if_empty: bool = False
-    no_wait: bool = False
-
-
-@dataclass(slots=True)
-class QueueDeleteOk:
-    NAME: ClassVar[str] = "queue.delete-ok"
-    message_count: int = 0
+class ExchangeDeclareOk(Record):
+    NAME = "exchange.declare-ok"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class QueueUnbind:
-    NAME: ClassVar[str] = "queue.unbind"
-    ticket: int = 0
-    queue: str = ""
-    exchange: str = ""
-    routing_key: str = ""
-    arguments: bytes = b""
-
-
-@dataclass(slots=True)
-class QueueUnbindOk:
-    NAME: ClassVar[str] = "queue.unbind-ok"
-
-
-@dataclass(slots=True)
-class BasicProperties:
-    NAME: ClassVar[str] = "basic.properties"
-    content_type: str | None = None
-    content_encoding: str | None = None
-    headers: bytes | None = None
-    delivery_mode: int | None = None
-    priority: int | None = None
-    correlation_id: str | None = None
-    reply_to: str | None = None
-    expiration: str | None = None
-    message_id: str | None = None
-    timestamp: int | None = None
-    type: str | None = None
-    user_id: str | None = None
-    app_id: str | None = None
-    cluster_id: str | None = None
-
-
-@dataclass(slots=True)
-class BasicQos:
-    NAME: ClassVar[str] = "basic.qos"
-    prefetch_size: int = 0
-    prefetch_count: int = 0
-    global_: bool = False
-
-
-@dataclass(slots=True)
-class BasicQosOk:
-    NAME: ClassVar[str] = "basic.qos-ok"
-
+class ExchangeDelete(Record):
+    NAME = "exchange.delete"
+    __slots__ = ("ticket", "exchange", "if_unused", "no_wait")
 
-@dataclass(slots=True)
-class BasicConsume:
-    NAME: ClassVar[str] = "basic.consume"
-    ticket: int = 0
-    queue: str = ""
-    consumer_tag: str = ""
-    no_local: bool = False
-    no_ack: bool = False
-    exclusive: bool = False
-    no_wait: bool = False
-    arguments: bytes = b""
+    def __init__(
+        self, ticket: int = 0, exchange: str = "", if_unused: bool = False, no_wait: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.exchange = exchange
+        self.if_unused = if_unused
+        self.no_wait = no_wait
 
 
-@dataclass(slots=True)
-class BasicConsumeOk:
-    NAME: ClassVar[str] = "basic.consume-ok"
-    consumer_tag: str = ""
+class ExchangeDeleteOk(Record):
+    NAME = "exchange.delete-ok"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class BasicCancel:
-    NAME: ClassVar[str] = "basic.cancel"
-    consumer_tag: str = ""
-    no_wait: bool = False
+class ExchangeBind(Record):
+    NAME = "exchange.bind"
+    __slots__ = ("destination", "source", "routing_key", "no_wait", "arguments")
 
-
-@dataclass(slots=True)
-class BasicCancelOk:
-    NAME: ClassVar[str] = "basic.cancel-ok"
-    consumer_tag: str = ""
-
-
-@dataclass(slots=True)
-class BasicPublish:
-    NAME: ClassVar[str] = "basic.publish"
-    ticket: int = 0
-    exchange: str = ""
-    routing_key: str = ""
-    mandatory: bool = False
-    immediate: bool = False
+    def __init__(
+        self, destination: str = "", source: str = "", routing_key: str = "", no_wait: bool = False,
+        arguments: bytes = b"",
+    ) -> None:
+        self.destination = destination
+        self.source = source
+        self.routing_key = routing_key
+        self.no_wait = no_wait
+        self.arguments = arguments
 
-
-@dataclass(slots=True)
-class BasicReturn:
-    NAME: ClassVar[str] = "basic.return"
-    reply_code: int = 0
-    reply_text: str = ""
-    exchange: str = ""
-    routing_key: str = ""
-
-
-@dataclass(slots=True)
-class BasicDeliver:
-    NAME: ClassVar[str] = "basic.deliver"
-    consumer_tag: str = ""
-    delivery_tag: int = 0
-    redelivered: bool = False
-    exchange: str = ""
-    routing_key: str = ""
-
-
-@dataclass(slots=True)
-class BasicGet:
-    NAME: ClassVar[str] = "basic.get"
-    ticket: int = 0
-    queue: str = ""
-    no_ack: bool = False
-
-
-@dataclass(slots=True)
-class BasicGetOk:
-    NAME: ClassVar[str] = "basic.get-ok"
-    delivery_tag: int = 0
-    redelivered: bool = False
-    exchange: str = ""
-    routing_key: str = ""
-    message_count: int = 0
 
+class ExchangeBindOk(Record):
+    NAME = "exchange.bind-ok"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class BasicGetEmpty:
-    NAME: ClassVar[str] = "basic.get-empty"
-    cluster_id: str = ""
 
+class ExchangeUnbind(Record):
+    NAME = "exchange.unbind"
+    __slots__ = ("destination", "source", "routing_key", "no_wait", "arguments")
 
-@dataclass(slots=True)
-class BasicAck:
-    NAME: ClassVar[str] = "basic.ack"
-    delivery_tag: int = 0
-    multiple: bool = False
+    def __init__(
+        self, destination: str = "", source: str = "", routing_key: str = "", no_wait: bool = False,
+        arguments: bytes = b"",
+    ) -> None:
+        self.destination = destination
+        self.source = source
+        self.routing_key = routing_key
+        self.no_wait = no_wait
+        self.arguments = arguments
 
 
-@dataclass(slots=True)
-class BasicReject:
-    NAME: ClassVar[str] = "basic.reject"
-    delivery_tag: int = 0
-    requeue: bool = False
+class ExchangeUnbindOk(Record):
+    NAME = "exchange.unbind-ok"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class BasicRecover:
-    NAME: ClassVar[str] = "basic.recover"
-    requeue: bool = False
+class QueueDeclare(Record):
+    NAME = "queue.declare"
+    __slots__ = (
+        "ticket", "queue", "passive", "durable", "exclusive", "auto_delete", "no_wait", "arguments",
+    )
 
+    def __init__(
+        self, ticket: int = 0, queue: str = "", passive: bool = False, durable: bool = False,
+        exclusive: bool = False, auto_delete: bool = False, no_wait: bool = False,
+        arguments: bytes = b"",
+    ) -> None:
+        self.ticket = ticket
+        self.queue = queue
+        self.passive = passive
+        self.durable = durable
+        self.exclusive = exclusive
+        self.auto_delete = auto_delete
+        self.no_wait = no_wait
+        self.arguments = arguments
 
-@dataclass(slots=True)
-class BasicRecoverOk:
-    NAME: ClassVar[str] = "basic.recover-ok"
 
+class QueueDeclareOk(Record):
+    NAME = "queue.declare-ok"
+    __slots__ = ("queue", "message_count", "consumer_count")
 
-@dataclass(slots=True)
-class BasicNack:
-    NAME: ClassVar[str] = "basic.nack"
-    delivery_tag: int = 0
-    multiple: bool = False
-    requeue: bool = False
+    def __init__(self, queue: str = "", message_count: int = 0, consumer_count: int = 0) -> None:
+        self.queue = queue
+        self.message_count = message_count
+        self.consumer_count = consumer_count
 
 
-@dataclass(slots=True)
-class FileProperties:
-    NAME: ClassVar[str] = "file.properties"
-    content_type: str | None = None
-    content_encoding: str | None = None
-    headers: bytes | None = None
-    priority: int | None = None
-    reply_to: str | None = None
-    message_id: str | None = None
-    filename: str | None = None
-    timestamp: int | None = None
-    cluster_id: str | None = None
-
-
-@dataclass(slots=True)
-class FileQos:
-    NAME: ClassVar[str] = "file.qos"
-    prefetch_size: int = 0
-    prefetch_count: int = 0
-    global_: bool = False
-
+class QueueBind(Record):
+    NAME = "queue.bind"
+    __slots__ = ("ticket", "queue", "exchange", "routing_key", "no_wait", "arguments")
 
-@dataclass(slots=True)
-class FileQosOk:
-    NAME: ClassVar[str] = "file.qos-ok"
+    def __init__(
+        self, ticket: int = 0, queue: str = "", exchange: str = "", routing_key: str = "",
+        no_wait: bool = False, arguments: bytes = b"",
+    ) -> None:
+        self.ticket = ticket
+        self.queue = queue
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.no_wait = no_wait
+        self.arguments = arguments
 
 
-@dataclass(slots=True)
-class FileConsume:
-    NAME: ClassVar[str] = "file.consume"
-    ticket: int = 0
-    queue: str = ""
-    consumer_tag: str = ""
-    no_local: bool = False
-    no_ack: bool = False
-    exclusive: bool = False
-    no_wait: bool = False
-    filter: bytes = b""
-
-
-@dataclass(slots=True)
-class FileConsumeOk:
-    NAME: ClassVar[str] = "file.consume-ok"
-    consumer_tag: str = ""
-
+class QueueBindOk(Record):
+    NAME = "queue.bind-ok"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class FileCancel:
-    NAME: ClassVar[str] = "file.cancel"
-    consumer_tag: str = ""
-    no_wait: bool = False
-
-
-@dataclass(slots=True)
-class FileCancelOk:
-    NAME: ClassVar[str] = "file.cancel-ok"
-    consumer_tag: str = ""
-
+
+class QueuePurge(Record):
+    NAME = "queue.purge"
+    __slots__ = ("ticket", "queue", "no_wait")
+
+    def __init__(self, ticket: int = 0, queue: str = "", no_wait: bool = False) -> None:
+        self.ticket = ticket
+        self.queue = queue
+        self.no_wait = no_wait
+
 
-@dataclass(slots=True)
-class FileOpen:
-    NAME: ClassVar[str] = "file.open"
-    identifier: str = ""
-    content_size: int = 0
+class QueuePurgeOk(Record):
+    NAME = "queue.purge-ok"
+    __slots__ = ("message_count",)
 
+    def __init__(self, message_count: int = 0) -> None:
+        self.message_count = message_count
+
 
-@dataclass(slots=True)
-class FileOpenOk:
-    NAME: ClassVar[str] = "file.open-ok"
-    staged_size: int = 0
+class QueueDelete(Record):
+    NAME = "queue.delete"
+    __slots__ = ("ticket", "queue", "if_unused", "if_empty", "no_wait")
+
+    def __init__(
+        self, ticket: int = 0, queue: str = "", if_unused: bool = False, if_empty: bool = False,
+        no_wait: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.queue = queue
+        self.if_unused = if_unused
+        self.if_empty = if_empty
+        self.no_wait = no_wait
+
+
+class QueueDeleteOk(Record):
+    NAME = "queue.delete-ok"
+    __slots__ = ("message_count",)
+
+    def __init__(self, message_count: int = 0) -> None:
+        self.message_count = message_count
+
+
+class QueueUnbind(Record):
+    NAME = "queue.unbind"
+    __slots__ = ("ticket", "queue", "exchange", "routing_key", "arguments")
+
+    def __init__(
+        self, ticket: int = 0, queue: str = "", exchange: str = "", routing_key: str = "",
+        arguments: bytes = b"",
+    ) -> None:
+        self.ticket = ticket
+        self.queue = queue
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.arguments = arguments
 
+
+class QueueUnbindOk(Record):
+    NAME = "queue.unbind-ok"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class FileStage:
-    NAME: ClassVar[str] = "file.stage"
-
 
-@dataclass(slots=True)
-class FilePublish:
-    NAME: ClassVar[str] = "file.publish"
-    ticket: int = 0
-    exchange: str = ""
-    routing_key: str = ""
-    mandatory: bool = False
-    immediate: bool = False
-    identifier: str = ""
+class BasicProperties(Record):
+    NAME = "basic.properties"
+    __slots__ = (
+        "content_type", "content_encoding", "headers", "delivery_mode", "priority",
+        "correlation_id", "reply_to", "expiration", "message_id", "timestamp", "type", "user_id",
+        "app_id", "cluster_id",
+    )
+
+    def __init__(
+        self, content_type: str | None = None, content_encoding: str | None = None,
+        headers: bytes | None = None, delivery_mode: int | None = None, priority: int | None = None,
+        correlation_id: str | None = None, reply_to: str | None = None,
+        expiration: str | None = None, message_id: str | None = None, timestamp: int | None = None,
+        type: str | None = None, user_id: str | None = None, app_id: str | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+        self.headers = headers
+        self.delivery_mode = delivery_mode
+        self.priority = priority
+        self.correlation_id = correlation_id
+        self.reply_to = reply_to
+        self.expiration = expiration
+        self.message_id = message_id
+        self.timestamp = timestamp
+        self.type = type
+        self.user_id = user_id
+        self.app_id = app_id
+        self.cluster_id = cluster_id
+
+
+class BasicQos(Record):
+    NAME = "basic.qos"
+    __slots__ = ("prefetch_size", "prefetch_count", "global_")
+
+    def __init__(
+        self, prefetch_size: int = 0, prefetch_count: int = 0, global_: bool = False,
+    ) -> None:
+        self.prefetch_size = prefetch_size
+        self.prefetch_count = prefetch_count
+        self.global_ = global_
+
+
+class BasicQosOk(Record):
+    NAME = "basic.qos-ok"
+    __slots__ = ()
+
+
+class BasicConsume(Record):
+    NAME = "basic.consume"
+    __slots__ = (
+        "ticket", "queue", "consumer_tag", "no_local", "no_ack", "exclusive", "no_wait",
+        "arguments",
+    )
+
+    def __init__(
+        self, ticket: int = 0, queue: str = "", consumer_tag: str = "", no_local: bool = False,
+        no_ack: bool = False, exclusive: bool = False, no_wait: bool = False,
+        arguments: bytes = b"",
+    ) -> None:
+        self.ticket = ticket
+        self.queue = queue
+        self.consumer_tag = consumer_tag
+        self.no_local = no_local
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.no_wait = no_wait
+        self.arguments = arguments
+
+
+class BasicConsumeOk(Record):
+    NAME = "basic.consume-ok"
+    __slots__ = ("consumer_tag",)
+
+    def __init__(self, consumer_tag: str = "") -> None:
+        self.consumer_tag = consumer_tag
 
+
+class BasicCancel(Record):
+    NAME = "basic.cancel"
+    __slots__ = ("consumer_tag", "no_wait")
 
-@dataclass(slots=True)
-class FileReturn:
-    NAME: ClassVar[str] = "file.return"
-    reply_code: int = 0
-    reply_text: str = ""
-    exchange: str = ""
-    routing_key: str = ""
-
+    def __init__(self, consumer_tag: str = "", no_wait: bool = False) -> None:
+        self.consumer_tag = consumer_tag
+        self.no_wait = no_wait
 
-@dataclass(slots=True)
-class FileDeliver:
-    NAME: ClassVar[str] = "file.deliver"
-    consumer_tag: str = ""
-    delivery_tag: int = 0
-    redelivered: bool = False
-    exchange: str = ""
-    routing_key: str = ""
-    identifier: str = ""
 
-
-@dataclass(slots=True)
-class FileAck:
-    NAME: ClassVar[str] = "file.ack"
-    delivery_tag: int = 0
-    multiple: bool = False
+class BasicCancelOk(Record):
+    NAME = "basic.cancel-ok"
+    __slots__ = ("consumer_tag",)
 
+    def __init__(self, consumer_tag: str = "") -> None:
+        self.consumer_tag = consumer_tag
 
-@dataclass(slots=True)
-class FileReject:
-    NAME: ClassVar[str] = "file.reject"
-    delivery_tag: int = 0
-    requeue: bool = False
 
+class BasicPublish(Record):
+    NAME = "basic.publish"
+    __slots__ = ("ticket", "exchange", "routing_key", "mandatory", "immediate")
 
-@dataclass(slots=True)
-class StreamProperties:
-    NAME: ClassVar[str] = "stream.properties"
-    content_type: str | None = None
-    content_encoding: str | None = None
-    headers: bytes | None = None
-    priority: int | None = None
-    timestamp: int | None = None
+    def __init__(
+        self, ticket: int = 0, exchange: str = "", routing_key: str = "", mandatory: bool = False,
+        immediate: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.mandatory = mandatory
+        self.immediate = immediate
 
 
-@dataclass(slots=True)
-class StreamQos:
-    NAME: ClassVar[str] = "stream.qos"
-    prefetch_size: int = 0
-    prefetch_count: int = 0
-    consume_rate: int = 0
-    global_: bool = False
+class BasicReturn(Record):
+    NAME = "basic.return"
+    __slots__ = ("reply_code", "reply_text", "exchange", "routing_key")
 
+    def __init__(
+        self, reply_code: int = 0, reply_text: str = "", exchange: str = "", routing_key: str = "",
+    ) -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.exchange = exchange
+        self.routing_key = routing_key
 
-@dataclass(slots=True)
-class StreamQosOk:
-    NAME: ClassVar[str] = "stream.qos-ok"
 
+class BasicDeliver(Record):
+    NAME = "basic.deliver"
+    __slots__ = ("consumer_tag", "delivery_tag", "redelivered", "exchange", "routing_key")
 
-@dataclass(slots=True)
-class StreamConsume:
-    NAME: ClassVar[str] = "stream.consume"
-    ticket: int = 0
-    queue: str = ""
-    consumer_tag: str = ""
-    no_local: bool = False
-    exclusive: bool = False
-    no_wait: bool = False
-    filter: bytes = b""
+    def __init__(
+        self, consumer_tag: str = "", delivery_tag: int = 0, redelivered: bool = False,
+        exchange: str = "", routing_key: str = "",
+    ) -> None:
+        self.consumer_tag = consumer_tag
+        self.delivery_tag = delivery_tag
+        self.redelivered = redelivered
+        self.exchange = exchange
+        self.routing_key = routing_key
 
 
-@dataclass(slots=True)
-class StreamConsumeOk:
-    NAME: ClassVar[str] = "stream.consume-ok"
-    consumer_tag: str = ""
+class BasicGet(Record):
+    NAME = "basic.get"
+    __slots__ = ("ticket", "queue", "no_ack")
 
+    def __init__(self, ticket: int = 0, queue: str = "", no_ack: bool = False) -> None:
+        self.ticket = ticket
+        self.queue = queue
+        self.no_ack = no_ack
 
-@dataclass(slots=True)
-class StreamCancel:
-    NAME: ClassVar[str] = "stream.cancel"
-    consumer_tag: str = ""
-    no_wait: bool = False
 
+class BasicGetOk(Record):
+    NAME = "basic.get-ok"
+    __slots__ = ("delivery_tag", "redelivered", "exchange", "routing_key", "message_count")
 
-@dataclass(slots=True)
-class StreamCancelOk:
-    NAME: ClassVar[str] = "stream.cancel-ok"
-    consumer_tag: str = ""
+    def __init__(
+        self, delivery_tag: int = 0, redelivered: bool = False, exchange: str = "",
+        routing_key: str = "", message_count: int = 0,
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.redelivered = redelivered
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.message_count = message_count
 
 
-@dataclass(slots=True)
-class StreamPublish:
-    NAME: ClassVar[str] = "stream.publish"
-    ticket: int = 0
-    exchange: str = ""
-    routing_key: str = ""
-    mandatory: bool = False
-    immediate: bool = False
+class BasicGetEmpty(Record):
+    NAME = "basic.get-empty"
+    __slots__ = ("cluster_id",)
 
+    def __init__(self, cluster_id: str = "") -> None:
+        self.cluster_id = cluster_id
 
-@dataclass(slots=True)
-class StreamReturn:
-    NAME: ClassVar[str] = "stream.return"
-    reply_code: int = 0
-    reply_text: str = ""
-    exchange: str = ""
-    routing_key: str = ""
 
+class BasicAck(Record):
+    NAME = "basic.ack"
+    __slots__ = ("delivery_tag", "multiple")
 
-@dataclass(slots=True)
-class StreamDeliver:
-    NAME: ClassVar[str] = "stream.deliver"
-    consumer_tag: str = ""
-    delivery_tag: int = 0
-    exchange: str = ""
-    queue: str = ""
+    def __init__(self, delivery_tag: int = 0, multiple: bool = False) -> None:
+        self.delivery_tag = delivery_tag
+        self.multiple = multiple
 
 
-@dataclass(slots=True)
-class ConfirmSelect:
-    NAME: ClassVar[str] = "confirm.select"
-    no_wait: bool = False
+class BasicReject(Record):
+    NAME = "basic.reject"
+    __slots__ = ("delivery_tag", "requeue")
 
+    def __init__(self, delivery_tag: int = 0, requeue: bool = False) -> None:
+        self.delivery_tag = delivery_tag
+        self.requeue = requeue
 
-@dataclass(slots=True)
-class ConfirmSelectOk:
-    NAME: ClassVar[str] = "confirm.select-ok"
 
+class BasicRecover(Record):
+    NAME = "basic.recover"
+    __slots__ = ("requeue",)
 
-@dataclass(slots=True)
-class TxSelect:
-    NAME: ClassVar[str] = "tx.select"
+    def __init__(self, requeue: bool = False) -> None:
+        self.requeue = requeue
 
 
-@dataclass(slots=True)
-class TxSelectOk:
-    NAME: ClassVar[str] = "tx.select-ok"
+class BasicRecoverOk(Record):
+    NAME = "basic.recover-ok"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class TxCommit:
-    NAME: ClassVar[str] = "tx.commit"
+class BasicNack(Record):
+    NAME = "basic.nack"
+    __slots__ = ("delivery_tag", "multiple", "requeue")
 
+    def __init__(
+        self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = False,
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.multiple = multiple
+        self.requeue = requeue
 
-@dataclass(slots=True)
-class TxCommitOk:
-    NAME: ClassVar[str] = "tx.commit-ok"
 
+class ConfirmSelect(Record):
+    NAME = "confirm.select"
+    __slots__ = ("no_wait",)
 
-@dataclass(slots=True)
-class TxRollback:
-    NAME: ClassVar[str] = "tx.rollback"
+    def __init__(self, no_wait: bool = False) -> None:
+        self.no_wait = no_wait
 
 
-@dataclass(slots=True)
-class TxRollbackOk:
-    NAME: ClassVar[str] = "tx.rollback-ok"
+class ConfirmSelectOk(Record):
+    NAME = "confirm.select-ok"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class DtxSelect:
-    NAME: ClassVar[str] = "dtx.select"
+class TxSelect(Record):
+    NAME = "tx.select"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class DtxSelectOk:
-    NAME: ClassVar[str] = "dtx.select-ok"
+class TxSelectOk(Record):
+    NAME = "tx.select-ok"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class DtxStart:
-    NAME: ClassVar[str] = "dtx.start"
-    dtx_identifier: str = ""
+class TxCommit(Record):
+    NAME = "tx.commit"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class DtxStartOk:
-    NAME: ClassVar[str] = "dtx.start-ok"
+class TxCommitOk(Record):
+    NAME = "tx.commit-ok"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class TunnelProperties:
-    NAME: ClassVar[str] = "tunnel.properties"
-    headers: bytes | None = None
-    proxy_name: str | None = None
-    data_name: str | None = None
-    durable: int | None = None
-    broadcast: int | None = None
+class TxRollback(Record):
+    NAME = "tx.rollback"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class TunnelRequest:
-    NAME: ClassVar[str] = "tunnel.request"
-    meta_data: bytes = b""
+class TxRollbackOk(Record):
+    NAME = "tx.rollback-ok"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class TestProperties:
-    NAME: ClassVar[str] = "test.properties"
+class ConnectionBlocked(Record):
+    NAME = "connection.blocked"
+    __slots__ = ("reason",)
 
+    def __init__(self, reason: str = "") -> None:
+        self.reason = reason
 
-@dataclass(slots=True)
-class TestInteger:
-    NAME: ClassVar[str] = "test.integer"
-    integer_1: int = 0
-    integer_2: int = 0
-    integer_3: int = 0
-    integer_4: int = 0
-    operation: int = 0
 
+class ConnectionUnblocked(Record):
+    NAME = "connection.unblocked"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class TestIntegerOk:
-    NAME: ClassVar[str] = "test.integer-ok"
-    result: int = 0
 
+class ChannelPing(Record):
+    NAME = "channel.ping"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class TestString:
-    NAME: ClassVar[str] = "test.string"
-    string_1: str = ""
-    string_2: bytes = b""
-    operation: int = 0
 
+class ChannelPong(Record):
+    NAME = "channel.pong"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class TestStringOk:
-    NAME: ClassVar[str] = "test.string-ok"
-    result: bytes = b""
 
+class ChannelOk(Record):
+    NAME = "channel.ok"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class TestTable:
-    NAME: ClassVar[str] = "test.table"
-    table: bytes = b""
-    integer_op: int = 0
-    string_op: int = 0
 
+class BasicRecoverAsync(Record):
+    NAME = "basic.recover-async"
+    __slots__ = ("requeue",)
 
-@dataclass(slots=True)
-class TestTableOk:
-    NAME: ClassVar[str] = "test.table-ok"
-    integer_result: int = 0
-    string_result: bytes = b""
+    def __init__(self, requeue: bool = False) -> None:
+        self.requeue = requeue
 
 
-@dataclass(slots=True)
-class TestContent:
-    NAME: ClassVar[str] = "test.content"
+class BasicRecoverSyncOk(Record):
+    NAME = "basic.recover-sync-ok"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class TestContentOk:
-    NAME: ClassVar[str] = "test.content-ok"
-    content_checksum: int = 0
+class BasicRecoverSync(Record):
+    NAME = "basic.recover-sync"
+    __slots__ = ("requeue",)
 
-
-@dataclass(slots=True)
-class ConnectionBlocked:
-    NAME: ClassVar[str] = "connection.blocked"
-    reason: str = ""
-
-
-@dataclass(slots=True)
-class ConnectionUnblocked:
-    NAME: ClassVar[str] = "connection.unblocked"
-
-
-@dataclass(slots=True)
-class ChannelResume:
-    NAME: ClassVar[str] = "channel.resume"
-    channel_id: bytes = b""
-
-
-@dataclass(slots=True)
-class ChannelPing:
-    NAME: ClassVar[str] = "channel.ping"
-
-
-@dataclass(slots=True)
-class ChannelPong:
-    NAME: ClassVar[str] = "channel.pong"
-
-
-@dataclass(slots=True)
-class ChannelOk:
-    NAME: ClassVar[str] = "channel.ok"
-
-
-@dataclass(slots=True)
-class BasicRecoverAsync:
-    NAME: ClassVar[str] = "basic.recover-async"
-    requeue: bool = False
-
-
-@dataclass(slots=True)
-class BasicRecoverSyncOk:
-    NAME: ClassVar[str] = "basic.recover-sync-ok"
-
-
-@dataclass(slots=True)
-class BasicRecoverSync:
-    NAME: ClassVar[str] = "basic.recover-sync"
-    requeue: bool = False
-
-
-@dataclass(slots=True)
-class MessageTransfer:
-    NAME: ClassVar[str] = "message.transfer"
-    ticket: int = 0
-    destination: str = ""
-    redelivered: bool = False
-    immediate: bool = False
-    ttl: int = 0
-    priority: int = 0
-    timestamp: int = 0
-    delivery_mode: int = 0
-    expiration: int = 0
-    exchange: str = ""
-    routing_key: str = ""
-    message_id: str = ""
-    correlation_id: str = ""
-    reply_to: str = ""
-    content_type: str = ""
-    content_encoding: str = ""
-    user_id: str = ""
-    app_id: str = ""
-    transaction_id: str = ""
-    security_token: bytes = b""
-    application_headers: bytes = b""
-    body: bytes = b"\x00"
-
-
-@dataclass(slots=True)
-class MessageConsume:
-    NAME: ClassVar[str] = "message.consume"
-    ticket: int = 0
-    queue: str = ""
-    destination: str = ""
-    no_local: bool = False
-    no_ack: bool = False
-    exclusive: bool = False
-    filter: bytes = b""
-
-
-@dataclass(slots=True)
-class MessageCancel:
-    NAME: ClassVar[str] = "message.cancel"
-    destination: str = ""
-
-
-@dataclass(slots=True)
-class MessageGet:
-    NAME: ClassVar[str] = "message.get"
-    ticket: int = 0
-    queue: str = ""
-    destination: str = ""
-    no_ack: bool = False
-
-
-@dataclass(slots=True)
-class MessageRecover:
-    NAME: ClassVar[str] = "message.recover"
-    requeue: bool = False
-
-
-@dataclass(slots=True)
-class MessageOpen:
-    NAME: ClassVar[str] = "message.open"
-    reference: bytes = b""
-
-
-@dataclass(slots=True)
-class MessageClose:
-    NAME: ClassVar[str] = "message.close"
-    reference: bytes = b""
-
-
-@dataclass(slots=True)
-class MessageAppend:
-    NAME: ClassVar[str] = "message.append"
-    reference: bytes = b""
-    bytes: bytes = b""
-
-
-@dataclass(slots=True)
-class MessageCheckpoint:
-    NAME: ClassVar[str] = "message.checkpoint"
-    reference: bytes = b""
-    identifier: str = ""
-
-
-@dataclass(slots=True)
-class MessageResume:
-    NAME: ClassVar[str] = "message.resume"
-    reference: bytes = b""
-    identifier: str = ""
-
-
-@dataclass(slots=True)
-class MessageQos:
-    NAME: ClassVar[str] = "message.qos"
-    prefetch_size: int = 0
-    prefetch_count: int = 0
-    global_: bool = False
-
-
-@dataclass(slots=True)
-class MessageOk:
-    NAME: ClassVar[str] = "message.ok"
-
-
-@dataclass(slots=True)
-class MessageEmpty:
-    NAME: ClassVar[str] = "message.empty"
-
-
-@dataclass(slots=True)
-class MessageReject:
-    NAME: ClassVar[str] = "message.reject"
-    code: int = 0
-    text: str = ""
-
-
-@dataclass(slots=True)
-class MessageOffset:
-    NAME: ClassVar[str] = "message.offset"
-    value: int = 0
+    def __init__(self, requeue: bool = False) -> None:
+        self.requeue = requeue
 
 
 def read_connection_start(buf: bytes, at: int) -> tuple[ConnectionStart, int]:  # 0-8
@@ -1045,16 +764,11 @@ def read_connection_start(buf: bytes, at: int) -> tuple[ConnectionStart, int]:  
 
 
 def write_connection_start(m: ConnectionStart) -> bytes:  # 0-8
-    return b"".join(
-        (
-            _BBI.pack(m.version_major, m.version_minor, len(m.server_properties)),
-            m.server_properties,
-            _I.pack(len(m.mechanisms)),
-            m.mechanisms,
-            _I.pack(len(m.locales)),
-            m.locales,
-        )
-    )
+    return b"".join((
+        _BBI.pack(m.version_major, m.version_minor, len(m.server_properties)),
+        m.server_properties, _I.pack(len(m.mechanisms)), m.mechanisms, _I.pack(len(m.locales)),
+        m.locales,
+    ))
 
 
 def read_connection_start_ok(buf: bytes, at: int) -> tuple[ConnectionStartOk, int]:  # 0-8
@@ -1080,18 +794,10 @@ def read_connection_start_ok(buf: bytes, at: int) -> tuple[ConnectionStartOk, in
 def write_connection_start_ok(m: ConnectionStartOk) -> bytes:  # 0-8
     mechanism = short(m.mechanism, "connection.start-ok mechanism")
     locale = short(m.locale, "connection.start-ok locale")
-    return b"".join(
-        (
-            _I.pack(len(m.client_properties)),
-            m.client_properties,
-            _B.pack(len(mechanism)),
-            mechanism,
-            _I.pack(len(m.response)),
-            m.response,
-            _B.pack(len(locale)),
-            locale,
-        )
-    )
+    return b"".join((
+        _I.pack(len(m.client_properties)), m.client_properties, _B.pack(len(mechanism)),
+        mechanism, _I.pack(len(m.response)), m.response, _B.pack(len(locale)), locale,
+    ))
 
 
 def read_connection_secure(buf: bytes, at: int) -> tuple[ConnectionSecure, int]:  # 0-8
@@ -1152,15 +858,10 @@ def read_connection_open(buf: bytes, at: int) -> tuple[ConnectionOpen, int]:  # 
 def write_connection_open(m: ConnectionOpen) -> bytes:  # 0-8
     virtual_host = short(m.virtual_host, "connection.open virtual-host")
     capabilities = short(m.capabilities, "connection.open capabilities")
-    return b"".join(
-        (
-            _B.pack(len(virtual_host)),
-            virtual_host,
-            _B.pack(len(capabilities)),
-            capabilities,
-            _B.pack(m.insist),
-        )
-    )
+    return b"".join((
+        _B.pack(len(virtual_host)), virtual_host, _B.pack(len(capabilities)), capabilities,
+        _B.pack(m.insist),
+    ))
 
 
 def read_connection_open_ok(buf: bytes, at: int) -> tuple[ConnectionOpenOk, int]:  # 0-8
@@ -1191,14 +892,9 @@ def read_connection_redirect(buf: bytes, at: int) -> tuple[ConnectionRedirect, i
 def write_connection_redirect(m: ConnectionRedirect) -> bytes:  # 0-8
     host = short(m.host, "connection.redirect host")
     known_hosts = short(m.known_hosts, "connection.redirect known-hosts")
-    return b"".join(
-        (
-            _B.pack(len(host)),
-            host,
-            _B.pack(len(known_hosts)),
-            known_hosts,
-        )
-    )
+    return b"".join((
+        _B.pack(len(host)), host, _B.pack(len(known_hosts)), known_hosts,
+    ))
 
 
 def read_connection_close(buf: bytes, at: int) -> tuple[ConnectionClose, int]:  # 0-8
@@ -1237,14 +933,9 @@ def read_connection_update_secret(buf: bytes, at: int) -> tuple[ConnectionUpdate
 
 def write_connection_update_secret(m: ConnectionUpdateSecret) -> bytes:  # 0-8
     reason = short(m.reason, "connection.update-secret reason")
-    return b"".join(
-        (
-            _I.pack(len(m.new_secret)),
-            m.new_secret,
-            _B.pack(len(reason)),
-            reason,
-        )
-    )
+    return b"".join((
+        _I.pack(len(m.new_secret)), m.new_secret, _B.pack(len(reason)), reason,
+    ))
 
 
 def read_connection_update_secret_ok(buf: bytes, at: int) -> tuple[ConnectionUpdateSecretOk, int]:
@@ -1308,14 +999,9 @@ def read_channel_alert(buf: bytes, at: int) -> tuple[ChannelAlert, int]:  # 0-8
 
 def write_channel_alert(m: ChannelAlert) -> bytes:  # 0-8
     reply_text = short(m.reply_text, "channel.alert reply-text")
-    return b"".join(
-        (
-            _HB.pack(m.reply_code, len(reply_text)),
-            reply_text,
-            _I.pack(len(m.details)),
-            m.details,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.reply_code, len(reply_text)), reply_text, _I.pack(len(m.details)), m.details,
+    ))
 
 
 def read_channel_close(buf: bytes, at: int) -> tuple[ChannelClose, int]:  # 0-8
@@ -1347,25 +1033,17 @@ def read_access_request(buf: bytes, at: int) -> tuple[AccessRequest, int]:  # 0-
     at = end
     bits1 = buf[at]
     record = AccessRequest(
-        realm,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        bits1 & 8 != 0,
-        bits1 & 16 != 0,
+        realm, bits1 & 1 != 0, bits1 & 2 != 0, bits1 & 4 != 0, bits1 & 8 != 0, bits1 & 16 != 0,
     )
     return record, at + 1
 
 
 def write_access_request(m: AccessRequest) -> bytes:  # 0-8
     realm = short(m.realm, "access.request realm")
-    return b"".join(
-        (
-            _B.pack(len(realm)),
-            realm,
-            _B.pack(m.exclusive | m.passive << 1 | m.active << 2 | m.write << 3 | m.read << 4),
-        )
-    )
+    return b"".join((
+        _B.pack(len(realm)), realm,
+        _B.pack(m.exclusive | m.passive << 1 | m.active << 2 | m.write << 3 | m.read << 4),
+    ))
 
 
 def read_access_request_ok(buf: bytes, at: int) -> tuple[AccessRequestOk, int]:  # 0-8
@@ -1391,15 +1069,8 @@ def read_exchange_declare(buf: bytes, at: int) -> tuple[ExchangeDeclare, int]:  
     arguments = buf[at + 5 : end]
     at = end
     record = ExchangeDeclare(
-        ticket,
-        exchange,
-        type,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        bits1 & 8 != 0,
-        bits1 & 16 != 0,
-        arguments,
+        ticket, exchange, type, bits1 & 1 != 0, bits1 & 2 != 0, bits1 & 4 != 0, bits1 & 8 != 0,
+        bits1 & 16 != 0, arguments,
     )
     return record, at
 
@@ -1407,19 +1078,14 @@ def read_exchange_declare(buf: bytes, at: int) -> tuple[ExchangeDeclare, int]:  
 def write_exchange_declare(m: ExchangeDeclare) -> bytes:  # 0-8
     exchange = short(m.exchange, "exchange.declare exchange")
     type = short(m.type, "exchange.declare type")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(exchange)),
-            exchange,
-            _B.pack(len(type)),
-            type,
-            _BI.pack(
-                m.passive | m.durable << 1 | m.auto_delete << 2 | m.internal << 3 | m.no_wait << 4,
-                len(m.arguments),
-            ),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(exchange)), exchange, _B.pack(len(type)), type,
+        _BI.pack(
+            m.passive | m.durable << 1 | m.auto_delete << 2 | m.internal << 3 | m.no_wait << 4,
+            len(m.arguments),
+        ),
+        m.arguments,
+    ))
 
 
 def read_exchange_declare_ok(buf: bytes, at: int) -> tuple[ExchangeDeclareOk, int]:  # 0-8
@@ -1452,51 +1118,6 @@ def write_exchange_delete_ok(m: ExchangeDeleteOk) -> bytes:  # 0-8
     return b""
 
 
-def read_exchange_bound(buf: bytes, at: int) -> tuple[ExchangeBound, int]:  # 0-8
-    size = buf[at]
-    end = at + 1 + size
-    exchange = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    routing_key = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    queue = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return ExchangeBound(exchange, routing_key, queue), at
-
-
-def write_exchange_bound(m: ExchangeBound) -> bytes:  # 0-8
-    exchange = short(m.exchange, "exchange.bound exchange")
-    routing_key = short(m.routing_key, "exchange.bound routing-key")
-    queue = short(m.queue, "exchange.bound queue")
-    return b"".join(
-        (
-            _B.pack(len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _B.pack(len(queue)),
-            queue,
-        )
-    )
-
-
-def read_exchange_bound_ok(buf: bytes, at: int) -> tuple[ExchangeBoundOk, int]:  # 0-8
-    reply_code, size = _HB.unpack_from(buf, at)
-    end = at + 3 + size
-    reply_text = buf[at + 3 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return ExchangeBoundOk(reply_code, reply_text), at
-
-
-def write_exchange_bound_ok(m: ExchangeBoundOk) -> bytes:  # 0-8
-    reply_text = short(m.reply_text, "exchange.bound-ok reply-text")
-    return _HB.pack(m.reply_code, len(reply_text)) + reply_text
-
-
 def read_exchange_bind(buf: bytes, at: int) -> tuple[ExchangeBind, int]:  # 0-8
     _, size = _HB.unpack_from(buf, at)
     end = at + 3 + size
@@ -1521,18 +1142,11 @@ def write_exchange_bind(m: ExchangeBind) -> bytes:  # 0-8
     destination = short(m.destination, "exchange.bind destination")
     source = short(m.source, "exchange.bind source")
     routing_key = short(m.routing_key, "exchange.bind routing-key")
-    return b"".join(
-        (
-            _HB.pack(0, len(destination)),
-            destination,
-            _B.pack(len(source)),
-            source,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _BI.pack(m.no_wait, len(m.arguments)),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(0, len(destination)), destination, _B.pack(len(source)), source,
+        _B.pack(len(routing_key)), routing_key, _BI.pack(m.no_wait, len(m.arguments)),
+        m.arguments,
+    ))
 
 
 def read_exchange_bind_ok(buf: bytes, at: int) -> tuple[ExchangeBindOk, int]:  # 0-8
@@ -1567,18 +1181,11 @@ def write_exchange_unbind(m: ExchangeUnbind) -> bytes:  # 0-8
     destination = short(m.destination, "exchange.unbind destination")
     source = short(m.source, "exchange.unbind source")
     routing_key = short(m.routing_key, "exchange.unbind routing-key")
-    return b"".join(
-        (
-            _HB.pack(0, len(destination)),
-            destination,
-            _B.pack(len(source)),
-            source,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _BI.pack(m.no_wait, len(m.arguments)),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(0, len(destination)), destination, _B.pack(len(source)), source,
+        _B.pack(len(routing_key)), routing_key, _BI.pack(m.no_wait, len(m.arguments)),
+        m.arguments,
+    ))
 
 
 def read_exchange_unbind_ok(buf: bytes, at: int) -> tuple[ExchangeUnbindOk, int]:  # 0-8
@@ -1599,31 +1206,22 @@ def read_queue_declare(buf: bytes, at: int) -> tuple[QueueDeclare, int]:  # 0-8
     arguments = buf[at + 5 : end]
     at = end
     record = QueueDeclare(
-        ticket,
-        queue,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        bits1 & 8 != 0,
-        bits1 & 16 != 0,
-        arguments,
+        ticket, queue, bits1 & 1 != 0, bits1 & 2 != 0, bits1 & 4 != 0, bits1 & 8 != 0,
+        bits1 & 16 != 0, arguments,
     )
     return record, at
 
 
 def write_queue_declare(m: QueueDeclare) -> bytes:  # 0-8
     queue = short(m.queue, "queue.declare queue")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(queue)),
-            queue,
-            _BI.pack(
-                m.passive | m.durable << 1 | m.exclusive << 2 | m.auto_delete << 3 | m.no_wait << 4,
-                len(m.arguments),
-            ),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(queue)), queue,
+        _BI.pack(
+            m.passive | m.durable << 1 | m.exclusive << 2 | m.auto_delete << 3 | m.no_wait << 4,
+            len(m.arguments),
+        ),
+        m.arguments,
+    ))
 
 
 def read_queue_declare_ok(buf: bytes, at: int) -> tuple[QueueDeclareOk, int]:  # 0-8
@@ -1664,18 +1262,11 @@ def write_queue_bind(m: QueueBind) -> bytes:  # 0-8
     queue = short(m.queue, "queue.bind queue")
     exchange = short(m.exchange, "queue.bind exchange")
     routing_key = short(m.routing_key, "queue.bind routing-key")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(queue)),
-            queue,
-            _B.pack(len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _BI.pack(m.no_wait, len(m.arguments)),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(queue)), queue, _B.pack(len(exchange)), exchange,
+        _B.pack(len(routing_key)), routing_key, _BI.pack(m.no_wait, len(m.arguments)),
+        m.arguments,
+    ))
 
 
 def read_queue_bind_ok(buf: bytes, at: int) -> tuple[QueueBindOk, int]:  # 0-8
@@ -1720,13 +1311,10 @@ def read_queue_delete(buf: bytes, at: int) -> tuple[QueueDelete, int]:  # 0-8
 
 def write_queue_delete(m: QueueDelete) -> bytes:  # 0-8
     queue = short(m.queue, "queue.delete queue")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(queue)),
-            queue,
-            _B.pack(m.if_unused | m.if_empty << 1 | m.no_wait << 2),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(queue)), queue,
+        _B.pack(m.if_unused | m.if_empty << 1 | m.no_wait << 2),
+    ))
 
 
 def read_queue_delete_ok(buf: bytes, at: int) -> tuple[QueueDeleteOk, int]:  # 0-8
@@ -1762,18 +1350,10 @@ def write_queue_unbind(m: QueueUnbind) -> bytes:  # 0-8
     queue = short(m.queue, "queue.unbind queue")
     exchange = short(m.exchange, "queue.unbind exchange")
     routing_key = short(m.routing_key, "queue.unbind routing-key")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(queue)),
-            queue,
-            _B.pack(len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _I.pack(len(m.arguments)),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(queue)), queue, _B.pack(len(exchange)), exchange,
+        _B.pack(len(routing_key)), routing_key, _I.pack(len(m.arguments)), m.arguments,
+    ))
 
 
 def read_queue_unbind_ok(buf: bytes, at: int) -> tuple[QueueUnbindOk, int]:  # 0-8
@@ -1936,12 +1516,7 @@ def read_basic_consume(buf: bytes, at: int) -> tuple[BasicConsume, int]:  # 0-8
     at = end
     bits1 = buf[at]
     record = BasicConsume(
-        ticket,
-        queue,
-        consumer_tag,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
+        ticket, queue, consumer_tag, bits1 & 1 != 0, bits1 & 2 != 0, bits1 & 4 != 0,
         bits1 & 8 != 0,
     )
     return record, at + 1
@@ -1950,15 +1525,10 @@ def read_basic_consume(buf: bytes, at: int) -> tuple[BasicConsume, int]:  # 0-8
 def write_basic_consume(m: BasicConsume) -> bytes:  # 0-8
     queue = short(m.queue, "basic.consume queue")
     consumer_tag = short(m.consumer_tag, "basic.consume consumer-tag")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(queue)),
-            queue,
-            _B.pack(len(consumer_tag)),
-            consumer_tag,
-            _B.pack(m.no_local | m.no_ack << 1 | m.exclusive << 2 | m.no_wait << 3),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(queue)), queue, _B.pack(len(consumer_tag)), consumer_tag,
+        _B.pack(m.no_local | m.no_ack << 1 | m.exclusive << 2 | m.no_wait << 3),
+    ))
 
 
 def read_basic_consume_ok(buf: bytes, at: int) -> tuple[BasicConsumeOk, int]:  # 0-8
@@ -2017,15 +1587,10 @@ def read_basic_publish(buf: bytes, at: int) -> tuple[BasicPublish, int]:  # 0-8
 def write_basic_publish(m: BasicPublish) -> bytes:  # 0-8
     exchange = short(m.exchange, "basic.publish exchange")
     routing_key = short(m.routing_key, "basic.publish routing-key")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _B.pack(m.mandatory | m.immediate << 1),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(exchange)), exchange, _B.pack(len(routing_key)), routing_key,
+        _B.pack(m.mandatory | m.immediate << 1),
+    ))
 
 
 def read_basic_return(buf: bytes, at: int) -> tuple[BasicReturn, int]:  # 0-8
@@ -2048,16 +1613,10 @@ def write_basic_return(m: BasicReturn) -> bytes:  # 0-8
     reply_text = short(m.reply_text, "basic.return reply-text")
     exchange = short(m.exchange, "basic.return exchange")
     routing_key = short(m.routing_key, "basic.return routing-key")
-    return b"".join(
-        (
-            _HB.pack(m.reply_code, len(reply_text)),
-            reply_text,
-            _B.pack(len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.reply_code, len(reply_text)), reply_text, _B.pack(len(exchange)), exchange,
+        _B.pack(len(routing_key)), routing_key,
+    ))
 
 
 def read_basic_deliver(buf: bytes, at: int) -> tuple[BasicDeliver, int]:  # 0-8
@@ -2080,16 +1639,11 @@ def write_basic_deliver(m: BasicDeliver) -> bytes:  # 0-8
     consumer_tag = short(m.consumer_tag, "basic.deliver consumer-tag")
     exchange = short(m.exchange, "basic.deliver exchange")
     routing_key = short(m.routing_key, "basic.deliver routing-key")
-    return b"".join(
-        (
-            _B.pack(len(consumer_tag)),
-            consumer_tag,
-            _QBB.pack(m.delivery_tag, m.redelivered, len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-        )
-    )
+    return b"".join((
+        _B.pack(len(consumer_tag)), consumer_tag,
+        _QBB.pack(m.delivery_tag, m.redelivered, len(exchange)), exchange,
+        _B.pack(len(routing_key)), routing_key,
+    ))
 
 
 def read_basic_get(buf: bytes, at: int) -> tuple[BasicGet, int]:  # 0-8
@@ -2122,15 +1676,10 @@ def read_basic_get_ok(buf: bytes, at: int) -> tuple[BasicGetOk, int]:  # 0-8
 def write_basic_get_ok(m: BasicGetOk) -> bytes:  # 0-8
     exchange = short(m.exchange, "basic.get-ok exchange")
     routing_key = short(m.routing_key, "basic.get-ok routing-key")
-    return b"".join(
-        (
-            _QBB.pack(m.delivery_tag, m.redelivered, len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _I.pack(m.message_count),
-        )
-    )
+    return b"".join((
+        _QBB.pack(m.delivery_tag, m.redelivered, len(exchange)), exchange,
+        _B.pack(len(routing_key)), routing_key, _I.pack(m.message_count),
+    ))
 
 
 def read_basic_get_empty(buf: bytes, at: int) -> tuple[BasicGetEmpty, int]:  # 0-8
@@ -2188,590 +1737,6 @@ def read_basic_nack(buf: bytes, at: int) -> tuple[BasicNack, int]:  # 0-8
 
 def write_basic_nack(m: BasicNack) -> bytes:  # 0-8
     return _QB.pack(m.delivery_tag, m.multiple | m.requeue << 1)
-
-
-def read_file_properties(buf: bytes, at: int) -> tuple[FileProperties, int]:
-    (flags,) = _H.unpack_from(buf, at)
-    if flags & 1:
-        raise ValueError("file properties: a second word of flags is announced")
-    if flags & 0x007e:
-        raise ValueError(f"file properties: flags {flags:04x} name an unknown property")
-    at += 2
-    p = FileProperties()
-    if flags & 0x8000:
-        end = at + 1 + buf[at]
-        p.content_type = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-        at = end
-    if flags & 0x4000:
-        end = at + 1 + buf[at]
-        p.content_encoding = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-        at = end
-    if flags & 0x2000:
-        (size,) = _I.unpack_from(buf, at)
-        end = at + 4 + size
-        p.headers = buf[at + 4 : end]
-        at = end
-    if flags & 0x1000:
-        p.priority = buf[at]
-        at += 1
-    if flags & 0x0800:
-        end = at + 1 + buf[at]
-        p.reply_to = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-        at = end
-    if flags & 0x0400:
-        end = at + 1 + buf[at]
-        p.message_id = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-        at = end
-    if flags & 0x0200:
-        end = at + 1 + buf[at]
-        p.filename = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-        at = end
-    if flags & 0x0100:
-        (p.timestamp,) = _Q.unpack_from(buf, at)
-        at += 8
-    if flags & 0x0080:
-        end = at + 1 + buf[at]
-        p.cluster_id = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-        at = end
-    return p, at
-
-
-def write_file_properties(p: FileProperties) -> bytes:
-    flags = 0
-    parts = [b""]
-    if p.content_type is not None:
-        flags |= 0x8000
-        raw = short(p.content_type, "file properties content-type")
-        parts.append(_B.pack(len(raw)) + raw)
-    if p.content_encoding is not None:
-        flags |= 0x4000
-        raw = short(p.content_encoding, "file properties content-encoding")
-        parts.append(_B.pack(len(raw)) + raw)
-    if p.headers is not None:
-        flags |= 0x2000
-        parts.append(_I.pack(len(p.headers)) + p.headers)
-    if p.priority is not None:
-        flags |= 0x1000
-        parts.append(_B.pack(p.priority))
-    if p.reply_to is not None:
-        flags |= 0x0800
-        raw = short(p.reply_to, "file properties reply-to")
-        parts.append(_B.pack(len(raw)) + raw)
-    if p.message_id is not None:
-        flags |= 0x0400
-        raw = short(p.message_id, "file properties message-id")
-        parts.append(_B.pack(len(raw)) + raw)
-    if p.filename is not None:
-        flags |= 0x0200
-        raw = short(p.filename, "file properties filename")
-        parts.append(_B.pack(len(raw)) + raw)
-    if p.timestamp is not None:
-        flags |= 0x0100
-        parts.append(_Q.pack(p.timestamp))
-    if p.cluster_id is not None:
-        flags |= 0x0080
-        raw = short(p.cluster_id, "file properties cluster-id")
-        parts.append(_B.pack(len(raw)) + raw)
-    parts[0] = _H.pack(flags)
-    return b"".join(parts)
-
-
-def read_file_qos(buf: bytes, at: int) -> tuple[FileQos, int]:  # 0-8
-    prefetch_size, prefetch_count, bits1 = _IHB.unpack_from(buf, at)
-    return FileQos(prefetch_size, prefetch_count, bits1 & 1 != 0), at + 7
-
-
-def write_file_qos(m: FileQos) -> bytes:  # 0-8
-    return _IHB.pack(m.prefetch_size, m.prefetch_count, m.global_)
-
-
-def read_file_qos_ok(buf: bytes, at: int) -> tuple[FileQosOk, int]:  # 0-8
-    return FileQosOk(), at
-
-
-def write_file_qos_ok(m: FileQosOk) -> bytes:  # 0-8
-    return b""
-
-
-def read_file_consume(buf: bytes, at: int) -> tuple[FileConsume, int]:  # 0-8
-    ticket, size = _HB.unpack_from(buf, at)
-    end = at + 3 + size
-    queue = buf[at + 3 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    consumer_tag = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    bits1 = buf[at]
-    record = FileConsume(
-        ticket,
-        queue,
-        consumer_tag,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        bits1 & 8 != 0,
-    )
-    return record, at + 1
-
-
-def write_file_consume(m: FileConsume) -> bytes:  # 0-8
-    queue = short(m.queue, "file.consume queue")
-    consumer_tag = short(m.consumer_tag, "file.consume consumer-tag")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(queue)),
-            queue,
-            _B.pack(len(consumer_tag)),
-            consumer_tag,
-            _B.pack(m.no_local | m.no_ack << 1 | m.exclusive << 2 | m.no_wait << 3),
-        )
-    )
-
-
-def read_file_consume_ok(buf: bytes, at: int) -> tuple[FileConsumeOk, int]:  # 0-8
-    size = buf[at]
-    end = at + 1 + size
-    consumer_tag = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return FileConsumeOk(consumer_tag), at
-
-
-def write_file_consume_ok(m: FileConsumeOk) -> bytes:  # 0-8
-    consumer_tag = short(m.consumer_tag, "file.consume-ok consumer-tag")
-    return _B.pack(len(consumer_tag)) + consumer_tag
-
-
-def read_file_cancel(buf: bytes, at: int) -> tuple[FileCancel, int]:  # 0-8
-    size = buf[at]
-    end = at + 1 + size
-    consumer_tag = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    bits1 = buf[at]
-    return FileCancel(consumer_tag, bits1 & 1 != 0), at + 1
-
-
-def write_file_cancel(m: FileCancel) -> bytes:  # 0-8
-    consumer_tag = short(m.consumer_tag, "file.cancel consumer-tag")
-    return _B.pack(len(consumer_tag)) + consumer_tag + _B.pack(m.no_wait)
-
-
-def read_file_cancel_ok(buf: bytes, at: int) -> tuple[FileCancelOk, int]:  # 0-8
-    size = buf[at]
-    end = at + 1 + size
-    consumer_tag = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return FileCancelOk(consumer_tag), at
-
-
-def write_file_cancel_ok(m: FileCancelOk) -> bytes:  # 0-8
-    consumer_tag = short(m.consumer_tag, "file.cancel-ok consumer-tag")
-    return _B.pack(len(consumer_tag)) + consumer_tag
-
-
-def read_file_open(buf: bytes, at: int) -> tuple[FileOpen, int]:  # 0-8
-    size = buf[at]
-    end = at + 1 + size
-    identifier = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    (content_size,) = _Q.unpack_from(buf, at)
-    return FileOpen(identifier, content_size), at + 8
-
-
-def write_file_open(m: FileOpen) -> bytes:  # 0-8
-    identifier = short(m.identifier, "file.open identifier")
-    return _B.pack(len(identifier)) + identifier + _Q.pack(m.content_size)
-
-
-def read_file_open_ok(buf: bytes, at: int) -> tuple[FileOpenOk, int]:  # 0-8
-    (staged_size,) = _Q.unpack_from(buf, at)
-    return FileOpenOk(staged_size), at + 8
-
-
-def write_file_open_ok(m: FileOpenOk) -> bytes:  # 0-8
-    return _Q.pack(m.staged_size)
-
-
-def read_file_stage(buf: bytes, at: int) -> tuple[FileStage, int]:  # 0-8
-    return FileStage(), at
-
-
-def write_file_stage(m: FileStage) -> bytes:  # 0-8
-    return b""
-
-
-def read_file_publish(buf: bytes, at: int) -> tuple[FilePublish, int]:  # 0-8
-    ticket, size = _HB.unpack_from(buf, at)
-    end = at + 3 + size
-    exchange = buf[at + 3 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    routing_key = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    bits1, size = _BB.unpack_from(buf, at)
-    end = at + 2 + size
-    identifier = buf[at + 2 : end].decode("utf-8", "surrogateescape")
-    at = end
-    record = FilePublish(
-        ticket,
-        exchange,
-        routing_key,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        identifier,
-    )
-    return record, at
-
-
-def write_file_publish(m: FilePublish) -> bytes:  # 0-8
-    exchange = short(m.exchange, "file.publish exchange")
-    routing_key = short(m.routing_key, "file.publish routing-key")
-    identifier = short(m.identifier, "file.publish identifier")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _BB.pack(m.mandatory | m.immediate << 1, len(identifier)),
-            identifier,
-        )
-    )
-
-
-def read_file_return(buf: bytes, at: int) -> tuple[FileReturn, int]:  # 0-8
-    reply_code, size = _HB.unpack_from(buf, at)
-    end = at + 3 + size
-    reply_text = buf[at + 3 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    exchange = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    routing_key = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return FileReturn(reply_code, reply_text, exchange, routing_key), at
-
-
-def write_file_return(m: FileReturn) -> bytes:  # 0-8
-    reply_text = short(m.reply_text, "file.return reply-text")
-    exchange = short(m.exchange, "file.return exchange")
-    routing_key = short(m.routing_key, "file.return routing-key")
-    return b"".join(
-        (
-            _HB.pack(m.reply_code, len(reply_text)),
-            reply_text,
-            _B.pack(len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-        )
-    )
-
-
-def read_file_deliver(buf: bytes, at: int) -> tuple[FileDeliver, int]:  # 0-8
-    size = buf[at]
-    end = at + 1 + size
-    consumer_tag = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    delivery_tag, bits1, size = _QBB.unpack_from(buf, at)
-    end = at + 10 + size
-    exchange = buf[at + 10 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    routing_key = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    identifier = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    record = FileDeliver(
-        consumer_tag,
-        delivery_tag,
-        bits1 & 1 != 0,
-        exchange,
-        routing_key,
-        identifier,
-    )
-    return record, at
-
-
-def write_file_deliver(m: FileDeliver) -> bytes:  # 0-8
-    consumer_tag = short(m.consumer_tag, "file.deliver consumer-tag")
-    exchange = short(m.exchange, "file.deliver exchange")
-    routing_key = short(m.routing_key, "file.deliver routing-key")
-    identifier = short(m.identifier, "file.deliver identifier")
-    return b"".join(
-        (
-            _B.pack(len(consumer_tag)),
-            consumer_tag,
-            _QBB.pack(m.delivery_tag, m.redelivered, len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _B.pack(len(identifier)),
-            identifier,
-        )
-    )
-
-
-def read_file_ack(buf: bytes, at: int) -> tuple[FileAck, int]:  # 0-8
-    delivery_tag, bits1 = _QB.unpack_from(buf, at)
-    return FileAck(delivery_tag, bits1 & 1 != 0), at + 9
-
-
-def write_file_ack(m: FileAck) -> bytes:  # 0-8
-    return _QB.pack(m.delivery_tag, m.multiple)
-
-
-def read_file_reject(buf: bytes, at: int) -> tuple[FileReject, int]:  # 0-8
-    delivery_tag, bits1 = _QB.unpack_from(buf, at)
-    return FileReject(delivery_tag, bits1 & 1 != 0), at + 9
-
-
-def write_file_reject(m: FileReject) -> bytes:  # 0-8
-    return _QB.pack(m.delivery_tag, m.requeue)
-
-
-def read_stream_properties(buf: bytes, at: int) -> tuple[StreamProperties, int]:
-    (flags,) = _H.unpack_from(buf, at)
-    if flags & 1:
-        raise ValueError("stream properties: a second word of flags is announced")
-    if flags & 0x07fe:
-        raise ValueError(f"stream properties: flags {flags:04x} name an unknown property")
-    at += 2
-    p = StreamProperties()
-    if flags & 0x8000:
-        end = at + 1 + buf[at]
-        p.content_type = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-        at = end
-    if flags & 0x4000:
-        end = at + 1 + buf[at]
-        p.content_encoding = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-        at = end
-    if flags & 0x2000:
-        (size,) = _I.unpack_from(buf, at)
-        end = at + 4 + size
-        p.headers = buf[at + 4 : end]
-        at = end
-    if flags & 0x1000:
-        p.priority = buf[at]
-        at += 1
-    if flags & 0x0800:
-        (p.timestamp,) = _Q.unpack_from(buf, at)
-        at += 8
-    return p, at
-
-
-def write_stream_properties(p: StreamProperties) -> bytes:
-    flags = 0
-    parts = [b""]
-    if p.content_type is not None:
-        flags |= 0x8000
-        raw = short(p.content_type, "stream properties content-type")
-        parts.append(_B.pack(len(raw)) + raw)
-    if p.content_encoding is not None:
-        flags |= 0x4000
-        raw = short(p.content_encoding, "stream properties content-encoding")
-        parts.append(_B.pack(len(raw)) + raw)
-    if p.headers is not None:
-        flags |= 0x2000
-        parts.append(_I.pack(len(p.headers)) + p.headers)
-    if p.priority is not None:
-        flags |= 0x1000
-        parts.append(_B.pack(p.priority))
-    if p.timestamp is not None:
-        flags |= 0x0800
-        parts.append(_Q.pack(p.timestamp))
-    parts[0] = _H.pack(flags)
-    return b"".join(parts)
-
-
-def read_stream_qos(buf: bytes, at: int) -> tuple[StreamQos, int]:  # 0-8
-    prefetch_size, prefetch_count, consume_rate, bits1 = _IHIB.unpack_from(buf, at)
-    return StreamQos(prefetch_size, prefetch_count, consume_rate, bits1 & 1 != 0), at + 11
-
-
-def write_stream_qos(m: StreamQos) -> bytes:  # 0-8
-    return _IHIB.pack(m.prefetch_size, m.prefetch_count, m.consume_rate, m.global_)
-
-
-def read_stream_qos_ok(buf: bytes, at: int) -> tuple[StreamQosOk, int]:  # 0-8
-    return StreamQosOk(), at
-
-
-def write_stream_qos_ok(m: StreamQosOk) -> bytes:  # 0-8
-    return b""
-
-
-def read_stream_consume(buf: bytes, at: int) -> tuple[StreamConsume, int]:  # 0-8
-    ticket, size = _HB.unpack_from(buf, at)
-    end = at + 3 + size
-    queue = buf[at + 3 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    consumer_tag = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    bits1 = buf[at]
-    record = StreamConsume(
-        ticket,
-        queue,
-        consumer_tag,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-    )
-    return record, at + 1
-
-
-def write_stream_consume(m: StreamConsume) -> bytes:  # 0-8
-    queue = short(m.queue, "stream.consume queue")
-    consumer_tag = short(m.consumer_tag, "stream.consume consumer-tag")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(queue)),
-            queue,
-            _B.pack(len(consumer_tag)),
-            consumer_tag,
-            _B.pack(m.no_local | m.exclusive << 1 | m.no_wait << 2),
-        )
-    )
-
-
-def read_stream_consume_ok(buf: bytes, at: int) -> tuple[StreamConsumeOk, int]:  # 0-8
-    size = buf[at]
-    end = at + 1 + size
-    consumer_tag = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return StreamConsumeOk(consumer_tag), at
-
-
-def write_stream_consume_ok(m: StreamConsumeOk) -> bytes:  # 0-8
-    consumer_tag = short(m.consumer_tag, "stream.consume-ok consumer-tag")
-    return _B.pack(len(consumer_tag)) + consumer_tag
-
-
-def read_stream_cancel(buf: bytes, at: int) -> tuple[StreamCancel, int]:  # 0-8
-    size = buf[at]
-    end = at + 1 + size
-    consumer_tag = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    bits1 = buf[at]
-    return StreamCancel(consumer_tag, bits1 & 1 != 0), at + 1
-
-
-def write_stream_cancel(m: StreamCancel) -> bytes:  # 0-8
-    consumer_tag = short(m.consumer_tag, "stream.cancel consumer-tag")
-    return _B.pack(len(consumer_tag)) + consumer_tag + _B.pack(m.no_wait)
-
-
-def read_stream_cancel_ok(buf: bytes, at: int) -> tuple[StreamCancelOk, int]:  # 0-8
-    size = buf[at]
-    end = at + 1 + size
-    consumer_tag = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return StreamCancelOk(consumer_tag), at
-
-
-def write_stream_cancel_ok(m: StreamCancelOk) -> bytes:  # 0-8
-    consumer_tag = short(m.consumer_tag, "stream.cancel-ok consumer-tag")
-    return _B.pack(len(consumer_tag)) + consumer_tag
-
-
-def read_stream_publish(buf: bytes, at: int) -> tuple[StreamPublish, int]:  # 0-8
-    ticket, size = _HB.unpack_from(buf, at)
-    end = at + 3 + size
-    exchange = buf[at + 3 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    routing_key = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    bits1 = buf[at]
-    return StreamPublish(ticket, exchange, routing_key, bits1 & 1 != 0, bits1 & 2 != 0), at + 1
-
-
-def write_stream_publish(m: StreamPublish) -> bytes:  # 0-8
-    exchange = short(m.exchange, "stream.publish exchange")
-    routing_key = short(m.routing_key, "stream.publish routing-key")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _B.pack(m.mandatory | m.immediate << 1),
-        )
-    )
-
-
-def read_stream_return(buf: bytes, at: int) -> tuple[StreamReturn, int]:  # 0-8
-    reply_code, size = _HB.unpack_from(buf, at)
-    end = at + 3 + size
-    reply_text = buf[at + 3 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    exchange = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    routing_key = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return StreamReturn(reply_code, reply_text, exchange, routing_key), at
-
-
-def write_stream_return(m: StreamReturn) -> bytes:  # 0-8
-    reply_text = short(m.reply_text, "stream.return reply-text")
-    exchange = short(m.exchange, "stream.return exchange")
-    routing_key = short(m.routing_key, "stream.return routing-key")
-    return b"".join(
-        (
-            _HB.pack(m.reply_code, len(reply_text)),
-            reply_text,
-            _B.pack(len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-        )
-    )
-
-
-def read_stream_deliver(buf: bytes, at: int) -> tuple[StreamDeliver, int]:  # 0-8
-    size = buf[at]
-    end = at + 1 + size
-    consumer_tag = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    delivery_tag, size = _QB.unpack_from(buf, at)
-    end = at + 9 + size
-    exchange = buf[at + 9 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    queue = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return StreamDeliver(consumer_tag, delivery_tag, exchange, queue), at
-
-
-def write_stream_deliver(m: StreamDeliver) -> bytes:  # 0-8
-    consumer_tag = short(m.consumer_tag, "stream.deliver consumer-tag")
-    exchange = short(m.exchange, "stream.deliver exchange")
-    queue = short(m.queue, "stream.deliver queue")
-    return b"".join(
-        (
-            _B.pack(len(consumer_tag)),
-            consumer_tag,
-            _QB.pack(m.delivery_tag, len(exchange)),
-            exchange,
-            _B.pack(len(queue)),
-            queue,
-        )
-    )
 
 
 def read_confirm_select(buf: bytes, at: int) -> tuple[ConfirmSelect, int]:  # 0-8
@@ -2839,222 +1804,6 @@ def write_tx_rollback_ok(m: TxRollbackOk) -> bytes:  # 0-8
     return b""
 
 
-def read_dtx_select(buf: bytes, at: int) -> tuple[DtxSelect, int]:  # 0-8
-    return DtxSelect(), at
-
-
-def write_dtx_select(m: DtxSelect) -> bytes:  # 0-8
-    return b""
-
-
-def read_dtx_select_ok(buf: bytes, at: int) -> tuple[DtxSelectOk, int]:  # 0-8
-    return DtxSelectOk(), at
-
-
-def write_dtx_select_ok(m: DtxSelectOk) -> bytes:  # 0-8
-    return b""
-
-
-def read_dtx_start(buf: bytes, at: int) -> tuple[DtxStart, int]:  # 0-8
-    size = buf[at]
-    end = at + 1 + size
-    dtx_identifier = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return DtxStart(dtx_identifier), at
-
-
-def write_dtx_start(m: DtxStart) -> bytes:  # 0-8
-    dtx_identifier = short(m.dtx_identifier, "dtx.start dtx-identifier")
-    return _B.pack(len(dtx_identifier)) + dtx_identifier
-
-
-def read_dtx_start_ok(buf: bytes, at: int) -> tuple[DtxStartOk, int]:  # 0-8
-    return DtxStartOk(), at
-
-
-def write_dtx_start_ok(m: DtxStartOk) -> bytes:  # 0-8
-    return b""
-
-
-def read_tunnel_properties(buf: bytes, at: int) -> tuple[TunnelProperties, int]:
-    (flags,) = _H.unpack_from(buf, at)
-    if flags & 1:
-        raise ValueError("tunnel properties: a second word of flags is announced")
-    if flags & 0x07fe:
-        raise ValueError(f"tunnel properties: flags {flags:04x} name an unknown property")
-    at += 2
-    p = TunnelProperties()
-    if flags & 0x8000:
-        (size,) = _I.unpack_from(buf, at)
-        end = at + 4 + size
-        p.headers = buf[at + 4 : end]
-        at = end
-    if flags & 0x4000:
-        end = at + 1 + buf[at]
-        p.proxy_name = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-        at = end
-    if flags & 0x2000:
-        end = at + 1 + buf[at]
-        p.data_name = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-        at = end
-    if flags & 0x1000:
-        p.durable = buf[at]
-        at += 1
-    if flags & 0x0800:
-        p.broadcast = buf[at]
-        at += 1
-    return p, at
-
-
-def write_tunnel_properties(p: TunnelProperties) -> bytes:
-    flags = 0
-    parts = [b""]
-    if p.headers is not None:
-        flags |= 0x8000
-        parts.append(_I.pack(len(p.headers)) + p.headers)
-    if p.proxy_name is not None:
-        flags |= 0x4000
-        raw = short(p.proxy_name, "tunnel properties proxy-name")
-        parts.append(_B.pack(len(raw)) + raw)
-    if p.data_name is not None:
-        flags |= 0x2000
-        raw = short(p.data_name, "tunnel properties data-name")
-        parts.append(_B.pack(len(raw)) + raw)
-    if p.durable is not None:
-        flags |= 0x1000
-        parts.append(_B.pack(p.durable))
-    if p.broadcast is not None:
-        flags |= 0x0800
-        parts.append(_B.pack(p.broadcast))
-    parts[0] = _H.pack(flags)
-    return b"".join(parts)
-
-
-def read_tunnel_request(buf: bytes, at: int) -> tuple[TunnelRequest, int]:  # 0-8
-    (size,) = _I.unpack_from(buf, at)
-    end = at + 4 + size
-    meta_data = buf[at + 4 : end]
-    at = end
-    return TunnelRequest(meta_data), at
-
-
-def write_tunnel_request(m: TunnelRequest) -> bytes:  # 0-8
-    return _I.pack(len(m.meta_data)) + m.meta_data
-
-
-def read_test_properties(buf: bytes, at: int) -> tuple[TestProperties, int]:
-    (flags,) = _H.unpack_from(buf, at)
-    if flags & 1:
-        raise ValueError("test properties: a second word of flags is announced")
-    if flags & 0xfffe:
-        raise ValueError(f"test properties: flags {flags:04x} name an unknown property")
-    at += 2
-    p = TestProperties()
-    return p, at
-
-
-def write_test_properties(p: TestProperties) -> bytes:
-    return b"\x00\x00"
-
-
-def read_test_integer(buf: bytes, at: int) -> tuple[TestInteger, int]:  # 0-8
-    integer_1, integer_2, integer_3, integer_4, operation = _BHIQB.unpack_from(buf, at)
-    return TestInteger(integer_1, integer_2, integer_3, integer_4, operation), at + 16
-
-
-def write_test_integer(m: TestInteger) -> bytes:  # 0-8
-    return _BHIQB.pack(m.integer_1, m.integer_2, m.integer_3, m.integer_4, m.operation)
-
-
-def read_test_integer_ok(buf: bytes, at: int) -> tuple[TestIntegerOk, int]:  # 0-8
-    (result,) = _Q.unpack_from(buf, at)
-    return TestIntegerOk(result), at + 8
-
-
-def write_test_integer_ok(m: TestIntegerOk) -> bytes:  # 0-8
-    return _Q.pack(m.result)
-
-
-def read_test_string(buf: bytes, at: int) -> tuple[TestString, int]:  # 0-8
-    size = buf[at]
-    end = at + 1 + size
-    string_1 = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    (size,) = _I.unpack_from(buf, at)
-    end = at + 4 + size
-    string_2 = buf[at + 4 : end]
-    at = end
-    operation = buf[at]
-    return TestString(string_1, string_2, operation), at + 1
-
-
-def write_test_string(m: TestString) -> bytes:  # 0-8
-    string_1 = short(m.string_1, "test.string string-1")
-    return b"".join(
-        (
-            _B.pack(len(string_1)),
-            string_1,
-            _I.pack(len(m.string_2)),
-            m.string_2,
-            _B.pack(m.operation),
-        )
-    )
-
-
-def read_test_string_ok(buf: bytes, at: int) -> tuple[TestStringOk, int]:  # 0-8
-    (size,) = _I.unpack_from(buf, at)
-    end = at + 4 + size
-    result = buf[at + 4 : end]
-    at = end
-    return TestStringOk(result), at
-
-
-def write_test_string_ok(m: TestStringOk) -> bytes:  # 0-8
-    return _I.pack(len(m.result)) + m.result
-
-
-def read_test_table(buf: bytes, at: int) -> tuple[TestTable, int]:  # 0-8
-    (size,) = _I.unpack_from(buf, at)
-    end = at + 4 + size
-    table = buf[at + 4 : end]
-    at = end
-    integer_op, string_op = _BB.unpack_from(buf, at)
-    return TestTable(table, integer_op, string_op), at + 2
-
-
-def write_test_table(m: TestTable) -> bytes:  # 0-8
-    return _I.pack(len(m.table)) + m.table + _BB.pack(m.integer_op, m.string_op)
-
-
-def read_test_table_ok(buf: bytes, at: int) -> tuple[TestTableOk, int]:  # 0-8
-    integer_result, size = _QI.unpack_from(buf, at)
-    end = at + 12 + size
-    string_result = buf[at + 12 : end]
-    at = end
-    return TestTableOk(integer_result, string_result), at
-
-
-def write_test_table_ok(m: TestTableOk) -> bytes:  # 0-8
-    return _QI.pack(m.integer_result, len(m.string_result)) + m.string_result
-
-
-def read_test_content(buf: bytes, at: int) -> tuple[TestContent, int]:  # 0-8
-    return TestContent(), at
-
-
-def write_test_content(m: TestContent) -> bytes:  # 0-8
-    return b""
-
-
-def read_test_content_ok(buf: bytes, at: int) -> tuple[TestContentOk, int]:  # 0-8
-    (content_checksum,) = _I.unpack_from(buf, at)
-    return TestContentOk(content_checksum), at + 4
-
-
-def write_test_content_ok(m: TestContentOk) -> bytes:  # 0-8
-    return _I.pack(m.content_checksum)
-
-
 def read_connection_blocked(buf: bytes, at: int) -> tuple[ConnectionBlocked, int]:  # 0-9
     size = buf[at]
     end = at + 1 + size
@@ -3085,18 +1834,6 @@ def read_channel_open_ok_0_9(buf: bytes, at: int) -> tuple[ChannelOpenOk, int]: 
 
 
 def write_channel_open_ok_0_9(m: ChannelOpenOk) -> bytes:  # 0-9
-    return _I.pack(len(m.channel_id)) + m.channel_id
-
-
-def read_channel_resume(buf: bytes, at: int) -> tuple[ChannelResume, int]:  # 0-9
-    (size,) = _I.unpack_from(buf, at)
-    end = at + 4 + size
-    channel_id = buf[at + 4 : end]
-    at = end
-    return ChannelResume(channel_id), at
-
-
-def write_channel_resume(m: ChannelResume) -> bytes:  # 0-9
     return _I.pack(len(m.channel_id)) + m.channel_id
 
 
@@ -3138,14 +1875,8 @@ def read_basic_consume_0_9(buf: bytes, at: int) -> tuple[BasicConsume, int]:  # 
     arguments = buf[at + 5 : end]
     at = end
     record = BasicConsume(
-        ticket,
-        queue,
-        consumer_tag,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        bits1 & 8 != 0,
-        arguments,
+        ticket, queue, consumer_tag, bits1 & 1 != 0, bits1 & 2 != 0, bits1 & 4 != 0,
+        bits1 & 8 != 0, arguments,
     )
     return record, at
 
@@ -3153,19 +1884,13 @@ def read_basic_consume_0_9(buf: bytes, at: int) -> tuple[BasicConsume, int]:  # 
 def write_basic_consume_0_9(m: BasicConsume) -> bytes:  # 0-9
     queue = short(m.queue, "basic.consume queue")
     consumer_tag = short(m.consumer_tag, "basic.consume consumer-tag")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(queue)),
-            queue,
-            _B.pack(len(consumer_tag)),
-            consumer_tag,
-            _BI.pack(
-                m.no_local | m.no_ack << 1 | m.exclusive << 2 | m.no_wait << 3,
-                len(m.arguments),
-            ),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(queue)), queue, _B.pack(len(consumer_tag)), consumer_tag,
+        _BI.pack(
+            m.no_local | m.no_ack << 1 | m.exclusive << 2 | m.no_wait << 3, len(m.arguments),
+        ),
+        m.arguments,
+    ))
 
 
 def read_basic_recover_async(buf: bytes, at: int) -> tuple[BasicRecoverAsync, int]:  # 0-9
@@ -3194,457 +1919,6 @@ def write_basic_recover_sync(m: BasicRecoverSync) -> bytes:  # 0-9
     return _B.pack(m.requeue)
 
 
-def read_file_consume_0_9(buf: bytes, at: int) -> tuple[FileConsume, int]:  # 0-9
-    ticket, size = _HB.unpack_from(buf, at)
-    end = at + 3 + size
-    queue = buf[at + 3 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    consumer_tag = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    bits1, size = _BI.unpack_from(buf, at)
-    end = at + 5 + size
-    filter = buf[at + 5 : end]
-    at = end
-    record = FileConsume(
-        ticket,
-        queue,
-        consumer_tag,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        bits1 & 8 != 0,
-        filter,
-    )
-    return record, at
-
-
-def write_file_consume_0_9(m: FileConsume) -> bytes:  # 0-9
-    queue = short(m.queue, "file.consume queue")
-    consumer_tag = short(m.consumer_tag, "file.consume consumer-tag")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(queue)),
-            queue,
-            _B.pack(len(consumer_tag)),
-            consumer_tag,
-            _BI.pack(m.no_local | m.no_ack << 1 | m.exclusive << 2 | m.no_wait << 3, len(m.filter)),
-            m.filter,
-        )
-    )
-
-
-def read_stream_consume_0_9(buf: bytes, at: int) -> tuple[StreamConsume, int]:  # 0-9
-    ticket, size = _HB.unpack_from(buf, at)
-    end = at + 3 + size
-    queue = buf[at + 3 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    consumer_tag = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    bits1, size = _BI.unpack_from(buf, at)
-    end = at + 5 + size
-    filter = buf[at + 5 : end]
-    at = end
-    record = StreamConsume(
-        ticket,
-        queue,
-        consumer_tag,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        filter,
-    )
-    return record, at
-
-
-def write_stream_consume_0_9(m: StreamConsume) -> bytes:  # 0-9
-    queue = short(m.queue, "stream.consume queue")
-    consumer_tag = short(m.consumer_tag, "stream.consume consumer-tag")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(queue)),
-            queue,
-            _B.pack(len(consumer_tag)),
-            consumer_tag,
-            _BI.pack(m.no_local | m.exclusive << 1 | m.no_wait << 2, len(m.filter)),
-            m.filter,
-        )
-    )
-
-
-def read_message_transfer(buf: bytes, at: int) -> tuple[MessageTransfer, int]:  # 0-9
-    ticket, size = _HB.unpack_from(buf, at)
-    end = at + 3 + size
-    destination = buf[at + 3 : end].decode("utf-8", "surrogateescape")
-    at = end
-    bits1, ttl, priority, timestamp, delivery_mode, expiration, size = _BQBQBQB.unpack_from(buf, at)
-    end = at + 28 + size
-    exchange = buf[at + 28 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    routing_key = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    message_id = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    correlation_id = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    reply_to = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    content_type = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    content_encoding = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    user_id = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    app_id = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    transaction_id = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    (size,) = _I.unpack_from(buf, at)
-    end = at + 4 + size
-    security_token = buf[at + 4 : end]
-    at = end
-    (size,) = _I.unpack_from(buf, at)
-    end = at + 4 + size
-    application_headers = buf[at + 4 : end]
-    at = end
-    mode, size = _BI.unpack_from(buf, at)
-    end = at + 5 + size
-    body = bytes((mode,)) + buf[at + 5 : end]
-    at = end
-    record = MessageTransfer(
-        ticket,
-        destination,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        ttl,
-        priority,
-        timestamp,
-        delivery_mode,
-        expiration,
-        exchange,
-        routing_key,
-        message_id,
-        correlation_id,
-        reply_to,
-        content_type,
-        content_encoding,
-        user_id,
-        app_id,
-        transaction_id,
-        security_token,
-        application_headers,
-        body,
-    )
-    return record, at
-
-
-def write_message_transfer(m: MessageTransfer) -> bytes:  # 0-9
-    destination = short(m.destination, "message.transfer destination")
-    exchange = short(m.exchange, "message.transfer exchange")
-    routing_key = short(m.routing_key, "message.transfer routing-key")
-    message_id = short(m.message_id, "message.transfer message-id")
-    correlation_id = short(m.correlation_id, "message.transfer correlation-id")
-    reply_to = short(m.reply_to, "message.transfer reply-to")
-    content_type = short(m.content_type, "message.transfer content-type")
-    content_encoding = short(m.content_encoding, "message.transfer content-encoding")
-    user_id = short(m.user_id, "message.transfer user-id")
-    app_id = short(m.app_id, "message.transfer app-id")
-    transaction_id = short(m.transaction_id, "message.transfer transaction-id")
-    body = m.body or b"\x00"
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(destination)),
-            destination,
-            _BQBQBQB.pack(
-                m.redelivered | m.immediate << 1,
-                m.ttl,
-                m.priority,
-                m.timestamp,
-                m.delivery_mode,
-                m.expiration,
-                len(exchange),
-            ),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _B.pack(len(message_id)),
-            message_id,
-            _B.pack(len(correlation_id)),
-            correlation_id,
-            _B.pack(len(reply_to)),
-            reply_to,
-            _B.pack(len(content_type)),
-            content_type,
-            _B.pack(len(content_encoding)),
-            content_encoding,
-            _B.pack(len(user_id)),
-            user_id,
-            _B.pack(len(app_id)),
-            app_id,
-            _B.pack(len(transaction_id)),
-            transaction_id,
-            _I.pack(len(m.security_token)),
-            m.security_token,
-            _I.pack(len(m.application_headers)),
-            m.application_headers,
-            _BI.pack(body[0], len(body) - 1),
-            body[1:],
-        )
-    )
-
-
-def read_message_consume(buf: bytes, at: int) -> tuple[MessageConsume, int]:  # 0-9
-    ticket, size = _HB.unpack_from(buf, at)
-    end = at + 3 + size
-    queue = buf[at + 3 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    destination = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    bits1, size = _BI.unpack_from(buf, at)
-    end = at + 5 + size
-    filter = buf[at + 5 : end]
-    at = end
-    record = MessageConsume(
-        ticket,
-        queue,
-        destination,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        filter,
-    )
-    return record, at
-
-
-def write_message_consume(m: MessageConsume) -> bytes:  # 0-9
-    queue = short(m.queue, "message.consume queue")
-    destination = short(m.destination, "message.consume destination")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(queue)),
-            queue,
-            _B.pack(len(destination)),
-            destination,
-            _BI.pack(m.no_local | m.no_ack << 1 | m.exclusive << 2, len(m.filter)),
-            m.filter,
-        )
-    )
-
-
-def read_message_cancel(buf: bytes, at: int) -> tuple[MessageCancel, int]:  # 0-9
-    size = buf[at]
-    end = at + 1 + size
-    destination = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return MessageCancel(destination), at
-
-
-def write_message_cancel(m: MessageCancel) -> bytes:  # 0-9
-    destination = short(m.destination, "message.cancel destination")
-    return _B.pack(len(destination)) + destination
-
-
-def read_message_get(buf: bytes, at: int) -> tuple[MessageGet, int]:  # 0-9
-    ticket, size = _HB.unpack_from(buf, at)
-    end = at + 3 + size
-    queue = buf[at + 3 : end].decode("utf-8", "surrogateescape")
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    destination = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    bits1 = buf[at]
-    return MessageGet(ticket, queue, destination, bits1 & 1 != 0), at + 1
-
-
-def write_message_get(m: MessageGet) -> bytes:  # 0-9
-    queue = short(m.queue, "message.get queue")
-    destination = short(m.destination, "message.get destination")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(queue)),
-            queue,
-            _B.pack(len(destination)),
-            destination,
-            _B.pack(m.no_ack),
-        )
-    )
-
-
-def read_message_recover(buf: bytes, at: int) -> tuple[MessageRecover, int]:  # 0-9
-    bits1 = buf[at]
-    return MessageRecover(bits1 & 1 != 0), at + 1
-
-
-def write_message_recover(m: MessageRecover) -> bytes:  # 0-9
-    return _B.pack(m.requeue)
-
-
-def read_message_open(buf: bytes, at: int) -> tuple[MessageOpen, int]:  # 0-9
-    (size,) = _I.unpack_from(buf, at)
-    end = at + 4 + size
-    reference = buf[at + 4 : end]
-    at = end
-    return MessageOpen(reference), at
-
-
-def write_message_open(m: MessageOpen) -> bytes:  # 0-9
-    return _I.pack(len(m.reference)) + m.reference
-
-
-def read_message_close(buf: bytes, at: int) -> tuple[MessageClose, int]:  # 0-9
-    (size,) = _I.unpack_from(buf, at)
-    end = at + 4 + size
-    reference = buf[at + 4 : end]
-    at = end
-    return MessageClose(reference), at
-
-
-def write_message_close(m: MessageClose) -> bytes:  # 0-9
-    return _I.pack(len(m.reference)) + m.reference
-
-
-def read_message_append(buf: bytes, at: int) -> tuple[MessageAppend, int]:  # 0-9
-    (size,) = _I.unpack_from(buf, at)
-    end = at + 4 + size
-    reference = buf[at + 4 : end]
-    at = end
-    (size,) = _I.unpack_from(buf, at)
-    end = at + 4 + size
-    bytes = buf[at + 4 : end]
-    at = end
-    return MessageAppend(reference, bytes), at
-
-
-def write_message_append(m: MessageAppend) -> bytes:  # 0-9
-    return b"".join(
-        (
-            _I.pack(len(m.reference)),
-            m.reference,
-            _I.pack(len(m.bytes)),
-            m.bytes,
-        )
-    )
-
-
-def read_message_checkpoint(buf: bytes, at: int) -> tuple[MessageCheckpoint, int]:  # 0-9
-    (size,) = _I.unpack_from(buf, at)
-    end = at + 4 + size
-    reference = buf[at + 4 : end]
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    identifier = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return MessageCheckpoint(reference, identifier), at
-
-
-def write_message_checkpoint(m: MessageCheckpoint) -> bytes:  # 0-9
-    identifier = short(m.identifier, "message.checkpoint identifier")
-    return b"".join(
-        (
-            _I.pack(len(m.reference)),
-            m.reference,
-            _B.pack(len(identifier)),
-            identifier,
-        )
-    )
-
-
-def read_message_resume(buf: bytes, at: int) -> tuple[MessageResume, int]:  # 0-9
-    (size,) = _I.unpack_from(buf, at)
-    end = at + 4 + size
-    reference = buf[at + 4 : end]
-    at = end
-    size = buf[at]
-    end = at + 1 + size
-    identifier = buf[at + 1 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return MessageResume(reference, identifier), at
-
-
-def write_message_resume(m: MessageResume) -> bytes:  # 0-9
-    identifier = short(m.identifier, "message.resume identifier")
-    return b"".join(
-        (
-            _I.pack(len(m.reference)),
-            m.reference,
-            _B.pack(len(identifier)),
-            identifier,
-        )
-    )
-
-
-def read_message_qos(buf: bytes, at: int) -> tuple[MessageQos, int]:  # 0-9
-    prefetch_size, prefetch_count, bits1 = _IHB.unpack_from(buf, at)
-    return MessageQos(prefetch_size, prefetch_count, bits1 & 1 != 0), at + 7
-
-
-def write_message_qos(m: MessageQos) -> bytes:  # 0-9
-    return _IHB.pack(m.prefetch_size, m.prefetch_count, m.global_)
-
-
-def read_message_ok(buf: bytes, at: int) -> tuple[MessageOk, int]:  # 0-9
-    return MessageOk(), at
-
-
-def write_message_ok(m: MessageOk) -> bytes:  # 0-9
-    return b""
-
-
-def read_message_empty(buf: bytes, at: int) -> tuple[MessageEmpty, int]:  # 0-9
-    return MessageEmpty(), at
-
-
-def write_message_empty(m: MessageEmpty) -> bytes:  # 0-9
-    return b""
-
-
-def read_message_reject(buf: bytes, at: int) -> tuple[MessageReject, int]:  # 0-9
-    code, size = _HB.unpack_from(buf, at)
-    end = at + 3 + size
-    text = buf[at + 3 : end].decode("utf-8", "surrogateescape")
-    at = end
-    return MessageReject(code, text), at
-
-
-def write_message_reject(m: MessageReject) -> bytes:  # 0-9
-    text = short(m.text, "message.reject text")
-    return _HB.pack(m.code, len(text)) + text
-
-
-def read_message_offset(buf: bytes, at: int) -> tuple[MessageOffset, int]:  # 0-9
-    (value,) = _Q.unpack_from(buf, at)
-    return MessageOffset(value), at + 8
-
-
-def write_message_offset(m: MessageOffset) -> bytes:  # 0-9
-    return _Q.pack(m.value)
-
-
 def read_connection_open_0_9_1(buf: bytes, at: int) -> tuple[ConnectionOpen, int]:  # 0-9-1 §1.4.2.7
     size = buf[at]
     end = at + 1 + size
@@ -3657,14 +1931,9 @@ def read_connection_open_0_9_1(buf: bytes, at: int) -> tuple[ConnectionOpen, int
 
 def write_connection_open_0_9_1(m: ConnectionOpen) -> bytes:  # 0-9-1 §1.4.2.7
     virtual_host = short(m.virtual_host, "connection.open virtual-host")
-    return b"".join(
-        (
-            _B.pack(len(virtual_host)),
-            virtual_host,
-            b"\x00",
-            b"\x00",
-        )
-    )
+    return b"".join((
+        _B.pack(len(virtual_host)), virtual_host, b"\x00", b"\x00",
+    ))
 
 
 def read_connection_open_ok_0_9_1(buf: bytes, at: int) -> tuple[ConnectionOpenOk, int]:
@@ -3711,13 +1980,8 @@ def read_exchange_declare_0_9_1(buf: bytes, at: int) -> tuple[ExchangeDeclare, i
     arguments = buf[at + 5 : end]
     at = end
     record = ExchangeDeclare(
-        exchange=exchange,
-        type=type,
-        passive=bits1 & 1 != 0,
-        durable=bits1 & 2 != 0,
-        auto_delete=bits1 & 4 != 0,
-        internal=bits1 & 8 != 0,
-        no_wait=bits1 & 16 != 0,
+        exchange=exchange, type=type, passive=bits1 & 1 != 0, durable=bits1 & 2 != 0,
+        auto_delete=bits1 & 4 != 0, internal=bits1 & 8 != 0, no_wait=bits1 & 16 != 0,
         arguments=arguments,
     )
     return record, at
@@ -3726,19 +1990,14 @@ def read_exchange_declare_0_9_1(buf: bytes, at: int) -> tuple[ExchangeDeclare, i
 def write_exchange_declare_0_9_1(m: ExchangeDeclare) -> bytes:  # 0-9-1 §1.6.2.1
     exchange = short(m.exchange, "exchange.declare exchange")
     type = short(m.type, "exchange.declare type")
-    return b"".join(
-        (
-            _HB.pack(0, len(exchange)),
-            exchange,
-            _B.pack(len(type)),
-            type,
-            _BI.pack(
-                m.passive | m.durable << 1 | m.auto_delete << 2 | m.internal << 3 | m.no_wait << 4,
-                len(m.arguments),
-            ),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(0, len(exchange)), exchange, _B.pack(len(type)), type,
+        _BI.pack(
+            m.passive | m.durable << 1 | m.auto_delete << 2 | m.internal << 3 | m.no_wait << 4,
+            len(m.arguments),
+        ),
+        m.arguments,
+    ))
 
 
 def read_exchange_delete_0_9_1(buf: bytes, at: int) -> tuple[ExchangeDelete, int]:  # 0-9-1 §1.6.2.3
@@ -3748,9 +2007,7 @@ def read_exchange_delete_0_9_1(buf: bytes, at: int) -> tuple[ExchangeDelete, int
     at = end
     bits1 = buf[at]
     record = ExchangeDelete(
-        exchange=exchange,
-        if_unused=bits1 & 1 != 0,
-        no_wait=bits1 & 2 != 0,
+        exchange=exchange, if_unused=bits1 & 1 != 0, no_wait=bits1 & 2 != 0,
     )
     return record, at + 1
 
@@ -3770,30 +2027,22 @@ def read_queue_declare_0_9_1(buf: bytes, at: int) -> tuple[QueueDeclare, int]:  
     arguments = buf[at + 5 : end]
     at = end
     record = QueueDeclare(
-        queue=queue,
-        passive=bits1 & 1 != 0,
-        durable=bits1 & 2 != 0,
-        exclusive=bits1 & 4 != 0,
-        auto_delete=bits1 & 8 != 0,
-        no_wait=bits1 & 16 != 0,
-        arguments=arguments,
+        queue=queue, passive=bits1 & 1 != 0, durable=bits1 & 2 != 0, exclusive=bits1 & 4 != 0,
+        auto_delete=bits1 & 8 != 0, no_wait=bits1 & 16 != 0, arguments=arguments,
     )
     return record, at
 
 
 def write_queue_declare_0_9_1(m: QueueDeclare) -> bytes:  # 0-9-1 §1.7.2.1
     queue = short(m.queue, "queue.declare queue")
-    return b"".join(
-        (
-            _HB.pack(0, len(queue)),
-            queue,
-            _BI.pack(
-                m.passive | m.durable << 1 | m.exclusive << 2 | m.auto_delete << 3 | m.no_wait << 4,
-                len(m.arguments),
-            ),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(0, len(queue)), queue,
+        _BI.pack(
+            m.passive | m.durable << 1 | m.exclusive << 2 | m.auto_delete << 3 | m.no_wait << 4,
+            len(m.arguments),
+        ),
+        m.arguments,
+    ))
 
 
 def read_queue_bind_0_9_1(buf: bytes, at: int) -> tuple[QueueBind, int]:  # 0-9-1 §1.7.2.3
@@ -3814,10 +2063,7 @@ def read_queue_bind_0_9_1(buf: bytes, at: int) -> tuple[QueueBind, int]:  # 0-9-
     arguments = buf[at + 5 : end]
     at = end
     record = QueueBind(
-        queue=queue,
-        exchange=exchange,
-        routing_key=routing_key,
-        no_wait=bits1 & 1 != 0,
+        queue=queue, exchange=exchange, routing_key=routing_key, no_wait=bits1 & 1 != 0,
         arguments=arguments,
     )
     return record, at
@@ -3827,18 +2073,11 @@ def write_queue_bind_0_9_1(m: QueueBind) -> bytes:  # 0-9-1 §1.7.2.3
     queue = short(m.queue, "queue.bind queue")
     exchange = short(m.exchange, "queue.bind exchange")
     routing_key = short(m.routing_key, "queue.bind routing-key")
-    return b"".join(
-        (
-            _HB.pack(0, len(queue)),
-            queue,
-            _B.pack(len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _BI.pack(m.no_wait, len(m.arguments)),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(0, len(queue)), queue, _B.pack(len(exchange)), exchange,
+        _B.pack(len(routing_key)), routing_key, _BI.pack(m.no_wait, len(m.arguments)),
+        m.arguments,
+    ))
 
 
 def read_queue_unbind_0_9_1(buf: bytes, at: int) -> tuple[QueueUnbind, int]:  # 0-9-1 §1.7.2.5
@@ -3859,10 +2098,7 @@ def read_queue_unbind_0_9_1(buf: bytes, at: int) -> tuple[QueueUnbind, int]:  # 
     arguments = buf[at + 4 : end]
     at = end
     record = QueueUnbind(
-        queue=queue,
-        exchange=exchange,
-        routing_key=routing_key,
-        arguments=arguments,
+        queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments,
     )
     return record, at
 
@@ -3871,18 +2107,10 @@ def write_queue_unbind_0_9_1(m: QueueUnbind) -> bytes:  # 0-9-1 §1.7.2.5
     queue = short(m.queue, "queue.unbind queue")
     exchange = short(m.exchange, "queue.unbind exchange")
     routing_key = short(m.routing_key, "queue.unbind routing-key")
-    return b"".join(
-        (
-            _HB.pack(0, len(queue)),
-            queue,
-            _B.pack(len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _I.pack(len(m.arguments)),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(0, len(queue)), queue, _B.pack(len(exchange)), exchange,
+        _B.pack(len(routing_key)), routing_key, _I.pack(len(m.arguments)), m.arguments,
+    ))
 
 
 def read_queue_purge_0_9_1(buf: bytes, at: int) -> tuple[QueuePurge, int]:  # 0-9-1 §1.7.2.7
@@ -3906,10 +2134,7 @@ def read_queue_delete_0_9_1(buf: bytes, at: int) -> tuple[QueueDelete, int]:  # 
     at = end
     bits1 = buf[at]
     record = QueueDelete(
-        queue=queue,
-        if_unused=bits1 & 1 != 0,
-        if_empty=bits1 & 2 != 0,
-        no_wait=bits1 & 4 != 0,
+        queue=queue, if_unused=bits1 & 1 != 0, if_empty=bits1 & 2 != 0, no_wait=bits1 & 4 != 0,
     )
     return record, at + 1
 
@@ -3933,13 +2158,8 @@ def read_basic_consume_0_9_1(buf: bytes, at: int) -> tuple[BasicConsume, int]:  
     arguments = buf[at + 5 : end]
     at = end
     record = BasicConsume(
-        queue=queue,
-        consumer_tag=consumer_tag,
-        no_local=bits1 & 1 != 0,
-        no_ack=bits1 & 2 != 0,
-        exclusive=bits1 & 4 != 0,
-        no_wait=bits1 & 8 != 0,
-        arguments=arguments,
+        queue=queue, consumer_tag=consumer_tag, no_local=bits1 & 1 != 0, no_ack=bits1 & 2 != 0,
+        exclusive=bits1 & 4 != 0, no_wait=bits1 & 8 != 0, arguments=arguments,
     )
     return record, at
 
@@ -3947,19 +2167,13 @@ def read_basic_consume_0_9_1(buf: bytes, at: int) -> tuple[BasicConsume, int]:  
 def write_basic_consume_0_9_1(m: BasicConsume) -> bytes:  # 0-9-1 §1.8.3.3
     queue = short(m.queue, "basic.consume queue")
     consumer_tag = short(m.consumer_tag, "basic.consume consumer-tag")
-    return b"".join(
-        (
-            _HB.pack(0, len(queue)),
-            queue,
-            _B.pack(len(consumer_tag)),
-            consumer_tag,
-            _BI.pack(
-                m.no_local | m.no_ack << 1 | m.exclusive << 2 | m.no_wait << 3,
-                len(m.arguments),
-            ),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(0, len(queue)), queue, _B.pack(len(consumer_tag)), consumer_tag,
+        _BI.pack(
+            m.no_local | m.no_ack << 1 | m.exclusive << 2 | m.no_wait << 3, len(m.arguments),
+        ),
+        m.arguments,
+    ))
 
 
 def read_basic_publish_0_9_1(buf: bytes, at: int) -> tuple[BasicPublish, int]:  # 0-9-1 §1.8.3.7
@@ -3973,9 +2187,7 @@ def read_basic_publish_0_9_1(buf: bytes, at: int) -> tuple[BasicPublish, int]:  
     at = end
     bits1 = buf[at]
     record = BasicPublish(
-        exchange=exchange,
-        routing_key=routing_key,
-        mandatory=bits1 & 1 != 0,
+        exchange=exchange, routing_key=routing_key, mandatory=bits1 & 1 != 0,
         immediate=bits1 & 2 != 0,
     )
     return record, at + 1
@@ -3984,15 +2196,10 @@ def read_basic_publish_0_9_1(buf: bytes, at: int) -> tuple[BasicPublish, int]:  
 def write_basic_publish_0_9_1(m: BasicPublish) -> bytes:  # 0-9-1 §1.8.3.7
     exchange = short(m.exchange, "basic.publish exchange")
     routing_key = short(m.routing_key, "basic.publish routing-key")
-    return b"".join(
-        (
-            _HB.pack(0, len(exchange)),
-            exchange,
-            _B.pack(len(routing_key)),
-            routing_key,
-            _B.pack(m.mandatory | m.immediate << 1),
-        )
-    )
+    return b"".join((
+        _HB.pack(0, len(exchange)), exchange, _B.pack(len(routing_key)), routing_key,
+        _B.pack(m.mandatory | m.immediate << 1),
+    ))
 
 
 def read_basic_get_0_9_1(buf: bytes, at: int) -> tuple[BasicGet, int]:  # 0-9-1 §1.8.3.10

@@ -10,9 +10,9 @@ of the frame, and struct.error, IndexError and UnicodeDecodeError may escape. Fi
 the encoded entries without their length.
 """
 
-from dataclasses import dataclass
 from struct import Struct
-from typing import ClassVar
+
+from gateway.adapters.record import Record, short
 
 _B = Struct(">B")
 _BB = Struct(">BB")
@@ -39,636 +39,890 @@ _QBB = Struct(">QBB")
 _QH = Struct(">QH")
 
 
-def short(text: str, where: str) -> bytes:
-    """The octets of a short string, whose length must fit one octet."""
-    raw = text.encode("utf-8", "surrogateescape")
-    if len(raw) > 255:
-        raise ValueError(f"{where}: a short string holds 255 octets, not {len(raw)}")
-    return raw
-
-
-@dataclass(slots=True)
-class ConnectionStart:
-    NAME: ClassVar[str] = "connection.start"
-    version_major: int = 0
-    version_minor: int = 0
-    mechanisms: str = ""
-
-
-@dataclass(slots=True)
-class ConnectionStartOk:
-    NAME: ClassVar[str] = "connection.start-ok"
-    mechanism: str = ""
+class ConnectionStart(Record):
+    NAME = "connection.start"
+    __slots__ = ("version_major", "version_minor", "mechanisms")
+
+    def __init__(
+        self, version_major: int = 0, version_minor: int = 0, mechanisms: str = "",
+    ) -> None:
+        self.version_major = version_major
+        self.version_minor = version_minor
+        self.mechanisms = mechanisms
+
+
+class ConnectionStartOk(Record):
+    NAME = "connection.start-ok"
+    __slots__ = ("mechanism",)
+
+    def __init__(self, mechanism: str = "") -> None:
+        self.mechanism = mechanism
+
+
+class ConnectionSecure(Record):
+    NAME = "connection.secure"
+    __slots__ = ("challenge",)
+
+    def __init__(self, challenge: bytes = b"") -> None:
+        self.challenge = challenge
+
+
+class ConnectionSecureOk(Record):
+    NAME = "connection.secure-ok"
+    __slots__ = ("response",)
+
+    def __init__(self, response: bytes = b"") -> None:
+        self.response = response
+
+
+class ConnectionTune(Record):
+    NAME = "connection.tune"
+    __slots__ = (
+        "frame_max", "channel_max", "access_max", "consumer_max", "heartbeat", "txn_limit",
+        "jms_support", "file_support", "stream_support",
+    )
+
+    def __init__(
+        self, frame_max: int = 0, channel_max: int = 0, access_max: int = 0, consumer_max: int = 0,
+        heartbeat: int = 0, txn_limit: int = 0, jms_support: bool = False,
+        file_support: bool = False, stream_support: bool = False,
+    ) -> None:
+        self.frame_max = frame_max
+        self.channel_max = channel_max
+        self.access_max = access_max
+        self.consumer_max = consumer_max
+        self.heartbeat = heartbeat
+        self.txn_limit = txn_limit
+        self.jms_support = jms_support
+        self.file_support = file_support
+        self.stream_support = stream_support
 
-
-@dataclass(slots=True)
-class ConnectionSecure:
-    NAME: ClassVar[str] = "connection.secure"
-    challenge: bytes = b""
-
-
-@dataclass(slots=True)
-class ConnectionSecureOk:
-    NAME: ClassVar[str] = "connection.secure-ok"
-    response: bytes = b""
 
+class ConnectionTuneOk(Record):
+    NAME = "connection.tune-ok"
+    __slots__ = (
+        "frame_max", "channel_max", "ticket_max", "heartbeat", "jms_support", "file_support",
+        "stream_support", "prefetch_max",
+    )
+
+    def __init__(
+        self, frame_max: int = 0, channel_max: int = 0, ticket_max: int = 0, heartbeat: int = 0,
+        jms_support: bool = False, file_support: bool = False, stream_support: bool = False,
+        prefetch_max: int = 0,
+    ) -> None:
+        self.frame_max = frame_max
+        self.channel_max = channel_max
+        self.ticket_max = ticket_max
+        self.heartbeat = heartbeat
+        self.jms_support = jms_support
+        self.file_support = file_support
+        self.stream_support = stream_support
+        self.prefetch_max = prefetch_max
 
-@dataclass(slots=True)
-class ConnectionTune:
-    NAME: ClassVar[str] = "connection.tune"
-    frame_max: int = 0
-    channel_max: int = 0
-    access_max: int = 0
-    consumer_max: int = 0
-    heartbeat: int = 0
-    txn_limit: int = 0
-    jms_support: bool = False
-    file_support: bool = False
-    stream_support: bool = False
-
-
-@dataclass(slots=True)
-class ConnectionTuneOk:
-    NAME: ClassVar[str] = "connection.tune-ok"
-    frame_max: int = 0
-    channel_max: int = 0
-    ticket_max: int = 0
-    heartbeat: int = 0
-    jms_support: bool = False
-    file_support: bool = False
-    stream_support: bool = False
-    prefetch_max: int = 0
-
-
-@dataclass(slots=True)
-class ConnectionOpen:
-    NAME: ClassVar[str] = "connection.open"
-    virtual_path: str = ""
-    client_id: str = ""
-
-
-@dataclass(slots=True)
-class ConnectionOpenOk:
-    NAME: ClassVar[str] = "connection.open-ok"
-    client_id: str = ""
-
-
-@dataclass(slots=True)
-class ConnectionUnknown:
-    NAME: ClassVar[str] = "connection.unknown"
-    class_: int = 0
-    method: int = 0
-    synchtag: int = 0
-    reply_code: int = 0
-    reply_text: str = ""
-
-
-@dataclass(slots=True)
-class ConnectionClose:
-    NAME: ClassVar[str] = "connection.close"
-    reply_code: int = 0
-    reply_text: str = ""
-    class_: int = 0
-    method: int = 0
-    synchtag: int = 0
-
-
-@dataclass(slots=True)
-class ConnectionCloseOk:
-    NAME: ClassVar[str] = "connection.close-ok"
-
-
-@dataclass(slots=True)
-class ChannelOpen:
-    NAME: ClassVar[str] = "channel.open"
-    prefetch_max: int = 0
-    out_of_band: str = ""
-    tx_mode: int = 0
-
-
-@dataclass(slots=True)
-class ChannelOpenOk:
-    NAME: ClassVar[str] = "channel.open-ok"
-
 
-@dataclass(slots=True)
-class ChannelFlow:
-    NAME: ClassVar[str] = "channel.flow"
-    flow_pause: bool = False
+class ConnectionOpen(Record):
+    NAME = "connection.open"
+    __slots__ = ("virtual_path", "client_id")
 
+    def __init__(self, virtual_path: str = "", client_id: str = "") -> None:
+        self.virtual_path = virtual_path
+        self.client_id = client_id
+
+
+class ConnectionOpenOk(Record):
+    NAME = "connection.open-ok"
+    __slots__ = ("client_id",)
+
+    def __init__(self, client_id: str = "") -> None:
+        self.client_id = client_id
+
+
+class ConnectionUnknown(Record):
+    NAME = "connection.unknown"
+    __slots__ = ("class_", "method", "synchtag", "reply_code", "reply_text")
+
+    def __init__(
+        self, class_: int = 0, method: int = 0, synchtag: int = 0, reply_code: int = 0,
+        reply_text: str = "",
+    ) -> None:
+        self.class_ = class_
+        self.method = method
+        self.synchtag = synchtag
+        self.reply_code = reply_code
+        self.reply_text = reply_text
 
-@dataclass(slots=True)
-class ChannelClose:
-    NAME: ClassVar[str] = "channel.close"
-    reply_code: int = 0
-    reply_text: str = ""
-    class_: int = 0
-    method: int = 0
-    synchtag: int = 0
-
-
-@dataclass(slots=True)
-class ChannelCloseOk:
-    NAME: ClassVar[str] = "channel.close-ok"
-
-
-@dataclass(slots=True)
-class AccessGrant:
-    NAME: ClassVar[str] = "access.grant"
-    realm: str = ""
-    exclusive: bool = False
-    query: bool = False
-    publish: bool = False
-    consume: bool = False
-    subscribe: bool = False
-    dynamic: bool = False
-    purge: bool = False
-
-
-@dataclass(slots=True)
-class AccessGrantOk:
-    NAME: ClassVar[str] = "access.grant-ok"
-    ticket: int = 0
-
-
-@dataclass(slots=True)
-class DestinationDefine:
-    NAME: ClassVar[str] = "destination.define"
-    ticket: int = 0
-    service_type: int = 0
-    destination: str = ""
-    template: str = ""
-    private: bool = False
-    auto_cancel: bool = False
-
-
-@dataclass(slots=True)
-class DestinationDefineOk:
-    NAME: ClassVar[str] = "destination.define-ok"
-    destination: str = ""
-    message_count: int = 0
 
-
-@dataclass(slots=True)
-class DestinationQuery:
-    NAME: ClassVar[str] = "destination.query"
-    ticket: int = 0
-    service_type: int = 0
-    destination: str = ""
+class ConnectionClose(Record):
+    NAME = "connection.close"
+    __slots__ = ("reply_code", "reply_text", "class_", "method", "synchtag")
+
+    def __init__(
+        self, reply_code: int = 0, reply_text: str = "", class_: int = 0, method: int = 0,
+        synchtag: int = 0,
+    ) -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.class_ = class_
+        self.method = method
+        self.synchtag = synchtag
+
+
+class ConnectionCloseOk(Record):
+    NAME = "connection.close-ok"
+    __slots__ = ()
 
-
-@dataclass(slots=True)
-class DestinationQueryOk:
-    NAME: ClassVar[str] = "destination.query-ok"
-    service_type: int = 0
-    destination: str = ""
-    message_count: int = 0
-    consumer_count: int = 0
-    subscriber_count: int = 0
-
-
-@dataclass(slots=True)
-class DestinationPurge:
-    NAME: ClassVar[str] = "destination.purge"
-    ticket: int = 0
-    service_type: int = 0
-    destination: str = ""
-
-
-@dataclass(slots=True)
-class DestinationPurgeOk:
-    NAME: ClassVar[str] = "destination.purge-ok"
-    message_count: int = 0
-
-
-@dataclass(slots=True)
-class DestinationCancel:
-    NAME: ClassVar[str] = "destination.cancel"
-    ticket: int = 0
-    service_type: int = 0
-    destination: str = ""
-    ifempty: bool = False
-
-
-@dataclass(slots=True)
-class DestinationCancelOk:
-    NAME: ClassVar[str] = "destination.cancel-ok"
-    message_count: int = 0
-
-
-@dataclass(slots=True)
-class SubscriptionDefine:
-    NAME: ClassVar[str] = "subscription.define"
-    ticket: int = 0
-    subscription: str = ""
-    template: str = ""
-    topic_selector: str = ""
-    topic_seltype: int = 0
-    message_selector: bytes = b""
-    message_seltype: int = 0
-    private: bool = False
-    auto_cancel: bool = False
-
-
-@dataclass(slots=True)
-class SubscriptionDefineOk:
-    NAME: ClassVar[str] = "subscription.define-ok"
-    subscription: str = ""
-    topic_selector: str = ""
-    topic_seltype: int = 0
-    message_count: int = 0
-
-
-@dataclass(slots=True)
-class SubscriptionQuery:
-    NAME: ClassVar[str] = "subscription.query"
-    ticket: int = 0
-    subscription: str = ""
-
-
-@dataclass(slots=True)
-class SubscriptionQueryOk:
-    NAME: ClassVar[str] = "subscription.query-ok"
-    subscription: str = ""
-    message_count: int = 0
-    consumer_count: int = 0
-
-
-@dataclass(slots=True)
-class SubscriptionPurge:
-    NAME: ClassVar[str] = "subscription.purge"
-    ticket: int = 0
-    subscription: str = ""
-
-
-@dataclass(slots=True)
-class SubscriptionPurgeOk:
-    NAME: ClassVar[str] = "subscription.purge-ok"
-    message_count: int = 0
-
-
-@dataclass(slots=True)
-class SubscriptionCancel:
-    NAME: ClassVar[str] = "subscription.cancel"
-    ticket: int = 0
-    subscription: str = ""
-    ifempty: bool = False
-
-
-@dataclass(slots=True)
-class SubscriptionCancelOk:
-    NAME: ClassVar[str] = "subscription.cancel-ok"
-    message_count: int = 0
-
-
-@dataclass(slots=True)
-class JmsProperties:
-    NAME: ClassVar[str] = "jms.properties"
-    content_type: str | None = None
-    content_encoding: str | None = None
-    delivery_mode: int | None = None
-    priority: int | None = None
-    correlation_id: str | None = None
-    reply_to: str | None = None
-    destination: str | None = None
-    expiration: str | None = None
-    message_id: str | None = None
-    timestamp: str | None = None
-    type: str | None = None
-    user_id: str | None = None
-    app_id: str | None = None
-    headers: bytes | None = None
-
-
-@dataclass(slots=True)
-class JmsConsume:
-    NAME: ClassVar[str] = "jms.consume"
-    ticket: int = 0
-    service_type: int = 0
-    destination: str = ""
-    subscription: str = ""
-    prefetch_size: int = 0
-    prefetch_count: int = 0
-    no_local: bool = False
-    auto_ack: bool = False
-    exclusive: bool = False
-    message_selector: bytes = b""
-    message_seltype: int = 0
-    auto_cancel: int = 0
-
-
-@dataclass(slots=True)
-class JmsConsumeOk:
-    NAME: ClassVar[str] = "jms.consume-ok"
-    consumer_tag: int = 0
-
-
-@dataclass(slots=True)
-class JmsCancel:
-    NAME: ClassVar[str] = "jms.cancel"
-    consumer_tag: int = 0
-
-
-@dataclass(slots=True)
-class JmsPublish:
-    NAME: ClassVar[str] = "jms.publish"
-    ticket: int = 0
-    service_type: int = 0
-    destination: str = ""
-    immediate: bool = False
-
-
-@dataclass(slots=True)
-class JmsDeliver:
-    NAME: ClassVar[str] = "jms.deliver"
-    delivery_tag: int = 0
-    redelivered: bool = False
-    destination: str = ""
-
-
-@dataclass(slots=True)
-class JmsBrowse:
-    NAME: ClassVar[str] = "jms.browse"
-    ticket: int = 0
-    service_type: int = 0
-    destination: str = ""
-    subscription: str = ""
-    no_local: bool = False
-    auto_ack: bool = False
-
-
-@dataclass(slots=True)
-class JmsBrowseOk:
-    NAME: ClassVar[str] = "jms.browse-ok"
-    delivery_tag: int = 0
-    redelivered: bool = False
-    destination: str = ""
-    message_count: int = 0
-
-
-@dataclass(slots=True)
-class JmsBrowseEmpty:
-    NAME: ClassVar[str] = "jms.browse-empty"
-
-
-@dataclass(slots=True)
-class JmsAck:
-    NAME: ClassVar[str] = "jms.ack"
-    delivery_tag: int = 0
-    multiple: bool = False
-
-
-@dataclass(slots=True)
-class JmsReject:
-    NAME: ClassVar[str] = "jms.reject"
-    delivery_tag: int = 0
-    requeue: bool = False
-
-
-@dataclass(slots=True)
-class FileProperties:
-    NAME: ClassVar[str] = "file.properties"
-    content_type: str | None = None
-    content_encoding: str | None = None
-    priority: int | None = None
-    reply_to: str | None = None
-    destination: str | None = None
-    message_id: str | None = None
-    file_name: str | None = None
-    timestamp: str | None = None
-    headers: bytes | None = None
-
-
-@dataclass(slots=True)
-class FileConsume:
-    NAME: ClassVar[str] = "file.consume"
-    ticket: int = 0
-    service_type: int = 0
-    destination: str = ""
-    subscription: str = ""
-    prefetch_size: int = 0
-    prefetch_count: int = 0
-    no_local: bool = False
-    auto_ack: bool = False
-    exclusive: bool = False
-    message_selector: bytes = b""
-    message_seltype: int = 0
-    auto_cancel: int = 0
-
-
-@dataclass(slots=True)
-class FileConsumeOk:
-    NAME: ClassVar[str] = "file.consume-ok"
-    consumer_tag: int = 0
-
-
-@dataclass(slots=True)
-class FileCancel:
-    NAME: ClassVar[str] = "file.cancel"
-    consumer_tag: int = 0
-
-
-@dataclass(slots=True)
-class FilePublish:
-    NAME: ClassVar[str] = "file.publish"
-    ticket: int = 0
-    service_type: int = 0
-    destination: str = ""
-    immediate: bool = False
-
-
-@dataclass(slots=True)
-class FileDeliver:
-    NAME: ClassVar[str] = "file.deliver"
-    delivery_tag: int = 0
-    redelivered: bool = False
-    destination: str = ""
-
-
-@dataclass(slots=True)
-class FileBrowse:
-    NAME: ClassVar[str] = "file.browse"
-    ticket: int = 0
-    service_type: int = 0
-    destination: str = ""
-    subscription: str = ""
-    no_local: bool = False
-    auto_ack: bool = False
-
-
-@dataclass(slots=True)
-class FileBrowseOk:
-    NAME: ClassVar[str] = "file.browse-ok"
-    delivery_tag: int = 0
-    redelivered: bool = False
-    destination: str = ""
-    message_count: int = 0
-
-
-@dataclass(slots=True)
-class FileBrowseEmpty:
-    NAME: ClassVar[str] = "file.browse-empty"
-
-
-@dataclass(slots=True)
-class FileAck:
-    NAME: ClassVar[str] = "file.ack"
-    delivery_tag: int = 0
-    multiple: bool = False
-
-
-@dataclass(slots=True)
-class FileReject:
-    NAME: ClassVar[str] = "file.reject"
-    delivery_tag: int = 0
-    requeue: bool = False
-
-
-@dataclass(slots=True)
-class StreamProperties:
-    NAME: ClassVar[str] = "stream.properties"
-    content_type: str | None = None
-    content_encoding: str | None = None
-    priority: int | None = None
-    destination: str | None = None
-    timestamp: str | None = None
-    headers: bytes | None = None
-
-
-@dataclass(slots=True)
-class StreamConsume:
-    NAME: ClassVar[str] = "stream.consume"
-    ticket: int = 0
-    service_type: int = 0
-    destination: str = ""
-    subscription: str = ""
-    prefetch_size: int = 0
-    prefetch_count: int = 0
-    consume_rate: int = 0
-    no_local: bool = False
-    exclusive: bool = False
-
-
-@dataclass(slots=True)
-class StreamConsumeOk:
-    NAME: ClassVar[str] = "stream.consume-ok"
-    consumer_tag: int = 0
-
-
-@dataclass(slots=True)
-class StreamCancel:
-    NAME: ClassVar[str] = "stream.cancel"
-    consumer_tag: int = 0
-
-
-@dataclass(slots=True)
-class StreamPublish:
-    NAME: ClassVar[str] = "stream.publish"
-    ticket: int = 0
-    service_type: int = 0
-    destination: str = ""
-    immediate: bool = False
-
-
-@dataclass(slots=True)
-class StreamDeliver:
-    NAME: ClassVar[str] = "stream.deliver"
-    destination: str = ""
-    immediate: bool = False
-
-
-@dataclass(slots=True)
-class TxCommit:
-    NAME: ClassVar[str] = "tx.commit"
-
-
-@dataclass(slots=True)
-class TxCommitOk:
-    NAME: ClassVar[str] = "tx.commit-ok"
-
-
-@dataclass(slots=True)
-class TxAbort:
-    NAME: ClassVar[str] = "tx.abort"
-
-
-@dataclass(slots=True)
-class TxAbortOk:
-    NAME: ClassVar[str] = "tx.abort-ok"
-
-
-@dataclass(slots=True)
-class DtxStart:
-    NAME: ClassVar[str] = "dtx.start"
-    dtx_identifier: str = ""
-
-
-@dataclass(slots=True)
-class DtxStartOk:
-    NAME: ClassVar[str] = "dtx.start-ok"
-
-
-@dataclass(slots=True)
-class TestProperties:
-    NAME: ClassVar[str] = "test.properties"
-    content_type: str | None = None
-    content_encoding: str | None = None
-
-
-@dataclass(slots=True)
-class TestInteger:
-    NAME: ClassVar[str] = "test.integer"
-    integer_1: int = 0
-    integer_2: int = 0
-    integer_3: int = 0
-    integer_4: int = 0
-    operation: int = 0
-
-
-@dataclass(slots=True)
-class TestIntegerOk:
-    NAME: ClassVar[str] = "test.integer-ok"
-    result: int = 0
-
-
-@dataclass(slots=True)
-class TestString:
-    NAME: ClassVar[str] = "test.string"
-    string_1: str = ""
-    string_2: bytes = b""
-    operation: int = 0
-
-
-@dataclass(slots=True)
-class TestStringOk:
-    NAME: ClassVar[str] = "test.string-ok"
-    result: bytes = b""
-
-
-@dataclass(slots=True)
-class TestTable:
-    NAME: ClassVar[str] = "test.table"
-    table: bytes = b""
-    integer_op: int = 0
-    string_op: int = 0
-
-
-@dataclass(slots=True)
-class TestTableOk:
-    NAME: ClassVar[str] = "test.table-ok"
-    integer_result: int = 0
-    string_result: bytes = b""
-
-
-@dataclass(slots=True)
-class TestContent:
-    NAME: ClassVar[str] = "test.content"
-
-
-@dataclass(slots=True)
-class TestContentOk:
-    NAME: ClassVar[str] = "test.content-ok"
-    content_checksum: int = 0
+
+class ChannelOpen(Record):
+    NAME = "channel.open"
+    __slots__ = ("prefetch_max", "out_of_band", "tx_mode")
+
+    def __init__(self, prefetch_max: int = 0, out_of_band: str = "", tx_mode: int = 0) -> None:
+        self.prefetch_max = prefetch_max
+        self.out_of_band = out_of_band
+        self.tx_mode = tx_mode
+
+
+class ChannelOpenOk(Record):
+    NAME = "channel.open-ok"
+    __slots__ = ()
+
+
+class ChannelFlow(Record):
+    NAME = "channel.flow"
+    __slots__ = ("flow_pause",)
+
+    def __init__(self, flow_pause: bool = False) -> None:
+        self.flow_pause = flow_pause
+
+
+class ChannelClose(Record):
+    NAME = "channel.close"
+    __slots__ = ("reply_code", "reply_text", "class_", "method", "synchtag")
+
+    def __init__(
+        self, reply_code: int = 0, reply_text: str = "", class_: int = 0, method: int = 0,
+        synchtag: int = 0,
+    ) -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.class_ = class_
+        self.method = method
+        self.synchtag = synchtag
+
+
+class ChannelCloseOk(Record):
+    NAME = "channel.close-ok"
+    __slots__ = ()
+
+
+class AccessGrant(Record):
+    NAME = "access.grant"
+    __slots__ = (
+        "realm", "exclusive", "query", "publish", "consume", "subscribe", "dynamic", "purge",
+    )
+
+    def __init__(
+        self, realm: str = "", exclusive: bool = False, query: bool = False, publish: bool = False,
+        consume: bool = False, subscribe: bool = False, dynamic: bool = False, purge: bool = False,
+    ) -> None:
+        self.realm = realm
+        self.exclusive = exclusive
+        self.query = query
+        self.publish = publish
+        self.consume = consume
+        self.subscribe = subscribe
+        self.dynamic = dynamic
+        self.purge = purge
+
+
+class AccessGrantOk(Record):
+    NAME = "access.grant-ok"
+    __slots__ = ("ticket",)
+
+    def __init__(self, ticket: int = 0) -> None:
+        self.ticket = ticket
+
+
+class DestinationDefine(Record):
+    NAME = "destination.define"
+    __slots__ = ("ticket", "service_type", "destination", "template", "private", "auto_cancel")
+
+    def __init__(
+        self, ticket: int = 0, service_type: int = 0, destination: str = "", template: str = "",
+        private: bool = False, auto_cancel: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.service_type = service_type
+        self.destination = destination
+        self.template = template
+        self.private = private
+        self.auto_cancel = auto_cancel
+
+
+class DestinationDefineOk(Record):
+    NAME = "destination.define-ok"
+    __slots__ = ("destination", "message_count")
+
+    def __init__(self, destination: str = "", message_count: int = 0) -> None:
+        self.destination = destination
+        self.message_count = message_count
+
+
+class DestinationQuery(Record):
+    NAME = "destination.query"
+    __slots__ = ("ticket", "service_type", "destination")
+
+    def __init__(self, ticket: int = 0, service_type: int = 0, destination: str = "") -> None:
+        self.ticket = ticket
+        self.service_type = service_type
+        self.destination = destination
+
+
+class DestinationQueryOk(Record):
+    NAME = "destination.query-ok"
+    __slots__ = (
+        "service_type", "destination", "message_count", "consumer_count", "subscriber_count",
+    )
+
+    def __init__(
+        self, service_type: int = 0, destination: str = "", message_count: int = 0,
+        consumer_count: int = 0, subscriber_count: int = 0,
+    ) -> None:
+        self.service_type = service_type
+        self.destination = destination
+        self.message_count = message_count
+        self.consumer_count = consumer_count
+        self.subscriber_count = subscriber_count
+
+
+class DestinationPurge(Record):
+    NAME = "destination.purge"
+    __slots__ = ("ticket", "service_type", "destination")
+
+    def __init__(self, ticket: int = 0, service_type: int = 0, destination: str = "") -> None:
+        self.ticket = ticket
+        self.service_type = service_type
+        self.destination = destination
+
+
+class DestinationPurgeOk(Record):
+    NAME = "destination.purge-ok"
+    __slots__ = ("message_count",)
+
+    def __init__(self, message_count: int = 0) -> None:
+        self.message_count = message_count
+
+
+class DestinationCancel(Record):
+    NAME = "destination.cancel"
+    __slots__ = ("ticket", "service_type", "destination", "ifempty")
+
+    def __init__(
+        self, ticket: int = 0, service_type: int = 0, destination: str = "", ifempty: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.service_type = service_type
+        self.destination = destination
+        self.ifempty = ifempty
+
+
+class DestinationCancelOk(Record):
+    NAME = "destination.cancel-ok"
+    __slots__ = ("message_count",)
+
+    def __init__(self, message_count: int = 0) -> None:
+        self.message_count = message_count
+
+
+class SubscriptionDefine(Record):
+    NAME = "subscription.define"
+    __slots__ = (
+        "ticket", "subscription", "template", "topic_selector", "topic_seltype", "message_selector",
+        "message_seltype", "private", "auto_cancel",
+    )
+
+    def __init__(
+        self, ticket: int = 0, subscription: str = "", template: str = "", topic_selector: str = "",
+        topic_seltype: int = 0, message_selector: bytes = b"", message_seltype: int = 0,
+        private: bool = False, auto_cancel: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.subscription = subscription
+        self.template = template
+        self.topic_selector = topic_selector
+        self.topic_seltype = topic_seltype
+        self.message_selector = message_selector
+        self.message_seltype = message_seltype
+        self.private = private
+        self.auto_cancel = auto_cancel
+
+
+class SubscriptionDefineOk(Record):
+    NAME = "subscription.define-ok"
+    __slots__ = ("subscription", "topic_selector", "topic_seltype", "message_count")
+
+    def __init__(
+        self, subscription: str = "", topic_selector: str = "", topic_seltype: int = 0,
+        message_count: int = 0,
+    ) -> None:
+        self.subscription = subscription
+        self.topic_selector = topic_selector
+        self.topic_seltype = topic_seltype
+        self.message_count = message_count
+
+
+class SubscriptionQuery(Record):
+    NAME = "subscription.query"
+    __slots__ = ("ticket", "subscription")
+
+    def __init__(self, ticket: int = 0, subscription: str = "") -> None:
+        self.ticket = ticket
+        self.subscription = subscription
+
+
+class SubscriptionQueryOk(Record):
+    NAME = "subscription.query-ok"
+    __slots__ = ("subscription", "message_count", "consumer_count")
+
+    def __init__(
+        self, subscription: str = "", message_count: int = 0, consumer_count: int = 0,
+    ) -> None:
+        self.subscription = subscription
+        self.message_count = message_count
+        self.consumer_count = consumer_count
+
+
+class SubscriptionPurge(Record):
+    NAME = "subscription.purge"
+    __slots__ = ("ticket", "subscription")
+
+    def __init__(self, ticket: int = 0, subscription: str = "") -> None:
+        self.ticket = ticket
+        self.subscription = subscription
+
+
+class SubscriptionPurgeOk(Record):
+    NAME = "subscription.purge-ok"
+    __slots__ = ("message_count",)
+
+    def __init__(self, message_count: int = 0) -> None:
+        self.message_count = message_count
+
+
+class SubscriptionCancel(Record):
+    NAME = "subscription.cancel"
+    __slots__ = ("ticket", "subscription", "ifempty")
+
+    def __init__(self, ticket: int = 0, subscription: str = "", ifempty: bool = False) -> None:
+        self.ticket = ticket
+        self.subscription = subscription
+        self.ifempty = ifempty
+
+
+class SubscriptionCancelOk(Record):
+    NAME = "subscription.cancel-ok"
+    __slots__ = ("message_count",)
+
+    def __init__(self, message_count: int = 0) -> None:
+        self.message_count = message_count
+
+
+class JmsProperties(Record):
+    NAME = "jms.properties"
+    __slots__ = (
+        "content_type", "content_encoding", "delivery_mode", "priority", "correlation_id",
+        "reply_to", "destination", "expiration", "message_id", "timestamp", "type", "user_id",
+        "app_id", "headers",
+    )
+
+    def __init__(
+        self, content_type: str | None = None, content_encoding: str | None = None,
+        delivery_mode: int | None = None, priority: int | None = None,
+        correlation_id: str | None = None, reply_to: str | None = None,
+        destination: str | None = None, expiration: str | None = None,
+        message_id: str | None = None, timestamp: str | None = None, type: str | None = None,
+        user_id: str | None = None, app_id: str | None = None, headers: bytes | None = None,
+    ) -> None:
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+        self.delivery_mode = delivery_mode
+        self.priority = priority
+        self.correlation_id = correlation_id
+        self.reply_to = reply_to
+        self.destination = destination
+        self.expiration = expiration
+        self.message_id = message_id
+        self.timestamp = timestamp
+        self.type = type
+        self.user_id = user_id
+        self.app_id = app_id
+        self.headers = headers
+
+
+class JmsConsume(Record):
+    NAME = "jms.consume"
+    __slots__ = (
+        "ticket", "service_type", "destination", "subscription", "prefetch_size", "prefetch_count",
+        "no_local", "auto_ack", "exclusive", "message_selector", "message_seltype", "auto_cancel",
+    )
+
+    def __init__(
+        self, ticket: int = 0, service_type: int = 0, destination: str = "", subscription: str = "",
+        prefetch_size: int = 0, prefetch_count: int = 0, no_local: bool = False,
+        auto_ack: bool = False, exclusive: bool = False, message_selector: bytes = b"",
+        message_seltype: int = 0, auto_cancel: int = 0,
+    ) -> None:
+        self.ticket = ticket
+        self.service_type = service_type
+        self.destination = destination
+        self.subscription = subscription
+        self.prefetch_size = prefetch_size
+        self.prefetch_count = prefetch_count
+        self.no_local = no_local
+        self.auto_ack = auto_ack
+        self.exclusive = exclusive
+        self.message_selector = message_selector
+        self.message_seltype = message_seltype
+        self.auto_cancel = auto_cancel
+
+
+class JmsConsumeOk(Record):
+    NAME = "jms.consume-ok"
+    __slots__ = ("consumer_tag",)
+
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
+
+
+class JmsCancel(Record):
+    NAME = "jms.cancel"
+    __slots__ = ("consumer_tag",)
+
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
+
+
+class JmsPublish(Record):
+    NAME = "jms.publish"
+    __slots__ = ("ticket", "service_type", "destination", "immediate")
+
+    def __init__(
+        self, ticket: int = 0, service_type: int = 0, destination: str = "",
+        immediate: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.service_type = service_type
+        self.destination = destination
+        self.immediate = immediate
+
+
+class JmsDeliver(Record):
+    NAME = "jms.deliver"
+    __slots__ = ("delivery_tag", "redelivered", "destination")
+
+    def __init__(
+        self, delivery_tag: int = 0, redelivered: bool = False, destination: str = "",
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.redelivered = redelivered
+        self.destination = destination
+
+
+class JmsBrowse(Record):
+    NAME = "jms.browse"
+    __slots__ = ("ticket", "service_type", "destination", "subscription", "no_local", "auto_ack")
+
+    def __init__(
+        self, ticket: int = 0, service_type: int = 0, destination: str = "", subscription: str = "",
+        no_local: bool = False, auto_ack: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.service_type = service_type
+        self.destination = destination
+        self.subscription = subscription
+        self.no_local = no_local
+        self.auto_ack = auto_ack
+
+
+class JmsBrowseOk(Record):
+    NAME = "jms.browse-ok"
+    __slots__ = ("delivery_tag", "redelivered", "destination", "message_count")
+
+    def __init__(
+        self, delivery_tag: int = 0, redelivered: bool = False, destination: str = "",
+        message_count: int = 0,
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.redelivered = redelivered
+        self.destination = destination
+        self.message_count = message_count
+
+
+class JmsBrowseEmpty(Record):
+    NAME = "jms.browse-empty"
+    __slots__ = ()
+
+
+class JmsAck(Record):
+    NAME = "jms.ack"
+    __slots__ = ("delivery_tag", "multiple")
+
+    def __init__(self, delivery_tag: int = 0, multiple: bool = False) -> None:
+        self.delivery_tag = delivery_tag
+        self.multiple = multiple
+
+
+class JmsReject(Record):
+    NAME = "jms.reject"
+    __slots__ = ("delivery_tag", "requeue")
+
+    def __init__(self, delivery_tag: int = 0, requeue: bool = False) -> None:
+        self.delivery_tag = delivery_tag
+        self.requeue = requeue
+
+
+class FileProperties(Record):
+    NAME = "file.properties"
+    __slots__ = (
+        "content_type", "content_encoding", "priority", "reply_to", "destination", "message_id",
+        "file_name", "timestamp", "headers",
+    )
+
+    def __init__(
+        self, content_type: str | None = None, content_encoding: str | None = None,
+        priority: int | None = None, reply_to: str | None = None, destination: str | None = None,
+        message_id: str | None = None, file_name: str | None = None, timestamp: str | None = None,
+        headers: bytes | None = None,
+    ) -> None:
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+        self.priority = priority
+        self.reply_to = reply_to
+        self.destination = destination
+        self.message_id = message_id
+        self.file_name = file_name
+        self.timestamp = timestamp
+        self.headers = headers
+
+
+class FileConsume(Record):
+    NAME = "file.consume"
+    __slots__ = (
+        "ticket", "service_type", "destination", "subscription", "prefetch_size", "prefetch_count",
+        "no_local", "auto_ack", "exclusive", "message_selector", "message_seltype", "auto_cancel",
+    )
+
+    def __init__(
+        self, ticket: int = 0, service_type: int = 0, destination: str = "", subscription: str = "",
+        prefetch_size: int = 0, prefetch_count: int = 0, no_local: bool = False,
+        auto_ack: bool = False, exclusive: bool = False, message_selector: bytes = b"",
+        message_seltype: int = 0, auto_cancel: int = 0,
+    ) -> None:
+        self.ticket = ticket
+        self.service_type = service_type
+        self.destination = destination
+        self.subscription = subscription
+        self.prefetch_size = prefetch_size
+        self.prefetch_count = prefetch_count
+        self.no_local = no_local
+        self.auto_ack = auto_ack
+        self.exclusive = exclusive
+        self.message_selector = message_selector
+        self.message_seltype = message_seltype
+        self.auto_cancel = auto_cancel
+
+
+class FileConsumeOk(Record):
+    NAME = "file.consume-ok"
+    __slots__ = ("consumer_tag",)
+
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
+
+
+class FileCancel(Record):
+    NAME = "file.cancel"
+    __slots__ = ("consumer_tag",)
+
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
+
+
+class FilePublish(Record):
+    NAME = "file.publish"
+    __slots__ = ("ticket", "service_type", "destination", "immediate")
+
+    def __init__(
+        self, ticket: int = 0, service_type: int = 0, destination: str = "",
+        immediate: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.service_type = service_type
+        self.destination = destination
+        self.immediate = immediate
+
+
+class FileDeliver(Record):
+    NAME = "file.deliver"
+    __slots__ = ("delivery_tag", "redelivered", "destination")
+
+    def __init__(
+        self, delivery_tag: int = 0, redelivered: bool = False, destination: str = "",
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.redelivered = redelivered
+        self.destination = destination
+
+
+class FileBrowse(Record):
+    NAME = "file.browse"
+    __slots__ = ("ticket", "service_type", "destination", "subscription", "no_local", "auto_ack")
+
+    def __init__(
+        self, ticket: int = 0, service_type: int = 0, destination: str = "", subscription: str = "",
+        no_local: bool = False, auto_ack: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.service_type = service_type
+        self.destination = destination
+        self.subscription = subscription
+        self.no_local = no_local
+        self.auto_ack = auto_ack
+
+
+class FileBrowseOk(Record):
+    NAME = "file.browse-ok"
+    __slots__ = ("delivery_tag", "redelivered", "destination", "message_count")
+
+    def __init__(
+        self, delivery_tag: int = 0, redelivered: bool = False, destination: str = "",
+        message_count: int = 0,
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.redelivered = redelivered
+        self.destination = destination
+        self.message_count = message_count
+
+
+class FileBrowseEmpty(Record):
+    NAME = "file.browse-empty"
+    __slots__ = ()
+
+
+class FileAck(Record):
+    NAME = "file.ack"
+    __slots__ = ("delivery_tag", "multiple")
+
+    def __init__(self, delivery_tag: int = 0, multiple: bool = False) -> None:
+        self.delivery_tag = delivery_tag
+        self.multiple = multiple
+
+
+class FileReject(Record):
+    NAME = "file.reject"
+    __slots__ = ("delivery_tag", "requeue")
+
+    def __init__(self, delivery_tag: int = 0, requeue: bool = False) -> None:
+        self.delivery_tag = delivery_tag
+        self.requeue = requeue
+
+
+class StreamProperties(Record):
+    NAME = "stream.properties"
+    __slots__ = (
+        "content_type", "content_encoding", "priority", "destination", "timestamp", "headers",
+    )
+
+    def __init__(
+        self, content_type: str | None = None, content_encoding: str | None = None,
+        priority: int | None = None, destination: str | None = None, timestamp: str | None = None,
+        headers: bytes | None = None,
+    ) -> None:
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+        self.priority = priority
+        self.destination = destination
+        self.timestamp = timestamp
+        self.headers = headers
+
+
+class StreamConsume(Record):
+    NAME = "stream.consume"
+    __slots__ = (
+        "ticket", "service_type", "destination", "subscription", "prefetch_size", "prefetch_count",
+        "consume_rate", "no_local", "exclusive",
+    )
+
+    def __init__(
+        self, ticket: int = 0, service_type: int = 0, destination: str = "", subscription: str = "",
+        prefetch_size: int = 0, prefetch_count: int = 0, consume_rate: int = 0,
+        no_local: bool = False, exclusive: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.service_type = service_type
+        self.destination = destination
+        self.subscription = subscription
+        self.prefetch_size = prefetch_size
+        self.prefetch_count = prefetch_count
+        self.consume_rate = consume_rate
+        self.no_local = no_local
+        self.exclusive = exclusive
+
+
+class StreamConsumeOk(Record):
+    NAME = "stream.consume-ok"
+    __slots__ = ("consumer_tag",)
+
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
+
+
+class StreamCancel(Record):
+    NAME = "stream.cancel"
+    __slots__ = ("consumer_tag",)
+
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
+
+
+class StreamPublish(Record):
+    NAME = "stream.publish"
+    __slots__ = ("ticket", "service_type", "destination", "immediate")
+
+    def __init__(
+        self, ticket: int = 0, service_type: int = 0, destination: str = "",
+        immediate: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.service_type = service_type
+        self.destination = destination
+        self.immediate = immediate
+
+
+class StreamDeliver(Record):
+    NAME = "stream.deliver"
+    __slots__ = ("destination", "immediate")
+
+    def __init__(self, destination: str = "", immediate: bool = False) -> None:
+        self.destination = destination
+        self.immediate = immediate
+
+
+class TxCommit(Record):
+    NAME = "tx.commit"
+    __slots__ = ()
+
+
+class TxCommitOk(Record):
+    NAME = "tx.commit-ok"
+    __slots__ = ()
+
+
+class TxAbort(Record):
+    NAME = "tx.abort"
+    __slots__ = ()
+
+
+class TxAbortOk(Record):
+    NAME = "tx.abort-ok"
+    __slots__ = ()
+
+
+class DtxStart(Record):
+    NAME = "dtx.start"
+    __slots__ = ("dtx_identifier",)
+
+    def __init__(self, dtx_identifier: str = "") -> None:
+        self.dtx_identifier = dtx_identifier
+
+
+class DtxStartOk(Record):
+    NAME = "dtx.start-ok"
+    __slots__ = ()
+
+
+class TestProperties(Record):
+    NAME = "test.properties"
+    __slots__ = ("content_type", "content_encoding")
+
+    def __init__(
+        self, content_type: str | None = None, content_encoding: str | None = None,
+    ) -> None:
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+
+
+class TestInteger(Record):
+    NAME = "test.integer"
+    __slots__ = ("integer_1", "integer_2", "integer_3", "integer_4", "operation")
+
+    def __init__(
+        self, integer_1: int = 0, integer_2: int = 0, integer_3: int = 0, integer_4: int = 0,
+        operation: int = 0,
+    ) -> None:
+        self.integer_1 = integer_1
+        self.integer_2 = integer_2
+        self.integer_3 = integer_3
+        self.integer_4 = integer_4
+        self.operation = operation
+
+
+class TestIntegerOk(Record):
+    NAME = "test.integer-ok"
+    __slots__ = ("result",)
+
+    def __init__(self, result: int = 0) -> None:
+        self.result = result
+
+
+class TestString(Record):
+    NAME = "test.string"
+    __slots__ = ("string_1", "string_2", "operation")
+
+    def __init__(self, string_1: str = "", string_2: bytes = b"", operation: int = 0) -> None:
+        self.string_1 = string_1
+        self.string_2 = string_2
+        self.operation = operation
+
+
+class TestStringOk(Record):
+    NAME = "test.string-ok"
+    __slots__ = ("result",)
+
+    def __init__(self, result: bytes = b"") -> None:
+        self.result = result
+
+
+class TestTable(Record):
+    NAME = "test.table"
+    __slots__ = ("table", "integer_op", "string_op")
+
+    def __init__(self, table: bytes = b"", integer_op: int = 0, string_op: int = 0) -> None:
+        self.table = table
+        self.integer_op = integer_op
+        self.string_op = string_op
+
+
+class TestTableOk(Record):
+    NAME = "test.table-ok"
+    __slots__ = ("integer_result", "string_result")
+
+    def __init__(self, integer_result: int = 0, string_result: bytes = b"") -> None:
+        self.integer_result = integer_result
+        self.string_result = string_result
+
+
+class TestContent(Record):
+    NAME = "test.content"
+    __slots__ = ()
+
+
+class TestContentOk(Record):
+    NAME = "test.content-ok"
+    __slots__ = ("content_checksum",)
+
+    def __init__(self, content_checksum: int = 0) -> None:
+        self.content_checksum = content_checksum
 
 
 def read_connection_start(buf: bytes, at: int) -> tuple[ConnectionStart, int]:  # 0-9a0
@@ -723,79 +977,42 @@ def write_connection_secure_ok(m: ConnectionSecureOk) -> bytes:  # 0-9a0
 
 def read_connection_tune(buf: bytes, at: int) -> tuple[ConnectionTune, int]:  # 0-9a0
     (
-        frame_max,
-        channel_max,
-        access_max,
-        consumer_max,
-        heartbeat,
-        txn_limit,
-        bits1,
+        frame_max, channel_max, access_max, consumer_max, heartbeat, txn_limit, bits1,
     ) = _IHHHHHB.unpack_from(buf, at)
     record = ConnectionTune(
-        frame_max,
-        channel_max,
-        access_max,
-        consumer_max,
-        heartbeat,
-        txn_limit,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
+        frame_max, channel_max, access_max, consumer_max, heartbeat, txn_limit, bits1 & 1 != 0,
+        bits1 & 2 != 0, bits1 & 4 != 0,
     )
     return record, at + 15
 
 
 def write_connection_tune(m: ConnectionTune) -> bytes:  # 0-9a0
-    return b"".join(
-        (
-            _IHHHHHB.pack(
-                m.frame_max,
-                m.channel_max,
-                m.access_max,
-                m.consumer_max,
-                m.heartbeat,
-                m.txn_limit,
-                m.jms_support | m.file_support << 1 | m.stream_support << 2,
-            ),
-        )
-    )
+    return b"".join((
+        _IHHHHHB.pack(
+            m.frame_max, m.channel_max, m.access_max, m.consumer_max, m.heartbeat, m.txn_limit,
+            m.jms_support | m.file_support << 1 | m.stream_support << 2,
+        ),
+    ))
 
 
 def read_connection_tune_ok(buf: bytes, at: int) -> tuple[ConnectionTuneOk, int]:  # 0-9a0
     (
-        frame_max,
-        channel_max,
-        ticket_max,
-        heartbeat,
-        bits1,
-        prefetch_max,
+        frame_max, channel_max, ticket_max, heartbeat, bits1, prefetch_max,
     ) = _IHHHBI.unpack_from(buf, at)
     record = ConnectionTuneOk(
-        frame_max,
-        channel_max,
-        ticket_max,
-        heartbeat,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        prefetch_max,
+        frame_max, channel_max, ticket_max, heartbeat, bits1 & 1 != 0, bits1 & 2 != 0,
+        bits1 & 4 != 0, prefetch_max,
     )
     return record, at + 15
 
 
 def write_connection_tune_ok(m: ConnectionTuneOk) -> bytes:  # 0-9a0
-    return b"".join(
-        (
-            _IHHHBI.pack(
-                m.frame_max,
-                m.channel_max,
-                m.ticket_max,
-                m.heartbeat,
-                m.jms_support | m.file_support << 1 | m.stream_support << 2,
-                m.prefetch_max,
-            ),
-        )
-    )
+    return b"".join((
+        _IHHHBI.pack(
+            m.frame_max, m.channel_max, m.ticket_max, m.heartbeat,
+            m.jms_support | m.file_support << 1 | m.stream_support << 2, m.prefetch_max,
+        ),
+    ))
 
 
 def read_connection_open(buf: bytes, at: int) -> tuple[ConnectionOpen, int]:  # 0-9a0
@@ -813,14 +1030,9 @@ def read_connection_open(buf: bytes, at: int) -> tuple[ConnectionOpen, int]:  # 
 def write_connection_open(m: ConnectionOpen) -> bytes:  # 0-9a0
     virtual_path = short(m.virtual_path, "connection.open virtual-path")
     client_id = short(m.client_id, "connection.open client-id")
-    return b"".join(
-        (
-            _B.pack(len(virtual_path)),
-            virtual_path,
-            _B.pack(len(client_id)),
-            client_id,
-        )
-    )
+    return b"".join((
+        _B.pack(len(virtual_path)), virtual_path, _B.pack(len(client_id)), client_id,
+    ))
 
 
 def read_connection_open_ok(buf: bytes, at: int) -> tuple[ConnectionOpenOk, int]:  # 0-9a0
@@ -860,13 +1072,10 @@ def read_connection_close(buf: bytes, at: int) -> tuple[ConnectionClose, int]:  
 
 def write_connection_close(m: ConnectionClose) -> bytes:  # 0-9a0
     reply_text = short(m.reply_text, "connection.close reply-text")
-    return b"".join(
-        (
-            _HB.pack(m.reply_code, len(reply_text)),
-            reply_text,
-            _BBH.pack(m.class_, m.method, m.synchtag),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.reply_code, len(reply_text)), reply_text,
+        _BBH.pack(m.class_, m.method, m.synchtag),
+    ))
 
 
 def read_connection_close_ok(buf: bytes, at: int) -> tuple[ConnectionCloseOk, int]:  # 0-9a0
@@ -919,13 +1128,10 @@ def read_channel_close(buf: bytes, at: int) -> tuple[ChannelClose, int]:  # 0-9a
 
 def write_channel_close(m: ChannelClose) -> bytes:  # 0-9a0
     reply_text = short(m.reply_text, "channel.close reply-text")
-    return b"".join(
-        (
-            _HB.pack(m.reply_code, len(reply_text)),
-            reply_text,
-            _BBH.pack(m.class_, m.method, m.synchtag),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.reply_code, len(reply_text)), reply_text,
+        _BBH.pack(m.class_, m.method, m.synchtag),
+    ))
 
 
 def read_channel_close_ok(buf: bytes, at: int) -> tuple[ChannelCloseOk, int]:  # 0-9a0
@@ -943,35 +1149,26 @@ def read_access_grant(buf: bytes, at: int) -> tuple[AccessGrant, int]:  # 0-9a0
     at = end
     bits1 = buf[at]
     record = AccessGrant(
-        realm,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        bits1 & 8 != 0,
-        bits1 & 16 != 0,
-        bits1 & 32 != 0,
-        bits1 & 64 != 0,
+        realm, bits1 & 1 != 0, bits1 & 2 != 0, bits1 & 4 != 0, bits1 & 8 != 0, bits1 & 16 != 0,
+        bits1 & 32 != 0, bits1 & 64 != 0,
     )
     return record, at + 1
 
 
 def write_access_grant(m: AccessGrant) -> bytes:  # 0-9a0
     realm = short(m.realm, "access.grant realm")
-    return b"".join(
-        (
-            _B.pack(len(realm)),
-            realm,
-            _B.pack(
-                m.exclusive
-                | m.query << 1
-                | m.publish << 2
-                | m.consume << 3
-                | m.subscribe << 4
-                | m.dynamic << 5
-                | m.purge << 6,
-            ),
-        )
-    )
+    return b"".join((
+        _B.pack(len(realm)), realm,
+        _B.pack(
+            m.exclusive
+            | m.query << 1
+            | m.publish << 2
+            | m.consume << 3
+            | m.subscribe << 4
+            | m.dynamic << 5
+            | m.purge << 6,
+        ),
+    ))
 
 
 def read_access_grant_ok(buf: bytes, at: int) -> tuple[AccessGrantOk, int]:  # 0-9a0
@@ -994,12 +1191,7 @@ def read_destination_define(buf: bytes, at: int) -> tuple[DestinationDefine, int
     at = end
     bits1 = buf[at]
     record = DestinationDefine(
-        ticket,
-        service_type,
-        destination,
-        template,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
+        ticket, service_type, destination, template, bits1 & 1 != 0, bits1 & 2 != 0,
     )
     return record, at + 1
 
@@ -1007,15 +1199,10 @@ def read_destination_define(buf: bytes, at: int) -> tuple[DestinationDefine, int
 def write_destination_define(m: DestinationDefine) -> bytes:  # 0-9a0
     destination = short(m.destination, "destination.define destination")
     template = short(m.template, "destination.define template")
-    return b"".join(
-        (
-            _HBB.pack(m.ticket, m.service_type, len(destination)),
-            destination,
-            _B.pack(len(template)),
-            template,
-            _B.pack(m.private | m.auto_cancel << 1),
-        )
-    )
+    return b"".join((
+        _HBB.pack(m.ticket, m.service_type, len(destination)), destination,
+        _B.pack(len(template)), template, _B.pack(m.private | m.auto_cancel << 1),
+    ))
 
 
 def read_destination_define_ok(buf: bytes, at: int) -> tuple[DestinationDefineOk, int]:  # 0-9a0
@@ -1052,24 +1239,17 @@ def read_destination_query_ok(buf: bytes, at: int) -> tuple[DestinationQueryOk, 
     at = end
     message_count, consumer_count, subscriber_count = _III.unpack_from(buf, at)
     record = DestinationQueryOk(
-        service_type,
-        destination,
-        message_count,
-        consumer_count,
-        subscriber_count,
+        service_type, destination, message_count, consumer_count, subscriber_count,
     )
     return record, at + 12
 
 
 def write_destination_query_ok(m: DestinationQueryOk) -> bytes:  # 0-9a0
     destination = short(m.destination, "destination.query-ok destination")
-    return b"".join(
-        (
-            _BB.pack(m.service_type, len(destination)),
-            destination,
-            _III.pack(m.message_count, m.consumer_count, m.subscriber_count),
-        )
-    )
+    return b"".join((
+        _BB.pack(m.service_type, len(destination)), destination,
+        _III.pack(m.message_count, m.consumer_count, m.subscriber_count),
+    ))
 
 
 def read_destination_purge(buf: bytes, at: int) -> tuple[DestinationPurge, int]:  # 0-9a0
@@ -1136,15 +1316,8 @@ def read_subscription_define(buf: bytes, at: int) -> tuple[SubscriptionDefine, i
     at = end
     message_seltype, bits1 = _BB.unpack_from(buf, at)
     record = SubscriptionDefine(
-        ticket,
-        subscription,
-        template,
-        topic_selector,
-        topic_seltype,
-        message_selector,
-        message_seltype,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
+        ticket, subscription, template, topic_selector, topic_seltype, message_selector,
+        message_seltype, bits1 & 1 != 0, bits1 & 2 != 0,
     )
     return record, at + 2
 
@@ -1153,19 +1326,12 @@ def write_subscription_define(m: SubscriptionDefine) -> bytes:  # 0-9a0
     subscription = short(m.subscription, "subscription.define subscription")
     template = short(m.template, "subscription.define template")
     topic_selector = short(m.topic_selector, "subscription.define topic-selector")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(subscription)),
-            subscription,
-            _B.pack(len(template)),
-            template,
-            _B.pack(len(topic_selector)),
-            topic_selector,
-            _BH.pack(m.topic_seltype, len(m.message_selector)),
-            m.message_selector,
-            _BB.pack(m.message_seltype, m.private | m.auto_cancel << 1),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(subscription)), subscription, _B.pack(len(template)), template,
+        _B.pack(len(topic_selector)), topic_selector,
+        _BH.pack(m.topic_seltype, len(m.message_selector)), m.message_selector,
+        _BB.pack(m.message_seltype, m.private | m.auto_cancel << 1),
+    ))
 
 
 def read_subscription_define_ok(buf: bytes, at: int) -> tuple[SubscriptionDefineOk, int]:  # 0-9a0
@@ -1184,15 +1350,10 @@ def read_subscription_define_ok(buf: bytes, at: int) -> tuple[SubscriptionDefine
 def write_subscription_define_ok(m: SubscriptionDefineOk) -> bytes:  # 0-9a0
     subscription = short(m.subscription, "subscription.define-ok subscription")
     topic_selector = short(m.topic_selector, "subscription.define-ok topic-selector")
-    return b"".join(
-        (
-            _B.pack(len(subscription)),
-            subscription,
-            _B.pack(len(topic_selector)),
-            topic_selector,
-            _BI.pack(m.topic_seltype, m.message_count),
-        )
-    )
+    return b"".join((
+        _B.pack(len(subscription)), subscription, _B.pack(len(topic_selector)), topic_selector,
+        _BI.pack(m.topic_seltype, m.message_count),
+    ))
 
 
 def read_subscription_query(buf: bytes, at: int) -> tuple[SubscriptionQuery, int]:  # 0-9a0
@@ -1408,17 +1569,8 @@ def read_jms_consume(buf: bytes, at: int) -> tuple[JmsConsume, int]:  # 0-9a0
     at = end
     message_seltype, auto_cancel = _BI.unpack_from(buf, at)
     record = JmsConsume(
-        ticket,
-        service_type,
-        destination,
-        subscription,
-        prefetch_size,
-        prefetch_count,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        message_selector,
-        message_seltype,
+        ticket, service_type, destination, subscription, prefetch_size, prefetch_count,
+        bits1 & 1 != 0, bits1 & 2 != 0, bits1 & 4 != 0, message_selector, message_seltype,
         auto_cancel,
     )
     return record, at + 5
@@ -1427,22 +1579,15 @@ def read_jms_consume(buf: bytes, at: int) -> tuple[JmsConsume, int]:  # 0-9a0
 def write_jms_consume(m: JmsConsume) -> bytes:  # 0-9a0
     destination = short(m.destination, "jms.consume destination")
     subscription = short(m.subscription, "jms.consume subscription")
-    return b"".join(
-        (
-            _HBB.pack(m.ticket, m.service_type, len(destination)),
-            destination,
-            _B.pack(len(subscription)),
-            subscription,
-            _HHBH.pack(
-                m.prefetch_size,
-                m.prefetch_count,
-                m.no_local | m.auto_ack << 1 | m.exclusive << 2,
-                len(m.message_selector),
-            ),
-            m.message_selector,
-            _BI.pack(m.message_seltype, m.auto_cancel),
-        )
-    )
+    return b"".join((
+        _HBB.pack(m.ticket, m.service_type, len(destination)), destination,
+        _B.pack(len(subscription)), subscription,
+        _HHBH.pack(
+            m.prefetch_size, m.prefetch_count, m.no_local | m.auto_ack << 1 | m.exclusive << 2,
+            len(m.message_selector),
+        ),
+        m.message_selector, _BI.pack(m.message_seltype, m.auto_cancel),
+    ))
 
 
 def read_jms_consume_ok(buf: bytes, at: int) -> tuple[JmsConsumeOk, int]:  # 0-9a0
@@ -1474,13 +1619,10 @@ def read_jms_publish(buf: bytes, at: int) -> tuple[JmsPublish, int]:  # 0-9a0
 
 def write_jms_publish(m: JmsPublish) -> bytes:  # 0-9a0
     destination = short(m.destination, "jms.publish destination")
-    return b"".join(
-        (
-            _HBB.pack(m.ticket, m.service_type, len(destination)),
-            destination,
-            _B.pack(m.immediate),
-        )
-    )
+    return b"".join((
+        _HBB.pack(m.ticket, m.service_type, len(destination)), destination,
+        _B.pack(m.immediate),
+    ))
 
 
 def read_jms_deliver(buf: bytes, at: int) -> tuple[JmsDeliver, int]:  # 0-9a0
@@ -1507,12 +1649,7 @@ def read_jms_browse(buf: bytes, at: int) -> tuple[JmsBrowse, int]:  # 0-9a0
     at = end
     bits1 = buf[at]
     record = JmsBrowse(
-        ticket,
-        service_type,
-        destination,
-        subscription,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
+        ticket, service_type, destination, subscription, bits1 & 1 != 0, bits1 & 2 != 0,
     )
     return record, at + 1
 
@@ -1520,15 +1657,10 @@ def read_jms_browse(buf: bytes, at: int) -> tuple[JmsBrowse, int]:  # 0-9a0
 def write_jms_browse(m: JmsBrowse) -> bytes:  # 0-9a0
     destination = short(m.destination, "jms.browse destination")
     subscription = short(m.subscription, "jms.browse subscription")
-    return b"".join(
-        (
-            _HBB.pack(m.ticket, m.service_type, len(destination)),
-            destination,
-            _B.pack(len(subscription)),
-            subscription,
-            _B.pack(m.no_local | m.auto_ack << 1),
-        )
-    )
+    return b"".join((
+        _HBB.pack(m.ticket, m.service_type, len(destination)), destination,
+        _B.pack(len(subscription)), subscription, _B.pack(m.no_local | m.auto_ack << 1),
+    ))
 
 
 def read_jms_browse_ok(buf: bytes, at: int) -> tuple[JmsBrowseOk, int]:  # 0-9a0
@@ -1542,13 +1674,10 @@ def read_jms_browse_ok(buf: bytes, at: int) -> tuple[JmsBrowseOk, int]:  # 0-9a0
 
 def write_jms_browse_ok(m: JmsBrowseOk) -> bytes:  # 0-9a0
     destination = short(m.destination, "jms.browse-ok destination")
-    return b"".join(
-        (
-            _QBB.pack(m.delivery_tag, m.redelivered, len(destination)),
-            destination,
-            _I.pack(m.message_count),
-        )
-    )
+    return b"".join((
+        _QBB.pack(m.delivery_tag, m.redelivered, len(destination)), destination,
+        _I.pack(m.message_count),
+    ))
 
 
 def read_jms_browse_empty(buf: bytes, at: int) -> tuple[JmsBrowseEmpty, int]:  # 0-9a0
@@ -1680,17 +1809,8 @@ def read_file_consume(buf: bytes, at: int) -> tuple[FileConsume, int]:  # 0-9a0
     at = end
     message_seltype, auto_cancel = _BI.unpack_from(buf, at)
     record = FileConsume(
-        ticket,
-        service_type,
-        destination,
-        subscription,
-        prefetch_size,
-        prefetch_count,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        message_selector,
-        message_seltype,
+        ticket, service_type, destination, subscription, prefetch_size, prefetch_count,
+        bits1 & 1 != 0, bits1 & 2 != 0, bits1 & 4 != 0, message_selector, message_seltype,
         auto_cancel,
     )
     return record, at + 5
@@ -1699,22 +1819,15 @@ def read_file_consume(buf: bytes, at: int) -> tuple[FileConsume, int]:  # 0-9a0
 def write_file_consume(m: FileConsume) -> bytes:  # 0-9a0
     destination = short(m.destination, "file.consume destination")
     subscription = short(m.subscription, "file.consume subscription")
-    return b"".join(
-        (
-            _HBB.pack(m.ticket, m.service_type, len(destination)),
-            destination,
-            _B.pack(len(subscription)),
-            subscription,
-            _HHBH.pack(
-                m.prefetch_size,
-                m.prefetch_count,
-                m.no_local | m.auto_ack << 1 | m.exclusive << 2,
-                len(m.message_selector),
-            ),
-            m.message_selector,
-            _BI.pack(m.message_seltype, m.auto_cancel),
-        )
-    )
+    return b"".join((
+        _HBB.pack(m.ticket, m.service_type, len(destination)), destination,
+        _B.pack(len(subscription)), subscription,
+        _HHBH.pack(
+            m.prefetch_size, m.prefetch_count, m.no_local | m.auto_ack << 1 | m.exclusive << 2,
+            len(m.message_selector),
+        ),
+        m.message_selector, _BI.pack(m.message_seltype, m.auto_cancel),
+    ))
 
 
 def read_file_consume_ok(buf: bytes, at: int) -> tuple[FileConsumeOk, int]:  # 0-9a0
@@ -1746,13 +1859,10 @@ def read_file_publish(buf: bytes, at: int) -> tuple[FilePublish, int]:  # 0-9a0
 
 def write_file_publish(m: FilePublish) -> bytes:  # 0-9a0
     destination = short(m.destination, "file.publish destination")
-    return b"".join(
-        (
-            _HBB.pack(m.ticket, m.service_type, len(destination)),
-            destination,
-            _B.pack(m.immediate),
-        )
-    )
+    return b"".join((
+        _HBB.pack(m.ticket, m.service_type, len(destination)), destination,
+        _B.pack(m.immediate),
+    ))
 
 
 def read_file_deliver(buf: bytes, at: int) -> tuple[FileDeliver, int]:  # 0-9a0
@@ -1779,12 +1889,7 @@ def read_file_browse(buf: bytes, at: int) -> tuple[FileBrowse, int]:  # 0-9a0
     at = end
     bits1 = buf[at]
     record = FileBrowse(
-        ticket,
-        service_type,
-        destination,
-        subscription,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
+        ticket, service_type, destination, subscription, bits1 & 1 != 0, bits1 & 2 != 0,
     )
     return record, at + 1
 
@@ -1792,15 +1897,10 @@ def read_file_browse(buf: bytes, at: int) -> tuple[FileBrowse, int]:  # 0-9a0
 def write_file_browse(m: FileBrowse) -> bytes:  # 0-9a0
     destination = short(m.destination, "file.browse destination")
     subscription = short(m.subscription, "file.browse subscription")
-    return b"".join(
-        (
-            _HBB.pack(m.ticket, m.service_type, len(destination)),
-            destination,
-            _B.pack(len(subscription)),
-            subscription,
-            _B.pack(m.no_local | m.auto_ack << 1),
-        )
-    )
+    return b"".join((
+        _HBB.pack(m.ticket, m.service_type, len(destination)), destination,
+        _B.pack(len(subscription)), subscription, _B.pack(m.no_local | m.auto_ack << 1),
+    ))
 
 
 def read_file_browse_ok(buf: bytes, at: int) -> tuple[FileBrowseOk, int]:  # 0-9a0
@@ -1814,13 +1914,10 @@ def read_file_browse_ok(buf: bytes, at: int) -> tuple[FileBrowseOk, int]:  # 0-9
 
 def write_file_browse_ok(m: FileBrowseOk) -> bytes:  # 0-9a0
     destination = short(m.destination, "file.browse-ok destination")
-    return b"".join(
-        (
-            _QBB.pack(m.delivery_tag, m.redelivered, len(destination)),
-            destination,
-            _I.pack(m.message_count),
-        )
-    )
+    return b"".join((
+        _QBB.pack(m.delivery_tag, m.redelivered, len(destination)), destination,
+        _I.pack(m.message_count),
+    ))
 
 
 def read_file_browse_empty(buf: bytes, at: int) -> tuple[FileBrowseEmpty, int]:  # 0-9a0
@@ -1924,15 +2021,8 @@ def read_stream_consume(buf: bytes, at: int) -> tuple[StreamConsume, int]:  # 0-
     at = end
     prefetch_size, prefetch_count, consume_rate, bits1 = _HHIB.unpack_from(buf, at)
     record = StreamConsume(
-        ticket,
-        service_type,
-        destination,
-        subscription,
-        prefetch_size,
-        prefetch_count,
-        consume_rate,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
+        ticket, service_type, destination, subscription, prefetch_size, prefetch_count,
+        consume_rate, bits1 & 1 != 0, bits1 & 2 != 0,
     )
     return record, at + 9
 
@@ -1940,20 +2030,13 @@ def read_stream_consume(buf: bytes, at: int) -> tuple[StreamConsume, int]:  # 0-
 def write_stream_consume(m: StreamConsume) -> bytes:  # 0-9a0
     destination = short(m.destination, "stream.consume destination")
     subscription = short(m.subscription, "stream.consume subscription")
-    return b"".join(
-        (
-            _HBB.pack(m.ticket, m.service_type, len(destination)),
-            destination,
-            _B.pack(len(subscription)),
-            subscription,
-            _HHIB.pack(
-                m.prefetch_size,
-                m.prefetch_count,
-                m.consume_rate,
-                m.no_local | m.exclusive << 1,
-            ),
-        )
-    )
+    return b"".join((
+        _HBB.pack(m.ticket, m.service_type, len(destination)), destination,
+        _B.pack(len(subscription)), subscription,
+        _HHIB.pack(
+            m.prefetch_size, m.prefetch_count, m.consume_rate, m.no_local | m.exclusive << 1,
+        ),
+    ))
 
 
 def read_stream_consume_ok(buf: bytes, at: int) -> tuple[StreamConsumeOk, int]:  # 0-9a0
@@ -1985,13 +2068,10 @@ def read_stream_publish(buf: bytes, at: int) -> tuple[StreamPublish, int]:  # 0-
 
 def write_stream_publish(m: StreamPublish) -> bytes:  # 0-9a0
     destination = short(m.destination, "stream.publish destination")
-    return b"".join(
-        (
-            _HBB.pack(m.ticket, m.service_type, len(destination)),
-            destination,
-            _B.pack(m.immediate),
-        )
-    )
+    return b"".join((
+        _HBB.pack(m.ticket, m.service_type, len(destination)), destination,
+        _B.pack(m.immediate),
+    ))
 
 
 def read_stream_deliver(buf: bytes, at: int) -> tuple[StreamDeliver, int]:  # 0-9a0
@@ -2128,15 +2208,10 @@ def read_test_string(buf: bytes, at: int) -> tuple[TestString, int]:  # 0-9a0
 
 def write_test_string(m: TestString) -> bytes:  # 0-9a0
     string_1 = short(m.string_1, "test.string string-1")
-    return b"".join(
-        (
-            _B.pack(len(string_1)),
-            string_1,
-            _H.pack(len(m.string_2)),
-            m.string_2,
-            _B.pack(m.operation),
-        )
-    )
+    return b"".join((
+        _B.pack(len(string_1)), string_1, _H.pack(len(m.string_2)), m.string_2,
+        _B.pack(m.operation),
+    ))
 
 
 def read_test_string_ok(buf: bytes, at: int) -> tuple[TestStringOk, int]:  # 0-9a0

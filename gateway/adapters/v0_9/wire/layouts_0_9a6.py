@@ -10,9 +10,9 @@ of the frame, and struct.error, IndexError and UnicodeDecodeError may escape. Fi
 the encoded entries without their length.
 """
 
-from dataclasses import dataclass
 from struct import Struct
-from typing import ClassVar
+
+from gateway.adapters.record import Record, short
 
 _B = Struct(">B")
 _BB = Struct(">BB")
@@ -32,705 +32,943 @@ _QBB = Struct(">QBB")
 _QI = Struct(">QI")
 
 
-def short(text: str, where: str) -> bytes:
-    """The octets of a short string, whose length must fit one octet."""
-    raw = text.encode("utf-8", "surrogateescape")
-    if len(raw) > 255:
-        raise ValueError(f"{where}: a short string holds 255 octets, not {len(raw)}")
-    return raw
+class ConnectionStart(Record):
+    NAME = "connection.start"
+    __slots__ = ("version_major", "version_minor", "mechanisms", "locales")
 
+    def __init__(
+        self, version_major: int = 0, version_minor: int = 0, mechanisms: bytes = b"",
+        locales: bytes = b"",
+    ) -> None:
+        self.version_major = version_major
+        self.version_minor = version_minor
+        self.mechanisms = mechanisms
+        self.locales = locales
 
-@dataclass(slots=True)
-class ConnectionStart:
-    NAME: ClassVar[str] = "connection.start"
-    version_major: int = 0
-    version_minor: int = 0
-    mechanisms: bytes = b""
-    locales: bytes = b""
 
+class ConnectionStartOk(Record):
+    NAME = "connection.start-ok"
+    __slots__ = ("mechanism", "response", "locale")
 
-@dataclass(slots=True)
-class ConnectionStartOk:
-    NAME: ClassVar[str] = "connection.start-ok"
-    mechanism: str = ""
-    response: bytes = b""
-    locale: str = ""
+    def __init__(self, mechanism: str = "", response: bytes = b"", locale: str = "") -> None:
+        self.mechanism = mechanism
+        self.response = response
+        self.locale = locale
 
 
-@dataclass(slots=True)
-class ConnectionSecure:
-    NAME: ClassVar[str] = "connection.secure"
-    challenge: bytes = b""
+class ConnectionSecure(Record):
+    NAME = "connection.secure"
+    __slots__ = ("challenge",)
 
+    def __init__(self, challenge: bytes = b"") -> None:
+        self.challenge = challenge
 
-@dataclass(slots=True)
-class ConnectionSecureOk:
-    NAME: ClassVar[str] = "connection.secure-ok"
-    response: bytes = b""
 
+class ConnectionSecureOk(Record):
+    NAME = "connection.secure-ok"
+    __slots__ = ("response",)
 
-@dataclass(slots=True)
-class ConnectionTune:
-    NAME: ClassVar[str] = "connection.tune"
-    channel_max: int = 0
-    heartbeat: int = 0
+    def __init__(self, response: bytes = b"") -> None:
+        self.response = response
 
 
-@dataclass(slots=True)
-class ConnectionTuneOk:
-    NAME: ClassVar[str] = "connection.tune-ok"
-    channel_max: int = 0
-    heartbeat: int = 0
+class ConnectionTune(Record):
+    NAME = "connection.tune"
+    __slots__ = ("channel_max", "heartbeat")
 
+    def __init__(self, channel_max: int = 0, heartbeat: int = 0) -> None:
+        self.channel_max = channel_max
+        self.heartbeat = heartbeat
 
-@dataclass(slots=True)
-class ConnectionOpen:
-    NAME: ClassVar[str] = "connection.open"
-    context_key: str = ""
 
+class ConnectionTuneOk(Record):
+    NAME = "connection.tune-ok"
+    __slots__ = ("channel_max", "heartbeat")
 
-@dataclass(slots=True)
-class ConnectionOpenOk:
-    NAME: ClassVar[str] = "connection.open-ok"
-    context_key: str = ""
+    def __init__(self, channel_max: int = 0, heartbeat: int = 0) -> None:
+        self.channel_max = channel_max
+        self.heartbeat = heartbeat
 
 
-@dataclass(slots=True)
-class ConnectionClose:
-    NAME: ClassVar[str] = "connection.close"
-    reply_code: int = 0
-    reply_text: str = ""
-    class_id: int = 0
-    method_id: int = 0
+class ConnectionOpen(Record):
+    NAME = "connection.open"
+    __slots__ = ("context_key",)
 
+    def __init__(self, context_key: str = "") -> None:
+        self.context_key = context_key
 
-@dataclass(slots=True)
-class ConnectionCloseOk:
-    NAME: ClassVar[str] = "connection.close-ok"
 
+class ConnectionOpenOk(Record):
+    NAME = "connection.open-ok"
+    __slots__ = ("context_key",)
 
-@dataclass(slots=True)
-class ChannelOpen:
-    NAME: ClassVar[str] = "channel.open"
-    virtual_host: str = ""
-    prefetch_max: int = 0
-    out_of_band: str = ""
+    def __init__(self, context_key: str = "") -> None:
+        self.context_key = context_key
 
 
-@dataclass(slots=True)
-class ChannelOpenOk:
-    NAME: ClassVar[str] = "channel.open-ok"
+class ConnectionClose(Record):
+    NAME = "connection.close"
+    __slots__ = ("reply_code", "reply_text", "class_id", "method_id")
 
+    def __init__(
+        self, reply_code: int = 0, reply_text: str = "", class_id: int = 0, method_id: int = 0,
+    ) -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.class_id = class_id
+        self.method_id = method_id
 
-@dataclass(slots=True)
-class ChannelFlow:
-    NAME: ClassVar[str] = "channel.flow"
-    flow_pause: bool = False
 
+class ConnectionCloseOk(Record):
+    NAME = "connection.close-ok"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class ChannelClose:
-    NAME: ClassVar[str] = "channel.close"
-    reply_code: int = 0
-    reply_text: str = ""
-    class_id: int = 0
-    method_id: int = 0
-
 
-@dataclass(slots=True)
-class ChannelCloseOk:
-    NAME: ClassVar[str] = "channel.close-ok"
+class ChannelOpen(Record):
+    NAME = "channel.open"
+    __slots__ = ("virtual_host", "prefetch_max", "out_of_band")
 
+    def __init__(
+        self, virtual_host: str = "", prefetch_max: int = 0, out_of_band: str = "",
+    ) -> None:
+        self.virtual_host = virtual_host
+        self.prefetch_max = prefetch_max
+        self.out_of_band = out_of_band
 
-@dataclass(slots=True)
-class AccessRequest:
-    NAME: ClassVar[str] = "access.request"
-    realm: str = ""
-    exclusive: bool = False
-    passive: bool = False
-    active: bool = False
-    write: bool = False
-    read: bool = False
 
+class ChannelOpenOk(Record):
+    NAME = "channel.open-ok"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class AccessRequestOk:
-    NAME: ClassVar[str] = "access.request-ok"
-    ticket: int = 0
 
+class ChannelFlow(Record):
+    NAME = "channel.flow"
+    __slots__ = ("flow_pause",)
 
-@dataclass(slots=True)
-class ExchangeDeclare:
-    NAME: ClassVar[str] = "exchange.declare"
-    ticket: int = 0
-    exchange: str = ""
-    class_: str = ""
-    passive: bool = False
-    durable: bool = False
-    auto_delete: bool = False
-    internal: bool = False
-
+    def __init__(self, flow_pause: bool = False) -> None:
+        self.flow_pause = flow_pause
 
-@dataclass(slots=True)
-class ExchangeDeclareOk:
-    NAME: ClassVar[str] = "exchange.declare-ok"
 
+class ChannelClose(Record):
+    NAME = "channel.close"
+    __slots__ = ("reply_code", "reply_text", "class_id", "method_id")
 
-@dataclass(slots=True)
-class ExchangeBind:
-    NAME: ClassVar[str] = "exchange.bind"
-    ticket: int = 0
-    domain: str = ""
-    exchange: str = ""
-    bind_to: str = ""
-    arguments: bytes = b""
+    def __init__(
+        self, reply_code: int = 0, reply_text: str = "", class_id: int = 0, method_id: int = 0,
+    ) -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.class_id = class_id
+        self.method_id = method_id
 
-
-@dataclass(slots=True)
-class ExchangeBindOk:
-    NAME: ClassVar[str] = "exchange.bind-ok"
-
 
-@dataclass(slots=True)
-class ExchangeDelete:
-    NAME: ClassVar[str] = "exchange.delete"
-    ticket: int = 0
-    exchange: str = ""
-    if_unused: bool = False
+class ChannelCloseOk(Record):
+    NAME = "channel.close-ok"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class ExchangeDeleteOk:
-    NAME: ClassVar[str] = "exchange.delete-ok"
+class AccessRequest(Record):
+    NAME = "access.request"
+    __slots__ = ("realm", "exclusive", "passive", "active", "write", "read")
 
+    def __init__(
+        self, realm: str = "", exclusive: bool = False, passive: bool = False, active: bool = False,
+        write: bool = False, read: bool = False,
+    ) -> None:
+        self.realm = realm
+        self.exclusive = exclusive
+        self.passive = passive
+        self.active = active
+        self.write = write
+        self.read = read
 
-@dataclass(slots=True)
-class QueueDeclare:
-    NAME: ClassVar[str] = "queue.declare"
-    ticket: int = 0
-    domain: str = ""
-    queue: str = ""
-    template: str = ""
-    passive: bool = False
-    durable: bool = False
-    private: bool = False
-    auto_delete: bool = False
 
+class AccessRequestOk(Record):
+    NAME = "access.request-ok"
+    __slots__ = ("ticket",)
 
-@dataclass(slots=True)
-class QueueDeclareOk:
-    NAME: ClassVar[str] = "queue.declare-ok"
-    queue: str = ""
-    exchange: str = ""
-    message_count: int = 0
-    consumer_count: int = 0
+    def __init__(self, ticket: int = 0) -> None:
+        self.ticket = ticket
 
 
-@dataclass(slots=True)
-class QueueBind:
-    NAME: ClassVar[str] = "queue.bind"
-    ticket: int = 0
-    domain: str = ""
-    queue: str = ""
-    bind_to: str = ""
-    arguments: bytes = b""
+class ExchangeDeclare(Record):
+    NAME = "exchange.declare"
+    __slots__ = ("ticket", "exchange", "class_", "passive", "durable", "auto_delete", "internal")
+
+    def __init__(
+        self, ticket: int = 0, exchange: str = "", class_: str = "", passive: bool = False,
+        durable: bool = False, auto_delete: bool = False, internal: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.exchange = exchange
+        self.class_ = class_
+        self.passive = passive
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
 
 
-@dataclass(slots=True)
-class QueueBindOk:
-    NAME: ClassVar[str] = "queue.bind-ok"
+class ExchangeDeclareOk(Record):
+    NAME = "exchange.declare-ok"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class QueuePurge:
-    NAME: ClassVar[str] = "queue.purge"
-    ticket: int = 0
-    domain: str = ""
-    queue: str = ""
+class ExchangeBind(Record):
+    NAME = "exchange.bind"
+    __slots__ = ("ticket", "domain", "exchange", "bind_to", "arguments")
 
+    def __init__(
+        self, ticket: int = 0, domain: str = "", exchange: str = "", bind_to: str = "",
+        arguments: bytes = b"",
+    ) -> None:
+        self.ticket = ticket
+        self.domain = domain
+        self.exchange = exchange
+        self.bind_to = bind_to
+        self.arguments = arguments
 
-@dataclass(slots=True)
-class QueuePurgeOk:
-    NAME: ClassVar[str] = "queue.purge-ok"
-    message_count: int = 0
 
+class ExchangeBindOk(Record):
+    NAME = "exchange.bind-ok"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class QueueDelete:
-    NAME: ClassVar[str] = "queue.delete"
-    ticket: int = 0
-    domain: str = ""
-    queue: str = ""
-    if_unused: bool = False
-    if_empty: bool = False
 
+class ExchangeDelete(Record):
+    NAME = "exchange.delete"
+    __slots__ = ("ticket", "exchange", "if_unused")
 
-@dataclass(slots=True)
-class QueueDeleteOk:
-    NAME: ClassVar[str] = "queue.delete-ok"
-    message_count: int = 0
-
-
-@dataclass(slots=True)
-class BasicProperties:
-    NAME: ClassVar[str] = "basic.properties"
-    content_type: str | None = None
-    content_encoding: str | None = None
-    destination: str | None = None
-    headers: bytes | None = None
-
-
-@dataclass(slots=True)
-class BasicConsume:
-    NAME: ClassVar[str] = "basic.consume"
-    ticket: int = 0
-    domain: str = ""
-    queue: str = ""
-    no_local: bool = False
-    exclusive: bool = False
-
-
-@dataclass(slots=True)
-class BasicConsumeOk:
-    NAME: ClassVar[str] = "basic.consume-ok"
-    consumer_tag: int = 0
-
-
-@dataclass(slots=True)
-class BasicCancel:
-    NAME: ClassVar[str] = "basic.cancel"
-    consumer_tag: int = 0
+    def __init__(self, ticket: int = 0, exchange: str = "", if_unused: bool = False) -> None:
+        self.ticket = ticket
+        self.exchange = exchange
+        self.if_unused = if_unused
 
 
-@dataclass(slots=True)
-class BasicCancelOk:
-    NAME: ClassVar[str] = "basic.cancel-ok"
-
-
-@dataclass(slots=True)
-class BasicPublish:
-    NAME: ClassVar[str] = "basic.publish"
-    ticket: int = 0
-    exchange: str = ""
-    mandatory: bool = False
-    immediate: bool = False
-
-
-@dataclass(slots=True)
-class BasicBounce:
-    NAME: ClassVar[str] = "basic.bounce"
-    reply_code: int = 0
-    reply_text: str = ""
-    exchange: str = ""
-
-
-@dataclass(slots=True)
-class BasicDeliver:
-    NAME: ClassVar[str] = "basic.deliver"
-    exchange: str = ""
-    domain: str = ""
-    queue: str = ""
-
-
-@dataclass(slots=True)
-class BasicBrowse:
-    NAME: ClassVar[str] = "basic.browse"
-    ticket: int = 0
-    domain: str = ""
-    queue: str = ""
-
-
-@dataclass(slots=True)
-class BasicBrowseOk:
-    NAME: ClassVar[str] = "basic.browse-ok"
-    exchange: str = ""
-    message_count: int = 0
-
-
-@dataclass(slots=True)
-class BasicBrowseEmpty:
-    NAME: ClassVar[str] = "basic.browse-empty"
-
+class ExchangeDeleteOk(Record):
+    NAME = "exchange.delete-ok"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class JmsProperties:
-    NAME: ClassVar[str] = "jms.properties"
-    content_type: str | None = None
-    content_encoding: str | None = None
-    destination: str | None = None
-    headers: bytes | None = None
-    delivery_mode: int | None = None
-    priority: int | None = None
-    correlation_id: str | None = None
-    reply_to: str | None = None
-    expiration: str | None = None
-    message_id: str | None = None
-    timestamp: int | None = None
-    type: str | None = None
-    user_id: str | None = None
-    app_id: str | None = None
-
-
-@dataclass(slots=True)
-class JmsConsume:
-    NAME: ClassVar[str] = "jms.consume"
-    ticket: int = 0
-    domain: str = ""
-    queue: str = ""
-    prefetch_size: int = 0
-    prefetch_count: int = 0
-    no_local: bool = False
-    auto_ack: bool = False
-    exclusive: bool = False
-
-
-@dataclass(slots=True)
-class JmsConsumeOk:
-    NAME: ClassVar[str] = "jms.consume-ok"
-    consumer_tag: int = 0
-
-
-@dataclass(slots=True)
-class JmsCancel:
-    NAME: ClassVar[str] = "jms.cancel"
-    consumer_tag: int = 0
-
-
-@dataclass(slots=True)
-class JmsCancelOk:
-    NAME: ClassVar[str] = "jms.cancel-ok"
-
-
-@dataclass(slots=True)
-class JmsPublish:
-    NAME: ClassVar[str] = "jms.publish"
-    ticket: int = 0
-    exchange: str = ""
-    mandatory: bool = False
-    immediate: bool = False
-
-
-@dataclass(slots=True)
-class JmsBounce:
-    NAME: ClassVar[str] = "jms.bounce"
-    reply_code: int = 0
-    reply_text: str = ""
-    exchange: str = ""
 
-
-@dataclass(slots=True)
-class JmsDeliver:
-    NAME: ClassVar[str] = "jms.deliver"
-    delivery_tag: int = 0
-    redelivered: bool = False
-    exchange: str = ""
-    domain: str = ""
-    queue: str = ""
+class QueueDeclare(Record):
+    NAME = "queue.declare"
+    __slots__ = (
+        "ticket", "domain", "queue", "template", "passive", "durable", "private", "auto_delete",
+    )
 
+    def __init__(
+        self, ticket: int = 0, domain: str = "", queue: str = "", template: str = "",
+        passive: bool = False, durable: bool = False, private: bool = False,
+        auto_delete: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.domain = domain
+        self.queue = queue
+        self.template = template
+        self.passive = passive
+        self.durable = durable
+        self.private = private
+        self.auto_delete = auto_delete
 
-@dataclass(slots=True)
-class JmsBrowse:
-    NAME: ClassVar[str] = "jms.browse"
-    ticket: int = 0
-    domain: str = ""
-    queue: str = ""
-    auto_ack: bool = False
 
+class QueueDeclareOk(Record):
+    NAME = "queue.declare-ok"
+    __slots__ = ("queue", "exchange", "message_count", "consumer_count")
 
-@dataclass(slots=True)
-class JmsBrowseOk:
-    NAME: ClassVar[str] = "jms.browse-ok"
-    delivery_tag: int = 0
-    redelivered: bool = False
-    exchange: str = ""
-    message_count: int = 0
-
-
-@dataclass(slots=True)
-class JmsBrowseEmpty:
-    NAME: ClassVar[str] = "jms.browse-empty"
-
-
-@dataclass(slots=True)
-class JmsAck:
-    NAME: ClassVar[str] = "jms.ack"
-    delivery_tag: int = 0
-    multiple: bool = False
+    def __init__(
+        self, queue: str = "", exchange: str = "", message_count: int = 0, consumer_count: int = 0,
+    ) -> None:
+        self.queue = queue
+        self.exchange = exchange
+        self.message_count = message_count
+        self.consumer_count = consumer_count
 
-
-@dataclass(slots=True)
-class JmsReject:
-    NAME: ClassVar[str] = "jms.reject"
-    delivery_tag: int = 0
-    requeue: bool = False
 
+class QueueBind(Record):
+    NAME = "queue.bind"
+    __slots__ = ("ticket", "domain", "queue", "bind_to", "arguments")
 
-@dataclass(slots=True)
-class FileProperties:
-    NAME: ClassVar[str] = "file.properties"
-    content_type: str | None = None
-    content_encoding: str | None = None
-    destination: str | None = None
-    headers: bytes | None = None
-    priority: int | None = None
-    reply_to: str | None = None
-    message_id: str | None = None
-    filename: str | None = None
-    timestamp: int | None = None
-
-
-@dataclass(slots=True)
-class FileConsume:
-    NAME: ClassVar[str] = "file.consume"
-    ticket: int = 0
-    domain: str = ""
-    queue: str = ""
-    prefetch_size: int = 0
-    prefetch_count: int = 0
-    no_local: bool = False
-    auto_ack: bool = False
-    exclusive: bool = False
-
-
-@dataclass(slots=True)
-class FileConsumeOk:
-    NAME: ClassVar[str] = "file.consume-ok"
-    consumer_tag: int = 0
-
-
-@dataclass(slots=True)
-class FileCancel:
-    NAME: ClassVar[str] = "file.cancel"
-    consumer_tag: int = 0
+    def __init__(
+        self, ticket: int = 0, domain: str = "", queue: str = "", bind_to: str = "",
+        arguments: bytes = b"",
+    ) -> None:
+        self.ticket = ticket
+        self.domain = domain
+        self.queue = queue
+        self.bind_to = bind_to
+        self.arguments = arguments
 
 
-@dataclass(slots=True)
-class FileCancelOk:
-    NAME: ClassVar[str] = "file.cancel-ok"
-
-
-@dataclass(slots=True)
-class FileOpen:
-    NAME: ClassVar[str] = "file.open"
-    identifier: str = ""
-    content_size: int = 0
-
-
-@dataclass(slots=True)
-class FileOpenOk:
-    NAME: ClassVar[str] = "file.open-ok"
-    staged_size: int = 0
+class QueueBindOk(Record):
+    NAME = "queue.bind-ok"
+    __slots__ = ()
 
-
-@dataclass(slots=True)
-class FileStage:
-    NAME: ClassVar[str] = "file.stage"
 
+class QueuePurge(Record):
+    NAME = "queue.purge"
+    __slots__ = ("ticket", "domain", "queue")
 
-@dataclass(slots=True)
-class FilePublish:
-    NAME: ClassVar[str] = "file.publish"
-    ticket: int = 0
-    exchange: str = ""
-    immediate: bool = False
-    identifier: str = ""
+    def __init__(self, ticket: int = 0, domain: str = "", queue: str = "") -> None:
+        self.ticket = ticket
+        self.domain = domain
+        self.queue = queue
 
 
-@dataclass(slots=True)
-class FileDeliver:
-    NAME: ClassVar[str] = "file.deliver"
-    delivery_tag: int = 0
-    redelivered: bool = False
-    exchange: str = ""
-    domain: str = ""
-    queue: str = ""
-    identifier: str = ""
+class QueuePurgeOk(Record):
+    NAME = "queue.purge-ok"
+    __slots__ = ("message_count",)
 
+    def __init__(self, message_count: int = 0) -> None:
+        self.message_count = message_count
 
-@dataclass(slots=True)
-class FileAck:
-    NAME: ClassVar[str] = "file.ack"
-    delivery_tag: int = 0
-    multiple: bool = False
 
+class QueueDelete(Record):
+    NAME = "queue.delete"
+    __slots__ = ("ticket", "domain", "queue", "if_unused", "if_empty")
 
-@dataclass(slots=True)
-class FileReject:
-    NAME: ClassVar[str] = "file.reject"
-    delivery_tag: int = 0
-    requeue: bool = False
+    def __init__(
+        self, ticket: int = 0, domain: str = "", queue: str = "", if_unused: bool = False,
+        if_empty: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.domain = domain
+        self.queue = queue
+        self.if_unused = if_unused
+        self.if_empty = if_empty
 
 
-@dataclass(slots=True)
-class StreamProperties:
-    NAME: ClassVar[str] = "stream.properties"
-    content_type: str | None = None
-    content_encoding: str | None = None
-    destination: str | None = None
-    headers: bytes | None = None
-    priority: int | None = None
-    timestamp: int | None = None
+class QueueDeleteOk(Record):
+    NAME = "queue.delete-ok"
+    __slots__ = ("message_count",)
 
+    def __init__(self, message_count: int = 0) -> None:
+        self.message_count = message_count
 
-@dataclass(slots=True)
-class StreamConsume:
-    NAME: ClassVar[str] = "stream.consume"
-    ticket: int = 0
-    domain: str = ""
-    queue: str = ""
-    prefetch_size: int = 0
-    prefetch_count: int = 0
-    consume_rate: int = 0
-    no_local: bool = False
-    exclusive: bool = False
 
+class BasicProperties(Record):
+    NAME = "basic.properties"
+    __slots__ = ("content_type", "content_encoding", "destination", "headers")
 
-@dataclass(slots=True)
-class StreamConsumeOk:
-    NAME: ClassVar[str] = "stream.consume-ok"
-    consumer_tag: int = 0
+    def __init__(
+        self, content_type: str | None = None, content_encoding: str | None = None,
+        destination: str | None = None, headers: bytes | None = None,
+    ) -> None:
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+        self.destination = destination
+        self.headers = headers
 
 
-@dataclass(slots=True)
-class StreamCancel:
-    NAME: ClassVar[str] = "stream.cancel"
-    consumer_tag: int = 0
+class BasicConsume(Record):
+    NAME = "basic.consume"
+    __slots__ = ("ticket", "domain", "queue", "no_local", "exclusive")
 
+    def __init__(
+        self, ticket: int = 0, domain: str = "", queue: str = "", no_local: bool = False,
+        exclusive: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.domain = domain
+        self.queue = queue
+        self.no_local = no_local
+        self.exclusive = exclusive
 
-@dataclass(slots=True)
-class StreamCancelOk:
-    NAME: ClassVar[str] = "stream.cancel-ok"
 
+class BasicConsumeOk(Record):
+    NAME = "basic.consume-ok"
+    __slots__ = ("consumer_tag",)
 
-@dataclass(slots=True)
-class StreamPublish:
-    NAME: ClassVar[str] = "stream.publish"
-    ticket: int = 0
-    exchange: str = ""
-    immediate: bool = False
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
 
 
-@dataclass(slots=True)
-class StreamDeliver:
-    NAME: ClassVar[str] = "stream.deliver"
-    delivery_tag: int = 0
-    exchange: str = ""
-    domain: str = ""
-    queue: str = ""
+class BasicCancel(Record):
+    NAME = "basic.cancel"
+    __slots__ = ("consumer_tag",)
 
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
 
-@dataclass(slots=True)
-class TxSelect:
-    NAME: ClassVar[str] = "tx.select"
 
+class BasicCancelOk(Record):
+    NAME = "basic.cancel-ok"
+    __slots__ = ()
 
-@dataclass(slots=True)
-class TxSelectOk:
-    NAME: ClassVar[str] = "tx.select-ok"
 
+class BasicPublish(Record):
+    NAME = "basic.publish"
+    __slots__ = ("ticket", "exchange", "mandatory", "immediate")
 
-@dataclass(slots=True)
-class TxCommit:
-    NAME: ClassVar[str] = "tx.commit"
+    def __init__(
+        self, ticket: int = 0, exchange: str = "", mandatory: bool = False, immediate: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.exchange = exchange
+        self.mandatory = mandatory
+        self.immediate = immediate
 
+
+class BasicBounce(Record):
+    NAME = "basic.bounce"
+    __slots__ = ("reply_code", "reply_text", "exchange")
+
+    def __init__(self, reply_code: int = 0, reply_text: str = "", exchange: str = "") -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.exchange = exchange
 
-@dataclass(slots=True)
-class TxCommitOk:
-    NAME: ClassVar[str] = "tx.commit-ok"
 
+class BasicDeliver(Record):
+    NAME = "basic.deliver"
+    __slots__ = ("exchange", "domain", "queue")
 
-@dataclass(slots=True)
-class TxRollback:
-    NAME: ClassVar[str] = "tx.rollback"
+    def __init__(self, exchange: str = "", domain: str = "", queue: str = "") -> None:
+        self.exchange = exchange
+        self.domain = domain
+        self.queue = queue
 
 
-@dataclass(slots=True)
-class TxRollbackOk:
-    NAME: ClassVar[str] = "tx.rollback-ok"
+class BasicBrowse(Record):
+    NAME = "basic.browse"
+    __slots__ = ("ticket", "domain", "queue")
 
+    def __init__(self, ticket: int = 0, domain: str = "", queue: str = "") -> None:
+        self.ticket = ticket
+        self.domain = domain
+        self.queue = queue
 
-@dataclass(slots=True)
-class DtxSelect:
-    NAME: ClassVar[str] = "dtx.select"
 
+class BasicBrowseOk(Record):
+    NAME = "basic.browse-ok"
+    __slots__ = ("exchange", "message_count")
 
-@dataclass(slots=True)
-class DtxSelectOk:
-    NAME: ClassVar[str] = "dtx.select-ok"
+    def __init__(self, exchange: str = "", message_count: int = 0) -> None:
+        self.exchange = exchange
+        self.message_count = message_count
 
 
-@dataclass(slots=True)
-class DtxStart:
-    NAME: ClassVar[str] = "dtx.start"
-    dtx_identifier: str = ""
+class BasicBrowseEmpty(Record):
+    NAME = "basic.browse-empty"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class DtxStartOk:
-    NAME: ClassVar[str] = "dtx.start-ok"
+class JmsProperties(Record):
+    NAME = "jms.properties"
+    __slots__ = (
+        "content_type", "content_encoding", "destination", "headers", "delivery_mode", "priority",
+        "correlation_id", "reply_to", "expiration", "message_id", "timestamp", "type", "user_id",
+        "app_id",
+    )
 
+    def __init__(
+        self, content_type: str | None = None, content_encoding: str | None = None,
+        destination: str | None = None, headers: bytes | None = None,
+        delivery_mode: int | None = None, priority: int | None = None,
+        correlation_id: str | None = None, reply_to: str | None = None,
+        expiration: str | None = None, message_id: str | None = None, timestamp: int | None = None,
+        type: str | None = None, user_id: str | None = None, app_id: str | None = None,
+    ) -> None:
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+        self.destination = destination
+        self.headers = headers
+        self.delivery_mode = delivery_mode
+        self.priority = priority
+        self.correlation_id = correlation_id
+        self.reply_to = reply_to
+        self.expiration = expiration
+        self.message_id = message_id
+        self.timestamp = timestamp
+        self.type = type
+        self.user_id = user_id
+        self.app_id = app_id
 
-@dataclass(slots=True)
-class TestProperties:
-    NAME: ClassVar[str] = "test.properties"
-    content_type: str | None = None
-    content_encoding: str | None = None
 
+class JmsConsume(Record):
+    NAME = "jms.consume"
+    __slots__ = (
+        "ticket", "domain", "queue", "prefetch_size", "prefetch_count", "no_local", "auto_ack",
+        "exclusive",
+    )
 
-@dataclass(slots=True)
-class TestInteger:
-    NAME: ClassVar[str] = "test.integer"
-    integer_1: int = 0
-    integer_2: int = 0
-    integer_3: int = 0
-    integer_4: int = 0
-    operation: int = 0
+    def __init__(
+        self, ticket: int = 0, domain: str = "", queue: str = "", prefetch_size: int = 0,
+        prefetch_count: int = 0, no_local: bool = False, auto_ack: bool = False,
+        exclusive: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.domain = domain
+        self.queue = queue
+        self.prefetch_size = prefetch_size
+        self.prefetch_count = prefetch_count
+        self.no_local = no_local
+        self.auto_ack = auto_ack
+        self.exclusive = exclusive
 
 
-@dataclass(slots=True)
-class TestIntegerOk:
-    NAME: ClassVar[str] = "test.integer-ok"
-    result: int = 0
+class JmsConsumeOk(Record):
+    NAME = "jms.consume-ok"
+    __slots__ = ("consumer_tag",)
 
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
 
-@dataclass(slots=True)
-class TestString:
-    NAME: ClassVar[str] = "test.string"
-    string_1: str = ""
-    string_2: bytes = b""
-    operation: int = 0
 
+class JmsCancel(Record):
+    NAME = "jms.cancel"
+    __slots__ = ("consumer_tag",)
 
-@dataclass(slots=True)
-class TestStringOk:
-    NAME: ClassVar[str] = "test.string-ok"
-    result: bytes = b""
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
 
 
-@dataclass(slots=True)
-class TestTable:
-    NAME: ClassVar[str] = "test.table"
-    table: bytes = b""
-    integer_op: int = 0
-    string_op: int = 0
+class JmsCancelOk(Record):
+    NAME = "jms.cancel-ok"
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class TestTableOk:
-    NAME: ClassVar[str] = "test.table-ok"
-    integer_result: int = 0
-    string_result: bytes = b""
+class JmsPublish(Record):
+    NAME = "jms.publish"
+    __slots__ = ("ticket", "exchange", "mandatory", "immediate")
 
+    def __init__(
+        self, ticket: int = 0, exchange: str = "", mandatory: bool = False, immediate: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.exchange = exchange
+        self.mandatory = mandatory
+        self.immediate = immediate
 
-@dataclass(slots=True)
-class TestContent:
-    NAME: ClassVar[str] = "test.content"
 
+class JmsBounce(Record):
+    NAME = "jms.bounce"
+    __slots__ = ("reply_code", "reply_text", "exchange")
+
+    def __init__(self, reply_code: int = 0, reply_text: str = "", exchange: str = "") -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.exchange = exchange
+
+
+class JmsDeliver(Record):
+    NAME = "jms.deliver"
+    __slots__ = ("delivery_tag", "redelivered", "exchange", "domain", "queue")
+
+    def __init__(
+        self, delivery_tag: int = 0, redelivered: bool = False, exchange: str = "",
+        domain: str = "", queue: str = "",
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.redelivered = redelivered
+        self.exchange = exchange
+        self.domain = domain
+        self.queue = queue
+
+
+class JmsBrowse(Record):
+    NAME = "jms.browse"
+    __slots__ = ("ticket", "domain", "queue", "auto_ack")
+
+    def __init__(
+        self, ticket: int = 0, domain: str = "", queue: str = "", auto_ack: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.domain = domain
+        self.queue = queue
+        self.auto_ack = auto_ack
+
 
-@dataclass(slots=True)
-class TestContentOk:
-    NAME: ClassVar[str] = "test.content-ok"
-    content_checksum: int = 0
+class JmsBrowseOk(Record):
+    NAME = "jms.browse-ok"
+    __slots__ = ("delivery_tag", "redelivered", "exchange", "message_count")
+
+    def __init__(
+        self, delivery_tag: int = 0, redelivered: bool = False, exchange: str = "",
+        message_count: int = 0,
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.redelivered = redelivered
+        self.exchange = exchange
+        self.message_count = message_count
+
+
+class JmsBrowseEmpty(Record):
+    NAME = "jms.browse-empty"
+    __slots__ = ()
+
+
+class JmsAck(Record):
+    NAME = "jms.ack"
+    __slots__ = ("delivery_tag", "multiple")
+
+    def __init__(self, delivery_tag: int = 0, multiple: bool = False) -> None:
+        self.delivery_tag = delivery_tag
+        self.multiple = multiple
+
+
+class JmsReject(Record):
+    NAME = "jms.reject"
+    __slots__ = ("delivery_tag", "requeue")
+
+    def __init__(self, delivery_tag: int = 0, requeue: bool = False) -> None:
+        self.delivery_tag = delivery_tag
+        self.requeue = requeue
+
+
+class FileProperties(Record):
+    NAME = "file.properties"
+    __slots__ = (
+        "content_type", "content_encoding", "destination", "headers", "priority", "reply_to",
+        "message_id", "filename", "timestamp",
+    )
+
+    def __init__(
+        self, content_type: str | None = None, content_encoding: str | None = None,
+        destination: str | None = None, headers: bytes | None = None, priority: int | None = None,
+        reply_to: str | None = None, message_id: str | None = None, filename: str | None = None,
+        timestamp: int | None = None,
+    ) -> None:
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+        self.destination = destination
+        self.headers = headers
+        self.priority = priority
+        self.reply_to = reply_to
+        self.message_id = message_id
+        self.filename = filename
+        self.timestamp = timestamp
+
+
+class FileConsume(Record):
+    NAME = "file.consume"
+    __slots__ = (
+        "ticket", "domain", "queue", "prefetch_size", "prefetch_count", "no_local", "auto_ack",
+        "exclusive",
+    )
+
+    def __init__(
+        self, ticket: int = 0, domain: str = "", queue: str = "", prefetch_size: int = 0,
+        prefetch_count: int = 0, no_local: bool = False, auto_ack: bool = False,
+        exclusive: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.domain = domain
+        self.queue = queue
+        self.prefetch_size = prefetch_size
+        self.prefetch_count = prefetch_count
+        self.no_local = no_local
+        self.auto_ack = auto_ack
+        self.exclusive = exclusive
+
+
+class FileConsumeOk(Record):
+    NAME = "file.consume-ok"
+    __slots__ = ("consumer_tag",)
+
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
+
+
+class FileCancel(Record):
+    NAME = "file.cancel"
+    __slots__ = ("consumer_tag",)
+
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
+
+
+class FileCancelOk(Record):
+    NAME = "file.cancel-ok"
+    __slots__ = ()
+
+
+class FileOpen(Record):
+    NAME = "file.open"
+    __slots__ = ("identifier", "content_size")
+
+    def __init__(self, identifier: str = "", content_size: int = 0) -> None:
+        self.identifier = identifier
+        self.content_size = content_size
+
+
+class FileOpenOk(Record):
+    NAME = "file.open-ok"
+    __slots__ = ("staged_size",)
+
+    def __init__(self, staged_size: int = 0) -> None:
+        self.staged_size = staged_size
+
+
+class FileStage(Record):
+    NAME = "file.stage"
+    __slots__ = ()
+
+
+class FilePublish(Record):
+    NAME = "file.publish"
+    __slots__ = ("ticket", "exchange", "immediate", "identifier")
+
+    def __init__(
+        self, ticket: int = 0, exchange: str = "", immediate: bool = False, identifier: str = "",
+    ) -> None:
+        self.ticket = ticket
+        self.exchange = exchange
+        self.immediate = immediate
+        self.identifier = identifier
+
+
+class FileDeliver(Record):
+    NAME = "file.deliver"
+    __slots__ = ("delivery_tag", "redelivered", "exchange", "domain", "queue", "identifier")
+
+    def __init__(
+        self, delivery_tag: int = 0, redelivered: bool = False, exchange: str = "",
+        domain: str = "", queue: str = "", identifier: str = "",
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.redelivered = redelivered
+        self.exchange = exchange
+        self.domain = domain
+        self.queue = queue
+        self.identifier = identifier
+
+
+class FileAck(Record):
+    NAME = "file.ack"
+    __slots__ = ("delivery_tag", "multiple")
+
+    def __init__(self, delivery_tag: int = 0, multiple: bool = False) -> None:
+        self.delivery_tag = delivery_tag
+        self.multiple = multiple
+
+
+class FileReject(Record):
+    NAME = "file.reject"
+    __slots__ = ("delivery_tag", "requeue")
+
+    def __init__(self, delivery_tag: int = 0, requeue: bool = False) -> None:
+        self.delivery_tag = delivery_tag
+        self.requeue = requeue
+
+
+class StreamProperties(Record):
+    NAME = "stream.properties"
+    __slots__ = (
+        "content_type", "content_encoding", "destination", "headers", "priority", "timestamp",
+    )
+
+    def __init__(
+        self, content_type: str | None = None, content_encoding: str | None = None,
+        destination: str | None = None, headers: bytes | None = None, priority: int | None = None,
+        timestamp: int | None = None,
+    ) -> None:
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+        self.destination = destination
+        self.headers = headers
+        self.priority = priority
+        self.timestamp = timestamp
+
+
+class StreamConsume(Record):
+    NAME = "stream.consume"
+    __slots__ = (
+        "ticket", "domain", "queue", "prefetch_size", "prefetch_count", "consume_rate", "no_local",
+        "exclusive",
+    )
+
+    def __init__(
+        self, ticket: int = 0, domain: str = "", queue: str = "", prefetch_size: int = 0,
+        prefetch_count: int = 0, consume_rate: int = 0, no_local: bool = False,
+        exclusive: bool = False,
+    ) -> None:
+        self.ticket = ticket
+        self.domain = domain
+        self.queue = queue
+        self.prefetch_size = prefetch_size
+        self.prefetch_count = prefetch_count
+        self.consume_rate = consume_rate
+        self.no_local = no_local
+        self.exclusive = exclusive
+
+
+class StreamConsumeOk(Record):
+    NAME = "stream.consume-ok"
+    __slots__ = ("consumer_tag",)
+
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
+
+
+class StreamCancel(Record):
+    NAME = "stream.cancel"
+    __slots__ = ("consumer_tag",)
+
+    def __init__(self, consumer_tag: int = 0) -> None:
+        self.consumer_tag = consumer_tag
+
+
+class StreamCancelOk(Record):
+    NAME = "stream.cancel-ok"
+    __slots__ = ()
+
+
+class StreamPublish(Record):
+    NAME = "stream.publish"
+    __slots__ = ("ticket", "exchange", "immediate")
+
+    def __init__(self, ticket: int = 0, exchange: str = "", immediate: bool = False) -> None:
+        self.ticket = ticket
+        self.exchange = exchange
+        self.immediate = immediate
+
+
+class StreamDeliver(Record):
+    NAME = "stream.deliver"
+    __slots__ = ("delivery_tag", "exchange", "domain", "queue")
+
+    def __init__(
+        self, delivery_tag: int = 0, exchange: str = "", domain: str = "", queue: str = "",
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.exchange = exchange
+        self.domain = domain
+        self.queue = queue
+
+
+class TxSelect(Record):
+    NAME = "tx.select"
+    __slots__ = ()
+
+
+class TxSelectOk(Record):
+    NAME = "tx.select-ok"
+    __slots__ = ()
+
+
+class TxCommit(Record):
+    NAME = "tx.commit"
+    __slots__ = ()
+
+
+class TxCommitOk(Record):
+    NAME = "tx.commit-ok"
+    __slots__ = ()
+
+
+class TxRollback(Record):
+    NAME = "tx.rollback"
+    __slots__ = ()
+
+
+class TxRollbackOk(Record):
+    NAME = "tx.rollback-ok"
+    __slots__ = ()
+
+
+class DtxSelect(Record):
+    NAME = "dtx.select"
+    __slots__ = ()
+
+
+class DtxSelectOk(Record):
+    NAME = "dtx.select-ok"
+    __slots__ = ()
+
+
+class DtxStart(Record):
+    NAME = "dtx.start"
+    __slots__ = ("dtx_identifier",)
+
+    def __init__(self, dtx_identifier: str = "") -> None:
+        self.dtx_identifier = dtx_identifier
+
+
+class DtxStartOk(Record):
+    NAME = "dtx.start-ok"
+    __slots__ = ()
+
+
+class TestProperties(Record):
+    NAME = "test.properties"
+    __slots__ = ("content_type", "content_encoding")
+
+    def __init__(
+        self, content_type: str | None = None, content_encoding: str | None = None,
+    ) -> None:
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+
+
+class TestInteger(Record):
+    NAME = "test.integer"
+    __slots__ = ("integer_1", "integer_2", "integer_3", "integer_4", "operation")
+
+    def __init__(
+        self, integer_1: int = 0, integer_2: int = 0, integer_3: int = 0, integer_4: int = 0,
+        operation: int = 0,
+    ) -> None:
+        self.integer_1 = integer_1
+        self.integer_2 = integer_2
+        self.integer_3 = integer_3
+        self.integer_4 = integer_4
+        self.operation = operation
+
+
+class TestIntegerOk(Record):
+    NAME = "test.integer-ok"
+    __slots__ = ("result",)
+
+    def __init__(self, result: int = 0) -> None:
+        self.result = result
+
+
+class TestString(Record):
+    NAME = "test.string"
+    __slots__ = ("string_1", "string_2", "operation")
+
+    def __init__(self, string_1: str = "", string_2: bytes = b"", operation: int = 0) -> None:
+        self.string_1 = string_1
+        self.string_2 = string_2
+        self.operation = operation
+
+
+class TestStringOk(Record):
+    NAME = "test.string-ok"
+    __slots__ = ("result",)
+
+    def __init__(self, result: bytes = b"") -> None:
+        self.result = result
+
+
+class TestTable(Record):
+    NAME = "test.table"
+    __slots__ = ("table", "integer_op", "string_op")
+
+    def __init__(self, table: bytes = b"", integer_op: int = 0, string_op: int = 0) -> None:
+        self.table = table
+        self.integer_op = integer_op
+        self.string_op = string_op
+
+
+class TestTableOk(Record):
+    NAME = "test.table-ok"
+    __slots__ = ("integer_result", "string_result")
+
+    def __init__(self, integer_result: int = 0, string_result: bytes = b"") -> None:
+        self.integer_result = integer_result
+        self.string_result = string_result
+
+
+class TestContent(Record):
+    NAME = "test.content"
+    __slots__ = ()
+
+
+class TestContentOk(Record):
+    NAME = "test.content-ok"
+    __slots__ = ("content_checksum",)
+
+    def __init__(self, content_checksum: int = 0) -> None:
+        self.content_checksum = content_checksum
 
 
 def read_connection_start(buf: bytes, at: int) -> tuple[ConnectionStart, int]:  # 0-9a6
@@ -746,14 +984,10 @@ def read_connection_start(buf: bytes, at: int) -> tuple[ConnectionStart, int]:  
 
 
 def write_connection_start(m: ConnectionStart) -> bytes:  # 0-9a6
-    return b"".join(
-        (
-            _BBI.pack(m.version_major, m.version_minor, len(m.mechanisms)),
-            m.mechanisms,
-            _I.pack(len(m.locales)),
-            m.locales,
-        )
-    )
+    return b"".join((
+        _BBI.pack(m.version_major, m.version_minor, len(m.mechanisms)), m.mechanisms,
+        _I.pack(len(m.locales)), m.locales,
+    ))
 
 
 def read_connection_start_ok(buf: bytes, at: int) -> tuple[ConnectionStartOk, int]:  # 0-9a6
@@ -775,16 +1009,10 @@ def read_connection_start_ok(buf: bytes, at: int) -> tuple[ConnectionStartOk, in
 def write_connection_start_ok(m: ConnectionStartOk) -> bytes:  # 0-9a6
     mechanism = short(m.mechanism, "connection.start-ok mechanism")
     locale = short(m.locale, "connection.start-ok locale")
-    return b"".join(
-        (
-            _B.pack(len(mechanism)),
-            mechanism,
-            _I.pack(len(m.response)),
-            m.response,
-            _B.pack(len(locale)),
-            locale,
-        )
-    )
+    return b"".join((
+        _B.pack(len(mechanism)), mechanism, _I.pack(len(m.response)), m.response,
+        _B.pack(len(locale)), locale,
+    ))
 
 
 def read_connection_secure(buf: bytes, at: int) -> tuple[ConnectionSecure, int]:  # 0-9a6
@@ -892,14 +1120,10 @@ def read_channel_open(buf: bytes, at: int) -> tuple[ChannelOpen, int]:  # 0-9a6
 def write_channel_open(m: ChannelOpen) -> bytes:  # 0-9a6
     virtual_host = short(m.virtual_host, "channel.open virtual-host")
     out_of_band = short(m.out_of_band, "channel.open out-of-band")
-    return b"".join(
-        (
-            _B.pack(len(virtual_host)),
-            virtual_host,
-            _IB.pack(m.prefetch_max, len(out_of_band)),
-            out_of_band,
-        )
-    )
+    return b"".join((
+        _B.pack(len(virtual_host)), virtual_host, _IB.pack(m.prefetch_max, len(out_of_band)),
+        out_of_band,
+    ))
 
 
 def read_channel_open_ok(buf: bytes, at: int) -> tuple[ChannelOpenOk, int]:  # 0-9a6
@@ -948,25 +1172,17 @@ def read_access_request(buf: bytes, at: int) -> tuple[AccessRequest, int]:  # 0-
     at = end
     bits1 = buf[at]
     record = AccessRequest(
-        realm,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
-        bits1 & 8 != 0,
-        bits1 & 16 != 0,
+        realm, bits1 & 1 != 0, bits1 & 2 != 0, bits1 & 4 != 0, bits1 & 8 != 0, bits1 & 16 != 0,
     )
     return record, at + 1
 
 
 def write_access_request(m: AccessRequest) -> bytes:  # 0-9a6
     realm = short(m.realm, "access.request realm")
-    return b"".join(
-        (
-            _B.pack(len(realm)),
-            realm,
-            _B.pack(m.exclusive | m.passive << 1 | m.active << 2 | m.write << 3 | m.read << 4),
-        )
-    )
+    return b"".join((
+        _B.pack(len(realm)), realm,
+        _B.pack(m.exclusive | m.passive << 1 | m.active << 2 | m.write << 3 | m.read << 4),
+    ))
 
 
 def read_access_request_ok(buf: bytes, at: int) -> tuple[AccessRequestOk, int]:  # 0-9a6
@@ -989,12 +1205,7 @@ def read_exchange_declare(buf: bytes, at: int) -> tuple[ExchangeDeclare, int]:  
     at = end
     bits1 = buf[at]
     record = ExchangeDeclare(
-        ticket,
-        exchange,
-        class_,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
+        ticket, exchange, class_, bits1 & 1 != 0, bits1 & 2 != 0, bits1 & 4 != 0,
         bits1 & 8 != 0,
     )
     return record, at + 1
@@ -1003,15 +1214,10 @@ def read_exchange_declare(buf: bytes, at: int) -> tuple[ExchangeDeclare, int]:  
 def write_exchange_declare(m: ExchangeDeclare) -> bytes:  # 0-9a6
     exchange = short(m.exchange, "exchange.declare exchange")
     class_ = short(m.class_, "exchange.declare class")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(exchange)),
-            exchange,
-            _B.pack(len(class_)),
-            class_,
-            _B.pack(m.passive | m.durable << 1 | m.auto_delete << 2 | m.internal << 3),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(exchange)), exchange, _B.pack(len(class_)), class_,
+        _B.pack(m.passive | m.durable << 1 | m.auto_delete << 2 | m.internal << 3),
+    ))
 
 
 def read_exchange_declare_ok(buf: bytes, at: int) -> tuple[ExchangeDeclareOk, int]:  # 0-9a6
@@ -1046,18 +1252,10 @@ def write_exchange_bind(m: ExchangeBind) -> bytes:  # 0-9a6
     domain = short(m.domain, "exchange.bind domain")
     exchange = short(m.exchange, "exchange.bind exchange")
     bind_to = short(m.bind_to, "exchange.bind bind-to")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(domain)),
-            domain,
-            _B.pack(len(exchange)),
-            exchange,
-            _B.pack(len(bind_to)),
-            bind_to,
-            _I.pack(len(m.arguments)),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(domain)), domain, _B.pack(len(exchange)), exchange,
+        _B.pack(len(bind_to)), bind_to, _I.pack(len(m.arguments)), m.arguments,
+    ))
 
 
 def read_exchange_bind_ok(buf: bytes, at: int) -> tuple[ExchangeBindOk, int]:  # 0-9a6
@@ -1105,13 +1303,7 @@ def read_queue_declare(buf: bytes, at: int) -> tuple[QueueDeclare, int]:  # 0-9a
     at = end
     bits1 = buf[at]
     record = QueueDeclare(
-        ticket,
-        domain,
-        queue,
-        template,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
-        bits1 & 4 != 0,
+        ticket, domain, queue, template, bits1 & 1 != 0, bits1 & 2 != 0, bits1 & 4 != 0,
         bits1 & 8 != 0,
     )
     return record, at + 1
@@ -1121,17 +1313,11 @@ def write_queue_declare(m: QueueDeclare) -> bytes:  # 0-9a6
     domain = short(m.domain, "queue.declare domain")
     queue = short(m.queue, "queue.declare queue")
     template = short(m.template, "queue.declare template")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-            _B.pack(len(template)),
-            template,
-            _B.pack(m.passive | m.durable << 1 | m.private << 2 | m.auto_delete << 3),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(domain)), domain, _B.pack(len(queue)), queue,
+        _B.pack(len(template)), template,
+        _B.pack(m.passive | m.durable << 1 | m.private << 2 | m.auto_delete << 3),
+    ))
 
 
 def read_queue_declare_ok(buf: bytes, at: int) -> tuple[QueueDeclareOk, int]:  # 0-9a6
@@ -1150,15 +1336,10 @@ def read_queue_declare_ok(buf: bytes, at: int) -> tuple[QueueDeclareOk, int]:  #
 def write_queue_declare_ok(m: QueueDeclareOk) -> bytes:  # 0-9a6
     queue = short(m.queue, "queue.declare-ok queue")
     exchange = short(m.exchange, "queue.declare-ok exchange")
-    return b"".join(
-        (
-            _B.pack(len(queue)),
-            queue,
-            _B.pack(len(exchange)),
-            exchange,
-            _II.pack(m.message_count, m.consumer_count),
-        )
-    )
+    return b"".join((
+        _B.pack(len(queue)), queue, _B.pack(len(exchange)), exchange,
+        _II.pack(m.message_count, m.consumer_count),
+    ))
 
 
 def read_queue_bind(buf: bytes, at: int) -> tuple[QueueBind, int]:  # 0-9a6
@@ -1185,18 +1366,10 @@ def write_queue_bind(m: QueueBind) -> bytes:  # 0-9a6
     domain = short(m.domain, "queue.bind domain")
     queue = short(m.queue, "queue.bind queue")
     bind_to = short(m.bind_to, "queue.bind bind-to")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-            _B.pack(len(bind_to)),
-            bind_to,
-            _I.pack(len(m.arguments)),
-            m.arguments,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(domain)), domain, _B.pack(len(queue)), queue,
+        _B.pack(len(bind_to)), bind_to, _I.pack(len(m.arguments)), m.arguments,
+    ))
 
 
 def read_queue_bind_ok(buf: bytes, at: int) -> tuple[QueueBindOk, int]:  # 0-9a6
@@ -1222,14 +1395,9 @@ def read_queue_purge(buf: bytes, at: int) -> tuple[QueuePurge, int]:  # 0-9a6
 def write_queue_purge(m: QueuePurge) -> bytes:  # 0-9a6
     domain = short(m.domain, "queue.purge domain")
     queue = short(m.queue, "queue.purge queue")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(domain)), domain, _B.pack(len(queue)), queue,
+    ))
 
 
 def read_queue_purge_ok(buf: bytes, at: int) -> tuple[QueuePurgeOk, int]:  # 0-9a6
@@ -1257,15 +1425,10 @@ def read_queue_delete(buf: bytes, at: int) -> tuple[QueueDelete, int]:  # 0-9a6
 def write_queue_delete(m: QueueDelete) -> bytes:  # 0-9a6
     domain = short(m.domain, "queue.delete domain")
     queue = short(m.queue, "queue.delete queue")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-            _B.pack(m.if_unused | m.if_empty << 1),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(domain)), domain, _B.pack(len(queue)), queue,
+        _B.pack(m.if_unused | m.if_empty << 1),
+    ))
 
 
 def read_queue_delete_ok(buf: bytes, at: int) -> tuple[QueueDeleteOk, int]:  # 0-9a6
@@ -1343,15 +1506,10 @@ def read_basic_consume(buf: bytes, at: int) -> tuple[BasicConsume, int]:  # 0-9a
 def write_basic_consume(m: BasicConsume) -> bytes:  # 0-9a6
     domain = short(m.domain, "basic.consume domain")
     queue = short(m.queue, "basic.consume queue")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-            _B.pack(m.no_local | m.exclusive << 1),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(domain)), domain, _B.pack(len(queue)), queue,
+        _B.pack(m.no_local | m.exclusive << 1),
+    ))
 
 
 def read_basic_consume_ok(buf: bytes, at: int) -> tuple[BasicConsumeOk, int]:  # 0-9a6
@@ -1409,14 +1567,9 @@ def read_basic_bounce(buf: bytes, at: int) -> tuple[BasicBounce, int]:  # 0-9a6
 def write_basic_bounce(m: BasicBounce) -> bytes:  # 0-9a6
     reply_text = short(m.reply_text, "basic.bounce reply-text")
     exchange = short(m.exchange, "basic.bounce exchange")
-    return b"".join(
-        (
-            _HB.pack(m.reply_code, len(reply_text)),
-            reply_text,
-            _B.pack(len(exchange)),
-            exchange,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.reply_code, len(reply_text)), reply_text, _B.pack(len(exchange)), exchange,
+    ))
 
 
 def read_basic_deliver(buf: bytes, at: int) -> tuple[BasicDeliver, int]:  # 0-9a6
@@ -1439,16 +1592,10 @@ def write_basic_deliver(m: BasicDeliver) -> bytes:  # 0-9a6
     exchange = short(m.exchange, "basic.deliver exchange")
     domain = short(m.domain, "basic.deliver domain")
     queue = short(m.queue, "basic.deliver queue")
-    return b"".join(
-        (
-            _B.pack(len(exchange)),
-            exchange,
-            _B.pack(len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-        )
-    )
+    return b"".join((
+        _B.pack(len(exchange)), exchange, _B.pack(len(domain)), domain, _B.pack(len(queue)),
+        queue,
+    ))
 
 
 def read_basic_browse(buf: bytes, at: int) -> tuple[BasicBrowse, int]:  # 0-9a6
@@ -1466,14 +1613,9 @@ def read_basic_browse(buf: bytes, at: int) -> tuple[BasicBrowse, int]:  # 0-9a6
 def write_basic_browse(m: BasicBrowse) -> bytes:  # 0-9a6
     domain = short(m.domain, "basic.browse domain")
     queue = short(m.queue, "basic.browse queue")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(domain)), domain, _B.pack(len(queue)), queue,
+    ))
 
 
 def read_basic_browse_ok(buf: bytes, at: int) -> tuple[BasicBrowseOk, int]:  # 0-9a6
@@ -1633,13 +1775,7 @@ def read_jms_consume(buf: bytes, at: int) -> tuple[JmsConsume, int]:  # 0-9a6
     at = end
     prefetch_size, prefetch_count, bits1 = _IHB.unpack_from(buf, at)
     record = JmsConsume(
-        ticket,
-        domain,
-        queue,
-        prefetch_size,
-        prefetch_count,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
+        ticket, domain, queue, prefetch_size, prefetch_count, bits1 & 1 != 0, bits1 & 2 != 0,
         bits1 & 4 != 0,
     )
     return record, at + 7
@@ -1648,19 +1784,12 @@ def read_jms_consume(buf: bytes, at: int) -> tuple[JmsConsume, int]:  # 0-9a6
 def write_jms_consume(m: JmsConsume) -> bytes:  # 0-9a6
     domain = short(m.domain, "jms.consume domain")
     queue = short(m.queue, "jms.consume queue")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-            _IHB.pack(
-                m.prefetch_size,
-                m.prefetch_count,
-                m.no_local | m.auto_ack << 1 | m.exclusive << 2,
-            ),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(domain)), domain, _B.pack(len(queue)), queue,
+        _IHB.pack(
+            m.prefetch_size, m.prefetch_count, m.no_local | m.auto_ack << 1 | m.exclusive << 2,
+        ),
+    ))
 
 
 def read_jms_consume_ok(buf: bytes, at: int) -> tuple[JmsConsumeOk, int]:  # 0-9a6
@@ -1718,14 +1847,9 @@ def read_jms_bounce(buf: bytes, at: int) -> tuple[JmsBounce, int]:  # 0-9a6
 def write_jms_bounce(m: JmsBounce) -> bytes:  # 0-9a6
     reply_text = short(m.reply_text, "jms.bounce reply-text")
     exchange = short(m.exchange, "jms.bounce exchange")
-    return b"".join(
-        (
-            _HB.pack(m.reply_code, len(reply_text)),
-            reply_text,
-            _B.pack(len(exchange)),
-            exchange,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.reply_code, len(reply_text)), reply_text, _B.pack(len(exchange)), exchange,
+    ))
 
 
 def read_jms_deliver(buf: bytes, at: int) -> tuple[JmsDeliver, int]:  # 0-9a6
@@ -1748,16 +1872,10 @@ def write_jms_deliver(m: JmsDeliver) -> bytes:  # 0-9a6
     exchange = short(m.exchange, "jms.deliver exchange")
     domain = short(m.domain, "jms.deliver domain")
     queue = short(m.queue, "jms.deliver queue")
-    return b"".join(
-        (
-            _QBB.pack(m.delivery_tag, m.redelivered, len(exchange)),
-            exchange,
-            _B.pack(len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-        )
-    )
+    return b"".join((
+        _QBB.pack(m.delivery_tag, m.redelivered, len(exchange)), exchange, _B.pack(len(domain)),
+        domain, _B.pack(len(queue)), queue,
+    ))
 
 
 def read_jms_browse(buf: bytes, at: int) -> tuple[JmsBrowse, int]:  # 0-9a6
@@ -1776,15 +1894,10 @@ def read_jms_browse(buf: bytes, at: int) -> tuple[JmsBrowse, int]:  # 0-9a6
 def write_jms_browse(m: JmsBrowse) -> bytes:  # 0-9a6
     domain = short(m.domain, "jms.browse domain")
     queue = short(m.queue, "jms.browse queue")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-            _B.pack(m.auto_ack),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(domain)), domain, _B.pack(len(queue)), queue,
+        _B.pack(m.auto_ack),
+    ))
 
 
 def read_jms_browse_ok(buf: bytes, at: int) -> tuple[JmsBrowseOk, int]:  # 0-9a6
@@ -1798,13 +1911,10 @@ def read_jms_browse_ok(buf: bytes, at: int) -> tuple[JmsBrowseOk, int]:  # 0-9a6
 
 def write_jms_browse_ok(m: JmsBrowseOk) -> bytes:  # 0-9a6
     exchange = short(m.exchange, "jms.browse-ok exchange")
-    return b"".join(
-        (
-            _QBB.pack(m.delivery_tag, m.redelivered, len(exchange)),
-            exchange,
-            _I.pack(m.message_count),
-        )
-    )
+    return b"".join((
+        _QBB.pack(m.delivery_tag, m.redelivered, len(exchange)), exchange,
+        _I.pack(m.message_count),
+    ))
 
 
 def read_jms_browse_empty(buf: bytes, at: int) -> tuple[JmsBrowseEmpty, int]:  # 0-9a6
@@ -1930,13 +2040,7 @@ def read_file_consume(buf: bytes, at: int) -> tuple[FileConsume, int]:  # 0-9a6
     at = end
     prefetch_size, prefetch_count, bits1 = _IHB.unpack_from(buf, at)
     record = FileConsume(
-        ticket,
-        domain,
-        queue,
-        prefetch_size,
-        prefetch_count,
-        bits1 & 1 != 0,
-        bits1 & 2 != 0,
+        ticket, domain, queue, prefetch_size, prefetch_count, bits1 & 1 != 0, bits1 & 2 != 0,
         bits1 & 4 != 0,
     )
     return record, at + 7
@@ -1945,19 +2049,12 @@ def read_file_consume(buf: bytes, at: int) -> tuple[FileConsume, int]:  # 0-9a6
 def write_file_consume(m: FileConsume) -> bytes:  # 0-9a6
     domain = short(m.domain, "file.consume domain")
     queue = short(m.queue, "file.consume queue")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-            _IHB.pack(
-                m.prefetch_size,
-                m.prefetch_count,
-                m.no_local | m.auto_ack << 1 | m.exclusive << 2,
-            ),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(domain)), domain, _B.pack(len(queue)), queue,
+        _IHB.pack(
+            m.prefetch_size, m.prefetch_count, m.no_local | m.auto_ack << 1 | m.exclusive << 2,
+        ),
+    ))
 
 
 def read_file_consume_ok(buf: bytes, at: int) -> tuple[FileConsumeOk, int]:  # 0-9a6
@@ -2032,14 +2129,10 @@ def read_file_publish(buf: bytes, at: int) -> tuple[FilePublish, int]:  # 0-9a6
 def write_file_publish(m: FilePublish) -> bytes:  # 0-9a6
     exchange = short(m.exchange, "file.publish exchange")
     identifier = short(m.identifier, "file.publish identifier")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(exchange)),
-            exchange,
-            _BB.pack(m.immediate, len(identifier)),
-            identifier,
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(exchange)), exchange, _BB.pack(m.immediate, len(identifier)),
+        identifier,
+    ))
 
 
 def read_file_deliver(buf: bytes, at: int) -> tuple[FileDeliver, int]:  # 0-9a6
@@ -2067,18 +2160,10 @@ def write_file_deliver(m: FileDeliver) -> bytes:  # 0-9a6
     domain = short(m.domain, "file.deliver domain")
     queue = short(m.queue, "file.deliver queue")
     identifier = short(m.identifier, "file.deliver identifier")
-    return b"".join(
-        (
-            _QBB.pack(m.delivery_tag, m.redelivered, len(exchange)),
-            exchange,
-            _B.pack(len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-            _B.pack(len(identifier)),
-            identifier,
-        )
-    )
+    return b"".join((
+        _QBB.pack(m.delivery_tag, m.redelivered, len(exchange)), exchange, _B.pack(len(domain)),
+        domain, _B.pack(len(queue)), queue, _B.pack(len(identifier)), identifier,
+    ))
 
 
 def read_file_ack(buf: bytes, at: int) -> tuple[FileAck, int]:  # 0-9a6
@@ -2172,13 +2257,7 @@ def read_stream_consume(buf: bytes, at: int) -> tuple[StreamConsume, int]:  # 0-
     at = end
     prefetch_size, prefetch_count, consume_rate, bits1 = _IHIB.unpack_from(buf, at)
     record = StreamConsume(
-        ticket,
-        domain,
-        queue,
-        prefetch_size,
-        prefetch_count,
-        consume_rate,
-        bits1 & 1 != 0,
+        ticket, domain, queue, prefetch_size, prefetch_count, consume_rate, bits1 & 1 != 0,
         bits1 & 2 != 0,
     )
     return record, at + 11
@@ -2187,20 +2266,12 @@ def read_stream_consume(buf: bytes, at: int) -> tuple[StreamConsume, int]:  # 0-
 def write_stream_consume(m: StreamConsume) -> bytes:  # 0-9a6
     domain = short(m.domain, "stream.consume domain")
     queue = short(m.queue, "stream.consume queue")
-    return b"".join(
-        (
-            _HB.pack(m.ticket, len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-            _IHIB.pack(
-                m.prefetch_size,
-                m.prefetch_count,
-                m.consume_rate,
-                m.no_local | m.exclusive << 1,
-            ),
-        )
-    )
+    return b"".join((
+        _HB.pack(m.ticket, len(domain)), domain, _B.pack(len(queue)), queue,
+        _IHIB.pack(
+            m.prefetch_size, m.prefetch_count, m.consume_rate, m.no_local | m.exclusive << 1,
+        ),
+    ))
 
 
 def read_stream_consume_ok(buf: bytes, at: int) -> tuple[StreamConsumeOk, int]:  # 0-9a6
@@ -2263,16 +2334,10 @@ def write_stream_deliver(m: StreamDeliver) -> bytes:  # 0-9a6
     exchange = short(m.exchange, "stream.deliver exchange")
     domain = short(m.domain, "stream.deliver domain")
     queue = short(m.queue, "stream.deliver queue")
-    return b"".join(
-        (
-            _QB.pack(m.delivery_tag, len(exchange)),
-            exchange,
-            _B.pack(len(domain)),
-            domain,
-            _B.pack(len(queue)),
-            queue,
-        )
-    )
+    return b"".join((
+        _QB.pack(m.delivery_tag, len(exchange)), exchange, _B.pack(len(domain)), domain,
+        _B.pack(len(queue)), queue,
+    ))
 
 
 def read_tx_select(buf: bytes, at: int) -> tuple[TxSelect, int]:  # 0-9a6
@@ -2427,15 +2492,10 @@ def read_test_string(buf: bytes, at: int) -> tuple[TestString, int]:  # 0-9a6
 
 def write_test_string(m: TestString) -> bytes:  # 0-9a6
     string_1 = short(m.string_1, "test.string string-1")
-    return b"".join(
-        (
-            _B.pack(len(string_1)),
-            string_1,
-            _I.pack(len(m.string_2)),
-            m.string_2,
-            _B.pack(m.operation),
-        )
-    )
+    return b"".join((
+        _B.pack(len(string_1)), string_1, _I.pack(len(m.string_2)), m.string_2,
+        _B.pack(m.operation),
+    ))
 
 
 def read_test_string_ok(buf: bytes, at: int) -> tuple[TestStringOk, int]:  # 0-9a6

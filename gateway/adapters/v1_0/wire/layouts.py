@@ -10,11 +10,11 @@ the frame stops past the end of the frame, and struct.error, IndexError and Unic
 escape. A field that was absent or null is None; ``composites.effective`` knows the defaults.
 """
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, ClassVar
 from uuid import UUID
 
+from gateway.adapters.record import Record
 from gateway.adapters.v1_0 import typed as t
 from gateway.adapters.v1_0.encoding import WRITERS
 from gateway.adapters.v1_0.fields import DEPTH, READERS, FieldError, Reader
@@ -25,12 +25,11 @@ _q = Struct(">q")
 _symbol8 = READERS[0xA3]
 
 
-class Composite:
-    """What all records have in common."""
+class Composite(Record):
+    """A record with the code of its descriptor and the archetypes it provides."""
 
     __slots__ = ()
 
-    NAME: ClassVar[str]
     CODE: ClassVar[int]
     PROVIDES: ClassVar[frozenset[str]]
 
@@ -87,360 +86,509 @@ _target = providing("target")
 _txn_id = providing("txn-id", bytes)
 
 
-@dataclass(slots=True)
 class Error(Composite):
-    NAME: ClassVar[str] = "error"
-    CODE: ClassVar[int] = 0x1d
-    PROVIDES: ClassVar[frozenset[str]] = frozenset()
-    condition: str = ""
-    description: str | None = None
-    info: dict[Any, Any] | None = None
+    NAME = "error"
+    CODE = 0x1d
+    PROVIDES = frozenset()
+    __slots__ = ("condition", "description", "info")
+
+    def __init__(
+        self, condition: str = "", description: str | None = None,
+        info: dict[Any, Any] | None = None,
+    ) -> None:
+        self.condition = condition
+        self.description = description
+        self.info = info
 
 
-@dataclass(slots=True)
 class Open(Composite):
-    NAME: ClassVar[str] = "open"
-    CODE: ClassVar[int] = 0x10
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["frame"])
-    container_id: str = ""
-    hostname: str | None = None
-    max_frame_size: int | None = None
-    channel_max: int | None = None
-    idle_time_out: int | None = None
-    outgoing_locales: tuple[str, ...] | None = None
-    incoming_locales: tuple[str, ...] | None = None
-    offered_capabilities: tuple[str, ...] | None = None
-    desired_capabilities: tuple[str, ...] | None = None
-    properties: dict[Any, Any] | None = None
+    NAME = "open"
+    CODE = 0x10
+    PROVIDES = frozenset(["frame"])
+    __slots__ = (
+        "container_id", "hostname", "max_frame_size", "channel_max", "idle_time_out",
+        "outgoing_locales", "incoming_locales", "offered_capabilities", "desired_capabilities",
+        "properties",
+    )
+
+    def __init__(
+        self, container_id: str = "", hostname: str | None = None,
+        max_frame_size: int | None = None, channel_max: int | None = None,
+        idle_time_out: int | None = None, outgoing_locales: tuple[str, ...] | None = None,
+        incoming_locales: tuple[str, ...] | None = None,
+        offered_capabilities: tuple[str, ...] | None = None,
+        desired_capabilities: tuple[str, ...] | None = None,
+        properties: dict[Any, Any] | None = None,
+    ) -> None:
+        self.container_id = container_id
+        self.hostname = hostname
+        self.max_frame_size = max_frame_size
+        self.channel_max = channel_max
+        self.idle_time_out = idle_time_out
+        self.outgoing_locales = outgoing_locales
+        self.incoming_locales = incoming_locales
+        self.offered_capabilities = offered_capabilities
+        self.desired_capabilities = desired_capabilities
+        self.properties = properties
 
 
-@dataclass(slots=True)
 class Begin(Composite):
-    NAME: ClassVar[str] = "begin"
-    CODE: ClassVar[int] = 0x11
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["frame"])
-    remote_channel: int | None = None
-    next_outgoing_id: int = 0
-    incoming_window: int = 0
-    outgoing_window: int = 0
-    handle_max: int | None = None
-    offered_capabilities: tuple[str, ...] | None = None
-    desired_capabilities: tuple[str, ...] | None = None
-    properties: dict[Any, Any] | None = None
+    NAME = "begin"
+    CODE = 0x11
+    PROVIDES = frozenset(["frame"])
+    __slots__ = (
+        "remote_channel", "next_outgoing_id", "incoming_window", "outgoing_window", "handle_max",
+        "offered_capabilities", "desired_capabilities", "properties",
+    )
+
+    def __init__(
+        self, remote_channel: int | None = None, next_outgoing_id: int = 0,
+        incoming_window: int = 0, outgoing_window: int = 0, handle_max: int | None = None,
+        offered_capabilities: tuple[str, ...] | None = None,
+        desired_capabilities: tuple[str, ...] | None = None,
+        properties: dict[Any, Any] | None = None,
+    ) -> None:
+        self.remote_channel = remote_channel
+        self.next_outgoing_id = next_outgoing_id
+        self.incoming_window = incoming_window
+        self.outgoing_window = outgoing_window
+        self.handle_max = handle_max
+        self.offered_capabilities = offered_capabilities
+        self.desired_capabilities = desired_capabilities
+        self.properties = properties
 
 
-@dataclass(slots=True)
 class Attach(Composite):
-    NAME: ClassVar[str] = "attach"
-    CODE: ClassVar[int] = 0x12
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["frame"])
-    name: str = ""
-    handle: int = 0
-    role: bool = False
-    snd_settle_mode: int | None = None
-    rcv_settle_mode: int | None = None
-    source: Any = None
-    target: Any = None
-    unsettled: dict[Any, Any] | None = None
-    incomplete_unsettled: bool | None = None
-    initial_delivery_count: int | None = None
-    max_message_size: int | None = None
-    offered_capabilities: tuple[str, ...] | None = None
-    desired_capabilities: tuple[str, ...] | None = None
-    properties: dict[Any, Any] | None = None
+    NAME = "attach"
+    CODE = 0x12
+    PROVIDES = frozenset(["frame"])
+    __slots__ = (
+        "name", "handle", "role", "snd_settle_mode", "rcv_settle_mode", "source", "target",
+        "unsettled", "incomplete_unsettled", "initial_delivery_count", "max_message_size",
+        "offered_capabilities", "desired_capabilities", "properties",
+    )
+
+    def __init__(
+        self, name: str = "", handle: int = 0, role: bool = False,
+        snd_settle_mode: int | None = None, rcv_settle_mode: int | None = None, source: Any = None,
+        target: Any = None, unsettled: dict[Any, Any] | None = None,
+        incomplete_unsettled: bool | None = None, initial_delivery_count: int | None = None,
+        max_message_size: int | None = None, offered_capabilities: tuple[str, ...] | None = None,
+        desired_capabilities: tuple[str, ...] | None = None,
+        properties: dict[Any, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.handle = handle
+        self.role = role
+        self.snd_settle_mode = snd_settle_mode
+        self.rcv_settle_mode = rcv_settle_mode
+        self.source = source
+        self.target = target
+        self.unsettled = unsettled
+        self.incomplete_unsettled = incomplete_unsettled
+        self.initial_delivery_count = initial_delivery_count
+        self.max_message_size = max_message_size
+        self.offered_capabilities = offered_capabilities
+        self.desired_capabilities = desired_capabilities
+        self.properties = properties
 
 
-@dataclass(slots=True)
 class Flow(Composite):
-    NAME: ClassVar[str] = "flow"
-    CODE: ClassVar[int] = 0x13
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["frame"])
-    next_incoming_id: int | None = None
-    incoming_window: int = 0
-    next_outgoing_id: int = 0
-    outgoing_window: int = 0
-    handle: int | None = None
-    delivery_count: int | None = None
-    link_credit: int | None = None
-    available: int | None = None
-    drain: bool | None = None
-    echo: bool | None = None
-    properties: dict[Any, Any] | None = None
+    NAME = "flow"
+    CODE = 0x13
+    PROVIDES = frozenset(["frame"])
+    __slots__ = (
+        "next_incoming_id", "incoming_window", "next_outgoing_id", "outgoing_window", "handle",
+        "delivery_count", "link_credit", "available", "drain", "echo", "properties",
+    )
+
+    def __init__(
+        self, next_incoming_id: int | None = None, incoming_window: int = 0,
+        next_outgoing_id: int = 0, outgoing_window: int = 0, handle: int | None = None,
+        delivery_count: int | None = None, link_credit: int | None = None,
+        available: int | None = None, drain: bool | None = None, echo: bool | None = None,
+        properties: dict[Any, Any] | None = None,
+    ) -> None:
+        self.next_incoming_id = next_incoming_id
+        self.incoming_window = incoming_window
+        self.next_outgoing_id = next_outgoing_id
+        self.outgoing_window = outgoing_window
+        self.handle = handle
+        self.delivery_count = delivery_count
+        self.link_credit = link_credit
+        self.available = available
+        self.drain = drain
+        self.echo = echo
+        self.properties = properties
 
 
-@dataclass(slots=True)
 class Transfer(Composite):
-    NAME: ClassVar[str] = "transfer"
-    CODE: ClassVar[int] = 0x14
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["frame"])
-    handle: int = 0
-    delivery_id: int | None = None
-    delivery_tag: bytes | None = None
-    message_format: int | None = None
-    settled: bool | None = None
-    more: bool | None = None
-    rcv_settle_mode: int | None = None
-    state: Any = None
-    resume: bool | None = None
-    aborted: bool | None = None
-    batchable: bool | None = None
+    NAME = "transfer"
+    CODE = 0x14
+    PROVIDES = frozenset(["frame"])
+    __slots__ = (
+        "handle", "delivery_id", "delivery_tag", "message_format", "settled", "more",
+        "rcv_settle_mode", "state", "resume", "aborted", "batchable",
+    )
+
+    def __init__(
+        self, handle: int = 0, delivery_id: int | None = None, delivery_tag: bytes | None = None,
+        message_format: int | None = None, settled: bool | None = None, more: bool | None = None,
+        rcv_settle_mode: int | None = None, state: Any = None, resume: bool | None = None,
+        aborted: bool | None = None, batchable: bool | None = None,
+    ) -> None:
+        self.handle = handle
+        self.delivery_id = delivery_id
+        self.delivery_tag = delivery_tag
+        self.message_format = message_format
+        self.settled = settled
+        self.more = more
+        self.rcv_settle_mode = rcv_settle_mode
+        self.state = state
+        self.resume = resume
+        self.aborted = aborted
+        self.batchable = batchable
 
 
-@dataclass(slots=True)
 class Disposition(Composite):
-    NAME: ClassVar[str] = "disposition"
-    CODE: ClassVar[int] = 0x15
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["frame"])
-    role: bool = False
-    first: int = 0
-    last: int | None = None
-    settled: bool | None = None
-    state: Any = None
-    batchable: bool | None = None
+    NAME = "disposition"
+    CODE = 0x15
+    PROVIDES = frozenset(["frame"])
+    __slots__ = ("role", "first", "last", "settled", "state", "batchable")
+
+    def __init__(
+        self, role: bool = False, first: int = 0, last: int | None = None,
+        settled: bool | None = None, state: Any = None, batchable: bool | None = None,
+    ) -> None:
+        self.role = role
+        self.first = first
+        self.last = last
+        self.settled = settled
+        self.state = state
+        self.batchable = batchable
 
 
-@dataclass(slots=True)
 class Detach(Composite):
-    NAME: ClassVar[str] = "detach"
-    CODE: ClassVar[int] = 0x16
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["frame"])
-    handle: int = 0
-    closed: bool | None = None
-    error: Error | None = None
+    NAME = "detach"
+    CODE = 0x16
+    PROVIDES = frozenset(["frame"])
+    __slots__ = ("handle", "closed", "error")
+
+    def __init__(
+        self, handle: int = 0, closed: bool | None = None, error: Error | None = None,
+    ) -> None:
+        self.handle = handle
+        self.closed = closed
+        self.error = error
 
 
-@dataclass(slots=True)
 class End(Composite):
-    NAME: ClassVar[str] = "end"
-    CODE: ClassVar[int] = 0x17
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["frame"])
-    error: Error | None = None
+    NAME = "end"
+    CODE = 0x17
+    PROVIDES = frozenset(["frame"])
+    __slots__ = ("error",)
+
+    def __init__(self, error: Error | None = None) -> None:
+        self.error = error
 
 
-@dataclass(slots=True)
 class Close(Composite):
-    NAME: ClassVar[str] = "close"
-    CODE: ClassVar[int] = 0x18
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["frame"])
-    error: Error | None = None
+    NAME = "close"
+    CODE = 0x18
+    PROVIDES = frozenset(["frame"])
+    __slots__ = ("error",)
+
+    def __init__(self, error: Error | None = None) -> None:
+        self.error = error
 
 
-@dataclass(slots=True)
 class Header(Composite):
-    NAME: ClassVar[str] = "header"
-    CODE: ClassVar[int] = 0x70
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["section"])
-    durable: bool | None = None
-    priority: int | None = None
-    ttl: int | None = None
-    first_acquirer: bool | None = None
-    delivery_count: int | None = None
+    NAME = "header"
+    CODE = 0x70
+    PROVIDES = frozenset(["section"])
+    __slots__ = ("durable", "priority", "ttl", "first_acquirer", "delivery_count")
+
+    def __init__(
+        self, durable: bool | None = None, priority: int | None = None, ttl: int | None = None,
+        first_acquirer: bool | None = None, delivery_count: int | None = None,
+    ) -> None:
+        self.durable = durable
+        self.priority = priority
+        self.ttl = ttl
+        self.first_acquirer = first_acquirer
+        self.delivery_count = delivery_count
 
 
-@dataclass(slots=True)
 class Properties(Composite):
-    NAME: ClassVar[str] = "properties"
-    CODE: ClassVar[int] = 0x73
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["section"])
-    message_id: Any = None
-    user_id: bytes | None = None
-    to: Any = None
-    subject: str | None = None
-    reply_to: Any = None
-    correlation_id: Any = None
-    content_type: str | None = None
-    content_encoding: str | None = None
-    absolute_expiry_time: int | None = None
-    creation_time: int | None = None
-    group_id: str | None = None
-    group_sequence: int | None = None
-    reply_to_group_id: str | None = None
+    NAME = "properties"
+    CODE = 0x73
+    PROVIDES = frozenset(["section"])
+    __slots__ = (
+        "message_id", "user_id", "to", "subject", "reply_to", "correlation_id", "content_type",
+        "content_encoding", "absolute_expiry_time", "creation_time", "group_id", "group_sequence",
+        "reply_to_group_id",
+    )
+
+    def __init__(
+        self, message_id: Any = None, user_id: bytes | None = None, to: Any = None,
+        subject: str | None = None, reply_to: Any = None, correlation_id: Any = None,
+        content_type: str | None = None, content_encoding: str | None = None,
+        absolute_expiry_time: int | None = None, creation_time: int | None = None,
+        group_id: str | None = None, group_sequence: int | None = None,
+        reply_to_group_id: str | None = None,
+    ) -> None:
+        self.message_id = message_id
+        self.user_id = user_id
+        self.to = to
+        self.subject = subject
+        self.reply_to = reply_to
+        self.correlation_id = correlation_id
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+        self.absolute_expiry_time = absolute_expiry_time
+        self.creation_time = creation_time
+        self.group_id = group_id
+        self.group_sequence = group_sequence
+        self.reply_to_group_id = reply_to_group_id
 
 
-@dataclass(slots=True)
 class Received(Composite):
-    NAME: ClassVar[str] = "received"
-    CODE: ClassVar[int] = 0x23
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["delivery-state"])
-    section_number: int = 0
-    section_offset: int = 0
+    NAME = "received"
+    CODE = 0x23
+    PROVIDES = frozenset(["delivery-state"])
+    __slots__ = ("section_number", "section_offset")
+
+    def __init__(self, section_number: int = 0, section_offset: int = 0) -> None:
+        self.section_number = section_number
+        self.section_offset = section_offset
 
 
-@dataclass(slots=True)
 class Accepted(Composite):
-    NAME: ClassVar[str] = "accepted"
-    CODE: ClassVar[int] = 0x24
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["delivery-state", "outcome"])
+    NAME = "accepted"
+    CODE = 0x24
+    PROVIDES = frozenset(["delivery-state", "outcome"])
+    __slots__ = ()
 
 
-@dataclass(slots=True)
 class Rejected(Composite):
-    NAME: ClassVar[str] = "rejected"
-    CODE: ClassVar[int] = 0x25
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["delivery-state", "outcome"])
-    error: Error | None = None
+    NAME = "rejected"
+    CODE = 0x25
+    PROVIDES = frozenset(["delivery-state", "outcome"])
+    __slots__ = ("error",)
+
+    def __init__(self, error: Error | None = None) -> None:
+        self.error = error
 
 
-@dataclass(slots=True)
 class Released(Composite):
-    NAME: ClassVar[str] = "released"
-    CODE: ClassVar[int] = 0x26
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["delivery-state", "outcome"])
+    NAME = "released"
+    CODE = 0x26
+    PROVIDES = frozenset(["delivery-state", "outcome"])
+    __slots__ = ()
 
 
-@dataclass(slots=True)
 class Modified(Composite):
-    NAME: ClassVar[str] = "modified"
-    CODE: ClassVar[int] = 0x27
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["delivery-state", "outcome"])
-    delivery_failed: bool | None = None
-    undeliverable_here: bool | None = None
-    message_annotations: dict[Any, Any] | None = None
+    NAME = "modified"
+    CODE = 0x27
+    PROVIDES = frozenset(["delivery-state", "outcome"])
+    __slots__ = ("delivery_failed", "undeliverable_here", "message_annotations")
+
+    def __init__(
+        self, delivery_failed: bool | None = None, undeliverable_here: bool | None = None,
+        message_annotations: dict[Any, Any] | None = None,
+    ) -> None:
+        self.delivery_failed = delivery_failed
+        self.undeliverable_here = undeliverable_here
+        self.message_annotations = message_annotations
 
 
-@dataclass(slots=True)
 class Source(Composite):
-    NAME: ClassVar[str] = "source"
-    CODE: ClassVar[int] = 0x28
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["source"])
-    address: Any = None
-    durable: int | None = None
-    expiry_policy: str | None = None
-    timeout: int | None = None
-    dynamic: bool | None = None
-    dynamic_node_properties: dict[Any, Any] | None = None
-    distribution_mode: str | None = None
-    filter: dict[Any, Any] | None = None
-    default_outcome: Any = None
-    outcomes: tuple[str, ...] | None = None
-    capabilities: tuple[str, ...] | None = None
+    NAME = "source"
+    CODE = 0x28
+    PROVIDES = frozenset(["source"])
+    __slots__ = (
+        "address", "durable", "expiry_policy", "timeout", "dynamic", "dynamic_node_properties",
+        "distribution_mode", "filter", "default_outcome", "outcomes", "capabilities",
+    )
+
+    def __init__(
+        self, address: Any = None, durable: int | None = None, expiry_policy: str | None = None,
+        timeout: int | None = None, dynamic: bool | None = None,
+        dynamic_node_properties: dict[Any, Any] | None = None, distribution_mode: str | None = None,
+        filter: dict[Any, Any] | None = None, default_outcome: Any = None,
+        outcomes: tuple[str, ...] | None = None, capabilities: tuple[str, ...] | None = None,
+    ) -> None:
+        self.address = address
+        self.durable = durable
+        self.expiry_policy = expiry_policy
+        self.timeout = timeout
+        self.dynamic = dynamic
+        self.dynamic_node_properties = dynamic_node_properties
+        self.distribution_mode = distribution_mode
+        self.filter = filter
+        self.default_outcome = default_outcome
+        self.outcomes = outcomes
+        self.capabilities = capabilities
 
 
-@dataclass(slots=True)
 class Target(Composite):
-    NAME: ClassVar[str] = "target"
-    CODE: ClassVar[int] = 0x29
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["target"])
-    address: Any = None
-    durable: int | None = None
-    expiry_policy: str | None = None
-    timeout: int | None = None
-    dynamic: bool | None = None
-    dynamic_node_properties: dict[Any, Any] | None = None
-    capabilities: tuple[str, ...] | None = None
+    NAME = "target"
+    CODE = 0x29
+    PROVIDES = frozenset(["target"])
+    __slots__ = (
+        "address", "durable", "expiry_policy", "timeout", "dynamic", "dynamic_node_properties",
+        "capabilities",
+    )
+
+    def __init__(
+        self, address: Any = None, durable: int | None = None, expiry_policy: str | None = None,
+        timeout: int | None = None, dynamic: bool | None = None,
+        dynamic_node_properties: dict[Any, Any] | None = None,
+        capabilities: tuple[str, ...] | None = None,
+    ) -> None:
+        self.address = address
+        self.durable = durable
+        self.expiry_policy = expiry_policy
+        self.timeout = timeout
+        self.dynamic = dynamic
+        self.dynamic_node_properties = dynamic_node_properties
+        self.capabilities = capabilities
 
 
-@dataclass(slots=True)
 class DeleteOnClose(Composite):
-    NAME: ClassVar[str] = "delete-on-close"
-    CODE: ClassVar[int] = 0x2b
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["lifetime-policy"])
+    NAME = "delete-on-close"
+    CODE = 0x2b
+    PROVIDES = frozenset(["lifetime-policy"])
+    __slots__ = ()
 
 
-@dataclass(slots=True)
 class DeleteOnNoLinks(Composite):
-    NAME: ClassVar[str] = "delete-on-no-links"
-    CODE: ClassVar[int] = 0x2c
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["lifetime-policy"])
+    NAME = "delete-on-no-links"
+    CODE = 0x2c
+    PROVIDES = frozenset(["lifetime-policy"])
+    __slots__ = ()
 
 
-@dataclass(slots=True)
 class DeleteOnNoMessages(Composite):
-    NAME: ClassVar[str] = "delete-on-no-messages"
-    CODE: ClassVar[int] = 0x2d
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["lifetime-policy"])
+    NAME = "delete-on-no-messages"
+    CODE = 0x2d
+    PROVIDES = frozenset(["lifetime-policy"])
+    __slots__ = ()
 
 
-@dataclass(slots=True)
 class DeleteOnNoLinksOrMessages(Composite):
-    NAME: ClassVar[str] = "delete-on-no-links-or-messages"
-    CODE: ClassVar[int] = 0x2e
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["lifetime-policy"])
+    NAME = "delete-on-no-links-or-messages"
+    CODE = 0x2e
+    PROVIDES = frozenset(["lifetime-policy"])
+    __slots__ = ()
 
 
-@dataclass(slots=True)
 class Coordinator(Composite):
-    NAME: ClassVar[str] = "coordinator"
-    CODE: ClassVar[int] = 0x30
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["target"])
-    capabilities: tuple[str, ...] | None = None
+    NAME = "coordinator"
+    CODE = 0x30
+    PROVIDES = frozenset(["target"])
+    __slots__ = ("capabilities",)
+
+    def __init__(self, capabilities: tuple[str, ...] | None = None) -> None:
+        self.capabilities = capabilities
 
 
-@dataclass(slots=True)
 class Declare(Composite):
-    NAME: ClassVar[str] = "declare"
-    CODE: ClassVar[int] = 0x31
-    PROVIDES: ClassVar[frozenset[str]] = frozenset()
-    global_id: Any = None
+    NAME = "declare"
+    CODE = 0x31
+    PROVIDES = frozenset()
+    __slots__ = ("global_id",)
+
+    def __init__(self, global_id: Any = None) -> None:
+        self.global_id = global_id
 
 
-@dataclass(slots=True)
 class Discharge(Composite):
-    NAME: ClassVar[str] = "discharge"
-    CODE: ClassVar[int] = 0x32
-    PROVIDES: ClassVar[frozenset[str]] = frozenset()
-    txn_id: Any = None
-    fail: bool | None = None
+    NAME = "discharge"
+    CODE = 0x32
+    PROVIDES = frozenset()
+    __slots__ = ("txn_id", "fail")
+
+    def __init__(self, txn_id: Any = None, fail: bool | None = None) -> None:
+        self.txn_id = txn_id
+        self.fail = fail
 
 
-@dataclass(slots=True)
 class Declared(Composite):
-    NAME: ClassVar[str] = "declared"
-    CODE: ClassVar[int] = 0x33
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["delivery-state", "outcome"])
-    txn_id: Any = None
+    NAME = "declared"
+    CODE = 0x33
+    PROVIDES = frozenset(["delivery-state", "outcome"])
+    __slots__ = ("txn_id",)
+
+    def __init__(self, txn_id: Any = None) -> None:
+        self.txn_id = txn_id
 
 
-@dataclass(slots=True)
 class TransactionalState(Composite):
-    NAME: ClassVar[str] = "transactional-state"
-    CODE: ClassVar[int] = 0x34
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["delivery-state"])
-    txn_id: Any = None
-    outcome: Any = None
+    NAME = "transactional-state"
+    CODE = 0x34
+    PROVIDES = frozenset(["delivery-state"])
+    __slots__ = ("txn_id", "outcome")
+
+    def __init__(self, txn_id: Any = None, outcome: Any = None) -> None:
+        self.txn_id = txn_id
+        self.outcome = outcome
 
 
-@dataclass(slots=True)
 class SaslMechanisms(Composite):
-    NAME: ClassVar[str] = "sasl-mechanisms"
-    CODE: ClassVar[int] = 0x40
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["sasl-frame"])
-    sasl_server_mechanisms: tuple[str, ...] = ()
+    NAME = "sasl-mechanisms"
+    CODE = 0x40
+    PROVIDES = frozenset(["sasl-frame"])
+    __slots__ = ("sasl_server_mechanisms",)
+
+    def __init__(self, sasl_server_mechanisms: tuple[str, ...] = ()) -> None:
+        self.sasl_server_mechanisms = sasl_server_mechanisms
 
 
-@dataclass(slots=True)
 class SaslInit(Composite):
-    NAME: ClassVar[str] = "sasl-init"
-    CODE: ClassVar[int] = 0x41
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["sasl-frame"])
-    mechanism: str = ""
-    initial_response: bytes | None = None
-    hostname: str | None = None
+    NAME = "sasl-init"
+    CODE = 0x41
+    PROVIDES = frozenset(["sasl-frame"])
+    __slots__ = ("mechanism", "initial_response", "hostname")
+
+    def __init__(
+        self, mechanism: str = "", initial_response: bytes | None = None,
+        hostname: str | None = None,
+    ) -> None:
+        self.mechanism = mechanism
+        self.initial_response = initial_response
+        self.hostname = hostname
 
 
-@dataclass(slots=True)
 class SaslChallenge(Composite):
-    NAME: ClassVar[str] = "sasl-challenge"
-    CODE: ClassVar[int] = 0x42
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["sasl-frame"])
-    challenge: bytes = b""
+    NAME = "sasl-challenge"
+    CODE = 0x42
+    PROVIDES = frozenset(["sasl-frame"])
+    __slots__ = ("challenge",)
+
+    def __init__(self, challenge: bytes = b"") -> None:
+        self.challenge = challenge
 
 
-@dataclass(slots=True)
 class SaslResponse(Composite):
-    NAME: ClassVar[str] = "sasl-response"
-    CODE: ClassVar[int] = 0x43
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["sasl-frame"])
-    response: bytes = b""
+    NAME = "sasl-response"
+    CODE = 0x43
+    PROVIDES = frozenset(["sasl-frame"])
+    __slots__ = ("response",)
+
+    def __init__(self, response: bytes = b"") -> None:
+        self.response = response
 
 
-@dataclass(slots=True)
 class SaslOutcome(Composite):
-    NAME: ClassVar[str] = "sasl-outcome"
-    CODE: ClassVar[int] = 0x44
-    PROVIDES: ClassVar[frozenset[str]] = frozenset(["sasl-frame"])
-    code: int = 0
-    additional_data: bytes | None = None
+    NAME = "sasl-outcome"
+    CODE = 0x44
+    PROVIDES = frozenset(["sasl-frame"])
+    __slots__ = ("code", "additional_data")
+
+    def __init__(self, code: int = 0, additional_data: bytes | None = None) -> None:
+        self.code = code
+        self.additional_data = additional_data
 
 
 ACCEPTED = Accepted()

@@ -1,0 +1,96 @@
+"""Emits ``wire/unimplemented.py``: as data, the arguments of the methods that the gateway answers
+with not-implemented. Nobody reads such arguments but those who describe or try them, so there is no
+code for them, and the gateway does not load what is emitted here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from specs.codegen import ir
+from specs.codegen.emit_records import LIMIT, filled
+from specs.codegen.ir import NoEmitter
+from specs.codegen.layouts import Slot, items_of, slots_of
+
+UNIMPLEMENTED = frozenset(
+    ["file", "stream", "dtx", "tunnel", "test", "message"]
+    + ["exchange.bound", "exchange.bound-ok", "channel.resume"]
+)
+"""Classes and single methods of 0-8, 0-9 and 0-9-1. A test puts every method to the engine and
+compares."""
+
+HEAD = '''\
+"""Methods of 0-8, 0-9 and 0-9-1 that are answered with not-implemented: their arguments, as data.
+
+{stamp}
+
+A row is a method or a property list, the versions that have it so, and its fields in wire order.
+After a colon stands what a field is: a letter of ``struct``, "bit", "text" (a short string),
+"octets" and "table" (long strings), "content" (an octet and a long string). A field without a name
+is reserved. ``adapters/v0_9/unimplemented.py`` reads and writes by these rows.
+"""
+
+LAYOUTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+'''
+LENGTHS = {"text": 1, "octets": 4, "table": 4, "content": 4}
+"""Octets of the length that stands before a value."""
+
+
+def is_unimplemented(class_: ir.Class, operation: ir.Operation | None = None) -> bool:
+    name = f"{class_.name}.{operation.name}" if operation else class_.name
+    return class_.name in UNIMPLEMENTED or name in UNIMPLEMENTED
+
+
+def implemented(protocol: ir.Protocol) -> ir.Protocol:
+    """The version without what is not implemented."""
+    classes = tuple(
+        replace(
+            class_,
+            operations=tuple(o for o in class_.operations if not is_unimplemented(class_, o)),
+        )
+        for class_ in protocol.classes
+        if not is_unimplemented(class_)
+    )
+    return replace(protocol, classes=classes)
+
+
+def emit_unimplemented(protocols: Sequence[ir.Protocol], stamp: str) -> str:
+    """The whole module."""
+    versions: dict[tuple[str, str], list[str]] = {}
+    contents: list[str] = []
+    for protocol in protocols:
+        names = {item for item, *_ in items_of(implemented(protocol))}
+        for title, fields, _, _ in items_of(protocol):
+            if title not in names:
+                text = " ".join(described(protocol, slot) for slot in slots_of(protocol, fields))
+                versions.setdefault((title, text), []).append(protocol.name)
+        numbers = {
+            class_.name: class_.number
+            for class_ in protocol.classes
+            if class_.properties is not None and is_unimplemented(class_)
+        }
+        listed = ", ".join(f'"{name}": {number}' for name, number in numbers.items())
+        contents.append(f'    "{protocol.name}": {{{listed}}},')
+    lines: list[str] = []
+    for (title, text), found in versions.items():
+        listed = ", ".join(f'"{name}"' for name in found) + ("," if len(found) == 1 else "")
+        lines += row(f'"{title}", ({listed})', text)
+    lines += [")", "", "CONTENTS: dict[str, dict[str, int]] = {", *contents, "}"]
+    lines += ['"""Classes whose content is never taken, and their numbers."""']
+    return HEAD.format(stamp=stamp) + "\n".join(lines) + "\n"
+
+
+def described(protocol: ir.Protocol, slot: Slot) -> str:
+    """A field and what it is."""
+    if slot.kind in LENGTHS and slot.width != LENGTHS[slot.kind]:
+        raise NoEmitter(f"{protocol.name}: no {slot.kind} with a length of {slot.width} octets")
+    return f"{slot.target}:{slot.format if slot.kind == 'unsigned' else slot.kind}"
+
+
+def row(head: str, text: str) -> list[str]:
+    """One row, on one line if it fits."""
+    line = f'    ({head}, "{text}"),'
+    if len(line) <= LIMIT:
+        return [line]
+    pieces = [piece.replace(",", "") for piece in filled(text.split(" "), 0, 12)]
+    strings = [f'        "{piece} "' for piece in pieces[:-1]] + [f'        "{pieces[-1]}",']
+    return [f"    ({head},", *strings, "    ),"]

@@ -1,0 +1,81 @@
+"""Methods that are answered with not-implemented: the tables know no more of them than the engine
+needs, and what describes or tries them gets their arguments elsewhere."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gateway.adapters.support import tried
+from gateway.adapters.v0_9 import trace
+from gateway.adapters.v0_9.unimplemented import complete
+from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.errors import Condition
+from tests.adapters.closes import connection_dies
+from tests.talk import Talk, frame
+
+every_version = pytest.mark.parametrize("version", VERSIONS)
+
+
+@every_version
+def test_what_has_no_layout_is_what_the_engine_refuses(version: str) -> None:
+    """The generator's list and the engine's answers are the same."""
+    rows = [tried(version, method) for method in complete(version).methods.values()]
+    refused = {row.name for row in rows if "refused" in (row.as_server, row.as_client)}
+    assert refused == {m.name for m in VERSIONS[version].methods.values() if not m.implemented}
+    assert {row.name for row in rows if "yes" in (row.as_server, row.as_client)}.isdisjoint(refused)
+
+
+@every_version
+def test_all_others_have_one(version: str) -> None:
+    table = VERSIONS[version]
+    assert set(table.by_record.values()) == {m for m in table.methods.values() if m.implemented}
+    for record, method in table.by_record.items():
+        assert method.read(method.write(record()), 0)[0] == record()
+
+
+@pytest.mark.parametrize("arguments", [b"", b"\xff" * 3, bytes(40)])
+def test_arguments_do_not_matter(arguments: bytes) -> None:
+    talk = Talk("0-9").opened(1)
+    row = VERSIONS["0-9"].by_name["file.consume"]
+    words = talk.sends(frame(1, 1, row.prefix + arguments))
+    close = connection_dies(talk, words, 540, Condition.NOT_IMPLEMENTED)
+    assert close.reply_text == "NOT_IMPLEMENTED - file.consume is not implemented"
+
+
+def test_the_side_that_may_not_send_it_is_told_so() -> None:
+    talk = Talk("0-9").opened(1)
+    row = VERSIONS["0-9"].by_name["file.deliver"]
+    connection_dies(talk, talk.sends(frame(1, 1, row.prefix)), 503, Condition.COMMAND_INVALID)
+
+
+def test_they_are_described_with_their_arguments() -> None:
+    row = complete("0-9").by_name["stream.consume"]
+    record = row.record(queue="q", exclusive=True, no_wait=True, filter=b"\x01kt\x01")
+    content = complete("0-9").contents[80]
+    header = b"\0\x50\0\0" + (5).to_bytes(8) + content.write(content.record(priority=3))
+    octets = frame(1, 7, row.prefix + row.write(record)) + frame(2, 7, header)
+    assert [line.text for line in trace.frames(octets, "0-9")] == [
+        "stream.consume queue='q' exclusive=True no_wait=True filter={'k': True}",
+        "stream, body of 5 octets priority=3",
+    ]
+
+
+def test_a_field_that_there_is_not() -> None:
+    with pytest.raises(TypeError, match=r"file\.ack has no field requeue"):
+        complete("0-8").by_name["file.ack"].record(requeue=True)
+
+
+def test_properties_that_nobody_defined() -> None:
+    with pytest.raises(ValueError, match="flags 0401 name an unknown property"):
+        complete("0-8").contents[80].read(b"\x04\x01", 0)
+
+
+def test_a_gateway_that_serves_does_not_load_them() -> None:
+    script = (
+        "import sys, gateway.app\n"
+        "print([name for name in sys.modules if 'unimplemented' in name or name.endswith('.trace')"
+        " and 'adapters' in name or name.startswith('gateway.inspect')])"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
