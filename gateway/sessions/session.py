@@ -14,7 +14,7 @@ from gateway.adapters.base import Adapter, release
 from gateway.broker.broker import Broker
 from gateway.broker.channel import Channel, nothing
 from gateway.broker.client import Client
-from gateway.errors import Condition, Lost, Refusal
+from gateway.errors import Condition, LocalError, Lost, Refusal
 from gateway.operations import (
     BeginSession,
     Blocked,
@@ -495,7 +495,10 @@ class Session:
             # Asked for in the same read in which the connection was refused, or was lost by a
             # mistake.
             return
-        recipient = ChannelRecipient(self, number)
+        try:
+            recipient = ChannelRecipient(self, number)
+        except LocalError:
+            return  # it was put off, and has been lost by a mistake meanwhile
         channel = self._client.channel(number, recipient)
         recipient.join(channel)
         if self._paused:

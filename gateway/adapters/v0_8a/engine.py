@@ -93,8 +93,8 @@ class Engine:
         self._opening = b""
         self._reason: tuple[Condition | None, str] = (None, "")
         self._theirs = False
-        self._last_code = SUCCESS
-        """What their close is answered with."""
+        self._last = SUCCESS, ""
+        """Code and text of our close while the connection is ``LEAVING``."""
         self._found: list[Operation] = []
         self._receiving = False
         self._weight = 0
@@ -200,15 +200,21 @@ class Engine:
         answers to what was asked before."""
         self._reason, self._theirs = (condition_of(record.reply_code), record.reply_text), True
         if self.server and self.state in (OPENING, OPEN):
-            self.state = LEAVING
-            token = Asked("connection.close", 0, 0)
-            self.found_now().append(Closed(*self._reason, token=token))
+            self._leave()
         else:
             self.part()
 
+    def _leave(self, fault: bool = False) -> None:
+        """Server: the connection ends behind our answers to what was asked before. ``fault``: they
+        broke a rule."""
+        self.state = LEAVING
+        token = Asked("connection.close", 0, 0)
+        self.found_now().append(Closed(*self._reason, token=token, fault=fault))
+
     def part(self) -> None:
-        """Answer their close."""
-        self.write(w.ConnectionClose(self._last_code))
+        """The peer has asked for the end, or broken a rule, and has its answers: this is the last
+        one."""
+        self.write(w.ConnectionClose(*self._last))
         self.finish(*self._reason, self._theirs)
 
     def say_close(
@@ -218,7 +224,8 @@ class Engine:
         if self.closing or self.state is CLOSING:
             return
         if self.state is LEAVING:
-            self._last_code = code or code_of(condition)
+            # It is about something that was asked before: it is told instead.
+            self._last = code or code_of(condition), brief(text)
             return
         if self.state is not HEADING:
             self.write(w.ConnectionClose(code or code_of(condition), brief(text)))
@@ -228,8 +235,16 @@ class Engine:
         self.work.silence()
 
     def _violated(self, violation: Violation) -> None:
-        """They broke a rule and the connection dies of it."""
+        """They broke a rule and the connection dies of it. A server says so behind its answers to
+        what was asked before."""
         condition = condition_of(violation.code)
+        work = self.work
+        if isinstance(work, serving.Serving) and self.state in (OPENING, OPEN):
+            work.abandon()
+            self._reason, self._theirs = (condition, violation.text), True
+            self._last = violation.code, brief(violation.text)
+            self._leave(fault=True)
+            return
         self.say_close(condition, violation.text, violation.code, theirs=True)
         self.finish(*self._reason, self._theirs)
 

@@ -380,9 +380,13 @@ class Serving:
         """Requests of ours: a server has none."""
         return []
 
-    def forget(self) -> None:
+    def abandon(self) -> None:
+        """Nothing more comes: what is half received is forgotten."""
         for channel in self.channels.values():
             channel.abandon()
+
+    def forget(self) -> None:
+        self.abandon()
         self.channels.clear()
         self.handles.clear()
 

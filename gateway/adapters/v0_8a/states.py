@@ -14,4 +14,5 @@ OPEN: Final = "open"
 CLOSING: Final = "closing"
 """We said close and wait for theirs."""
 LEAVING: Final = "leaving"
-"""They said close; our owner has still to answer what they asked before."""
+"""They said close, or broke a rule that costs the connection; our owner has still to answer what
+they asked before."""

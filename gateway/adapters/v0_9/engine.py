@@ -268,6 +268,15 @@ class Engine:
         found += self.give_up()
         found.append(Closed(error.condition, error.text))
 
+    def violated(self, error: PeerError) -> list[Operation]:
+        """Something that the peer asked turns out to cost the connection."""
+        found: list[Operation] = []
+        if self.connection.state is states.LEAVING:
+            self._fault = self._fault or error
+        else:
+            self._violated(error, found)
+        return found
+
     def _say_fault(self, error: PeerError) -> None:
         """Close the connection for an error of theirs, unless it is being closed."""
         if self.connection.state is not states.CLOSING:

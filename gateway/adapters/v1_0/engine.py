@@ -124,6 +124,8 @@ class Engine:
         self.refused = False
         """The virtual host is: our open says that a close follows."""
         self._reason: tuple[Condition | None, str] = (None, "")
+        self._fault: w.Error | None = None
+        """What the peer did wrong, while it is still to be told."""
         self._theirs = False
         self._receiving = False
         self._parting: list[Session] = []
@@ -182,10 +184,10 @@ class Engine:
                     data = self.frames.feed(data, found)
             self._behind += data
         except Violation as violation:
-            self.close_with(violation.symbol, violation.text, found, violation.info)
+            self._violated(violation.symbol, violation.text, found, violation.info)
         except PeerError as violated:
             symbol = symbol_for(violated.condition, Lost.CONNECTION)
-            self.close_with(symbol, violated.text, found)
+            self._violated(symbol, violated.text, found)
         except Ended:
             pass
 
@@ -279,18 +281,23 @@ class Engine:
         text = (said.description or said.condition) if said is not None else ""
         self._reason, self._theirs = (condition, text), True
         if self.server and self.opened is not None:
-            self._leaving = True
-            found.append(Closed(condition, text, token=speech.LEAVING))
+            self._leave(found)
         else:
             self._part_with(found)
         raise Ended
 
+    def _leave(self, found: list[Operation], fault: bool = False) -> None:
+        """Server: the connection ends behind our answers to what was asked before. ``fault``: they
+        broke a rule."""
+        self._leaving = True
+        found.append(Closed(*self._reason, token=speech.LEAVING, fault=fault))
+
     def _part_with(self, found: list[Operation]) -> None:
-        """Answer their close."""
+        """Answer their close, or say what they did wrong."""
         self.say_now()
         self.channels.end(found)
         self.say_open()
-        self.write(0, w.Close())
+        self.write(0, w.Close(self._fault))
         self.finish(*self._reason, found, self._theirs)
 
     def part(self) -> None:
@@ -314,10 +321,22 @@ class Engine:
         self._said_close = True
         self.arriving.clear()
 
+    def _violated(
+        self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None
+    ) -> None:
+        """They broke a rule and the connection dies of it. A server says so behind its answers to
+        what was asked before."""
+        if self.server and self.opened is not None and not self._said_close:
+            self._fault = error(symbol, text, info)
+            self._reason, self._theirs = (condition_for(symbol), text), True
+            self._leave(found, fault=True)
+        else:
+            self.close_with(symbol, text, found, info)
+
     def close_with(
         self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None
     ) -> None:
-        """They broke a rule and the connection dies of it: close, and end without waiting."""
+        """The connection dies of what they did: close, and end without waiting."""
         if self._said_close:
             self.finish(*self._reason, found, self._theirs)
             return

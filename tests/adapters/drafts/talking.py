@@ -83,8 +83,10 @@ class Both:
         return pieces(b"".join(octets), self.cut())
 
     def perform(self, operations: list[Operation]) -> None:
-        """As a broker that grants everything."""
+        """As a broker that grants everything, until the connection has ended."""
         for operation in operations:
+            if any(isinstance(asked, Closed) for asked in self.asked[-1:]):
+                return
             self.asked.append(operation)
             token = getattr(operation, "token", None)
             if isinstance(operation, SessionLost | Closed):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.v0_9.drafts.versions import DRAFTS
+from gateway.operations import BeginSession
 from tests.adapters.drafts.house import Guest, House, named
 
 
@@ -64,3 +65,18 @@ def test_what_is_no_frame_ends_it_without_a_word_of_its_own(guest: Guest) -> Non
     heard = hasty(guest, guest.client.frames.frame(12, 1, b""))
     assert len(heard) == 1 and heard[0][0].endswith("-ok")
     assert guest.server.closing and guest.session.closed
+
+
+@pytest.mark.parametrize("subscription", [False, True])
+def test_cancelling_what_is_not_there(subscription: bool) -> None:
+    """It costs the connection (0-9a0 §4.5.7, §4.6.7): behind the answers of other channels too."""
+    guest = Guest(House(), "0-9a0")
+    guest.client.send(BeginSession(2, "begin"))
+    guest.carry()
+    name: Any = guest.w.DestinationCancel(0, 1, "none")
+    if subscription:
+        name = guest.w.SubscriptionCancel(0, "none")
+    heard = hasty(guest, guest.client.encoded(2, name))
+    assert [name for name, _ in heard] == ["destination.define-ok", "connection.close"]
+    assert heard[1][1].reply_code == 404
+    assert guest.session.closed and not guest.session.parted

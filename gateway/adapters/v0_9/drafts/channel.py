@@ -46,9 +46,7 @@ class Owner(outlet.Owner, Protocol):
 
     def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None: ...
 
-    def say_close(
-        self, condition: Condition | None, text: str, method: int = 0, theirs: bool = False
-    ) -> None: ...
+    def violated(self, error: PeerError) -> list[Operation]: ...
 
 
 class Consumer(NamedTuple):

@@ -22,7 +22,7 @@ from gateway.adapters.v0_9.drafts.first.names import (
 from gateway.adapters.v0_9.drafts.pacing import pace_of
 from gateway.adapters.v0_9.drafts.words import Asked, Spoken, group_of
 from gateway.adapters.v0_9.wire import layouts_0_9a0 as w
-from gateway.errors import Condition, PeerError
+from gateway.errors import Condition, Lost, PeerError
 from gateway.message import Table
 from gateway.operations import (
     DRAFT_LEVELS,
@@ -198,8 +198,8 @@ def _deleted(place: Channel, asked: Asked, name: str, if_empty: bool) -> list[Op
     def then(state: FoundQueue | None) -> list[Operation]:
         if state is None:
             number, text = asked.method.number, f"'{name[:80]}' is not there"
-            place.owner.say_close(Condition.NOT_FOUND, text, number, theirs=True)
-            return []
+            error = PeerError(Condition.NOT_FOUND, text, Lost.CONNECTION, number)
+            return place.owner.violated(error)
         return [DeleteQueue(place.number, asked, name, False, if_empty)]
 
     return [FindQueue(place.number, asked._replace(then=then), name)]
