@@ -30,7 +30,6 @@ from gateway.broker.snapshots import (
 )
 from gateway.broker.state import BrokerState
 from gateway.broker.store import Store
-from gateway.broker.undertakings import Undertakings
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Table
@@ -53,7 +52,6 @@ class Broker(BrokerState):
         self.vhosts: dict[str, VirtualHost] = {}
         self.templates: dict[str, Table] = {}
         """Arguments of queues, by the name that a declaration may give for them."""
-        self.undertakings = Undertakings(store)
         self.confirming: dict[Channel, None] = {}
         self._safe = store.mark - 1
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()

@@ -5,7 +5,7 @@ transactions by id, and deliveries that outlive their channel.
 import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 from gateway.broker.consumers import Consumer
@@ -28,7 +28,7 @@ MOST_TRANSACTIONS = 255
 """Open at a time on one channel."""
 
 Verdict = Outcome | Modify
-Holding = list[tuple[int, Entry]]
+Holding = dict[int, Entry]
 """Deliveries by number, ascending."""
 
 
@@ -70,6 +70,10 @@ class UnsettledIndex:
                 self.numbers.setdefault(holder, []).append(number)
             self.last = number
         self.count += len(fresh)
+        return self.drop(consumer)
+
+    def drop(self, consumer: Consumer) -> list[int]:
+        """What was gathered of this consumer."""
         found = self.numbers.pop(consumer, [])
         self.count -= len(found)
         return found
@@ -258,19 +262,41 @@ class Linked(Settling):
     # --- deliveries that outlive their channel --------------------------------------------------
 
     def park(self, tag: str) -> Holding:
-        """Stop a consumer and take what it holds out of the channel: still unsettled, and nobody's.
-        Its queue stays, though it might have ended with its last consumer."""
+        """Stop a consumer and take what it holds out of the channel: still unsettled, and for the
+        caller to give up or to keep, ``parted`` from the consumer. Its queue stays, though it might
+        have ended with its last consumer. Of much, this is all that is done at once."""
         consumer = self.consumers.pop(tag, None)
         if consumer is None:
-            return []
+            return {}
         unsettled = self.unsettled
-        numbers = self.unsettled_index.take(consumer, unsettled)
-        found = [(n, unsettled[n]) for n in numbers if n in unsettled]
-        for number, entry in found:
-            del self.unsettled[number]
-            consumer.release(entry)
+        if consumer.held > PORTION:
+            self.unsettled_index.drop(consumer)
+            found = {n: entry for n, entry in unsettled.items() if entry.consumer is consumer}
+        else:
+            numbers = self.unsettled_index.take(consumer, unsettled)
+            found = {n: unsettled[n] for n in numbers if n in unsettled}
+        if len(found) == len(unsettled):
+            unsettled.clear()
+        for number in found if unsettled else ():
+            del unsettled[number]
         consumer.queue.remove_consumer(consumer, spare=True)
         return found
+
+    def release(self, entries: list[Entry]) -> None:
+        """Parked deliveries go back to their queues. Of many, a portion in each turn; no consumer
+        of this channel is served until all are there."""
+        if len(entries) <= PORTION:
+            give_up(entries, Outcome.RELEASE)
+            return
+
+        def released(refusal: Refusal | None) -> None:
+            self.busy -= 1
+            self.reopen()
+
+        self.busy += 1
+        self.reopen()
+        steps = giving_up(entries, Outcome.RELEASE)
+        self.broker.undertakings.begin(steps, released, whole=False)
 
     def exclusions(self, tag: str) -> Exclusions | None:
         """What a consumer must not get: to be asked before it is parked, and given to the consumer
@@ -291,12 +317,44 @@ class Linked(Settling):
         return numbers
 
 
+def parted(entry: Entry) -> Entry:
+    """A parked delivery is not its consumer's any more."""
+    if entry.consumer is not None:
+        entry.consumer.release(entry)
+    return entry
+
+
 def give_up(entries: Iterable[Entry], verdict: Verdict) -> None:
-    """Parked deliveries, which are nobody's any more, have this outcome."""
+    """Parked deliveries have this outcome."""
+    for _ in giving_up(entries, verdict):
+        pass
+
+
+def giving_up(entries: Iterable[Entry], verdict: Verdict) -> Iterator[None]:
+    """The same in portions, for ``Undertakings``. Until the end what goes back to its queue is
+    unsettled; then all of it stands in its place at once."""
+    left = iter(entries)
     back: dict[Queue, list[Entry]] = {}
+    while portion := list(islice(left, PORTION)):
+        _give_up(portion, verdict, back)
+        yield
+    for queue, found in back.items():
+        if queue.gone:  # meanwhile
+            for entry in found:
+                queue.unsettled -= 1
+                queue.finish(entry)
+        else:
+            queue.put_back(found)
+        yield
+
+
+def _give_up(entries: list[Entry], verdict: Verdict, back: dict[Queue, list[Entry]]) -> None:
     for entry in entries:
+        parted(entry)
         queue = entry.lane.queue
         if queue.gone:
+            queue.unsettled -= 1
+            queue.finish(entry)
             continue
         outcome, reason = verdict, "rejected"
         if isinstance(verdict, Modify):
@@ -316,8 +374,6 @@ def give_up(entries: Iterable[Entry], verdict: Verdict) -> None:
             queue.reject(entry, reason)
         else:
             queue.finish(entry)
-    for queue, found in back.items():
-        queue.put_back(found)
 
 
-__all__ = ["FAILED", "Holding", "Linked", "Verdict", "give_up"]
+__all__ = ["FAILED", "Holding", "Linked", "Verdict", "give_up", "giving_up", "parted"]

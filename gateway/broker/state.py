@@ -9,6 +9,7 @@ from typing import Protocol
 
 from gateway.broker.limits import Limits
 from gateway.broker.store import Store
+from gateway.broker.undertakings import Undertakings
 from gateway.broker.waste import Waste
 
 
@@ -41,6 +42,7 @@ class BrokerState:
         self.volatile = bool(getattr(store, "volatile", False))
         self.next_number = 1
         self.waste = Waste(self)
+        self.undertakings = Undertakings(store)
         self.agenda: list[tuple[int, int, Timed]] = []
         self.scheduled = 0
 

@@ -3,7 +3,7 @@
 One ``Linking`` belongs to one session. What outlives its connection is in ``Links``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from gateway.broker.channel import Channel
 from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
-from gateway.broker.linked import Holding, give_up
+from gateway.broker.linked import Holding, giving_up, parted
 from gateway.broker.replies import REPLY_TO
-from gateway.broker.undertakings import whatever
+from gateway.broker.undertakings import PORTION, whatever
 from gateway.errors import Condition, Refusal
 from gateway.operations import (
     Assure,
@@ -95,6 +95,9 @@ class Linking:
             self._session.answer(op.channel, op.token, Attached(op.terminus, node="management"))
             return
         key = self._key(op, True)
+        if self._is_detaching(key):
+            self._session.portions.put_off(op)
+            return
         old = self._again(key)
         self._check_room(key, op, old)
         try:
@@ -174,7 +177,7 @@ class Linking:
         old.drop_exclusions()
         copies = link.node is not None and link.node.copies(link.terminus)
         if op.unsettled is None or op.settled or copies:
-            release(channel, parked.values())
+            channel.release(list(parked.values()))
             return []
         entries = {tag: entry for tag, entry in parked.items() if not entry.lane.queue.gone}
         numbers = channel.adopt(op.link, list(entries.values()))
@@ -235,6 +238,16 @@ class Linking:
         session = self._session
         return Key(session.vhost, session.user, op.container, op.name, source)
 
+    def _is_detaching(self, key: Key) -> bool:
+        """Whether the link of that name, which is taken from where it is (§2.6.1), is not there
+        yet: of much that it holds, some is still to be parked."""
+        live = self._links.by_key.get(key)
+        if live is None or live.session is None:
+            return False
+        if not live.detaching:
+            live.session.stolen(live)
+        return live.detaching
+
     def _again(self, key: Key) -> Link | None:
         """The link of that name if it is suspended; one that is live is stolen first (§2.6.1)."""
         live = self._links.by_key.get(key)
@@ -260,12 +273,12 @@ class Linking:
         session = self._session
         session.adapter.send(Stolen(link.number, link.tag))
         session.perform(session.adapter.found())
-        if link.session is session:
+        if link.session is session and not link.detaching:
             # The adapter's detach has to wait for answers; what it would suspend goes back.
             self._here.pop((link.number, link.tag), None)
             channel = session.channels.get(link.number)
-            held = channel.park(link.tag) if channel is not None and link.key.source else []
-            self._close(link, held)
+            held = channel.park(link.tag) if channel is not None and link.key.source else {}
+            self._links.forget(link, held=held.values())
 
     # --- detaching ------------------------------------------------------------------------------
 
@@ -278,20 +291,34 @@ class Linking:
             elif work in channel.works:
                 channel.discharge(work, True)
         self._managing.leave(op.channel, op.link)
-        refusal = None
         if link is not None:
             link.exclusions = channel.exclusions(op.link)
-            held = channel.park(op.link) if link.key.source else []
+            held = channel.park(op.link) if link.key.source else {}
             if op.closed:
-                unsubscribe = not op.failed
-                if unsubscribe:
-                    refusal = self._reason_to_keep(channel, link)
-                self._close(link, held, unsubscribe and refusal is None)
+                refusal = None if op.failed else self._reason_to_keep(channel, link)
+                steps = self._closing(link, held, not op.failed, refusal)
             else:
-                self._suspend(channel, link, held, op)
+                steps = self._suspending(link, held, op)
+            if len(held) > PORTION:
+                link.detaching = True
+                self._session.portions.undertake(channel, op, steps, whole=False)
+                return
+            for _ in steps:
+                pass
+        self._session.answer(op.channel, op.token)
+
+    def _closing(
+        self, link: Link, held: Holding, unsubscribe: bool, refusal: Refusal | None
+    ) -> Iterator[None]:
+        """For good, in portions: what was unsettled has its default outcome. The channel may end
+        meanwhile. Ends with the ``refusal`` to ``unsubscribe``, if there is one."""
+        try:
+            yield from giving_up(held.values(), link.default)
+        finally:
+            link.detaching = False
+        self._links.forget(link, unsubscribe and refusal is None)
         if refusal is not None:
             raise refusal
-        self._session.answer(op.channel, op.token)
 
     def _reason_to_keep(self, channel: Channel, link: Link) -> Refusal | None:
         """Why the peer cannot end the durable subscription behind a link, if there is one."""
@@ -308,28 +335,63 @@ class Linking:
             return refusal
         return None
 
-    def _close(self, link: Link, held: Holding, unsubscribe: bool = False) -> None:
-        """For good: what was unsettled has its default outcome."""
-        give_up([entry for _, entry in held], link.default)
-        self._links.forget(link, unsubscribe)
-
-    def _suspend(self, channel: Channel, link: Link, held: Holding, op: DetachLink) -> None:
-        """To be resumed, if its expiry policy allows."""
-        if not self._links.suspend(link):
-            self._close(link, held)
+    def _suspending(self, link: Link, held: Holding, op: DetachLink) -> Iterator[None]:
+        """To be resumed, if its expiry policy allows; in portions. The channel may end before."""
+        try:
+            parked, late = yield from self._parking(held, op)
+        finally:
+            link.detaching = False
+        if link.over or not self._links.suspend(link):
+            self._links.forget(link, held=parked.values())
             return
-        tags = op.unsettled
-        link.parked = {tags[number]: entry for number, entry in held if number in tags}
-        if len(self._late) > self._most_late:
-            self._late = {k: late for k, late in self._late.items() if late[1] in late[0].parked}
-            self._most_late = max(MOST_LATE, 2 * len(self._late))
-        self._late |= {(op.channel, n): (link, tags[n]) for n, _ in held if n in tags}
-        release(channel, (entry for number, entry in held if number not in tags))
+        link.parked = parked
         link.outcomes = op.outcomes
+        if op.channel in self._session.channels:
+            if len(self._late) > self._most_late:
+                self._late = {k: of for k, of in self._late.items() if of[1] in of[0].parked}
+                self._most_late = max(MOST_LATE, 2 * len(self._late))
+            self._late |= {place: (link, tag) for place, tag in late.items()}
         if link.terminus.expiry == "link-detach" or (op.lost and link.terminus.expiry != NEVER):
             self._links.expire(link, self._session.broker)
         else:
-            self._waiting.setdefault(op.channel, []).append(link)
+            self._wait(link, op.channel)
+
+    @staticmethod
+    def _parking(
+        held: Holding, op: DetachLink
+    ) -> Generator[None, None, tuple[dict[bytes, Entry], dict[tuple[int, int], bytes]]]:
+        """What a link held by tag, and the tags by channel and delivery. What was not sent goes
+        back."""
+        tags = op.unsettled
+        parked: dict[bytes, Entry] = {}
+        late: dict[tuple[int, int], bytes] = {}
+        unsent: list[Entry] = []
+        for count, (number, entry) in enumerate(held.items(), 1):
+            parted(entry)
+            tag = tags.get(number)
+            if tag is None:
+                unsent.append(entry)
+            else:
+                parked[tag] = entry
+                late[op.channel, number] = tag
+            if count % PORTION == 0:
+                yield
+        yield from giving_up(unsent, Outcome.RELEASE)
+        return parked, late
+
+    def _wait(self, link: Link, channel: int) -> None:
+        """Its expiry begins with the end of its session or connection, which may be over."""
+        if self._session.closed:
+            waits = link.terminus.expiry == NEVER
+        elif channel in self._session.channels:
+            self._waiting.setdefault(channel, []).append(link)
+            return
+        else:
+            waits = link.terminus.expiry in ("connection-close", NEVER)
+            if waits:
+                self._waiting.setdefault(-1, []).append(link)
+        if not waits:
+            self._links.expire(link, self._session.broker)
 
     def ended(self, channel: int) -> None:
         """A session is over: links that live as long as it begin to expire (§3.5.6)."""
@@ -428,7 +490,3 @@ def apply(channel: Channel, delivery: int, outcome: Outcome | Modify) -> None:
         channel.modify(replace(outcome, delivery=delivery))
     else:
         channel.settle(delivery, False, outcome)
-
-
-def release(channel: Channel, entries: Iterable[Entry]) -> None:
-    channel.conclude((entry, Outcome.RELEASE) for entry in entries)

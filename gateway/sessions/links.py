@@ -5,13 +5,17 @@ closed keeps its terminus and its unsettled deliveries until its expiry policy s
 """
 
 from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.broker.broker import Broker
+from gateway.broker.channel import nothing
 from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
-from gateway.broker.linked import Verdict, give_up
+from gateway.broker.linked import Verdict, give_up, giving_up
 from gateway.broker.queues import Queue
+from gateway.broker.undertakings import PORTION
 from gateway.broker.vhost import VirtualHost
 from gateway.operations import Cancelled, Outcome, Terminus
 
@@ -86,6 +90,8 @@ class Link:
         """While it is suspended: what it must not get when it is resumed."""
         self.due: int | None = None
         self.over = False
+        self.detaching = False
+        """What it holds is being parked or given up, in several turns."""
 
     @property
     def default(self) -> Verdict:
@@ -190,25 +196,35 @@ class Links:
         if not self.suspended[link.key.user]:
             del self.suspended[link.key.user]
 
-    def forget(self, link: Link, unsubscribe: bool = False) -> None:
-        """It is over for good: what it held goes back; a queue that was made for it goes too, and
-        one that lives as long as it has consumers. A durable subscription stays unless the peer
-        ends it (``unsubscribe``)."""
-        if link.over:
-            return
-        link.over = True
-        link.send_to(None)
-        if link.session is None and self.by_key.get(link.key) is link:
-            self._awake(link)
-        link.session = None
-        if self.by_key.get(link.key) is link:
-            del self.by_key[link.key]
-        parked, link.parked = list(link.parked.values()), {}
-        link.drop_exclusions()
-        give_up(parked, link.default)
+    def forget(self, link: Link, unsubscribe: bool = False, held: Iterable[Entry] = ()) -> None:
+        """It is over for good: what it ``held``, or has parked, has its default outcome; a queue
+        that was made for it goes too, and one that lives as long as it has consumers. A durable
+        subscription stays unless the peer ends it (``unsubscribe``)."""
+        entries = [*held, *link.parked.values()]
+        link.parked = {}
+        then: Callable[[], None] = nothing
+        if not link.over:
+            link.over = True
+            link.send_to(None)
+            if link.session is None and self.by_key.get(link.key) is link:
+                self._awake(link)
+            link.session = None
+            if self.by_key.get(link.key) is link:
+                del self.by_key[link.key]
+            link.drop_exclusions()
+            queue = None if link.node is None else link.vhost.queues.get(link.node.queue)
+            then = partial(self._end_node, link, queue, unsubscribe)
+        if len(entries) > PORTION:
+            steps = giving_up(entries, link.default)
+            link.vhost.ledger.undertakings.begin(steps, lambda refusal: then(), whole=False)
+        else:
+            give_up(entries, link.default)
+            then()
+
+    def _end_node(self, link: Link, queue: Queue | None, unsubscribe: bool) -> None:
+        """A queue that was there for a link may be over with it."""
         node = link.node
-        queue = link.vhost.queues.get(node.queue) if node is not None else None
-        if node is None or queue is None:
+        if node is None or queue is None or queue.gone:
             return
         ended = unsubscribe or not node.lasts(queue)
         owned = node.owned or queue.auto_delete

@@ -85,6 +85,12 @@ class Portions:
 
         session.broker.undertakings.begin(steps, done, whole)
 
+    def put_off(self, op: Any) -> None:
+        """Perform a request behind what is being done in portions now."""
+        free = self._replies.put_off(op.channel, op)
+        undertakings = self._session.broker.undertakings
+        undertakings.begin(iter(()), lambda refusal: free(), whole=False)
+
     def give_back(self, number: int, token: Any) -> None:
         """End a channel that holds much, and answer when all of it is back in its queues."""
         session = self._session

@@ -205,6 +205,14 @@ class Replies:
         self.deferred += 1
         return True
 
+    def put_off(self, channel: int, operation: Operation) -> Callable[[], None]:
+        """An operation whose turn it is, and all that follow on its channel, wait until what is
+        given here is called."""
+        free = self.keep(channel)
+        self.lines[channel].deferred.insert(0, operation)
+        self.deferred += 1
+        return free
+
     def take(self) -> list[Operation]:
         """Deferred operations of the channels on which no answer waits any more, in their order."""
         found: list[Operation] = []

@@ -273,7 +273,7 @@ class Serving:
         said = DetachLink(self.session.number, token, link.number, closed, lost)
         said.failed = closed and (record is None or record.error is not None)
         if isinstance(link, Outgoing):
-            said.unsettled = self._unsettled(link)
+            said.unsettled = {} if closed else self._unsettled(link)
         else:
             for arrival in link.unsettled.values():
                 outcome = outcome_of(arrival.told, self.session.number, 0)
