@@ -15,6 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from gateway import adapters
+from gateway.adapters.registry import header_meanings
 from gateway.broker.access import KINDS as ACCESS
 from gateway.broker.broker import Broker
 from gateway.broker.broker import Limits as BrokerLimits
@@ -194,12 +195,15 @@ class Gateway:
         """Of a further listener, or of the others."""
         amqp = self.settings.amqp
         rules = Rules(
-            amqp.header_0_9, tuple(amqp.mechanisms), amqp.anonymous_user, amqp.require_tls
+            header_meanings([amqp.header_0_9]),
+            tuple(amqp.mechanisms),
+            amqp.anonymous_user,
+            amqp.require_tls,
         )
         if one is None:
             return rules
         return Rules(
-            one.header_0_9,
+            header_meanings([one.header_0_9]),
             rules.mechanisms if one.mechanisms is None else tuple(one.mechanisms),
             rules.anonymous_user if one.anonymous_user is None else one.anonymous_user,
             one.require_tls or rules.require_tls,

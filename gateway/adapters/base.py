@@ -14,7 +14,7 @@ Rules every adapter keeps:
 """
 
 from collections.abc import Callable
-from enum import Enum
+from enum import Enum, Flag, auto
 from typing import Protocol
 
 from gateway.message import Message
@@ -26,6 +26,24 @@ class Role(Enum):
 
     SERVER = "server"
     CLIENT = "client"
+
+
+class Capability(Flag):
+    """Ways in which versions differ that the owner of a connection has to know."""
+
+    NONE = 0
+    LINKS = auto()
+    """Has links or handles: a message or link that is refused does not cost its channel."""
+    SILENT = auto()
+    """A server disconnects without a reply from peers that open with another header."""
+    PATIENT = auto()
+    """A peer waits for the answer to whatever is wrong before a virtual host is open."""
+    SASL_LAYER = auto()
+    """Clients may open and end connections to find out whether SASL is wanted."""
+    PARTIAL_BODIES = auto()
+    """Bodies may be sent in parts, over several connections: the engine takes a ``shelf``."""
+    COMPAT = auto()
+    """May present the product of another broker: the engine takes ``annotates``."""
 
 
 Answer = Callable[[bool], None]
@@ -82,8 +100,7 @@ class Adapter(Protocol):
     version: str
     """As in ``specs/``: "0-9-1". Empty until known."""
     role: Role
-    linked: bool
-    """Speaks of links: a message or link that is refused does not cost its channel."""
+    capabilities: Capability
     closing: bool
     """Nothing more will come; write what is left and hang up."""
     wake: Callable[[], None]

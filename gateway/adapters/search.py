@@ -11,46 +11,8 @@ from typing import NamedTuple
 
 from gateway.adapters.base import Adapter
 from gateway.adapters.preview import preview
-from gateway.adapters.sniff import HEADERS
+from gateway.adapters.registry import HEADER_OCTETS, VERSIONS, Shape, opened_by, sharing
 from gateway.errors import Condition, Lost, Refusal
-
-SHARED_0_9 = ("0-9", "0-9a6", "0-9a0", "0-9a0-7")
-"""Versions that open with ``AMQP 1 1 0 9``."""
-
-EVERY = ("0-9-1", "1.0", *SHARED_0_9, "0-8", "0.8a2")
-"""All versions in the order in which they are tried. 0.8a2 is the last: its opening is two octets,
-and servers that want eight wait for the others."""
-
-HEADER_OCTETS = 8
-
-Shape = tuple[int | None, ...]
-"""How octets begin; ``None`` may be any."""
-
-
-def shape(text: str) -> Shape:
-    """A shape from hexadecimal digits, with two dots for any octet."""
-    digits = text.replace(" ", "")
-    pairs = [digits[at : at + 2] for at in range(0, len(digits), 2)]
-    return tuple(None if pair == ".." else int(pair, 16) for pair in pairs)
-
-
-PUBLISHED = shape("01 0000 00...... 000a 000a")
-"""Type, channel, size (no start has 16 MiB), class and method."""
-
-FIRST: dict[str, Shape] = {
-    "0-8": PUBLISHED,
-    "0-9": PUBLISHED,
-    "0-9-1": PUBLISHED,
-    # Type, any octet, channel, size, class and method.
-    "0-9a6": shape("01 .. 0000 00...... 0001 0001"),
-    # Type, channel, size, class, method, revision and flags (or flags alone), synchtag, version.
-    "0-9a0": shape("01 00 .... 01 01 .. .. ........ 00 09"),
-    "0-9a0-7": shape("01 00 .... 01 01 .. ........ 00 09"),
-    # Size, and the number of CONNECTION CHALLENGE.
-    "0.8a2": shape(".... 0a"),
-}
-"""The beginning of a server's first frame, which is connection.start. What 0-9 begins with would be
-an empty frame in 0-9a0, so that whatever fits first is right."""
 
 
 class Answer(NamedTuple):
@@ -67,18 +29,15 @@ def answer_of(octets: bytes, asked: str) -> Answer | None:
     if head[:4] == b"AMQP"[: len(head)]:
         if len(head) < HEADER_OCTETS:
             return None
-        echoed = asked == "1.0" and HEADERS.get(head) == asked
+        row = VERSIONS[asked]
+        echoed = not row.first_frame and head in row.headers
         return Answer(asked) if echoed else Answer(header=head)
-    fits = {name: _fits(FIRST[name], octets) for name in _behind(asked) if name in FIRST}
+    frames = ((name, VERSIONS[name].first_frame) for name in sharing(asked))
+    fits = {name: _fits(frame, octets) for name, frame in frames if frame}
     for name, fit in fits.items():
         if fit:
             return Answer(name)
     return None if None in fits.values() else Answer()
-
-
-def _behind(asked: str) -> tuple[str, ...]:
-    """The versions that open as this one does."""
-    return SHARED_0_9 if asked in SHARED_0_9 else (asked,)
 
 
 def _fits(known: Shape, octets: bytes) -> bool | None:
@@ -122,8 +81,8 @@ class Search:
     def begin(self) -> bytes:
         """What to write first on the next connection: the header that the server has asked for, if
         it is one of ours, else the next best. Raises ``LookupError`` if there is no ``more``."""
-        wanted = HEADERS.get(self._wanted)
-        liked = [octets for octets, group in self._left.items() if wanted and wanted in _all(group)]
+        wanted = set(opened_by(self._wanted))
+        liked = [octets for octets, group in self._left.items() if wanted & _all(group)]
         octets = (liked or list(self._left))[0]
         self._asked = self._left.pop(octets)
         return octets
@@ -165,4 +124,4 @@ class Search:
 
 def _all(group: Iterable[str]) -> set[str]:
     """Everything that opens as these do."""
-    return {name for version in group for name in _behind(version)}
+    return {name for version in group for name in sharing(version)}

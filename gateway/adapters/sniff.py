@@ -1,10 +1,13 @@
 """Which protocol a new connection speaks, from its first octets. Pure: nothing is consumed.
 
-Eight octets do not always decide: the drafts of 2005 open with 0-9's header, so the listener may
-say what ``AMQP 1 1 0 9`` stands for.
+Eight octets do not always decide: the drafts of 2005 open with 0-9's header, so each listener has a
+table of what headers mean there.
 """
 
 from typing import NamedTuple
+
+from gateway.adapters.registry import HeaderMeanings, header_meanings
+from gateway.adapters.v0_8a.wire.tables import VERSION as VERSION_0_8A
 
 PREFERRED = b"AMQP\x00\x00\x09\x01"
 """What we answer to a header we do not speak, before hanging up."""
@@ -35,17 +38,10 @@ class Detected(NamedTuple):
     answer: bytes = b""
 
 
-HEADERS: dict[bytes, str] = {
-    b"AMQP\x00\x00\x09\x01": "0-9-1",
-    b"AMQP\x01\x01\x00\x09": "0-9",
-    b"AMQP\x01\x01\x08\x00": "0-8",
-    b"AMQP\x01\x01\x09\x01": "0-8",  # python amqplib
-    PLAIN_1_0: "1.0",
-    SASL_1_0: "1.0",
-}
+DEFAULT = header_meanings()
 
 
-def detect(data: bytes, header_0_9: str = "0-9") -> Detected | None:
+def detect(data: bytes, meanings: HeaderMeanings = DEFAULT) -> Detected | None:
     """What these first octets begin; ``None`` while more are needed to tell."""
     if not data:
         return None
@@ -54,12 +50,12 @@ def detect(data: bytes, header_0_9: str = "0-9") -> Detected | None:
     if data[0] == COMMANDS:
         if len(data) < 2:
             return None
-        return Detected("amqp", "0.8a2") if data[1] else Detected("unknown")
+        return Detected("amqp", VERSION_0_8A) if data[1] else Detected("unknown")
     head = data[:8]
-    version = HEADERS.get(head)
+    version = meanings.versions.get(head)
     if version is not None:
-        return Detected("amqp", header_0_9 if version == "0-9" else version)
-    if len(head) < 8 and any(known.startswith(head) for known in HEADERS):
+        return Detected("amqp", version)
+    if len(head) < 8 and any(known.startswith(head) for known in meanings.versions):
         return None
     if any(data.startswith(method) for method in METHODS):
         return Detected("http")
@@ -67,7 +63,7 @@ def detect(data: bytes, header_0_9: str = "0-9") -> Detected | None:
         return None
     if len(head) < 8 and b"AMQP"[: len(head)] == head[:4]:
         return None  # a header of ours or not, all eight octets are due before the answer
-    if header_0_9 != "0-9" and (head[:4] != b"AMQP" or head[4:6] == b"\x01\x01"):
+    if meanings.silent and (head[:4] != b"AMQP" or head[4:6] == b"\x01\x01"):
         # The drafts close without a word (0-9a0 §3.2.2, 0-9a6 "Protocol and Version").
         return Detected("unknown")
     return Detected("unknown", "", nearest(head))

@@ -1,17 +1,25 @@
 """Where AMQP is spoken, and what is proposed and accepted there."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
 
+from gateway.adapters.registry import sharing
 from gateway.broker.limits import read_queue_arguments
 from gateway.config.section import Section
 from gateway.errors import Refusal
 
-Meaning = Literal["0-9", "0-9a0", "0-9a0-7", "0-9a6"]
-"""Versions that open with AMQP 1 1 0 9; 0-9a0-7 is 0-9a0 with method headers of 7 octets."""
 
+def _choice(value: str) -> str:
+    if value not in SHARED_0_9:
+        raise ValueError(f"should be {', '.join(SHARED_0_9[:-1])} or {SHARED_0_9[-1]}")
+    return value
+
+
+SHARED_0_9 = sorted(sharing("0-9"))
+Meaning = Annotated[str, AfterValidator(_choice), WithJsonSchema({"enum": SHARED_0_9})]
+"""Versions that open with AMQP 1 1 0 9; 0-9a0-7 is 0-9a0 with method headers of 7 octets."""
 
 Mechanism = Literal["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"]
 RequireTls = Literal["no", "passwords", "yes"]

@@ -4,44 +4,20 @@ The client's header says it, unless it is the one that three versions share, or 
 behind it. Then it is the version in which what was recorded makes sense.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from gateway.adapters.search import SHARED_0_9
+from gateway.adapters.registry import HEADER_OCTETS, PREFERRED, VERSIONS, Reader, sharing
 from gateway.adapters.sniff import detect
-from gateway.adapters.v0_8a import trace as v0_8a
-from gateway.adapters.v0_8a.wire.tables import VERSION as VERSION_0_8A
-from gateway.adapters.v0_9 import trace as v0_9
-from gateway.adapters.v0_9.drafts import trace as drafts
-from gateway.adapters.v0_9.drafts.versions import DRAFTS
-from gateway.adapters.v0_9.trace import HEADER_OCTETS, Line
-from gateway.adapters.v0_9.wire.tables import VERSIONS
-from gateway.adapters.v1_0 import trace as v1_0
 from gateway.inspect.sources import Piece
 
-Reader = Callable[[bytes], Iterator[Line]]
-
-
-def _commands() -> Reader:
-    return partial(v0_8a.commands, continued={})
-
-
-def _frames(version: str) -> Reader:
-    return partial(v0_9.frames, version=version)
-
-
-def _drafts(version: str) -> Reader:
-    return drafts.Reader(version).frames
-
-
 READERS: dict[str, Callable[[], Reader]] = {
-    VERSION_0_8A: _commands,
-    **{version: partial(_drafts, version) for version in DRAFTS},
-    **{version: partial(_frames, version) for version in VERSIONS},
-    "1.0": lambda: v1_0.frames,
+    name: partial(row.reader, name) for name, row in VERSIONS.items()
 }
-"""Versions by name, and what makes a reader of one direction: some remember what went before."""
+"""Versions by name, and a maker of readers, each for one direction."""
+
+SHARED_0_9 = sharing("0-9")
 
 OTHERS = {
     b"AMQP\x01\x01\x00\x0a": "0-10",
@@ -50,12 +26,12 @@ OTHERS = {
 """Openings that are not decoded yet, or not so."""
 
 NAMED = {
-    "0.9a0": tuple(name for name in DRAFTS if name.startswith("0-9a0")),
+    "0.9a0": tuple(name for name in VERSIONS if name.startswith("0-9a0")),
     "0.9a6": ("0-9a6",),
 }
 """What a recording may call itself."""
 
-WITHOUT_HEADER = ("0-9-1", "1.0", *SHARED_0_9[1:], VERSION_0_8A)
+WITHOUT_HEADER = tuple(name for name in PREFERRED if name not in ("0-8", "0-9"))
 """What a recording may be that begins in the middle; in 0-8 and 0-9 the frames are those of 0-9-1,
 as far as they have them."""
 

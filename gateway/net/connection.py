@@ -298,7 +298,7 @@ class Connection(asyncio.Protocol):
 
     def _detect(self, data: bytes) -> None:
         self._first += data
-        found = detect(self._first, self.rules.header_0_9)
+        found = detect(self._first, self.rules.meanings)
         if found is None:
             return
         if found.protocol != "amqp":

@@ -21,7 +21,8 @@ from typing import Any, cast
 
 from gateway import operations as op
 from gateway.adapters import Adapter, Credentials, Limits, Product, Role, adapter_for
-from gateway.adapters.search import EVERY, Search
+from gateway.adapters.registry import PREFERRED
+from gateway.adapters.search import Search
 from gateway.errors import Condition, Lost, Refusal
 from gateway.net.seeking import seek
 
@@ -333,7 +334,7 @@ async def dial(
         )
 
     wished = (version,) if isinstance(version, str) else version
-    search = Search(EVERY if version == AUTO else wished, make)
+    search = Search(PREFERRED if version == AUTO else wished, make)
     try:
         async with asyncio.timeout(limits.handshake_timeout or None) as patience:
             await seek(search, address, tls, remote.take)

@@ -12,10 +12,9 @@ import ssl
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gateway.adapters import Adapter, Product, Role, adapter_for
+from gateway.adapters import VERSIONS, Adapter, Capability, Product, Role, adapter_for
 from gateway.adapters import Limits as AdapterLimits
 from gateway.adapters.sniff import TLS_1_0
-from gateway.adapters.v0_9.drafts.versions import DRAFTS
 from gateway.bodies import Spool
 from gateway.broker.broker import Broker
 from gateway.net import ports
@@ -164,10 +163,11 @@ class Listener:
     def adapter(self, version: str, connection: Connection) -> Adapter:
         """The server-role adapter for a detected version."""
         more: dict[str, Any] = {}
-        if version == "1.0":
+        capabilities = VERSIONS[version].capabilities
+        if Capability.COMPAT in capabilities:
             more = {"product": COMPAT[self._compat], "annotates": bool(self._compat)}
-        elif version in DRAFTS:
-            more = {"shelf": self.registry.shelf}
+        if Capability.PARTIAL_BODIES in capabilities:
+            more["shelf"] = self.registry.shelf
         return adapter_for(
             version,
             Role.SERVER,

@@ -9,15 +9,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from gateway.adapters.base import Adapter, Answer
+from gateway.adapters.base import Adapter, Answer, Capability
 from gateway.broker.access import Access, User
 from gateway.net.passwords import LoginError, Passwords, Wrong
 from gateway.sessions.session import Session
 
 log = logging.getLogger("gateway.net")
-
-NEGOTIATING = ("0.8a", "0-9a")
-"""Beginnings of versions in which a peer is to wait for whatever is wrong in the negotiation."""
 
 
 class Peer(Protocol):
@@ -61,8 +58,10 @@ class Login:
         its way to a SASL layer. In 0.8a2 (§3.2.12), 0-9a0 (§3.13.3) and 0-9a6 (Denial of Service
         Attacks) that goes for all of the negotiation, to the opening of a virtual host."""
         if not (self.passed or (session is not None and session.authenticated)):
-            return adapter.closing and (self.failed or adapter.version != "1.0")
-        if session is None or session.opened or not adapter.version.startswith(NEGOTIATING):
+            feeling = Capability.SASL_LAYER in adapter.capabilities
+            return adapter.closing and (self.failed or not feeling)
+        patient = Capability.PATIENT in adapter.capabilities
+        if session is None or session.opened or not patient:
             return False
         # Who may have no virtual host is told so before the adapter closes.
         return bool(session.ending) if adapter.closing else session.authenticated

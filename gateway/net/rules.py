@@ -3,17 +3,18 @@
 from typing import NamedTuple
 
 from gateway.adapters.options import MECHANISMS
+from gateway.adapters.registry import HeaderMeanings, header_meanings
 
 IN_THE_CLEAR = frozenset({"PLAIN", "AMQPLAIN"})
 """Mechanisms that show the password to whoever listens."""
 
 
 class Rules(NamedTuple):
-    """``header_0_9``: the version that AMQP 1 1 0 9 means. ``anonymous_user``: who ANONYMOUS
-    becomes. ``require_tls``: "no", "passwords" (none is asked for without TLS), or "yes" (who
-    comes without TLS is refused)."""
+    """``meanings``: versions by protocol header. ``anonymous_user``: who ANONYMOUS becomes.
+    ``require_tls``: "no", "passwords" (none is asked for without TLS), or "yes" (connections
+    without TLS are refused)."""
 
-    header_0_9: str = "0-9"
+    meanings: HeaderMeanings = header_meanings()
     mechanisms: tuple[str, ...] = MECHANISMS
     anonymous_user: str | None = None
     require_tls: str = "no"

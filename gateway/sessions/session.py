@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, cast
 
-from gateway.adapters.base import Adapter, release
+from gateway.adapters.base import Adapter, Capability, release
 from gateway.broker.broker import Broker
 from gateway.broker.channel import Channel, nothing
 from gateway.broker.client import Client
@@ -141,7 +141,7 @@ class Session:
             Synchronize: self._synchronize,
             Publish: self._publish,
         }
-        if adapter.linked:
+        if Capability.LINKS in adapter.capabilities:
             self._linking = Linking(self)
             self._on_channel.update(self._linking.handlers)
             self._on_channel.update(self._handling.handlers)
@@ -504,7 +504,7 @@ class Session:
         if self._paused:
             channel.pause()
         self.channels[number] = channel
-        channel.counts_rejected = self.adapter.linked
+        channel.counts_rejected = Capability.LINKS in self.adapter.capabilities
         if operation.transacted:
             channel.select()
         self.answer(number, operation.token)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.adapters import Adapter, Credentials, Role, adapter_for
-from gateway.adapters.search import EVERY, SHARED_0_9, Answer, Search, answer_of
-from gateway.adapters.sniff import HEADERS
+from gateway.adapters.registry import PREFERRED, header_meanings, sharing
+from gateway.adapters.search import Answer, Search, answer_of
 from gateway.errors import Condition, Refusal
 from tests.adapters.drafts import recorded as drafts
 from tests.adapters.test_vectors import FILES, turns
@@ -14,6 +14,7 @@ from tests.adapters.v0_8a import recorded as commands
 from tests.pair import Users
 
 HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
+SHARED_0_9 = sharing("0-9")
 
 
 def client(version: str, mechanism: str = "PLAIN") -> Adapter:
@@ -40,7 +41,7 @@ def heard(octets: bytes, asked: str) -> Answer | None:
     return told[0] if told else None
 
 
-@pytest.mark.parametrize("version", EVERY)
+@pytest.mark.parametrize("version", PREFERRED)
 def test_our_own_server(version: str) -> None:
     looking = search(*(SHARED_0_9 if version in SHARED_0_9 else (version,)))
     header = looking.begin()
@@ -112,12 +113,12 @@ def test_layers_of_1_0_are_left_to_its_engine(mechanism: str) -> None:
 def opened(looking: Search) -> str:
     """What the next connection asks for."""
     octets = looking.begin()
-    assert octets in (*HEADERS, b"\x80\x01")
+    assert octets in (*header_meanings().versions, b"\x80\x01")
     return looking.asking
 
 
 def test_the_header_that_the_server_likes_is_next() -> None:
-    looking = search(*EVERY)
+    looking = search(*PREFERRED)
     assert opened(looking) == "0-9-1"
     with pytest.raises(Refusal):
         looking.hear(b"AMQP\x01\x01\x08\x00")
@@ -151,7 +152,7 @@ def test_a_header_that_is_not_ours_leads_to_the_next_of_ours() -> None:
 
 def test_each_header_once() -> None:
     """Whatever a server answers, the search comes to an end."""
-    looking = search(*EVERY)
+    looking = search(*PREFERRED)
     begun = []
     while looking.more:
         begun.append(looking.begin())
@@ -192,9 +193,9 @@ def test_a_version_that_was_not_asked_for() -> None:
         (b"AMQ!", "'AMQ!'"),
     ],
 )
-@pytest.mark.parametrize("version", EVERY)
+@pytest.mark.parametrize("version", PREFERRED)
 def test_what_is_no_amqp_ends_the_search(octets: bytes, shown: str, version: str) -> None:
-    looking = search(version, *(name for name in EVERY if name != version))
+    looking = search(version, *(name for name in PREFERRED if name != version))
     looking.begin()
     with pytest.raises(Refusal) as caught:
         looking.hear(octets)

@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from gateway.adapters import Limits
-from gateway.adapters.search import EVERY, SHARED_0_9
+from gateway.adapters.registry import PREFERRED, VERSIONS, sharing
 from gateway.errors import Condition, Refusal
 from gateway.net.dialer import AUTO, dial
 from gateway.operations import BeginSession, DeclareQueue, EndSession
@@ -18,6 +18,7 @@ from tests.interop.servers import Server
 from tests.net.running import Running
 from tests.net_client.test_dialer import Puppet, answering
 
+SHARED_0_9 = sharing("0-9")
 DRAFTS = SHARED_0_9[1:]
 
 
@@ -207,6 +208,5 @@ async def test_who_says_nothing_after_its_first_word() -> None:
 
 
 def test_all_versions_are_tried() -> None:
-    from gateway.adapters import ENGINES
-
-    assert set(EVERY) == set(ENGINES)
+    assert set(PREFERRED) == set(VERSIONS)
+    assert [VERSIONS[name].preference for name in PREFERRED] == list(range(1, len(VERSIONS) + 1))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters import ENGINES, Product, Role, adapter_for
+from gateway.adapters import VERSIONS, Product, Role, adapter_for
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.operations import BeginSession, Close, Closed, DeclareQueue, Done, Open, Operation
@@ -77,7 +77,7 @@ class Both:
         raise AssertionError("they talk without end")
 
 
-@pytest.mark.parametrize("version", ENGINES)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_request_and_close_in_one_read(version: str) -> None:
     both = Both(version)
     both.talk(Open("open", "/", "guest"))
@@ -112,7 +112,7 @@ def test_open_and_close_in_one_read(version: str) -> None:
     assert both.session.closed and both.server.closing
 
 
-@pytest.mark.parametrize("version", ENGINES)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_close_alone(version: str) -> None:
     both = Both(version)
     both.talk(Open("open", "/", "guest"))
@@ -123,7 +123,7 @@ def test_close_alone(version: str) -> None:
     assert both.session.ending == ""
 
 
-@pytest.mark.parametrize("version", ENGINES)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_close_and_gone(version: str) -> None:
     """The socket ends while the answer still waits."""
     both = Both(version)

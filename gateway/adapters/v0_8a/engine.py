@@ -7,7 +7,7 @@ done on channels and handles stands in ``serving`` and ``asking``.
 from collections.abc import Callable
 from typing import Any
 
-from gateway.adapters.base import Authority, Outlet, Role
+from gateway.adapters.base import Authority, Capability, Outlet, Role
 from gateway.adapters.loads import Load, Loads, Place
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.v0_8a import asking, greeting, serving
@@ -37,7 +37,7 @@ class Engine:
     """One connection of 0.8a2; an ``Adapter``. ``handle_errors``: what a mistake on a handle costs,
     "handle" by the document, "channel" as in the original server."""
 
-    linked = True
+    capabilities = Capability.LINKS | Capability.PATIENT
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gateway.adapters.base import Authority, Outlet, Role
+from gateway.adapters.base import Authority, Capability, Outlet, Role
 from gateway.adapters.loads import PORTION, BodyLoad, Loads
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.v0_9 import fields, states
@@ -44,7 +44,7 @@ WEIGHT = 512
 """What a message counts besides its body, as an answer."""
 
 HEADERS = {"0-8": (b"AMQP\x01\x01\x08\x00", b"AMQP\x01\x01\x09\x01")}
-"""What else a client may open with (python amqplib writes the second)."""
+"""Headers that open a version, where there are several (python amqplib writes the second)."""
 
 
 def _nothing() -> None:
@@ -54,7 +54,7 @@ def _nothing() -> None:
 class Engine:
     """One connection of the family; an ``Adapter``."""
 
-    linked = False
+    capabilities = Capability.NONE
     versions = VERSIONS
     frames: Frames
     connection: Connection

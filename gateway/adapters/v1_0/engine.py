@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from gateway.adapters.base import Authority, Outlet, Role
+from gateway.adapters.base import Authority, Capability, Outlet, Role
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.v1_0 import asking, opening, serving, speech
 from gateway.adapters.v1_0.channels import Channels
@@ -51,6 +51,8 @@ def _nothing() -> None:
 class Engine:
     """One connection of 1.0; an ``Adapter``."""
 
+    capabilities = Capability.LINKS | Capability.SASL_LAYER | Capability.COMPAT
+
     def __init__(
         self,
         version: str,
@@ -72,7 +74,6 @@ class Engine:
         ``annotates``: deliveries say where their message was published, as RabbitMQ's do."""
         self.version = version
         self.role = role
-        self.linked = True
         self.server = server = role is Role.SERVER
         self.closing = False
         self.wake = wake

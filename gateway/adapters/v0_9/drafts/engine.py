@@ -6,7 +6,7 @@ that close what their class says, contents with children, answers that lead to m
 
 from typing import Any
 
-from gateway.adapters.base import Authority, Outlet, Role
+from gateway.adapters.base import Authority, Capability, Outlet, Role
 from gateway.adapters.loads import Loads
 from gateway.adapters.options import Credentials, Product
 from gateway.adapters.v0_9 import states
@@ -33,6 +33,7 @@ UNREAL = 0x40
 class DraftEngine(Engine):
     """One connection of a draft; an ``Adapter``."""
 
+    capabilities = Capability.SILENT | Capability.PATIENT | Capability.PARTIAL_BODIES
     versions = DRAFTS
     frames: DraftFrames  # type: ignore[assignment]
     connection: DraftConnection  # type: ignore[assignment]

@@ -1,0 +1,198 @@
+"""All versions of AMQP, one row each.
+
+Detection of a client's version, the search for a server's, ``inspect``, ``versions``, the support
+tables and the configuration's choices read these rows. A new version is one folder and one row.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from gateway.adapters.base import Adapter, Authority, Capability, Role
+from gateway.adapters.options import Credentials, Limits, Product
+from gateway.adapters.v0_8a.engine import Engine as CommandEngine
+from gateway.adapters.v0_8a.wire import tables as v0_8a
+from gateway.adapters.v0_9.drafts.engine import DraftEngine
+from gateway.adapters.v0_9.drafts.versions import DRAFTS
+from gateway.adapters.v0_9.engine import HEADERS
+from gateway.adapters.v0_9.engine import Engine as MethodEngine
+from gateway.adapters.v0_9.wire.tables import VERSIONS as PUBLISHED
+from gateway.adapters.v1_0.engine import Engine as PerformativeEngine
+from gateway.adapters.v1_0.wire import tables as v1_0
+from gateway.bodies import Spool
+
+if TYPE_CHECKING:
+    from gateway.adapters.v0_9.trace import Line
+
+HEADER_OCTETS = 8
+"""Length of a protocol header; 0.8a2 opens with two octets instead."""
+
+
+class Engine(Protocol):
+    """The class of an adapter, and the options that all of them know. mypy checks that each engine
+    below keeps this, and the contract of ``Adapter``."""
+
+    @property
+    def capabilities(self) -> Capability: ...
+
+    def __call__(
+        self,
+        version: str,
+        role: Role,
+        *,
+        authority: Authority | None = ...,
+        limits: Limits = ...,
+        credentials: Credentials | None = ...,
+        product: Product = ...,
+        external_subject: str | None = ...,
+        mechanisms: tuple[str, ...] = ...,
+        wake: Callable[[], None] = ...,
+        spool: Spool | None = ...,
+    ) -> Adapter: ...
+
+
+Shape = tuple[int | None, ...]
+"""How octets begin; ``None`` may be any."""
+
+Reader = Callable[[bytes], "Iterator[Line]"]
+"""Describes octets of one direction; some remember what came before."""
+
+
+def shape(text: str) -> Shape:
+    """A shape from hexadecimal digits, with two dots for any octet."""
+    digits = text.replace(" ", "")
+    pairs = [digits[at : at + 2] for at in range(0, len(digits), 2)]
+    return tuple(None if pair == ".." else int(pair, 16) for pair in pairs)
+
+
+def _command_reader(version: str) -> Reader:
+    from functools import partial
+
+    from gateway.adapters.v0_8a.trace import commands
+
+    return partial(commands, continued={})
+
+
+def _method_reader(version: str) -> Reader:
+    from functools import partial
+
+    from gateway.adapters.v0_9.trace import frames
+
+    return partial(frames, version=version)
+
+
+def _draft_reader(version: str) -> Reader:
+    from gateway.adapters.v0_9.drafts import trace
+
+    return trace.Reader(version).frames
+
+
+def _performative_reader(version: str) -> Reader:
+    from gateway.adapters.v1_0.trace import frames
+
+    return frames
+
+
+class VersionRow(NamedTuple):
+    """One version."""
+
+    name: str
+    """As in ``specs/``: "0-9-1"."""
+    headers: tuple[bytes, ...]
+    """What a client may open with; ours opens with the first."""
+    first_frame: Shape
+    """How a server's first frame begins, which is connection.start or its like; empty where a
+    server answers with a header."""
+    preference: int
+    """Order in which the client role tries the versions, 1 first. 0.8a2 comes last: its opening has
+    two octets, and servers that want eight wait for the others."""
+    engine: Engine
+    reader: Callable[[str], Reader]
+    """Makes the reader of recorded octets."""
+
+    @property
+    def capabilities(self) -> Capability:
+        return self.engine.capabilities
+
+
+START = shape("01 0000 00...... 000a 000a")
+"""Type, channel, size (no start has 16 MiB), class and method."""
+
+START_0_9A6 = shape("01 .. 0000 00...... 0001 0001")
+"""Type, any octet, channel, size, class and method."""
+
+START_0_9A0 = shape("01 00 .... 01 01 .. .. ........ 00 09")
+"""Type, channel, size, class, method, revision and flags, synchtag, version."""
+
+START_0_9A0_7 = shape("01 00 .... 01 01 .. ........ 00 09")
+"""The same with flags alone before the synchtag."""
+
+CHALLENGE = shape(".... 0a")
+"""Size, and the number of CONNECTION CHALLENGE (0.8a2)."""
+
+
+def _published(name: str, preference: int) -> VersionRow:
+    headers = HEADERS.get(name, (PUBLISHED[name].header,))
+    return VersionRow(name, headers, START, preference, MethodEngine, _method_reader)
+
+
+def _draft(name: str, preference: int, start: Shape) -> VersionRow:
+    headers = (DRAFTS[name].header,)
+    return VersionRow(name, headers, start, preference, DraftEngine, _draft_reader)
+
+
+VERSIONS: Mapping[str, VersionRow] = {
+    row.name: row
+    for row in (
+        VersionRow(
+            v0_8a.VERSION, (v0_8a.HEADER,), CHALLENGE, 8, CommandEngine, _command_reader
+        ),
+        _draft("0-9a0", 5, START_0_9A0),
+        _draft("0-9a0-7", 6, START_0_9A0_7),
+        _draft("0-9a6", 4, START_0_9A6),
+        _published("0-8", 7),
+        _published("0-9", 3),
+        _published("0-9-1", 1),
+        VersionRow(
+            v1_0.VERSION, (v1_0.HEADER, v1_0.SASL_HEADER), (), 2, PerformativeEngine,
+            _performative_reader,
+        ),
+    )
+}  # fmt: skip
+"""Versions by name, oldest first."""
+
+PREFERRED: tuple[str, ...] = tuple(sorted(VERSIONS, key=lambda name: VERSIONS[name].preference))
+"""Versions in the order in which the client role tries them."""
+
+
+def opened_by(header: bytes) -> tuple[str, ...]:
+    """The versions that open with this header, the one it stands for by default first."""
+    return tuple(name for name in PREFERRED if header in VERSIONS[name].headers)
+
+
+def sharing(version: str) -> tuple[str, ...]:
+    """The versions that open as this one does, itself included."""
+    return opened_by(VERSIONS[version].headers[0])
+
+
+class HeaderMeanings(NamedTuple):
+    """Which version each header of eight octets stands for on one listener."""
+
+    versions: Mapping[bytes, str]
+    silent: bool
+    """Some header stands for a version whose servers disconnect without a reply."""
+
+
+def header_meanings(chosen: Iterable[str] = ()) -> HeaderMeanings:
+    """Meanings in which each of the ``chosen`` versions has its header; all other headers stand for
+    their first version."""
+    headers = {header for row in VERSIONS.values() for header in row.headers}
+    versions = {one: opened_by(one)[0] for one in headers if len(one) == HEADER_OCTETS}
+    versions.update((VERSIONS[name].headers[0], name) for name in chosen)
+    silent = any(Capability.SILENT in VERSIONS[name].capabilities for name in versions.values())
+    return HeaderMeanings(versions, silent)
+
+
+def adapter_for(version: str, role: Role, **options: Any) -> Adapter:
+    """An adapter for one connection. Options as in the engine's constructor. Raises ``KeyError``
+    for an unknown version."""
+    return VERSIONS[version].engine(version, role, **options)
