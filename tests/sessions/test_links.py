@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gateway.adapters.base import Capability
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.encoding import write_value
 from gateway.adapters.v1_0.fields import read_value
@@ -54,7 +55,7 @@ class LinkPeer(Peer):
     def __init__(self, house: House, user: str = "guest", container: str = "me") -> None:
         super().__init__(house)
         self.container = container
-        self.adapter.linked = True  # type: ignore[misc]
+        self.adapter.capabilities = Capability.LINKS
         self.session = type(self.session)(
             house.broker,
             self.adapter,

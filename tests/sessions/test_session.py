@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.base import Role
+from gateway.adapters.base import Capability, Role
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.errors import Condition, LocalError, Lost
@@ -80,7 +80,7 @@ class RecordingAdapter:
 
     version = "test"
     role = Role.SERVER
-    linked = False
+    capabilities = Capability.NONE
 
     def __init__(self) -> None:
         self.closing = False
