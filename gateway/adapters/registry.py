@@ -21,6 +21,7 @@ from gateway.adapters.v1_0.wire import tables as v1_0
 from gateway.bodies import Spool
 
 if TYPE_CHECKING:
+    from gateway.adapters.core.support import VersionSupport
     from gateway.adapters.v0_9.trace import Line
 
 HEADER_OCTETS = 8
@@ -92,6 +93,24 @@ def _performative_reader(version: str) -> Reader:
     return frames
 
 
+def _command_support(version: str) -> "VersionSupport":
+    from gateway.adapters.v0_8a.support import supported
+
+    return supported()
+
+
+def _method_support(version: str) -> "VersionSupport":
+    from gateway.adapters.v0_9.support import supported
+
+    return supported(version)
+
+
+def _performative_support(version: str) -> "VersionSupport":
+    from gateway.adapters.v1_0.support import supported
+
+    return supported()
+
+
 class VersionRow(NamedTuple):
     """One version."""
 
@@ -108,6 +127,8 @@ class VersionRow(NamedTuple):
     engine: Engine
     reader: Callable[[str], Reader]
     """Makes the reader of recorded octets."""
+    support: Callable[[str], "VersionSupport"]
+    """Finds out what of the version is supported."""
 
     @property
     def capabilities(self) -> Capability:
@@ -132,19 +153,22 @@ CHALLENGE = shape(".... 0a")
 
 def _published(name: str, preference: int) -> VersionRow:
     headers = HEADERS.get(name, (PUBLISHED[name].header,))
-    return VersionRow(name, headers, START, preference, MethodEngine, _method_reader)
+    return VersionRow(
+        name, headers, START, preference, MethodEngine, _method_reader, _method_support
+    )
 
 
 def _draft(name: str, preference: int, start: Shape) -> VersionRow:
     headers = (DRAFTS[name].header,)
-    return VersionRow(name, headers, start, preference, DraftEngine, _draft_reader)
+    return VersionRow(name, headers, start, preference, DraftEngine, _draft_reader, _method_support)
 
 
 VERSIONS: Mapping[str, VersionRow] = {
     row.name: row
     for row in (
         VersionRow(
-            v0_8a.VERSION, (v0_8a.HEADER,), CHALLENGE, 8, CommandEngine, _command_reader
+            v0_8a.VERSION, (v0_8a.HEADER,), CHALLENGE, 8, CommandEngine, _command_reader,
+            _command_support,
         ),
         _draft("0-9a0", 5, START_0_9A0),
         _draft("0-9a0-7", 6, START_0_9A0_7),
@@ -154,7 +178,7 @@ VERSIONS: Mapping[str, VersionRow] = {
         _published("0-9-1", 1),
         VersionRow(
             v1_0.VERSION, (v1_0.HEADER, v1_0.SASL_HEADER), (), 2, PerformativeEngine,
-            _performative_reader,
+            _performative_reader, _performative_support,
         ),
     )
 }  # fmt: skip

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from gateway.adapters.support import tried
 from gateway.adapters.v0_9 import trace
+from gateway.adapters.v0_9.support import tried
 from gateway.adapters.v0_9.unimplemented import complete
 from gateway.adapters.v0_9.wire.tables import VERSIONS
 from gateway.errors import Condition

@@ -5,9 +5,10 @@ shows that it is known and handled.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from gateway.adapters.base import Answer, Role
+from gateway.adapters.base import Role
+from gateway.adapters.core.support import AnyUser, Support, VersionSupport, shown
 from gateway.adapters.options import Credentials
 from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.engine import Engine
@@ -19,6 +20,8 @@ from gateway.adapters.v1_0.wire.tables import (
     HEADER,
     KINDS,
     SASL_HEADER,
+    TLS_HEADER,
+    VERSION,
     AmqpError,
     SaslCode,
 )
@@ -37,34 +40,8 @@ REFUSED = AmqpError.NOT_IMPLEMENTED.encode()
 
 CHANNEL, HANDLE, OTHER = 0, 0, 1
 
-
-class Tried(NamedTuple):
-    """A role is "yes", "refused" (with not-implemented), or "-" if it is not for that role."""
-
-    name: str
-    code: int
-    section: str
-    as_server: str
-    as_client: str
-
-
-class _Anyone:
-    """An authority that lets everybody in: nothing is behind it."""
-
-    def password(self, user: str, password: str, answer: Answer) -> None:
-        answer(True)
-
-    def scram(self, user: str) -> tuple[bytes, bytes, bytes, int]:
-        return bytes(16), bytes(32), bytes(32), 4096
-
-    def proved(self, user: str, right: bool, answer: Answer) -> None:
-        answer(right)
-
-    def anonymous(self) -> str:
-        return "anyone"
-
-    def external(self, subject: str) -> None:
-        return None
+PARTS = {"2": "transport", "3": "messaging", "4": "transactions", "5": "security"}
+"""Parts of the specification of 1.0 that have composite types."""
 
 
 class Bench:
@@ -74,7 +51,7 @@ class Bench:
     def __init__(self, server: bool) -> None:
         role = Role.SERVER if server else Role.CLIENT
         self.engine = Engine(
-            "1.0", role, authority=_Anyone(), credentials=Credentials(mechanism="")
+            "1.0", role, authority=AnyUser(), credentials=Credentials(mechanism="")
         )
         self.server = server
         if not server:
@@ -121,7 +98,7 @@ class Bench:
 def _sasl(record: Any, server: bool) -> bytes:
     """Put a frame of the SASL layer to an engine that waits for it."""
     role = Role.SERVER if server else Role.CLIENT
-    engine = Engine("1.0", role, authority=_Anyone())
+    engine = Engine("1.0", role, authority=AnyUser())
     engine.receive(SASL_HEADER)
     if isinstance(record, w.SaslResponse):
         engine.receive(frame(0, write(w.SaslInit("PLAIN")), FRAME_SASL))
@@ -183,15 +160,28 @@ SASL: dict[type[Any], tuple[bool, Any]] = {
 GLOBAL = Described(ULong(0), b"")
 
 
-def tried() -> list[Tried]:
-    """All of them, in the order of the specification; sections of messages are only carried."""
-    rows: list[Tried] = []
+def supported() -> VersionSupport:
+    """All composite types of 1.0, in the order of the specification; sections of messages are only
+    carried."""
+    rows: list[Support] = []
     for kind in KINDS:
         if "section" in kind.provides or kind.record is w.Declared:
             continue
         answers = [_answer(kind, server) for server in (True, False)]
-        rows.append(Tried(kind.name, kind.code, kind.section, *answers))
-    return rows
+        rows.append(Support(kind.name, f"{kind.code:#04x}", kind.section, *answers))
+    refused = [row.name for row in rows if row.as_server == "refused"]
+    missing = {row.extension[0] for row in rows if row.as_server == "refused"}
+    if not distributed():
+        refused.append("distributed transactions")
+        missing.add("4")
+    return VersionSupport(
+        VERSION,
+        ", ".join(shown(header) for header in (HEADER, SASL_HEADER, TLS_HEADER)),
+        tuple(name for part, name in PARTS.items() if part not in missing),
+        tuple(refused),
+        tuple(rows),
+        ("type", "code", "section"),
+    )
 
 
 def _answer(kind: Kind, server: bool) -> str:
@@ -210,6 +200,3 @@ def _answer(kind: Kind, server: bool) -> str:
 def distributed() -> bool:
     """Is a transaction with a global id taken (§4.5.2)?"""
     return REFUSED not in Bench(True).transfer(w.Declare(GLOBAL))
-
-
-__all__ = ["Tried", "distributed", "tried"]

@@ -1,13 +1,12 @@
 """What of 0.8a2 is supported, found out by putting every command to our adapter in both roles."""
 
-from typing import Any, NamedTuple
-
 from gateway.adapters.base import Authority, Role
+from gateway.adapters.core.support import AnyUser, Support, VersionSupport
 from gateway.adapters.options import Credentials
 from gateway.adapters.v0_8a.command import Command
 from gateway.adapters.v0_8a.engine import Engine
 from gateway.adapters.v0_8a.frames import frame
-from gateway.adapters.v0_8a.wire.tables import COMMANDS, VERSION
+from gateway.adapters.v0_8a.wire.tables import COMMANDS, HEADER, VERSION
 from gateway.errors import Condition, Lost
 from gateway.operations import (
     BeginSession,
@@ -23,16 +22,6 @@ from gateway.operations import (
 
 CHANNEL = HANDLE = 1
 EMPTY_MESSAGE = bytes(15)
-
-
-class Row(NamedTuple):
-    """A role is "yes", "refused" (not implemented), or "-" if the other side never says it."""
-
-    name: str
-    number: int
-    section: str
-    as_server: str
-    as_client: str
 
 
 def pair(authority: Authority) -> tuple[Engine, Engine]:
@@ -81,12 +70,23 @@ def missing(operation: Operation) -> bool:
     return refused and operation.condition is Condition.NOT_IMPLEMENTED  # type: ignore[attr-defined]
 
 
-def tried(authority: Any) -> list[Row]:
+def supported() -> VersionSupport:
+    """All commands of 0.8a2. Some fields are refused: ``docs/0-8a2.md``."""
+    authority = AnyUser()
     rows = []
     for command in COMMANDS:
         answers = []
         for at, sent in enumerate((command.from_client, command.from_server)):
             known = sent and understands(pair(authority)[at], command)
             answers.append("-" if not sent else "yes" if known else "refused")
-        rows.append(Row(command.name, command.number, command.section, *answers))
-    return rows
+        rows.append(Support(command.name, str(command.number), command.section, *answers))
+    groups = dict.fromkeys(row.name.split(".")[0] for row in rows)
+    bad = [row.name for row in rows if "refused" in (row.as_server, row.as_client)]
+    return VersionSupport(
+        VERSION,
+        " ".join(map(str, HEADER)),
+        tuple(group for group in groups if not any(n.startswith(f"{group}.") for n in bad)),
+        (*bad, "transfer out of band"),
+        tuple(rows),
+        ("command", "type", "section"),
+    )

@@ -1,0 +1,1 @@
+"""Parts that the engines of all families are put together from."""
