@@ -60,6 +60,14 @@ class MemoryStore:
         self.changed = self.mark
         self._touch()
 
+    def forget_under(self, kind: str, key: tuple[str, ...]) -> None:
+        size = len(key)
+        for one in [one for one in self._records if one[0] == kind and one[1][:size] == key]:
+            if len(one[1]) > size:
+                del self._records[one]
+        self.changed = self.mark
+        self._touch()
+
     def depths(self) -> dict[int, Depth]:
         return {
             number: Depth(
@@ -111,6 +119,14 @@ class MemoryStore:
     def remove_all(self, queue: int, positions: list[int]) -> None:
         for position in positions:
             self.remove(queue, position)
+
+    def remove_ranges(self, queue: int, ranges: list[tuple[int, int]]) -> None:
+        shelf = self._shelves.get(queue)
+        for first, last in ranges:
+            kept = shelf.kept if shelf is not None else ()
+            for position in [one for one in kept if first <= one <= last]:
+                self.remove(queue, position)
+        self.changed = self.mark
 
     def purge(self, queue: int) -> None:
         if self._shelves.pop(queue, None) is not None:

@@ -68,6 +68,11 @@ class Store(Protocol):
         """Delete one topology record."""
         ...
 
+    def forget_under(self, kind: str, key: tuple[str, ...]) -> None:
+        """Delete all records whose keys begin with these fields and have more; costs as much as
+        one."""
+        ...
+
     def depths(self) -> dict[int, Depth]:
         """Per queue number, what survived; called once at start."""
         ...
@@ -91,6 +96,10 @@ class Store(Protocol):
 
     def remove_all(self, queue: int, positions: list[int]) -> None:
         """The same for many."""
+        ...
+
+    def remove_ranges(self, queue: int, ranges: list[tuple[int, int]]) -> None:
+        """The same for all from first to last positions (ascending), without reading them."""
         ...
 
     def purge(self, queue: int) -> None:

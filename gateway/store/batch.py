@@ -5,7 +5,9 @@ batch does not matter to the database, because it is resolved while gathering: p
 then removals, then messages.
 """
 
+from bisect import bisect
 from collections import defaultdict
+from typing import Literal
 
 from gateway.message import Message
 
@@ -31,40 +33,70 @@ def waiting(message: Message) -> int:
     return len(body) if isinstance(body, bytes) else 0
 
 
+UNDER: Literal[False] = False
+"""In place of a record's value: all records whose keys begin so are deleted."""
+
+Ranges = list[tuple[int, int]]
+"""First and last positions."""
+
+
+def joined(ranges: Ranges) -> Ranges:
+    """In order, and those that overlap or touch as one."""
+    found: Ranges = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
+
+
+def within(ranges: Ranges, position: int) -> bool:
+    """Whether a position is in one of the ranges, which are ``joined``."""
+    at = bisect(ranges, (position, POSITIONS))
+    return at > 0 and position <= ranges[at - 1][1]
+
+
 SHORT_RUN = 64
 """Positions in a row from which a range is deleted by a statement of its own."""
 
 
 class Gathered:
-    """One batch. ``written`` is set by the writing thread when it is safe."""
+    """One batch. ``records`` stand in the order in which they were saved or deleted. ``written`` is
+    set by the writing thread when it is safe."""
 
     __slots__ = (
-        "mark", "puts", "cuts", "purged", "records", "delivered", "written", "bodies",
+        "mark", "puts", "cuts", "ranges", "purged", "records", "delivered", "written", "bodies",
     )  # fmt: skip
 
     def __init__(self, mark: int) -> None:
         self.mark = mark
         self.puts: dict[int, dict[int, Put]] = {}
         self.cuts: defaultdict[int, set[int]] = defaultdict(set)
+        self.ranges: defaultdict[int, Ranges] = defaultdict(list)
+        """Removed too: all from a first to a last position."""
         self.purged: set[int] = set()
-        self.records: dict[tuple[str, str], str | None] = {}
+        self.records: dict[tuple[str, str], str | Literal[False] | None] = {}
         self.delivered: dict[int, int] = {}
         self.written = False
         self.bodies: dict[int, int] = {}
         """Number of the shared body by ``id(message)``: the same again if the write is retried."""
 
     def __bool__(self) -> bool:
-        return bool(self.puts or self.cuts or self.purged or self.records or self.delivered)
+        return bool(
+            self.puts or self.cuts or self.ranges or self.purged or self.records or self.delivered
+        )
 
     @property
     def marks_only(self) -> bool:
         """Nothing but delivered marks: worth writing, not worth a sync."""
-        return not (self.puts or self.cuts or self.purged or self.records)
+        return not (self.puts or self.cuts or self.ranges or self.purged or self.records)
 
     def drop_queue(self, queue: int) -> int:
         """Forget what gathered for a queue that is purged; octets of the bodies let go."""
         puts = self.puts.pop(queue, {})
         self.cuts.pop(queue, None)
+        self.ranges.pop(queue, None)
         self.delivered.pop(queue, None)
         return sum(waiting(put[0]) for put in puts.values())
 
@@ -83,7 +115,11 @@ class Gathered:
 
     def removals(self) -> tuple[list[tuple[int, int]], list[int]]:
         """Keys to delete: long runs as (first, last), all others one by one."""
-        runs: list[tuple[int, int]] = []
+        runs = [
+            ((queue << SHIFT) + first, (queue << SHIFT) + last)
+            for queue, ranges in self.ranges.items()
+            for first, last in ranges
+        ]
         singles: list[int] = []
         for queue, positions in self.cuts.items():
             ordered = sorted(positions)

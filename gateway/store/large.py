@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gateway.bodies import File, LargeBody
-from gateway.store.batch import POSITIONS, SHIFT, Gathered
+from gateway.store.batch import POSITIONS, SHIFT, Gathered, joined, within
 
 DESCRIPTORS = "/proc/self/fd"
 """Where an open file without a name can be found, to be given one."""
@@ -97,6 +97,13 @@ class Shelf:
             for queue in batch.cuts.keys() & self.rows.keys():
                 here = self.rows[queue]
                 left += [here.pop(position) for position in batch.cuts[queue] & here.keys()]
+                if not here:
+                    del self.rows[queue]
+            for queue in batch.ranges.keys() & self.rows.keys():
+                here = self.rows[queue]
+                ranges = joined(batch.ranges[queue])
+                gone = [position for position in here if within(ranges, position)]
+                left += [here.pop(position) for position in gone]
                 if not here:
                     del self.rows[queue]
             self._drop(left)

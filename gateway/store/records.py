@@ -38,6 +38,16 @@ def decode_records(found: dict[tuple[str, str], str]) -> list[Record]:
     return sorted(records, key=lambda record: record[:2])
 
 
+def beginning(key: tuple[str, ...]) -> str:
+    """How the encoded keys begin that have more fields behind these."""
+    return write_plain(list(key))[:-1] + ","
+
+
+def behind(start: str) -> str:
+    """The first text in order that is behind all those with this ``beginning``."""
+    return start[:-1] + chr(ord(start[-1]) + 1)
+
+
 def count_edits(connection: sqlite3.Connection) -> int:
     """How often tools have changed records."""
     row: tuple[int] = connection.execute("SELECT count FROM edits").fetchone()

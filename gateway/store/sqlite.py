@@ -24,10 +24,21 @@ from gateway.broker.store import Batch, Depth, Kept, Record
 from gateway.errors import LocalError, StoreError, Unstorable
 from gateway.message import Message
 from gateway.store import reserve
-from gateway.store.batch import POSITIONS, QUEUES, SHIFT, Gathered, Put, waiting
+from gateway.store.batch import (
+    POSITIONS,
+    QUEUES,
+    SHIFT,
+    UNDER,
+    Gathered,
+    Put,
+    Ranges,
+    joined,
+    waiting,
+    within,
+)
 from gateway.store.large import Shelf
 from gateway.store.plain import write_plain
-from gateway.store.records import count_edits, decode_records, read_records
+from gateway.store.records import beginning, count_edits, decode_records, read_records
 from gateway.store.rows import LONGEST_NAME, MOST_OCTETS, Unpacker
 from gateway.store.schema import (
     attach_paged,
@@ -171,13 +182,21 @@ class SqliteStore:
 
     def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None:
         """Insert or replace a record; the value is encoded now. Typed values are kept as such."""
-        self.gathering.records[kind, write_plain(list(key))] = write_plain(value)
-        self.changed = self.mark
-        self.dirty = True
+        self._change(kind, write_plain(list(key)), write_plain(value))
 
     def forget(self, kind: str, key: tuple[str, ...]) -> None:
         """Delete a record."""
-        self.gathering.records[kind, write_plain(list(key))] = None
+        self._change(kind, write_plain(list(key)), None)
+
+    def forget_under(self, kind: str, key: tuple[str, ...]) -> None:
+        """Delete all records whose keys begin with these fields and have more; costs as much as
+        one."""
+        self._change(kind, beginning(key), UNDER)
+
+    def _change(self, kind: str, key: str, value: str | Literal[False] | None) -> None:
+        records = self.gathering.records
+        records.pop((kind, key), None)  # its place in the order is the last
+        records[kind, key] = value
         self.changed = self.mark
         self.dirty = True
 
@@ -251,6 +270,20 @@ class SqliteStore:
             self.dirty = True
         self.changed = self.mark
 
+    def remove_ranges(self, queue: int, ranges: Ranges) -> None:
+        """Delete the messages from first to last positions, without reading them."""
+        puts = self.gathering.puts.get(queue, {})
+        for position in [position for position in puts if within(ranges, position)]:
+            self.pending_octets -= waiting(puts.pop(position)[0])
+        if not puts:
+            self.gathering.puts.pop(queue, None)
+        for key in [key for key in self.unnamed if key >> SHIFT == queue]:
+            if within(ranges, key % POSITIONS):
+                del self.unnamed[key]
+        self.gathering.ranges[queue] += ranges
+        self.changed = self.mark
+        self.dirty = True
+
     def purge(self, queue: int) -> None:
         """Delete everything of a queue, its delivered mark included."""
         self.pending_octets -= self.gathering.drop_queue(queue)
@@ -323,6 +356,9 @@ class SqliteStore:
                     continue
                 if value is None:
                     found.pop(key, None)
+                elif value is UNDER:
+                    for under in [k for k in found if k[0] == key[0] and k[1].startswith(key[1])]:
+                        del found[under]
                 else:
                     found[key] = value
         return decode_records(found)
@@ -339,6 +375,7 @@ class SqliteStore:
         # the layers first: if a batch is committed meanwhile, we see it twice, which is harmless
         self._settle_written()
         hidden: set[int] = set()
+        ranges: Ranges = []
         waiting: dict[int, Put] = {}
         stored = True
         for batch in [*self.taken, self.gathering]:
@@ -350,24 +387,35 @@ class SqliteStore:
                 hidden |= cuts
                 for position in cuts & waiting.keys():
                     del waiting[position]
+            if queue in batch.ranges:
+                ranges += batch.ranges[queue]
+                more = joined(batch.ranges[queue])
+                for position in [position for position in waiting if within(more, position)]:
+                    del waiting[position]
             waiting.update(batch.puts.get(queue, ()))
         found: dict[int, Kept] = {}
         if stored:
+            begin = start
+            ranges = joined(ranges)
+            for first, last in ranges:
+                if first <= begin <= last:
+                    begin = last + 1
             with disk_errors(f"cannot read queue {queue}"):
                 for table in self.writer.tables({queue}):
-                    self._read_table(table, queue, start, limit, hidden, found)
+                    self._read_table(table, queue, begin, limit, (hidden, ranges), found)
         for position, (message, expires, _, _) in waiting.items():
             if position >= start:
                 found[position] = Kept(position, message, expires)
         return [found[position] for position in sorted(found)[:limit]]
 
     def _read_table(
-        self, table: str, queue: int, start: int, limit: int, hidden: set[int],
-        found: dict[int, Kept],
+        self, table: str, queue: int, start: int, limit: int,
+        removed: tuple[set[int], Ranges], found: dict[int, Kept],
     ) -> None:  # fmt: skip
         """Add up to ``limit`` visible rows. The cursor is closed early: an open one would keep
         the WAL from starting over."""
         base = queue << SHIFT
+        hidden, ranges = removed
         source = "shares s JOIN bodies b ON b.id = s.body" if table == "shares" else f"{table} s"
         body = "b.body" if table == "shares" else "s.body"
         sql = f"SELECT s.id, s.head, {body} FROM {source} WHERE s.id BETWEEN ? AND ? ORDER BY s.id"
@@ -375,7 +423,7 @@ class SqliteStore:
         with closing(self.reader.execute(sql, (base + start, base + POSITIONS - 1))) as rows:
             for key, head, content in rows:
                 position = key - base
-                if position in hidden:
+                if position in hidden or (ranges and within(ranges, position)):
                     continue
                 if left <= 0:
                     break

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gateway.bodies import Body, LargeBody
-from gateway.store.batch import SHIFT, Gathered
+from gateway.store.batch import SHIFT, UNDER, Gathered
 from gateway.store.large import Shelf
+from gateway.store.records import behind
 from gateway.store.rows import Packer
 from gateway.store.schema import CHECKPOINT_PAGES, FREED_PAGES
 
@@ -110,9 +111,9 @@ class Writer:
             for table in self.tables({queue}):
                 yield f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", bounds
             yield "DELETE FROM queues WHERE id = ?", [queue]
-        if batch.cuts:
+        if batch.cuts or batch.ranges:
             runs, singles = batch.removals()
-            for table in self.tables(batch.cuts.keys()):
+            for table in self.tables(batch.cuts.keys() | batch.ranges.keys()):
                 for run in runs:
                     yield f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", list(run)
                 yield from chunks(f"DELETE FROM {table} WHERE id IN (", "?", ")", singles)
@@ -127,6 +128,9 @@ class Writer:
         for (kind, key), value in batch.records.items():
             if value is None:
                 yield "DELETE FROM records WHERE kind = ? AND key = ?", [kind, key]
+            elif value is UNDER:
+                sql = "DELETE FROM records WHERE kind = ? AND key >= ? AND key < ?"
+                yield sql, [kind, key, behind(key)]
             else:
                 yield "INSERT OR REPLACE INTO records VALUES (?, ?, ?)", [kind, key, value]
 

@@ -114,6 +114,17 @@ class StoreMachine(RuleBasedStateMachine):
             if again:  # a position is free as soon as its message is removed
                 self.append_at(queue, position, Held(message(b"again"), None, held.keep))
 
+    @rule(queue=QUEUES, first=st.integers(1, 8), sizes=st.lists(st.integers(0, 3), max_size=3))
+    def remove_ranges(self, queue: int, first: int, sizes: list[int]) -> None:
+        ranges = []
+        for size in sizes:
+            ranges.append((first, first + size))
+            first += size + 2
+        self.store.remove_ranges(queue, ranges)
+        held = self.live.queues.get(queue, {})
+        for position in [p for p in held if any(a <= p <= b for a, b in ranges)]:
+            del held[position]
+
     @rule(queue=QUEUES)
     def purge(self, queue: int) -> None:
         self.store.purge(queue)
@@ -134,6 +145,12 @@ class StoreMachine(RuleBasedStateMachine):
     def forget(self, name: str) -> None:
         self.store.forget("queue", ("/", name))
         self.live.records.pop(("queue", ("/", name)), None)
+
+    @rule(vhost=st.sampled_from(["/", '/"']))
+    def forget_under(self, vhost: str) -> None:
+        self.store.forget_under("queue", (vhost,))
+        for key in [key for key in self.live.records if key[1][0] == vhost]:
+            del self.live.records[key]
 
     @rule()
     def take(self) -> None:

@@ -210,6 +210,62 @@ def test_purging_leaves_what_comes_after(store: SqliteStore) -> None:
     store.abandon()
 
 
+def test_ranges_go_without_being_read(store: SqliteStore) -> None:
+    for position in range(1, 101):
+        store.append(1, position, message(b"abc"), None, position % 2 == 0)
+    commit(store)
+    store.append(1, 101, message(b"abc"), None, True)
+    unpacked: list[bytes] = []
+    real = store.unpacker.message
+    waiting = store.pending_octets
+    store.unpacker.message = lambda head, body: unpacked.append(head) or real(head, body)  # type: ignore[func-returns-value, method-assign, assignment]
+    store.remove_ranges(1, [(1, 49), (52, 101)])
+    assert not unpacked and store.pending_octets == waiting - 3
+    assert positions(store, 1, 52) == [] and not unpacked, "hidden rows are not gone through"
+    assert positions(store, 1) == [50, 51]
+    store.append(1, 60, message(b"again"), None, True)
+    assert positions(store, 1) == [50, 51, 60]
+    commit(store)
+    assert positions(store, 1) == [50, 51, 60]
+    store = reopened(store)
+    assert positions(store, 1) == [50, 60]
+    store.abandon()
+
+
+def test_files_of_large_bodies_go_with_their_range(store: SqliteStore, tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    for position in (1, 2, 3):
+        store.append(1, position, message(spooled(spool, b"large")), None, True)
+    commit(store)
+    directory = store.directory / "large"
+    assert len(list(directory.iterdir())) == 3
+    store.remove_ranges(1, [(1, 2)])
+    commit(store)
+    assert len(list(directory.iterdir())) == 1
+    assert positions(store, 1) == [3]
+
+
+def test_records_under_a_key_are_forgotten_at_once(store: SqliteStore) -> None:
+    keys = [("/", "x", "queue", "q", "a"), ("/", "x", "queue", "q", "b"), ("/", "x", "queue", "qq")]
+    others = [("/", "x", "exchange", "q", "a"), ("/", "x2", "queue", "q", "a"), ("/", "x")]
+    for key in (*keys, *others):
+        store.save("binding", key, {})
+    store.save("queue", keys[0], {})
+    commit(store)
+    store.save("binding", ("/", "x", "queue", "q", "c"), {})
+    store.save("binding", keys[1], {"saved": "before"})
+    store.forget_under("binding", ("/", "x", "queue", "q"))
+    store.save("binding", keys[0], {"saved": "behind"})
+    for _ in range(2):
+        kept = {key: value for _, key, value in store.records("binding")}
+        assert kept == {**dict.fromkeys((keys[2], *others), {}), keys[0]: {"saved": "behind"}}
+        assert [key for _, key, _ in store.records("queue")] == [keys[0]]
+        commit(store) if store.dirty else None
+    store = reopened(store)
+    assert len(store.records("binding")) == 5
+    store.abandon()
+
+
 def test_paged_messages_do_not_survive(store: SqliteStore) -> None:
     store.append(1, 1, message(), None, False)
     store.append(1, 2, message(), None, True)
