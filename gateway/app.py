@@ -53,6 +53,11 @@ SECRET_FILE, CROSSING_FILE, DECOY_FILE = "cursor.key", "crossing.key", "login.ke
 GOODBYE_SECONDS = 5.0
 BROKEN = 70
 """Exit code after an internal error of the store (EX_SOFTWARE of BSD)."""
+COLLECTOR = (5_000, 5, 10_000)
+"""Thresholds of the garbage collector. A collection stops everything: one of 100 000 new objects
+took up to 45 ms, which is what an import of definitions was held up by. The first two say how many
+are looked at together, each object twice. All of them are looked at rarely, as queues hold strings
+and bytes, which make no cycles (DESIGN.md, "One process, one loop")."""
 SWITCH_SECONDS = 0.0005
 """How long the loop may keep the interpreter from the store's thread. With Python's own 5 ms, a
 commit beside a busy loop takes several times as long (DESIGN.md, store)."""
@@ -415,12 +420,9 @@ async def serve(settings: Settings) -> None:
         if gateway.admin_port is not None:
             log.info("administration on http://%s:%d/", settings.admin.host, gateway.admin_port)
         log.info("data in %s", settings.data_dir if settings.durable else "memory only")
-        # Queues hold strings and bytes, which make no cycles: collect all of it rarely (DESIGN.md,
-        # speed). The second number is small: it decides how much of what came and went with
-        # connections and sessions is kept by accident, and looks at each object once, as any would.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(100_000, 5, 500)
+        gc.set_threshold(*COLLECTOR)
         sys.setswitchinterval(SWITCH_SECONDS)
         await gateway.stopped()
         log.info("stopping")
