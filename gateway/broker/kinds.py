@@ -84,7 +84,7 @@ class Matcher(HeadersExchange):
         except ValueError:
             return []
         found = []
-        for binding, (every, tests) in self.tests.items():
+        for binding, (every, tests) in EFFORT.shared(list(self.tests.items())):
             hits = (test(message, headers) for test in tests)
             EFFORT.begin()
             try:

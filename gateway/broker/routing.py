@@ -16,6 +16,7 @@ from gateway.broker.queues import Queue
 from gateway.broker.state import BrokerState
 from gateway.broker.void import Void
 from gateway.message import Message
+from gateway.selector import EFFORT
 
 
 class Routing:
@@ -62,6 +63,7 @@ class Routing:
 
     def walk(self, exchange: Exchange, message: Message) -> tuple[tuple[Queue, ...], bool]:
         """Follow bindings and alternates from an exchange; exchanges are visited once."""
+        EFFORT.fill()
         queues: dict[Queue, None] = {}
         visited = {exchange}
         ahead = [exchange]
@@ -69,7 +71,7 @@ class Routing:
         while ahead:
             here = ahead.pop()
             by_key = by_key and here.by_key
-            found: list[Step] = list(here.leads(message))
+            found: list[Step] = [to for to in here.leads(message) if to is None or not to.gone]
             if not found and here.alternate is not None:
                 alternate = self.exchanges.get(here.alternate)
                 if alternate is not None:

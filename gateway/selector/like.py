@@ -7,12 +7,17 @@ is counted in steps (``EFFORT``): a selector has enough of them for all but atta
 asks selectors about many messages sees how much it has cost.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 LONGEST_TEXT = 16_384
 """Characters of a value that is compared; a longer one is like nothing."""
 MOST_STEPS = 8_000_000
 """Steps that one selector may take about one message: some 20 ms."""
+MOST_SHARED = 16_000_000
+"""Steps that all selectors on the way of one message may take together: some 40 ms."""
 STRETCH = 256
 """Characters of text that are looked at first for a piece with ``_``; then twice as many."""
 
@@ -28,15 +33,34 @@ class Effort:
     """Steps taken so far by all patterns of the process, and where the one at work must stop. A
     step is a character of a text passed over once: 2 to 5 ns."""
 
-    __slots__ = ("steps", "end")
+    __slots__ = ("steps", "end", "most", "pool")
 
     def __init__(self) -> None:
         self.steps = 0
         self.end = 0
+        self.most = MOST_STEPS
+        self.pool = MOST_SHARED
+
+    def fill(self) -> None:
+        """A message sets out on its way."""
+        self.pool = MOST_SHARED
 
     def begin(self) -> None:
         """A selector, or a pattern, is asked about a message."""
-        self.end = self.steps + MOST_STEPS
+        self.end = self.steps + self.most
+
+    def shared(self, conditions: Sequence[T]) -> Iterator[T]:
+        """Conditions that are asked about one message one after the other. Each has its part of
+        what there is for the way of a message, and of what those before have left of theirs."""
+        around = self.most
+        try:
+            for at, condition in enumerate(conditions):
+                before = self.steps
+                self.most = min(self.pool // (len(conditions) - at), MOST_STEPS)
+                yield condition
+                self.pool -= min(self.steps - before, self.most)
+        finally:
+            self.most = around
 
     def take(self, steps: int) -> None:
         """Raises ``TooMuchEffort``."""
@@ -114,8 +138,9 @@ def plainly(plain: str) -> Callable[[str, int, int], int]:
     dear = 1 + (min(length, 128) >> 4)
 
     def find(text: str, start: int, end: int) -> int:
-        at = text.find(plain, start, end)
-        EFFORT.take(dear * ((end if at < 0 else at + length) - start))
+        stop = min(end, start + max(EFFORT.end - EFFORT.steps, 0) // dear + 1)
+        at = text.find(plain, start, stop)
+        EFFORT.take(dear * ((stop if at < 0 else at + length) - start))
         return at if at < 0 else at + length
 
     return find

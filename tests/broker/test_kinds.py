@@ -7,7 +7,7 @@ import pytest
 
 from gateway.broker.kinds import EXCHANGE_TYPES, Lossy, wild
 from gateway.errors import Condition, StoreError
-from gateway.selector.like import EFFORT
+from gateway.selector.like import EFFORT, LONGEST_TEXT, MOST_SHARED, MOST_STEPS
 from gateway.values import Scaled
 from tests.broker.fakes import (
     House,
@@ -138,6 +138,47 @@ def test_wild_cards_never_backtrack() -> None:
     text = "a" * 16_000
     EFFORT.begin()
     assert not wild("*a" * 2000 + "b")(text) and wild("*a" * 2000)(text)
+
+
+HOSTILE = 40
+
+
+@pytest.mark.parametrize("kind", ["x-matcher", "fanout", "x-selector"])
+@pytest.mark.parametrize("through", [False, True])
+def test_what_many_patterns_take_is_bounded_for_each_message(
+    house: House, kind: str, through: bool
+) -> None:
+    """Not for each pattern alone; and those that take little match whatever the others do."""
+    channel, _ = house.channel()
+    names = ["x", "y"] if through else ["x"]
+    for name in names:
+        exchange(channel, name, kind)
+        declare(channel, f"{name} first")
+        plain = {"s": "short"} if kind == "x-matcher" else {"x-selector": "s LIKE 'sh%'"}
+        bind(channel, f"{name} first", name, arguments=plain)
+        for number in range(HOSTILE):
+            tails = [f"{'a' * 40}b{number}{term}" for term in range(20)]
+            declare(channel, f"{name} {number}")
+            if kind == "x-matcher":
+                arguments = {f"t{term}": f"*?{tail}*" for term, tail in enumerate(tails)}
+                arguments["x-match"] = "any"
+            else:
+                arguments = {"x-selector": " OR ".join(f"t LIKE '%_{tail}%'" for tail in tails)}
+            bind(channel, f"{name} {number}", name, arguments=arguments)
+        declare(channel, f"{name} last")
+        bind(channel, f"{name} last", name, arguments=plain | {"x-match": "any"})
+    if through:
+        bind(channel, "y", "x", to_exchange=True, arguments=plain | {"more": None})
+    spent = EFFORT.steps
+    text = ("a" * 39 + "b0123456789") * 320
+    given = {"t": text, "s": "short", "more": 1} | {f"t{term}": text for term in range(20)}
+    channel.publish(message("m", "", "x", application=given))
+    assert EFFORT.steps - spent <= MOST_SHARED + (HOSTILE + 4) * len(names) * LONGEST_TEXT
+    depths = {name: queue.depth for name, queue in house.broker.vhosts["/"].queues.items()}
+    assert [name for name, depth in depths.items() if depth] == [
+        f"{name} {place}" for name in names for place in ("first", "last")
+    ]
+    assert EFFORT.most == MOST_STEPS
 
 
 def test_a_lossy_exchange_loses_by_chance_and_tells_nobody(house: House) -> None:
