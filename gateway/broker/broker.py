@@ -30,6 +30,7 @@ from gateway.broker.snapshots import (
 )
 from gateway.broker.state import BrokerState
 from gateway.broker.store import Store
+from gateway.broker.undertakings import whatever
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Table
@@ -57,6 +58,8 @@ class Broker(BrokerState):
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._alarms: dict[str, None] = {}
         self._past = Totals()
+        self._leaving: list[VirtualHost] = []
+        """Virtual hosts that are deleted, and are being taken apart."""
         self._recover()
 
     def _recover(self) -> None:
@@ -102,23 +105,25 @@ class Broker(BrokerState):
         return found
 
     def delete_vhost(self, name: str) -> None:
-        """Delete with all that is in it. Clients still attached lose their channels; it is for
-        the caller to close their connections first. Refuses with 404."""
+        """Delete with all that is in it: nobody finds it any more, and what is in it is taken apart
+        in portions. Clients still attached lose their channels; it is for the caller to close their
+        connections first. Refuses with 404."""
         vhost = self.vhosts.get(name)
         if vhost is None:
             raise Refusal(Condition.NOT_FOUND, f"no vhost '{name}'")
         for client in list(vhost.clients):
             client.close()
-        for queue in list(vhost.queues.values()):
-            vhost.remove_queue(queue)
-        for exchange in list(vhost.exchanges.values()):
-            if exchange.name and not exchange.name.startswith("amq."):
-                vhost.remove_exchange(exchange)
         del self.vhosts[name]
-        self._past = self._past.plus(vhost.totals())
         for user in self.access.permissions_in(name):
             self.access.clear_permissions(user, name)
-        self.store.forget("vhost", (name,))
+        vhost.forget()
+        self._leaving.append(vhost)
+        self.undertakings.begin(self._taking_apart(vhost), whatever, whole=False)
+
+    def _taking_apart(self, vhost: VirtualHost) -> Iterator[None]:
+        yield from vhost.emptying()
+        self._leaving.remove(vhost)
+        self._past = self._past.plus(vhost.totals())
 
     def _forget_rights(self) -> None:
         for vhost in self.vhosts.values():
@@ -219,7 +224,7 @@ class Broker(BrokerState):
         for v in self._chosen(vhost):
             for e in list(v.exchanges.values()):
                 for b in list(e.bindings):
-                    if b in e.bindings:
+                    if b in e.bindings and not b.severed:
                         yield BindingSnapshot(
                             v.name, e.name, b.destination.name, b.to_exchange, b.key,
                             dict(b.arguments),
@@ -245,6 +250,8 @@ class Broker(BrokerState):
         totals = self._past
         for vhost in vhosts:
             totals = totals.plus(vhost.totals)
+        for leaving in self._leaving:
+            totals = totals.plus(leaving.totals())
         return BrokerSnapshot(
             vhosts=len(vhosts),
             clients=sum(v.clients for v in vhosts),

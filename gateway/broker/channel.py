@@ -23,6 +23,7 @@ from gateway.broker.names import check_name
 from gateway.broker.posting import ToAll, deliver_now, read_copies
 from gateway.broker.queues import KEPT, REFUSED, Queue
 from gateway.broker.replies import OCTETS, REPLY_TO, open_replies, with_reply_to
+from gateway.broker.returning import handed
 from gateway.broker.transactions import Transaction
 from gateway.broker.undertakings import PORTION, forgetting
 from gateway.errors import Condition, Lost, Refusal
@@ -222,8 +223,11 @@ class Channel(Linked):
                 worst = max(worst, self.post(exchange, message, mandatory, immediate))
             if count % PORTION == 0:
                 yield
-        settled = ((entry, outcome) for _, entry, outcome in settlements)
-        if len(settlements) > PORTION:
+        much = len(settlements) > PORTION
+        settlements.reverse()
+        # Each is let go of as it is taken: to free all at the end would take long.
+        settled = (settlements.pop()[1:] for _ in range(len(settlements)))
+        if much:
             yield from self.concluding(settled, whole=True)
         else:
             self.conclude(settled, whole=True)
@@ -528,4 +532,4 @@ class Channel(Linked):
         """Forget what was never published, and release the deliveries, in portions."""
         for some in posts:
             yield from forgetting(some)
-        yield from self.concluding((entry, Outcome.RELEASE) for entry in entries)
+        yield from self.concluding(handed(entries, Outcome.RELEASE))

@@ -53,8 +53,7 @@ class Client:
         self.closed = True
         for channel in list(self.channels.values()):
             channel.close()
-        for queue in list(self.exclusive):
-            self.vhost.remove_queue(queue)
+        self.vhost.remove_queues(list(self.exclusive))
         self.vhost.clients.pop(self, None)
         self.ended()
 

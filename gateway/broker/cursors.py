@@ -3,7 +3,7 @@
 or one that takes nothing and gets copies.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gateway.message import Message
@@ -11,6 +11,7 @@ from gateway.message import Message
 if TYPE_CHECKING:
     from gateway.broker.deliveries import Entry, Lane
     from gateway.broker.exclusions import Exclusions
+    from gateway.broker.returning import Returned
 
 MOST_AGAIN = 1024
 """Requeued messages that a cursor remembers one by one."""
@@ -88,3 +89,7 @@ class Copies:
 
     def put_back(self, entries: "Iterable[Entry]") -> None:
         self.unsettled -= sum(1 for _ in entries)
+
+    def taking_back(self, returned: "Returned") -> Iterator[None]:
+        self.put_back(returned.entries())
+        yield

@@ -30,6 +30,10 @@ FEW = 64
 """So many entries are put back one by one; more are sorted in, which looks at all that stands
 before the last of them."""
 
+MOST_RUNS = 1000
+"""Runs of messages that a purge removes from the store as such, because some between them are
+unsettled."""
+
 by_position = attrgetter("position")
 
 
@@ -184,18 +188,27 @@ class Lane:
         return entry
 
     def purge(self) -> None:
-        """Remove what is ready from the store one by one: what is unsettled must stay there."""
+        """Remove what is ready from the store, and nothing else: what is unsettled must stay
+        there. Nothing is read."""
         store = self.queue.ledger.store
-        store.remove_all(self.number, [entry.position for entry in self.ready if entry.stored])
-        while self.paged:
-            found = store.read(self.number, self.paged_from, min(self.paged, LARGEST_PORTION))
-            if not found:
-                break
-            for position, _, _ in found:
-                if position not in self.out:
-                    store.remove(self.number, position)
-                    self.paged -= 1
-            self.paged_from = found[-1].position + 1
+        ready = self.ready
+        found: list[tuple[int, int]] = []
+        if ready and (self.queue.keeps or self.paged_from):
+            few = runs(ready)
+            if few is None:
+                store.remove_all(self.number, [entry.position for entry in ready if entry.stored])
+            else:
+                found = few
+        if self.paged:
+            start = self.paged_from
+            for position in sorted(self.out):
+                if position > start:
+                    found.append((start, position - 1))
+                start = max(start, position + 1)
+            if start < self.next:
+                found.append((start, self.next - 1))
+        if found:
+            store.remove_ranges(self.number, found)
         self.out.clear()
         self.counts.clear()
 
@@ -286,6 +299,29 @@ class Lane:
             self.ahead = []
             self.ahead_from = self.ahead_to = 0
             self.portion = FIRST_AHEAD
+
+
+def runs(ready: deque[Entry]) -> list[tuple[int, int]] | None:
+    """The first and last positions of entries between which none is missing; ``None`` if these are
+    too many to be looked for one by one."""
+    if ready[-1].position - ready[0].position == len(ready) - 1:
+        return [(ready[0].position, ready[-1].position)]
+    entries = list(ready)  # which has its middle at hand
+    found: list[tuple[int, int]] = []
+    ahead = [(0, len(entries) - 1)]
+    while ahead:
+        if len(found) + len(ahead) > MOST_RUNS:
+            return None
+        low, high = ahead.pop()
+        first, last = entries[low].position, entries[high].position
+        if last - first == high - low:
+            if found and found[-1][1] == first - 1:
+                first = found.pop()[0]
+            found.append((first, last))
+        else:
+            middle = (low + high) // 2
+            ahead += ((middle + 1, high), (low, middle))
+    return found
 
 
 def in_lanes(entries: Iterable[Entry]) -> dict[Lane, list[Entry]]:

@@ -21,6 +21,7 @@ from gateway.broker.topics import Topics
 from gateway.errors import Condition, Refusal
 from gateway.message import Message, Table
 from gateway.selector import (
+    EFFORT,
     Expression,
     ExpressionError,
     PropertiesFilter,
@@ -42,9 +43,9 @@ REGEXP = "x-regexp"
 
 class Binding:
     """From an exchange to a queue or exchange. Equal if source, destination, key and arguments
-    are."""
+    are. ``severed``: one of its ends is gone, and it is about to go too."""
 
-    __slots__ = ("source", "destination", "key", "arguments", "identity")
+    __slots__ = ("source", "destination", "key", "arguments", "identity", "severed")
 
     def __init__(
         self, source: "Exchange", destination: Destination, key: str, arguments: Table
@@ -54,6 +55,7 @@ class Binding:
         self.key = key
         self.arguments = arguments
         self.identity = (id(source), id(destination), key, fingerprint(arguments))
+        self.severed = False
 
     @property
     def to_exchange(self) -> bool:
@@ -143,6 +145,11 @@ class Exchange(ABC):
         self.conditional: dict[Test, Exchange] = {}
         self.gone = False
 
+    @property
+    def used(self) -> bool:
+        """Whether anything is bound to it."""
+        return any(not binding.severed for binding in self.bindings)
+
     def add(self, binding: Binding) -> bool:
         """Whether it is new."""
         if binding in self.bindings:
@@ -200,7 +207,7 @@ class Exchange(ABC):
         if not self.conditional:
             return self.match(message)
         found = list(self.match(message))
-        for condition, within in self.conditional.items():
+        for condition, within in EFFORT.shared(list(self.conditional.items())):
             there = list(within.match(message))
             if there and condition.matches(message):
                 found += there
@@ -209,13 +216,14 @@ class Exchange(ABC):
 
     def everywhere(self, message: Message) -> list[Queue]:
         """The queues bound here whose conditions are true of a message, whatever its key."""
+        EFFORT.fill()
         conditional = {b for within in self.conditional.values() for b in within.bindings}
         found = dict.fromkeys(b.destination for b in self.bindings if b not in conditional)
-        for condition, within in self.conditional.items():
+        for condition, within in EFFORT.shared(list(self.conditional.items())):
             if condition.matches(message):
                 found.update(dict.fromkeys(b.destination for b in within.bindings))
         message.forget_properties()
-        return [queue for queue in found if isinstance(queue, Queue)]
+        return [queue for queue in found if isinstance(queue, Queue) and not queue.gone]
 
     def check(self, binding: Binding) -> None:  # noqa: B027 - most types refuse nothing
         """Refuse what this type cannot bind."""

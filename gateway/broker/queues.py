@@ -6,14 +6,16 @@ Those who wait with a filter have looked at what is ready and left it, or will d
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from gateway.broker.consumers import SOON, Consumer, Turns
 from gateway.broker.deliveries import Entry, Lane, in_lanes
 from gateway.broker.limits import LONGEST_TIMER, RANKS, QueueArguments
+from gateway.broker.returning import Returned
 from gateway.broker.seeking import go_on, offer, seek, show, wanted_now
 from gateway.broker.state import BrokerState
+from gateway.broker.undertakings import PORTION
 from gateway.errors import Unstorable
 from gateway.message import Message, Table
 from gateway.selector.names import NORMAL_PRIORITY
@@ -256,11 +258,35 @@ class Queue(Turns):
     def put_back(self, entries: Iterable[Entry]) -> None:
         """Requeue at their places. Their credit has been taken back already."""
         entries = list(entries)
-        for lane, found in in_lanes(entries).items():
+        self.octets += sum(len(entry.message.body) for entry in entries)
+        self.take_back(in_lanes(entries).items())
+        if self.watchers:
+            self.tell_all(entries)
+
+    def taking_back(self, returned: Returned) -> Iterator[None]:
+        """The same in portions, for ``Undertakings``: all of them stand in their places at once."""
+        yield from returned.ordering()
+        entries = returned.entries() if self.gone or self.watchers else []
+        if self.gone:  # meanwhile
+            while entries:
+                for entry in entries[-PORTION:]:
+                    self.unsettled -= 1
+                    self.finish(entry)
+                del entries[-PORTION:]
+                yield
+            return
+        self.octets += returned.octets
+        self.take_back(returned.each_lane())
+        for first in range(0, len(entries), PORTION):
+            yield
+            self.tell_all(entries[first : first + PORTION])
+
+    def take_back(self, lanes: Iterable[tuple[Lane, list[Entry]]]) -> None:
+        """Entries ascending by position stand in their lanes again."""
+        for lane, found in lanes:
             lane.put_back(found)
             self.depth += len(found)
             self.unsettled -= len(found)
-            self.octets += sum(len(entry.message.body) for entry in found)
             for consumer in self.seeking:
                 assert consumer.cursor is not None
                 consumer.cursor.requeued(lane, [entry.position for entry in found])
@@ -268,9 +294,10 @@ class Queue(Turns):
         if self.capped:
             self.drop_excess()
         self.drain()
-        if self.watchers:
-            for entry in entries:
-                self.tell(entry.lane.priority, entry.position, entry.message, entry.deliveries)
+
+    def tell_all(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            self.tell(entry.lane.priority, entry.position, entry.message, entry.deliveries)
 
     def tell(self, priority: int, position: int, message: Message, deliveries: int) -> None:
         """A message may be ready at this place, unless somebody has taken it meanwhile."""
@@ -535,9 +562,9 @@ class Queue(Turns):
             if lane.at(position) is not None:
                 self.included(lane, position)
         for lane in self.lanes:
-            if self.unsettled:
+            if self.unsettled and not self.gone:
                 lane.purge()
-            elif self.keeps or lane.paged_from:
+            elif self.keeps or lane.paged_from or self.unsettled:
                 # Others have never been in the store.
                 store.purge(lane.number)
             lane.ready, entries = deque(), lane.ready

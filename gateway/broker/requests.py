@@ -105,7 +105,7 @@ class Requests(Window):
             if self.client.rules.must_exist:
                 self.vhost.exchange(op.name)
             return
-        if op.if_unused and found.bindings:
+        if op.if_unused and found.used:
             what = self.vhost.title("exchange", op.name)
             raise Refusal(Condition.PRECONDITION_FAILED, f"{what} in use")
         self.vhost.remove_exchange(found)

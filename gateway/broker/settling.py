@@ -10,6 +10,7 @@ from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions, exclusions_of, share
 from gateway.broker.queues import Queue
 from gateway.broker.requests import Requests
+from gateway.broker.returning import Returned, handed
 from gateway.broker.transactions import Transaction
 from gateway.broker.undertakings import PORTION
 from gateway.errors import Condition, Refusal, Unstorable
@@ -95,7 +96,7 @@ class Settling(Requests):
             outcome = Outcome.DECLINE
         if self.transaction is not None:
             return self.transaction.settling(tags, entries, outcome)
-        return self.concluding((entry, outcome) for entry in entries)
+        return self.concluding(handed(entries, outcome))
 
     def up_to(self, delivery: int) -> tuple[list[int], list[Entry]]:
         """Take all unsettled up to a tag, 0 for all there are. Two lists, as a pair for each would
@@ -136,20 +137,19 @@ class Settling(Requests):
         served, and what is given back is unsettled; then all of a queue's stands in its place at
         once."""
         left = iter(settled)
-        back: dict[Queue, list[Entry]] = {}
+        returns: dict[Queue, Returned] = {}
         self.busy += 1
         self.reopen()
         try:
             while portion := list(islice(left, PORTION)):
+                back: dict[Queue, list[Entry]] = {}
                 self.part_with(portion, {}, back, whole)
+                for queue, found in back.items():
+                    returns.setdefault(queue, Returned()).add(found)
+                del portion, back
                 yield
-            for queue, found in back.items():
-                if queue.gone:  # meanwhile
-                    for entry in found:
-                        queue.unsettled -= 1
-                        queue.finish(entry)
-                else:
-                    queue.put_back(found)
+            for queue, returned in returns.items():
+                yield from queue.taking_back(returned)
                 yield
         finally:
             self.busy -= 1
@@ -310,7 +310,7 @@ class Settling(Requests):
                         self.unsettled[self.last] = entry
                         consumer.deliver(consumer.tag, self.last, True, entry.message)
                     yield
-            yield from self.concluding((entry, Outcome.RELEASE) for entry in lost)
+            yield from self.concluding(handed(lost, Outcome.RELEASE))
         finally:
             self.busy -= 1
             self.reopen()

@@ -5,6 +5,7 @@ Nothing here asks for permissions; ``channel`` does, in the name of its user.
 
 import secrets
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gateway.broker.counters import Totals
@@ -30,6 +31,7 @@ from gateway.broker.plain import write_plain
 from gateway.broker.queues import Queue
 from gateway.broker.routing import Routing
 from gateway.broker.state import BrokerState
+from gateway.broker.undertakings import whatever
 from gateway.broker.unsupported import check_type, without_effect
 from gateway.broker.void import Void
 from gateway.errors import Condition, Refusal
@@ -48,6 +50,8 @@ PREDECLARED: tuple[tuple[str, type[Exchange]], ...] = (
     ("amq.match", HeadersExchange),
 )
 RESERVED = "amq."
+PORTION = 256
+"""Queues or bindings taken apart in one turn of the loop, some 10 microseconds each."""
 
 
 def not_found(what: str) -> Refusal:
@@ -72,6 +76,8 @@ class VirtualHost(Routing):
         self.clients: dict[Client, None] = {}
         self.routers = 0
         self.bindings = 0
+        self.forgotten = False
+        """It is deleted, and the store has forgotten its topology."""
         self.unrouted = 0
         self.past = Totals()
 
@@ -138,10 +144,10 @@ class VirtualHost(Routing):
             return
         exchange.gone = True
         del self.exchanges[exchange.name]
-        if exchange.durable:
+        if exchange.durable and not self.forgotten:
             self.store.forget("exchange", (self.name, exchange.name))
-        for binding in [*exchange.bindings, *exchange.incoming]:
-            self.remove_binding(binding)
+        self.unbind_all(exchange.bindings)
+        self.unbind_all(exchange.incoming)
         if self.routers:
             self.forget_all_routes()
         self.routers -= exchange.alternate is not None
@@ -228,21 +234,46 @@ class VirtualHost(Routing):
         """Delete with its bindings, tell its consumers; how many messages went with it."""
         if queue.gone:
             return 0
-        count = queue.depth
-        queue.purge()
+        self.leave_out(queue)
+        return self.take_apart(queue)
+
+    def remove_queues(self, queues: list[Queue]) -> None:
+        """Delete queues for which nobody waits. Nobody finds them any more, and many are taken
+        apart in portions."""
+        if len(queues) <= PORTION:
+            for queue in queues:
+                self.remove_queue(queue)
+            return
+        for queue in queues:
+            self.leave_out(queue)
+            for binding in queue.bindings:
+                if not binding.severed and not binding.durable:
+                    self.sever(binding)
+        self.forget_all_routes()
+        self.ledger.undertakings.begin(self.taking_apart(queues), whatever, whole=False)
+
+    def leave_out(self, queue: Queue) -> None:
+        """Nobody finds it any more: there may be another of its name."""
         queue.gone = True
         if queue.owner is not None:
             queue.owner.exclusive.pop(queue, None)
         if self.queues.pop(queue.name, None) is None:
             del self.replies[queue.name]
-        if queue.unsettled:
-            for lane in queue.lanes:
-                self.store.purge(lane.number)
-        if queue.durable and queue.owner is None:
-            self.store.forget("queue", (self.name, queue.name))
-        for binding in list(queue.bindings):
-            self.remove_binding(binding)
         self.default.routes.pop(queue.name, None)
+        if queue.durable and queue.owner is None and not self.forgotten:
+            self.store.forget("queue", (self.name, queue.name))
+
+    def taking_apart(self, queues: list[Queue]) -> Iterator[None]:
+        """In portions, for ``Undertakings``."""
+        while queues:
+            for _ in range(min(PORTION, len(queues))):
+                self.take_apart(queues.pop())
+            yield
+
+    def take_apart(self, queue: Queue) -> int:
+        """What is left of one that nobody finds any more; how many messages went with it."""
+        count = queue.purge()
+        self.unbind_all(queue.bindings)
         for consumer in list(queue.consumers):
             consumer.stop()
             consumer.window.consumers.pop(consumer.tag, None)
@@ -289,23 +320,91 @@ class VirtualHost(Routing):
     def remove_binding(self, binding: Binding) -> None:
         """Unbind; nothing happens if it is not bound so. An exchange that was made to live as
         long as its bindings goes with the last."""
-        source = binding.source
+        if binding not in binding.source.bindings:
+            return
+        if not binding.severed:
+            self.bindings -= 1
+            if binding.durable and not self.forgotten:
+                self.store.forget("binding", binding.record_key(self.name))
+        self.unlink(binding)
+        if binding.to_exchange:
+            self.forget_all_routes()
+        else:
+            self.forget_routes(binding.source, binding.key)
+
+    def unlink(self, binding: Binding) -> None:
+        """Take it out of both of its ends, if it is there."""
+        source, to = binding.source, binding.destination
         if binding not in source.bindings:
             return
         source.remove(binding)
-        self.bindings -= 1
-        to = binding.destination
         if isinstance(to, Exchange):
             to.incoming.pop(binding, None)
             self.routers -= 1
-            self.forget_all_routes()
         else:
             to.bindings.pop(binding, None)
-        self.forget_routes(source, binding.key)
-        if binding.durable:
-            self.store.forget("binding", binding.record_key(self.name))
         if source.auto_delete and not source.bindings:
             self.remove_exchange(source)
+
+    def unbind_all(self, bindings: dict[Binding, None]) -> None:
+        """Remove the bindings of an end that is gone. Nobody goes by them any more; if there are
+        many, their records are forgotten together, and they are taken apart in portions."""
+        left = list(bindings)
+        if len(left) <= PORTION:
+            for binding in left:
+                self.remove_binding(binding)
+            return
+        sources: dict[Exchange, Binding] = {}
+        for binding in left:
+            if not binding.severed:
+                self.sever(binding)
+                sources.setdefault(binding.source, binding)
+        for source, one in sources.items():
+            source.routes.clear()
+            # Those of one source have one destination, unless it is the source that is gone.
+            key = one.record_key(self.name)
+            durable = source.durable if source.gone else one.durable
+            if durable and not self.forgotten:
+                self.store.forget_under("binding", key[:2] if source.gone else key[:4])
+        if self.routers:
+            self.forget_all_routes()
+        self.ledger.undertakings.begin(self.unlinking(left), whatever, whole=False)
+
+    def sever(self, binding: Binding) -> None:
+        """One of its ends is gone, and it will be taken apart."""
+        binding.severed = True
+        self.bindings -= 1
+
+    def unlinking(self, bindings: list[Binding]) -> Iterator[None]:
+        """In portions, for ``Undertakings``."""
+        while bindings:
+            for _ in range(min(PORTION, len(bindings))):
+                self.unlink(bindings.pop())
+            yield
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """It is deleted: the store forgets its topology. Its messages are nobody's then, whenever
+        they are removed."""
+        self.forgotten = True
+        self.store.forget("vhost", (self.name,))
+        for kind in ("queue", "exchange", "binding"):
+            self.store.forget_under(kind, (self.name,))
+
+    def emptying(self) -> Iterator[None]:
+        """Take out what is in one that is deleted, in portions, for ``Undertakings``."""
+        for count, queue in enumerate(list(self.queues.values()), 1):
+            self.remove_queue(queue)
+            if count % PORTION == 0:
+                yield
+        for count, exchange in enumerate(list(self.exchanges.values()), 1):
+            if exchange.name and not exchange.name.startswith("amq."):
+                self.remove_exchange(exchange)
+            if count % PORTION == 0:
+                yield
+
+    # --- routes ---------------------------------------------------------------------------------
 
     def forget_routes(self, exchange: Exchange, key: str) -> None:
         """The bindings of an exchange have changed."""

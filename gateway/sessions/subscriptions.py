@@ -133,6 +133,8 @@ def subscriptions_to(channel: Channel, key: str) -> tuple[list[Queue], bool]:
         queue = binding.destination
         if binding.key != key or not isinstance(queue, Queue) or REGEXP in binding.arguments:
             continue
+        if binding.severed:
+            continue
         if not queue.name.startswith(PREFIX) or any(b.key != key for b in queue.bindings):
             continue
         owners = (None, channel.client.user)

@@ -200,6 +200,7 @@ def get_bindings(channel: Channel, _: str, __: Any, query: str) -> Response:
         shown(binding)
         for binding in source.bindings
         if binding.to_exchange == to_exchange
+        and not binding.severed
         and binding.destination.name == target
         and ("key" not in asked or binding.key == asked["key"])
     ]

@@ -1,13 +1,15 @@
 """A large commit is done in portions, and is one thing in the store."""
 
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from gateway.broker import channel as channels
-from gateway.broker import linked, settling, transactions, undertakings
+from gateway.broker import linked, queues, returning, settling, transactions, undertakings
 from gateway.broker.channel import Channel
+from gateway.broker.deliveries import Entry, Lane
 from gateway.broker.queues import Queue
 from gateway.broker.undertakings import Undertakings
 from gateway.errors import Condition, Refusal
@@ -19,7 +21,7 @@ PORTION = 10
 
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (channels, linked, settling, transactions):
+    for module in (channels, linked, queues, settling, transactions):
         monkeypatch.setattr(module, "PORTION", PORTION)
     monkeypatch.setattr(undertakings, "FREED", PORTION)
 
@@ -380,3 +382,102 @@ def test_few_of_many_are_settled_at_once(house: House) -> None:
     channel, _, queue = holding(house, 5 * PORTION)
     assert channel.settling(PORTION, Outcome.ACCEPT) is None
     assert queue.unsettled == 4 * PORTION and not house.broker.undertakings.waiting
+
+
+def test_what_comes_back_has_been_put_in_order_before(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last step, which cannot be divided, neither sorts nor adds up."""
+    monkeypatch.setattr(returning, "SORTED", PORTION)
+    channel, heard, queue = holding(house, 5 * PORTION)
+    put(channel, "later")
+    # Tags that do not ascend with the places in the queue, in five runs and more.
+    entries = dict(channel.unsettled)
+    channel.unsettled.clear()
+    for tag in sorted(entries, key=lambda tag: (tag * 37) % (5 * PORTION + 1)):
+        channel.unsettled[tag] = entries[tag]
+    seen: list[int] = []
+    real = Lane.put_back
+
+    def put_back(self: Lane, found: list[Entry]) -> None:
+        assert [entry.position for entry in found] == sorted(entry.position for entry in found)
+        seen.append(len(found))
+        real(self, found)
+
+    monkeypatch.setattr(Lane, "put_back", put_back)
+    monkeypatch.setattr(returning, "merge", counted := Counted(returning.merge))
+    told = begin(house, channel.settling(0, Outcome.RELEASE))
+    while not told:
+        before = counted.count
+        assert queue.depth in (1, 5 * PORTION + 1)
+        house.broker.undertakings.work()
+        assert counted.count - before <= PORTION
+    assert counted.count == 5 * PORTION and seen == [5 * PORTION]
+    again = heard.bodies()[5 * PORTION :]
+    assert again == list(map(str, range(5 * PORTION)))
+    assert queue.unsettled == 5 * PORTION and queue.octets == len("later")
+
+
+class Counted:
+    """``merge``, and how many it has given."""
+
+    def __init__(self, real: Any) -> None:
+        self.real = real
+        self.count = 0
+
+    def __call__(self, *runs: Any, key: Any) -> Iterator[Any]:
+        for one in self.real(*runs, key=key):
+            self.count += 1
+            yield one
+
+
+def test_watchers_are_told_of_what_comes_back_in_portions(house: House) -> None:
+    channel, _, queue = holding(house, 5 * PORTION)
+
+    class Watcher:
+        told = 0
+
+        def arrived(self, priority: int, position: int, message: Any, deliveries: int) -> None:
+            self.told += 1
+
+        def queue_gone(self) -> None: ...
+
+    watcher = Watcher()
+    queue.watchers[watcher] = None
+    channel.close()
+    while house.broker.undertakings.waiting:
+        before = watcher.told
+        house.broker.undertakings.work()
+        assert watcher.told - before <= PORTION
+    assert watcher.told == 5 * PORTION
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_is_settled_is_let_go_of_as_it_is_settled(house: House, committed: bool) -> None:
+    """Or all of it would be freed in the last turn."""
+    channel, heard, _ = holding(house, 5 * PORTION)
+    places = [weakref.ref(Tracked.track(entry)) for entry in channel.unsettled.values()]
+    heard.deliveries.clear()
+    if committed:
+        channel.select()
+        begin(house, channel.settling(0, Outcome.ACCEPT))
+        house.broker.undertakings.finish()
+        told = begin(house, channel.committing())
+    else:
+        told = begin(house, channel.settling(0, Outcome.ACCEPT))
+    gone = 0
+    while not told:
+        before = gone
+        house.broker.undertakings.work()
+        gone = sum(place() is None for place in places)
+        assert gone - before <= 2 * PORTION
+    assert gone == 5 * PORTION
+
+
+class Tracked:
+    """Lives as long as the entry that it is the publisher of."""
+
+    @staticmethod
+    def track(entry: Entry) -> "Tracked":
+        entry.origin = Tracked()
+        return entry.origin

@@ -204,7 +204,7 @@ def export_bindings(hosts: list[VirtualHost], whole: bool) -> Iterator[dict[str,
         for exchange in list(host.exchanges.values()):
             for one in list(exchange.bindings):
                 to = one.destination
-                if isinstance(to, Exchange) or not own(to):
+                if not one.severed and (isinstance(to, Exchange) or not own(to)):
                     yield ({"vhost": host.name} if whole else {}) | {
                         "source": exchange.name,
                         "destination": to.name,
