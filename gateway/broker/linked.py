@@ -12,6 +12,7 @@ from gateway.broker.consumers import Consumer
 from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
 from gateway.broker.queues import Queue
+from gateway.broker.returning import Returned
 from gateway.broker.settling import FAILED, Settling, count_failure, note, unknown_tag
 from gateway.broker.undertakings import PORTION, forgetting
 from gateway.errors import Condition, Refusal
@@ -334,17 +335,15 @@ def giving_up(entries: Iterable[Entry], verdict: Verdict) -> Iterator[None]:
     """The same in portions, for ``Undertakings``. Until the end what goes back to its queue is
     unsettled; then all of it stands in its place at once."""
     left = iter(entries)
-    back: dict[Queue, list[Entry]] = {}
+    returns: dict[Queue, Returned] = {}
     while portion := list(islice(left, PORTION)):
+        back: dict[Queue, list[Entry]] = {}
         _give_up(portion, verdict, back)
+        for queue, found in back.items():
+            returns.setdefault(queue, Returned()).add(found)
         yield
-    for queue, found in back.items():
-        if queue.gone:  # meanwhile
-            for entry in found:
-                queue.unsettled -= 1
-                queue.finish(entry)
-        else:
-            queue.put_back(found)
+    for queue, returned in returns.items():
+        yield from queue.taking_back(returned)
         yield
 
 
