@@ -47,7 +47,7 @@ async def test_a_cookie_is_strict(rig: Any) -> None:
 
 
 async def test_a_cookie_acts_for_own_pages_only(make_rig: Any) -> None:
-    rig = make(make_rig, origins=(PAGE,))
+    rig = make(make_rig, origins=(PAGE,), origin_credentials=True)
     cookie = await session(rig)
     async with rig.http(None) as http:
         for headers, status in (

@@ -138,7 +138,7 @@ class Gate:
         given = self.session_of(scope, cookie)
         if given is None:
             raise self.challenge()
-        self.origins.check_ambient(scope, origin, site, mode)
+        self.origins.check_ambient(scope, origin, site, mode, session=True)
         if scope["method"] not in ("GET", "HEAD") and origin is None and site != b"same-origin":
             raise Problem(
                 problems.FORBIDDEN, "with a cookie this needs an Origin or Sec-Fetch-Site field"

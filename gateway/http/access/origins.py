@@ -56,13 +56,27 @@ class Origins:
         return origin in self.known or self.own(scope, origin)
 
     def check_ambient(
-        self, scope: Scope, origin: bytes | None, site: bytes | None, mode: bytes | None
+        self,
+        scope: Scope,
+        origin: bytes | None,
+        site: bytes | None,
+        mode: bytes | None,
+        session: bool = False,
     ) -> None:
         """Credentials that a browser adds by itself act only for our own pages and for listed
-        ones: reading counts as acting, since a stream takes messages. Raises ``Problem``."""
+        ones: reading counts as acting, since a stream takes messages. A listed page that may not
+        use them can still say a password of its own, and only in a request of mode "cors"; a
+        ``session`` is always one that the browser remembers. Raises ``Problem``."""
         if origin is not None:
             if not self.trusted(scope, origin):
                 raise Problem(problems.FORBIDDEN, "pages of this origin may not use this gateway")
+            remembered = session or mode not in (None, b"cors")
+            if remembered and not (self.credentials or self.own(scope, origin)):
+                raise Problem(
+                    problems.FORBIDDEN,
+                    "pages of this origin may not use what a browser remembers "
+                    "(http.origin_credentials)",
+                )
             return
         if site in (None, b"same-origin", b"none"):
             return
