@@ -7,6 +7,7 @@ are one match each, within a window, so that a step costs a fraction of a millis
 import codecs
 import re
 from collections.abc import Generator
+from typing import NamedTuple
 
 WINDOW = 1 << 16
 """Octets that one step may look at. No number is longer."""
@@ -51,20 +52,56 @@ def utf8_steps(octets: bytes) -> Steps:
     return True
 
 
+class Span(NamedTuple):
+    """Where a value stands: from ``start`` to ``stop``. That of a member of an object is named
+    from ``key`` to ``colon``."""
+
+    key: int
+    colon: int
+    start: int
+    stop: int
+
+
+class Outline:
+    """What stands in the outermost array or object, at most ``most``; ``over``: there is more."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.over = False
+        self.opening = 0
+        """The octet that begins it; 0 for a value that holds no others."""
+        self.spans: list[Span] = []
+
+    def add(self, span: Span) -> None:
+        if len(self.spans) < self.most:
+            self.spans.append(span)
+        else:
+            self.over = True
+
+
 def json_steps(octets: bytes) -> Steps:
     """Each yield is a step; the result says whether it is JSON in UTF-8."""
     if not (yield from utf8_steps(octets)):
         return False
-    at, size = 0, len(octets)
+    return (yield from outline_steps(octets, 0, len(octets), Outline(0)))
+
+
+def outline_steps(octets: bytes, at: int, size: int, outline: Outline) -> Steps:
+    """The same for the octets from ``at`` to ``size``, which are UTF-8. What stands in them is
+    noted as far as ``outline`` takes it; the first that is too much ends the search, unless none
+    is wanted."""
     open_: list[int] = []
+    noted = 1 if outline.most else 0
+    """At this depth members are looked at one by one."""
     state = ITEM
-    tokens = 0
+    tokens = key = colon = start = stop = 0
     while True:
         tokens += 1
         if not tokens % TOKENS:
             yield
         end = min(size, at + WINDOW)
-        if open_ and state < COLON:
+        depth = len(open_)
+        if depth > noted and state < COLON:
             run = ITEMS if state <= ITEM else MEMBERS
             reached = run.match(octets, at, end).end()  # type: ignore[union-attr]
             if reached > at:
@@ -80,13 +117,20 @@ def json_steps(octets: bytes) -> Steps:
         if at == size:
             return state == AFTER and not open_
         mark = octets[at]
+        if state <= ITEM and depth == noted:
+            start = at
         if state == AFTER:
             if not open_:
                 return False
+            if depth == noted:
+                outline.add(Span(key, colon, start, stop))
+                if outline.over:
+                    return False
             if mark == COMMA:
                 state = ITEM if open_[-1] == ARRAY else KEY
             elif CLOSES.get(mark) == open_[-1]:
                 open_.pop()
+                stop = at + 1
             else:
                 return False
             at += 1
@@ -95,16 +139,25 @@ def json_steps(octets: bytes) -> Steps:
                 return False
             at, state = at + 1, ITEM
         elif mark == QUOTE:
-            found = yield from string_steps(octets, at + 1)
+            found = yield from string_steps(octets, at + 1, size)
             if found is None:
                 return False
-            at, state = found, AFTER if state <= ITEM else COLON
+            if state <= ITEM:
+                state, stop = AFTER, found
+            else:
+                if depth == noted:
+                    key, colon = at, found
+                state = COLON
+            at = found
         elif (mark == CLOSING[state]) if state in CLOSING else False:
             open_.pop()
             at, state = at + 1, AFTER
+            stop = at
         elif state > ITEM:
             return False
         elif mark in (ARRAY, OBJECT):
+            if not open_:
+                outline.opening = mark
             open_.append(mark)
             if len(open_) > MOST_DEPTH:
                 return False
@@ -114,15 +167,15 @@ def json_steps(octets: bytes) -> Steps:
             if word is None or word.end() - at >= WINDOW:
                 return False
             at, state = word.end(), AFTER
+            stop = at
 
 
 CLOSING = {FIRST_ITEM: b"]"[0], FIRST_KEY: b"}"[0]}
 """What may end an array or an object that has nothing in it."""
 
 
-def string_steps(octets: bytes, at: int) -> Generator[None, None, int | None]:
+def string_steps(octets: bytes, at: int, size: int) -> Generator[None, None, int | None]:
     """Behind the closing quote, or ``None``."""
-    size = len(octets)
     while True:
         reached = PIECE.match(octets, at, min(size, at + WINDOW)).end()  # type: ignore[union-attr]
         if reached < size and octets[reached] == QUOTE:

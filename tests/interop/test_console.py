@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -395,3 +397,64 @@ def test_who_may_not_is_told_so(chrome: Any, gateway: Server, api: Api) -> None:
         until(other, lambda: bool(console.rows("queues")), "its queues")
     finally:
         other.close()
+
+
+FOREIGN = """<!doctype html><title>foreign</title>
+<form method="post" enctype="text/plain" action="{to}"><input name='{{"a":"' value='"}}'></form>
+<script>document.forms[0].submit()</script>"""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/%2F/queues/formed/messages",
+        "/api/exchanges/%2F/amq.default/publish",
+        "/api/queues/%2F/formed/get",
+        "/v1/admin/vhosts/%2F/queues",
+    ],
+)
+def test_a_form_of_a_foreign_page_does_nothing(
+    console: Console, api: Api, gateway: Server, path: str
+) -> None:
+    """The browser has logged in here, and sends the password it remembers with the form."""
+    console.open("queues")
+    console.has("queues", "amq.none", False)
+    httpx.put(
+        f"http://{HOST}:{gateway.http_port}/api/queues/%2F/formed",
+        json={}, auth=("guest", "guest"), trust_env=False, timeout=60,
+    ).raise_for_status()  # fmt: skip
+    api.publish("formed")
+    to = f"http://{HOST}:{gateway.http_port}{path}"
+
+    class Foreign(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            octets = FOREIGN.format(to=to).encode()
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.send_header("content-length", str(len(octets)))
+            self.end_headers()
+            self.wfile.write(octets)
+
+        def log_message(self, *arguments: Any) -> None:
+            """Say nothing."""
+
+    page = console.page.context.new_page()
+    answers: list[tuple[int, str]] = []
+    page.on(
+        "response",
+        lambda answer: (
+            answers.append((answer.status, answer.request.method)) if answer.url == to else None
+        ),
+    )
+    with ThreadingHTTPServer((HOST, 0), Foreign) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            page.goto(f"http://localhost:{server.server_address[1]}/")
+            refused = 401 if path.startswith("/api/") else 403  # as RabbitMQ says it
+            until(page, lambda: (refused, "POST") in answers, "answered")
+            assert {status for status, _ in answers} <= {401, 403}
+        finally:
+            server.shutdown()
+            page.close()
+    found = api.find("vhosts/%2F/queues/formed")
+    assert found is not None and found["ready"] == 1

@@ -19,6 +19,10 @@ from gateway.message import Message
 NUMBERS = count(1 << 16)
 """Of channels that live for one turn, beyond those of any peer."""
 
+MOST_ATOMIC = 1000
+"""Messages of an atomic batch, however many other batches may have: the loop does nothing else from
+the first look at a queue to the commit."""
+
 
 class Silent:
     """Recipient of a channel that is told nothing, because nothing was left to chance."""

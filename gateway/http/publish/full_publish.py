@@ -16,10 +16,13 @@ from gateway.http import problems
 from gateway.http.context import Context
 from gateway.http.deps import authenticate, vhost_of
 from gateway.http.fields import BadField
+from gateway.http.large import send_body
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.publish import cloudevents
 from gateway.http.publish.addresses import Target
+from gateway.http.publish.atomic import MOST_ATOMIC
 from gateway.http.publish.bodies import Budget, Held, check_length, chunks, gather, too_large
+from gateway.http.publish.documents import WHOLE, open_document
 from gateway.http.publish.forms import FORM
 from gateway.http.publish.items import (
     BATCH,
@@ -110,7 +113,8 @@ class FullPublish:
             headers = [pair for pair in headers if pair[0] != b"connection"]
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await send_body(send, body)
+        await send({"type": "http.response.body", "body": b""})
 
     def refuse(self, problem: Problem, scope: Scope) -> Answer:
         problem.retry_after = max(problem.retry_after, self.settings.retry_after_seconds)
@@ -151,7 +155,7 @@ class FullPublish:
                     problems.INVALID,
                     "a streamed batch takes neither Content-Digest nor respond-async",
                 )
-            stream = Stream(self.sender, call, maker, stop, preferences.ordering)
+            stream = Stream(self.sender, call, maker, stop, preferences.ordering, self.spool)
             await stream.run(receive, send, applied(preferences))
             return None
         return await self.whole(scope, receive, call, preferences, media, maker)
@@ -206,7 +210,7 @@ class FullPublish:
         return single_answer(result, instance)
 
     async def send_many(self, call: Call, batch: Batch, instance: str) -> Answer:
-        return batch_answer(await self.sender.many(call, batch), instance)
+        return await batch_answer(await self.sender.many(call, batch), instance)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -223,9 +227,16 @@ class FullPublish:
         body = await self.read_all(scope, receive, held, preferences, limit)
         headers: Pairs = scope["headers"]
         if media.name == FORM:
-            return maker.from_form(read_document(body[:]))
+            if len(body) <= WHOLE:
+                return maker.from_form(read_document(body[:]))
+            document = await open_document(body, self.spool)
+            return await document.form(maker, document.all)
         if media.name == cloudevents.ONE:
-            return maker.from_event(headers, read_document(body[:]), body[:], None)
+            if len(body) <= WHOLE:
+                return maker.from_event(headers, read_document(body[:]), body[:], None)
+            document = await open_document(body, self.spool)
+            item = await document.event(maker, headers, document.all, body)
+            return item._replace(name=None)
         return maker.from_headers(headers, body)
 
     async def read_many(
@@ -242,11 +253,24 @@ class FullPublish:
         if media.name == MULTIPART:
             batch = await self.read_multipart(scope, receive, held, preferences, media, maker)
         else:
-            body = (await self.read_all(scope, receive, held, preferences, limit))[:]
-            if media.name == BATCH:
-                batch = read_batch(body, maker, most)
+            body = await self.read_all(scope, receive, held, preferences, limit)
+            if len(body) > WHOLE:
+                document = await open_document(body, self.spool)
+                if media.name == BATCH:
+                    batch = await document.batch(maker, most)
+                else:
+                    batch = await document.events(maker, headers, most)
+            elif media.name == BATCH:
+                batch = await read_batch(body[:], maker, most)
             else:
-                batch = read_events(body, headers, maker, most)
+                batch = await read_events(body[:], headers, maker, most)
+        if batch.atomic and len(batch.items) > MOST_ATOMIC:
+            raise Problem(
+                problems.TOO_LARGE,
+                f"an atomic batch has at most {MOST_ATOMIC} messages, since all of them are "
+                "published in one step; send several batches, or one that is not atomic",
+                limit_messages=MOST_ATOMIC,
+            )
         if preferences.ordering is None:
             return batch
         return batch._replace(
@@ -295,7 +319,7 @@ class FullPublish:
             verifier.add(octets)
             parts.feed(octets)
         verifier.check()
-        return read_parts(parts.finish(), maker)
+        return await read_parts(parts.finish(), maker)
 
 
 def expects(headers: Pairs) -> bool:

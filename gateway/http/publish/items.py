@@ -13,6 +13,7 @@ from gateway.bodies import Body
 from gateway.crossing.bodies import holds
 from gateway.http import problems
 from gateway.http.fields import READERS, BadField, identifier, read_properties, string
+from gateway.http.portions import spread
 from gateway.http.problems import Problem
 from gateway.http.publish import cloudevents
 from gateway.http.publish.addresses import Target, read_address
@@ -97,15 +98,16 @@ class Maker(NamedTuple):
             ordering_of(headers),
         )
 
-    def from_event(self, headers: Pairs, event: Any, octets: bytes, name: str | None) -> Item:
+    def from_event(self, headers: Pairs, event: Any, octets: Body, name: str | None) -> Item:
         """A CloudEvent in structured mode. Raises ``BadForm`` and more."""
         cloudevents.check_event(event)
         kept = [pair for pair in headers if pair[0] not in (b"content-type", b"amqp-message-id")]
         kept.append((b"content-type", b"application/cloudevents+json; charset=utf-8"))
         return self.from_headers(kept, octets, name)
 
-    def from_form(self, found: Any) -> Item:
-        """A message in JSON. Raises ``BadForm`` and ``Problem``."""
+    def from_form(self, found: Any, body: Body | None = None) -> Item:
+        """A message in JSON. ``body`` is that of a large one, for which another stands in
+        ``found``. Raises ``BadForm`` and ``Problem``."""
         ordering = None
         if isinstance(found, dict) and "ordering_key" in found:
             ordering = found["ordering_key"]
@@ -118,14 +120,15 @@ class Maker(NamedTuple):
         target = self.find(form.properties, form.key)
         mark = ""
         if self.keyed:
-            mark = fingerprint(target, json.dumps(found, sort_keys=True).encode(), b"")
+            said = json.dumps(found, sort_keys=True).encode()
+            mark = fingerprint(target, said, b"" if body is None else body)
         given = form.properties.message_id
         name = None if given is None else shown_id(given)
         kind = form.properties.body_kind
         if kind in ("value", "sequence") and not holds(form.body, kind):
             raise BadForm("/body/base64", f"must be encoded amqp-{kind} sections (1.0 3.2)")
         prepared = prepare_properties(form.properties, self.now)
-        return Item(target, prepared, form.body, mark, name, ordering)
+        return Item(target, prepared, form.body if body is None else body, mark, name, ordering)
 
 
 def ordering_of(headers: Pairs) -> str | None:
@@ -175,31 +178,39 @@ def read_document(body: bytes) -> Any:
         raise Problem(problems.INVALID, f"the body {error.text}") from None
 
 
-def read_batch(body: bytes, maker: Maker, most: int) -> Batch:
-    """``{"messages": [...], "atomic": false, "on_error": "continue"}``. Raises ``Problem``."""
+def batch_head(found: Any) -> tuple[bool, bool]:
+    """Whether a batch is atomic, and stops at the first that fails: ``{"messages": [...], "atomic":
+    false, "on_error": "continue"}``. Raises ``BadForm``."""
+    if not isinstance(found, dict):
+        raise BadForm("", "must be an object")
+    odd = found.keys() - {"messages", "atomic", "on_error"}
+    if odd:
+        raise strange(min(odd))
+    messages = found.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise BadForm("/messages", "must be an array that is not empty")
+    atomic, on_error = found.get("atomic", False), found.get("on_error", "continue")
+    if not isinstance(atomic, bool):
+        raise BadForm("/atomic", "must be true or false")
+    if on_error not in ("continue", "stop"):
+        raise BadForm("/on_error", "must be continue or stop")
+    return atomic, on_error == "stop"
+
+
+async def read_batch(body: bytes, maker: Maker, most: int) -> Batch:
+    """Others go in between. Raises ``Problem``."""
     found = read_document(body)
     try:
-        if not isinstance(found, dict):
-            raise BadForm("", "must be an object")
-        odd = found.keys() - {"messages", "atomic", "on_error"}
-        if odd:
-            raise strange(min(odd))
-        messages = found.get("messages")
-        if not isinstance(messages, list) or not messages:
-            raise BadForm("/messages", "must be an array that is not empty")
-        atomic, on_error = found.get("atomic", False), found.get("on_error", "continue")
-        if not isinstance(atomic, bool):
-            raise BadForm("/atomic", "must be true or false")
-        if on_error not in ("continue", "stop"):
-            raise BadForm("/on_error", "must be continue or stop")
+        atomic, stop = batch_head(found)
     except BadForm as error:
         raise as_problem(error) from None
+    messages = found["messages"]
     check_count(len(messages), most)
-    made = [attempt(maker.from_form, each) for each in messages]
-    return Batch([named(each) for each in made], atomic, on_error == "stop")
+    made = [named(attempt(maker.from_form, each)) async for each in spread(messages)]
+    return Batch(made, atomic, stop)
 
 
-def read_events(body: bytes, headers: Pairs, maker: Maker, most: int) -> Batch:
+async def read_events(body: bytes, headers: Pairs, maker: Maker, most: int) -> Batch:
     """A JSON array of CloudEvents. Raises ``Problem``."""
     try:
         events = cloudevents.split_batch(body)
@@ -209,17 +220,22 @@ def read_events(body: bytes, headers: Pairs, maker: Maker, most: int) -> Batch:
         raise Problem(problems.SCHEMA, "the batch is empty")
     check_count(len(events), most)
     made = []
-    for event, octets in events:
-        name = event.get("id") if isinstance(event, dict) else None
-        name = name if isinstance(name, str) else None
+    async for event, octets in spread(events):
+        name = name_of(event)
         made.append((name, attempt(maker.from_event, headers, event, octets, name)))
     return Batch(made)
 
 
-def read_parts(parts: "Parts", maker: Maker) -> Batch:
+def name_of(event: Any) -> str | None:
+    """The id of an event."""
+    name = event.get("id") if isinstance(event, dict) else None
+    return name if isinstance(name, str) else None
+
+
+async def read_parts(parts: "Parts", maker: Maker) -> Batch:
     """``multipart/mixed``: raw bodies with their own fields; ``Content-ID`` names them."""
     made: list[tuple[str | None, Item | Problem]] = []
-    for headers, body in parts.found:
+    async for headers, body in spread(parts.found):
         raw = next((value for field, value in headers if field == b"content-id"), None)
         name = None if raw is None else raw.decode("latin-1").strip("<> ")
         made.append((name, attempt(maker.from_headers, headers, body, name)))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.large import Octets
+from gateway.http.portions import array, gathered, spread
 from gateway.http.problems import MEDIA_TYPE, NOT_ATTEMPTED, Problem, Row
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.publisher import Ticket
@@ -147,9 +148,11 @@ def single_answer(result: Result, instance: str) -> Answer:
     return json_answer(result.status, RECEIPT, result.receipt, headers)
 
 
-def batch_answer(results: list[tuple[str | None, Result]], instance: str) -> Answer:
+async def batch_answer(results: list[tuple[str | None, Result]], instance: str) -> Answer:
     """201 if all are in, the status that all share, or 207. ``results``: item id and result."""
-    shown = [result.document(index, name) for index, (name, result) in enumerate(results)]
+    shown = [
+        result.document(index, name) async for index, (name, result) in spread(enumerate(results))
+    ]
     statuses = {result.status for _, result in results}
     accepted = sum(result.problem is None for _, result in results)
     headers: Headers = []
@@ -161,8 +164,11 @@ def batch_answer(results: list[tuple[str | None, Result]], instance: str) -> Ans
     if first is not None and not accepted and len(statuses - {NOT_ATTEMPTED.status}) < 2:
         return problem_answer(whole(first, results, shown), instance, headers)
     status = 207 if first is not None or len(statuses) > 1 else statuses.pop()
-    document = {"accepted": accepted, "failed": len(results) - accepted, "results": shown}
-    return json_answer(status, RESULTS, document, headers)
+    failed = len(results) - accepted
+    head = f'{{"accepted": {accepted}, "failed": {failed}, "results": ['
+    items = (json.dumps(one).encode() for one in shown)
+    body = await gathered(array(items, head.encode(), b"]}"))
+    return answer_of(status, RESULTS, body, headers)
 
 
 def whole(

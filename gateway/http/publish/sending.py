@@ -6,6 +6,7 @@ became of it.
 
 import asyncio
 import hashlib
+from time import perf_counter as clock
 from typing import NamedTuple, Protocol
 
 from gateway.errors import Refusal
@@ -13,6 +14,7 @@ from gateway.http import problems
 from gateway.http.access.principal import Principal
 from gateway.http.context import Context
 from gateway.http.fields import write_identifier
+from gateway.http.portions import SLICE_SECONDS, spread
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.atomic import check_all, open_transaction
@@ -218,7 +220,7 @@ class Sender:
                 place.leave()
         return [
             (name, await self.finish(call, pending))
-            for (name, _), pending in zip(batch.items, started, strict=True)
+            async for (name, _), pending in spread(zip(batch.items, started, strict=True))
         ]
 
     def places(self, call: Call, batch: Batch) -> dict[int, Place]:
@@ -235,8 +237,14 @@ class Sender:
         started: list[Pending | Result] = []
         stopped: set[str | None] = set()
         self.publisher.begin()
+        until = clock() + SLICE_SECONDS
         try:
             for index, (_, item) in enumerate(batch.items):
+                if clock() >= until:
+                    self.publisher.end()
+                    await asyncio.sleep(0)
+                    self.publisher.begin()
+                    until = clock() + SLICE_SECONDS
                 order = item.ordering if isinstance(item, Item) else None
                 place = places.get(index)
                 pending: Pending | Result

@@ -8,13 +8,17 @@ read yet; beyond that, no more lines are read.
 import asyncio
 import json
 from collections import deque
+from time import perf_counter as clock
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Send
 
+from gateway.bodies import Spool
 from gateway.http import problems
+from gateway.http.portions import SLICE_SECONDS
 from gateway.http.problems import Problem
 from gateway.http.publish.bodies import chunks
+from gateway.http.publish.documents import WHOLE, open_document, tried
 from gateway.http.publish.items import Item, Maker, attempt
 from gateway.http.publish.results import Headers, Result
 from gateway.http.publish.sending import Call, Pending, Sender, has_failed, not_attempted
@@ -35,13 +39,20 @@ class Stream:
     """
 
     def __init__(
-        self, sender: Sender, call: Call, maker: Maker, stop: bool, order: str | None
+        self,
+        sender: Sender,
+        call: Call,
+        maker: Maker,
+        stop: bool,
+        order: str | None,
+        spool: Spool,
     ) -> None:
         self.sender = sender
         self.call = call
         self.maker = maker
         self.stop = stop
         self.order = order
+        self.spool = spool
         self.index = 0
         self.stopped: set[str | None] = set()
         self.waiting: deque[Started] = deque()
@@ -106,10 +117,16 @@ class Stream:
         """Lines that came together are sent in one turn, as far as there is room."""
         publisher = self.sender.publisher
         publisher.begin()
+        until = clock() + SLICE_SECONDS
         try:
             for line in lines:
                 if not line.strip():
                     continue
+                if clock() >= until:
+                    publisher.end()
+                    await asyncio.sleep(0)
+                    publisher.begin()
+                    until = clock() + SLICE_SECONDS
                 while self.crowded():
                     publisher.end()
                     self.room.clear()
@@ -130,12 +147,16 @@ class Stream:
 
     async def start(self, index: int, line: bytes) -> tuple[str | None, Pending | Result]:
         """Within a turn, which ends and begins again while it waits for its place."""
-        try:
-            found = loads(line)
-        except BadForm as error:
-            self.stopped.add(None)
-            return None, self.problem(problems.INVALID, f"the line {error.text}")
-        item = attempt(self.maker.from_form, found)
+        item: Item | Problem
+        if len(line) <= WHOLE:
+            try:
+                found = loads(line)
+            except BadForm as error:
+                self.stopped.add(None)
+                return None, self.problem(problems.INVALID, f"the line {error.text}")
+            item = attempt(self.maker.from_form, found)
+        else:
+            item = await self.large(line)
         if isinstance(item, Problem):
             self.stopped.add(None)
             return None, self.sender.failed(item)
@@ -149,6 +170,15 @@ class Stream:
         if has_failed(pending):
             self.stopped.add(order)
         return item.name, pending
+
+    async def large(self, line: bytes) -> Item | Problem:
+        publisher = self.sender.publisher
+        publisher.end()
+        try:
+            document = await open_document(line, self.spool)
+            return await tried(document.form(self.maker, document.all))
+        finally:
+            publisher.begin()
 
     def send(self, item: Item, index: int) -> Pending | Result:
         return self.sender.start(self.call, item, item.name or str(index))
