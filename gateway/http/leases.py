@@ -51,6 +51,11 @@ class Holder(Protocol):
         """Within a turn."""
         ...
 
+    def elsewhere(self, delivery: int) -> Outcome | None:
+        """The outcome that brings the message to another receiver; ``None``: there is none, since
+        whoever asks here next could be given it again."""
+        ...
+
 
 class Lease:
     """One delivery in the hands of a caller. Times are ms since 1970, ``length`` ms."""

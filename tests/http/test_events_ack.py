@@ -112,6 +112,42 @@ def test_on_next_is_at_least_once(rig_class: Any, play: list[str], credit: int) 
     asyncio.run(run())
 
 
+async def test_undeliverable_here_leaves_it_to_others(rig: Any, listener: Any) -> None:
+    """A stream is a consumer of its own: it is not given the message again, and others are.
+    Whatever a receive of the same user holds is another matter."""
+    rig.queue("dead")
+    dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    rig.queue("buried", arguments=dead)
+    rig.queue("orders")
+    await publish(rig, "buried", b"0", exchange="", **TEXT)
+    await publish(rig, "orders", b"1", b"2", exchange="", **TEXT)
+    async with rig.served() as port, rig.http() as http:
+        held = await http.post("/v1/%2F/queues/buried/deliveries", json={"max": 1})
+        assert len(held.json()["deliveries"]) == 1
+        async with listener(port, EXPLICIT + "&credit=1") as reader:
+            event = await reader.until()
+            assert event.body == {"text": "1"}
+            token = event.data["lock"]["token"]
+            where = f"{DELIVERIES}/{token}/modify"
+            for repeated in (False, True):
+                answer = await http.post(where, json={"undeliverable_here": True})
+                assert answer.json()["outcome"] == "modified", answer.text
+                assert answer.json()["repeated"] is repeated
+            other = await reader.until()
+            while other.kind.startswith("bridge."):
+                other = await reader.until()
+            assert other.body == {"text": "2"}
+            assert rig.depth("orders") == (1, 1)
+            assert rig.fetch("orders").body == b"1"
+            assert rig.depth("dead") == (0, 0)
+        # With a dead letter exchange it goes there.
+        async with listener(port, EXPLICIT.replace("orders", "buried")) as reader:
+            await publish(rig, "buried", b"3", exchange="", **TEXT)
+            token = (await reader.until()).data["lock"]["token"]
+            await http.post(f"{DELIVERIES}/{token}/modify", json={"undeliverable_here": True})
+            assert rig.fetch("dead").body == b"3"
+
+
 async def test_explicit_leases_each_event(rig: Any, listener: Any) -> None:
     rig.queue("orders")
     await publish(rig, "orders", *(b"%d" % n for n in range(5)), exchange="", **TEXT)

@@ -117,6 +117,8 @@ async def test_release_and_modify_give_back_with_notes(rig: Any) -> None:
         )
         assert answer.status_code == 422
         assert answer.json()["type"].endswith("outcome-unsupported")
+        assert "x-dead-letter-exchange" in answer.json()["detail"]
+        assert "ack=explicit" in answer.json()["detail"]
         answer = await http.post(
             TOKEN.format(one["token"]) + "/modify", json={"annotations": {"x-death": 1}}
         )

@@ -178,6 +178,14 @@ class LeasedStream(EventStream):
         entry = None if self.channel is None else self.channel.unsettled.get(delivery)
         return None if entry is None or entry.lane.queue.gone else entry.message
 
+    def elsewhere(self, delivery: int) -> Outcome | None:
+        """The dead letters, or the queue for other consumers: this stream has one of its own, which
+        is not given the message again."""
+        entry = None if self.channel is None else self.channel.unsettled.get(delivery)
+        if self.channel is not None and entry is not None:
+            self.channel.check_exclusions(entry)
+        return Outcome.DECLINE
+
     def settle(self, delivery: int, outcome: Outcome, notes: Table | None) -> None:
         leased = self.held_leases.pop(delivery, None)
         channel = self.channel

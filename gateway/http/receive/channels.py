@@ -131,13 +131,14 @@ class ReceiveChannel:
             return None
         return entry.message
 
-    def would_dead_letter(self, delivery: int) -> bool:
-        """Whether a rejected delivery would come to another queue as a dead letter."""
+    def elsewhere(self, delivery: int) -> Outcome | None:
+        """The dead letters, if a rejected delivery would come to another queue. All receivers of
+        a user take from this channel, so none of them can be excluded."""
         entry = self.channel.unsettled.get(delivery)
         if entry is None:
-            return False
+            return None
         queue = entry.lane.queue
-        return queue.vhost.would_dead_letter(queue, entry.message)
+        return Outcome.REJECT if queue.vhost.would_dead_letter(queue, entry.message) else None
 
     def close(self) -> None:
         """Everything unsettled goes back."""

@@ -6,6 +6,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, vhost_of
@@ -37,6 +38,12 @@ from gateway.operations import Outcome
 
 MOST_ITEMS = 1000
 NO_STORE = {"cache-control": "no-store"}
+NOWHERE = (
+    "undeliverable_here: this queue has no dead letter exchange that leads somewhere, and receives "
+    "of one user are one receiver to the queue, so the next receive could be given the message "
+    "again. Give the queue an x-dead-letter-exchange, or read it with an event stream with "
+    "ack=explicit, which is a receiver of its own; or release the message, or reject it"
+)
 
 
 class Settlements:
@@ -116,15 +123,15 @@ class Settlements:
         notes: Table = dict(asked.annotations)
         if not asked.undeliverable_here:
             return self.end(lease, Fate.MODIFIED, Outcome.RELEASE, notes)
-        receive_channel = self.receiver.receive_channels.by_user.get((lease.vhost, lease.owner[0]))
-        if lease.fate is Fate.OPEN and (
-            receive_channel is None or not receive_channel.would_dead_letter(lease.delivery)
-        ):
-            raise Problem(
-                problems.OUTCOME_UNSUPPORTED,
-                "this queue has no dead letter exchange: nobody else could get the message",
-            )
-        return self.end(lease, Fate.MODIFIED, Outcome.REJECT, notes)
+        if lease.fate is not Fate.OPEN:
+            return self.end(lease, Fate.MODIFIED, Outcome.RELEASE, notes)
+        try:
+            outcome = lease.holder.elsewhere(lease.delivery)
+        except Refusal as refusal:
+            raise Problem(problems.OUTCOME_UNSUPPORTED, refusal.text) from None
+        if outcome is None:
+            raise Problem(problems.OUTCOME_UNSUPPORTED, NOWHERE)
+        return self.end(lease, Fate.MODIFIED, outcome, notes)
 
     def renew(self, lease: Lease, length: int) -> dict[str, Any]:
         if lease.fate is not Fate.OPEN:
