@@ -11,9 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.examples.commands import base, gateway_command, publishing, run
 from tests.interop.servers import ROOT, Server
-
-from .commands import base, gateway_command, publishing, run
 
 EXAMPLES = ROOT / "examples"
 

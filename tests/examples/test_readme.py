@@ -9,9 +9,8 @@ import sys
 
 import pytest
 
+from tests.examples.commands import base, gateway_command, publishing, run
 from tests.interop.servers import ROOT, Server
-
-from .commands import base, gateway_command, publishing, run
 
 README = (ROOT / "README.md").read_text()
 NEEDS_CURL = pytest.mark.skipif(

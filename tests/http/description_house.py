@@ -11,11 +11,11 @@ from urllib.parse import quote, urlencode
 from uuid import uuid4
 
 import httpx
-from description_words import Operation, examples
 
 from gateway.http.receive.described import TOKEN
 from gateway.net.dialer import dial
 from gateway.operations import BeginSession
+from tests.http.description_words import Operation, examples
 from tests.interop import servers
 
 SETTINGS = """

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_access_tokens import ISSUER, RSA, Clock, bearer, key_set, token
 
 from gateway.http.access.settings import AccessSettings, BearerSettings, DeclaredRoute
+from tests.http.test_access_tokens import ISSUER, RSA, Clock, bearer, key_set, token
 
 QUEUE = "/v1/%2F/queues/orders/messages"
 ROUTE = "/v1/%2F/routes/shop/messages"

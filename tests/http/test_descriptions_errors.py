@@ -7,10 +7,18 @@ from typing import Any
 
 import httpx
 import pytest
-from description_house import Case, House, cases, house_gateway, open_house, request_of
-from description_words import PROBLEM, VERBS, Operation, Schemas, media_type, operations, wrong
 
 from gateway.http.admin.pages import all_rows
+from tests.http.description_house import Case, House, cases, house_gateway, open_house, request_of
+from tests.http.description_words import (
+    PROBLEM,
+    VERBS,
+    Operation,
+    Schemas,
+    media_type,
+    operations,
+    wrong,
+)
 from tests.interop import servers
 
 KINDS = {row.kind: row for row in all_rows()}

@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
-from description_house import Case, House, cases, house_gateway, open_house, request_of
-from description_words import Operation, Schemas, examples, media_type, operations, wrong
 
+from tests.http.description_house import Case, House, cases, house_gateway, open_house, request_of
+from tests.http.description_words import Operation, Schemas, examples, media_type, operations, wrong
 from tests.interop import servers
 
 

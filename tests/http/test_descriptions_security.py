@@ -7,11 +7,11 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from description_words import Operation, examples, operations
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
 from gateway.http.access.settings import AccessSettings, BearerSettings, DeclaredRoute
+from tests.http.description_words import Operation, examples, operations
 
 SECRET = b"a shared secret that is long enough!"
 BEARER = BearerSettings("https://issuer", "gateway", secret=SECRET, algorithms=("HS256",),

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
-from description_house import Case, House, house_gateway, open_house, request_of
-from description_words import PROBLEM, media_type, operations
 
+from tests.http.description_house import Case, House, house_gateway, open_house, request_of
+from tests.http.description_words import PROBLEM, media_type, operations
 from tests.interop import servers
 
 STRANGE = "durabel"

@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stream_peer import Peer
-from stream_peer import publish as put
-from stream_words import TEXT, publish, texts
 
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
 from gateway.http.app import close
@@ -17,6 +14,9 @@ from gateway.http.events import presence
 from gateway.http.events.changing import Change, apply
 from gateway.http.events.stream_request import Sources, Start, read_stream_request
 from tests.drawing import examples
+from tests.http.stream_peer import Peer
+from tests.http.stream_peer import publish as put
+from tests.http.stream_words import TEXT, publish, texts
 
 A, B = "exchange:a?binding=#", "exchange:b?binding=#"
 

@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 import httpx
 from httpx_sse import aconnect_sse
-from stream_words import ALL, TEXT, publish
+
+from tests.http.stream_words import ALL, TEXT, publish
 
 AUTH = ("alice", "wonder")
 

@@ -8,9 +8,6 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stream_peer import Peer, numbers
-from stream_peer import publish as put
-from stream_words import TEXT, publish, texts
 
 from gateway.broker.memory_store import MemoryStore
 from gateway.http.access.principal import Principal
@@ -20,6 +17,9 @@ from gateway.http.events.stream_request import read_query
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.operations import DeclareExchange, DeleteExchange
 from tests.drawing import examples
+from tests.http.stream_peer import Peer, numbers
+from tests.http.stream_peer import publish as put
+from tests.http.stream_words import TEXT, publish, texts
 
 TOPIC = "source=" + quote("exchange:amq.topic?binding=#", safe="")
 DURABLE = TOPIC + "&journal=durable"

@@ -7,11 +7,11 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_words import ALL, TEXT, publish, texts
 
 from gateway.http.events.views import event_line
 from gateway.http.filters import BadFilter, Filter, Term, read_filter, read_selector
 from gateway.message import DIALECTS, Essentials, Message, Properties
+from tests.http.stream_words import ALL, TEXT, publish, texts
 
 JSON = {"Content-Type": "application/json"}
 

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from stream_words import ALL
 
 from gateway.http import portions
 from gateway.http.events import formats, heavy, rendering
 from gateway.http.large import Pieces
 from gateway.message import DIALECTS, NO_ESSENTIALS, Message
+from tests.http.stream_words import ALL
 
 KIND = {"Content-Type": "application/json"}
 NUMBERS = json.dumps({"n": list(range(120_000)), "text": "é\n" * 1000}, ensure_ascii=False).encode()

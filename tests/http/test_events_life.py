@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey
-from stream_words import ALL, TEXT, publish, texts
 
 from gateway.http.access.principal import Principal
 from gateway.http.access.settings import AccessSettings, BearerSettings
@@ -17,6 +16,7 @@ from gateway.http.events.opening import open_stream
 from gateway.http.events.stream_request import Start, read_query, read_start
 from gateway.http.problems import Problem
 from gateway.operations import DeleteQueue
+from tests.http.stream_words import ALL, TEXT, publish, texts
 
 KEY = OctKey.import_key(b"k" * 32)
 BEARER = BearerSettings(

@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import httpx_sse
 import pytest
-from stream_words import ALL, publish
+
+from tests.http.stream_words import ALL, publish
 
 TEXTS = (
     b"",

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stream_peer import Peer, numbers
-from stream_peer import publish as put
-from stream_words import TEXT, publish, texts
 
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
 from gateway.http.app import close
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from tests.drawing import examples
+from tests.http.stream_peer import Peer, numbers
+from tests.http.stream_peer import publish as put
+from tests.http.stream_words import TEXT, publish, texts
 from tests.net.running import PATIENCE, Running, until
 
 QUEUE = "source=queue:orders"

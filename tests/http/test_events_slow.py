@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stream_peer import Peer, numbers
-from stream_peer import publish as put
-from stream_words import ALL, TEXT, publish, texts
 
 from gateway.http.access.principal import Principal
 from gateway.http.events.opening import open_stream
 from gateway.http.events.stream import EventStream
 from gateway.http.events.stream_request import read_query
 from tests.drawing import examples
+from tests.http.stream_peer import Peer, numbers
+from tests.http.stream_peer import publish as put
+from tests.http.stream_words import ALL, TEXT, publish, texts
 
 
 def make(rig: Any, query: str, cursor: str | None = None) -> EventStream:

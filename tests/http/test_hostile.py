@@ -10,8 +10,6 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stream_peer import publish as put
-from stream_words import ALL, publish
 
 from gateway.http.access.principal import Principal
 from gateway.http.access.settings import AccessSettings, DeclaredRoute
@@ -20,6 +18,8 @@ from gateway.http.events.stream_request import read_query
 from gateway.http.sealing import Purpose, Seal
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from tests.drawing import examples
+from tests.http.stream_peer import publish as put
+from tests.http.stream_words import ALL, publish
 
 JSON = {"content-type": "application/json"}
 FORM = {"content-type": "application/vnd.amqp-gateway.message+json"}

@@ -5,9 +5,9 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stream_peer import Peer, numbers, publish
 
 from tests.drawing import examples
+from tests.http.stream_peer import Peer, numbers, publish
 
 ACTIONS = ("publish", "publish", "connect", "hang up", "let run", "let run", "clog")
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from stream_words import ALL, TEXT, publish
 
 from gateway.http.access.principal import Principal
 from gateway.http.app import close
@@ -12,6 +11,7 @@ from gateway.http.events.stream import EventStream
 from gateway.http.events.stream_request import read_query
 from gateway.http.problems import Problem
 from gateway.operations import DeleteQueue
+from tests.http.stream_words import ALL, TEXT, publish
 
 
 async def test_bad_requests(make_rig: Any) -> None:

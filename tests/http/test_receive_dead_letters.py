@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from receiving_words import clocked, take, text_of
 
 from gateway.broker.limits import Limits
+from tests.http.receiving_words import clocked, take, text_of
 
 LETTERS = "/v1/%2F/dead-letters/dead"
 BROWSE = "/v1/%2F/queues/{}/messages"

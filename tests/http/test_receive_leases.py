@@ -5,9 +5,9 @@ import base64
 from typing import Any
 
 import pytest
-from receiving_words import RECEIVE, TOKEN, clocked, take, text_of
 
 from gateway.operations import DeclareQueue, DeleteQueue
+from tests.http.receiving_words import RECEIVE, TOKEN, clocked, take, text_of
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from receiving_words import clocked
 
 from gateway.http.app import close
 from gateway.http.publish.templates import encode
 from gateway.message import DIALECTS, Message, Properties
+from tests.http.receiving_words import clocked
 
 REQUESTS = "/v1/%2F/requests"
 

@@ -10,12 +10,12 @@ from urllib.parse import quote
 import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey
-from receiving_words import RECEIVE, TOKEN, clocked, take, text_of
 
 from gateway.http.access.settings import AccessSettings, BearerSettings
 from gateway.http.app import close
 from gateway.http.receive.seeking import PORTION
 from gateway.operations import DeleteQueue
+from tests.http.receiving_words import RECEIVE, TOKEN, clocked, take, text_of
 
 
 @pytest.fixture

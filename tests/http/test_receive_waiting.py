@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from receiving_words import RECEIVE, TOKEN, clocked, take, text_of
 
 from gateway.http.app import close
 from gateway.operations import DeleteQueue
+from tests.http.receiving_words import RECEIVE, TOKEN, clocked, take, text_of
 
 
 @pytest.fixture

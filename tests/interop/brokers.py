@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .servers import (
+from tests.interop.servers import (
     HOST,
     INSTALL,
     PEERS,

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from . import servers
-from .restarts import Restartable, running
+from tests.interop import servers
+from tests.interop.browser import chromium
+from tests.interop.restarts import Restartable, running
 
 TARGET = os.environ.get("INTEROP_TARGET", "gateway")
 OLDER = ("gateway", "rabbitmq")
@@ -75,3 +77,12 @@ def restartable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restartabl
 
     with running(start) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A browser for this module alone."""
+    if reason := chromium.missing():
+        pytest.skip(reason)
+    with chromium.browser(tmp_path_factory.mktemp("profile")) as context:
+        yield context

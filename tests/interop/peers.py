@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from . import specs_xml
-from .servers import INSTALL, PEERS, ROOT
+from tests.interop import specs_xml
+from tests.interop.servers import INSTALL, PEERS, environment
 
 CLIENTS = Path(__file__).parent / "clients"
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -104,7 +104,7 @@ class Peer:
         return [self.interpreter, str(CLIENTS / self.program)]
 
     def variables(self, scratch: Path) -> dict[str, str]:
-        found = {**os.environ, "PYTHONWARNINGS": "ignore", **self.environment}
+        found = environment(PYTHONWARNINGS="ignore", **self.environment)
         if self.spec:
             to = scratch / f"amqp-{self.spec}.xml"
             found["INTEROP_SPEC"] = str(specs_xml.write(self.spec, to))
@@ -333,4 +333,4 @@ PEERS_OF_0_8 = (
 
 ALL = PEERS_OF_0_9_1 + PEERS_OF_0_9 + PEERS_OF_0_8
 
-__all__ = ["ALL", "CLIENTS", "ROOT", "Peer"]
+__all__ = ["ALL", "CLIENTS", "Peer"]

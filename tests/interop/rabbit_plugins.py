@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import pika
 
-from .servers import Server
+from tests.interop.servers import Server
 
 PLUGINS = (
     "rabbitmq_management",

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from . import brokers
-from .servers import INSTALL, PEERS, Server, end_group
+from tests.interop import brokers
+from tests.interop.servers import INSTALL, PEERS, Server, end_group
 
 LINES = Path(__file__).parent / "amqp1/clients/jms/Lines.java"
 """How a Java program prints its checks."""
@@ -119,6 +119,19 @@ def checks(
     tail = errors.read_text(errors="replace")[-3000:]
     seen[""] = {"error": f"the program said nothing about it and {ending}: {tail}"}
     return seen
+
+
+def java_checks(
+    artefacts: tuple[str, str],
+    sources: Sequence[Path],
+    target: Restartable,
+    scratch: Path,
+    *words: str,
+) -> Seen:
+    """`checks` of a Java program: it gets the server's host and port, and these words."""
+    command = java(*artefacts, sources, scratch)
+    server = target.server
+    return checks([*command, server.host, str(server.port), *words], target, scratch)
 
 
 def _read(process: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> None:

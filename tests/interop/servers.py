@@ -162,6 +162,11 @@ def end_group(process: subprocess.Popen[bytes], how: signal.Signals = signal.SIG
             continue
 
 
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment, for a child process that imports the gateway or these tests."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **more}
+
+
 def _spawn(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path
 ) -> subprocess.Popen[bytes]:
@@ -219,9 +224,8 @@ def start_gateway(
         command += ["--tls-cert", str(server.certificates.server_cert)]
         command += ["--tls-key", str(server.certificates.server_key)]
     command += extra
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
     before = server.log.stat().st_size if server.log.exists() else 0
-    server.processes.append(_spawn(command, environment, folder, server.log))
+    server.processes.append(_spawn(command, environment(COLUMNS="200"), folder, server.log))
 
     def said() -> str:
         return server.log.read_bytes()[before:].decode(errors="replace")
@@ -333,7 +337,7 @@ def start(
         return start_rabbitmq(place, port=port, tls=tls)
     if name == "gateway":
         return start_gateway(place, port=port, tls=tls)
-    from . import brokers  # which is built on this module
+    from tests.interop import brokers  # which is built on this module
 
     if name in brokers.KINDS:
         return brokers.KINDS[name].start(place)

@@ -10,7 +10,7 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from .servers import ROOT
+from tests.interop.servers import ROOT
 
 
 def _fields(source: ET.Element, into: ET.Element, domains: set[str]) -> None:

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import servers, specs_xml
-from .servers import HOST, INSTALL, PEERS, Server
+from tests.interop import servers, specs_xml
+from tests.interop.servers import HOST, INSTALL, PEERS, Server
 
 SOURCES = PEERS / "suites"
 LAUNCHER = Path(__file__).parent / "clients" / "txamqp_trial.py"

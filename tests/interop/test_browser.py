@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,30 +15,14 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from .browser import chromium
-from .browser.wire import Wire
-from .browser.words import PATIENCE, Publisher, drawn, until
-from .servers import HOST, Server, start_gateway
+from tests.interop.browser.wire import Wire
+from tests.interop.browser.words import PATIENCE, Publisher, drawn, until
+from tests.interop.servers import HOST, Server, start_gateway
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 PAGE = Path(__file__).parent / "browser" / "watch.html"
 TEXTS = "list => [...document.getElementById(list).children].map(item => item.textContent)"
-
-
-@pytest.fixture(scope="module")
-def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    if reason := chromium.missing():
-        pytest.skip(reason)
-    with chromium.browser(tmp_path_factory.mktemp("profile")) as context:
-        yield context
-
-
-@pytest.fixture
-def wire(gateway: Server) -> Iterator[Wire]:
-    assert gateway.http_port is not None
-    with Wire(gateway.http_port) as between:
-        yield between
 
 
 class Watch:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,10 +16,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from .browser import chromium
-from .browser.wire import Wire
-from .browser.words import PATIENCE, Publisher, drawn, until
-from .servers import HOST, Server, start_gateway
+from tests.interop.browser.wire import Wire
+from tests.interop.browser.words import PATIENCE, Publisher, drawn, until
+from tests.interop.servers import HOST, Server, start_gateway
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -44,21 +42,6 @@ BODIES = (
     b"\xff\xfe",
     b"cut \xe2\x82",
 )
-
-
-@pytest.fixture(scope="module")
-def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    if reason := chromium.missing():
-        pytest.skip(reason)
-    with chromium.browser(tmp_path_factory.mktemp("profile")) as context:
-        yield context
-
-
-@pytest.fixture
-def wire(gateway: Server) -> Iterator[Wire]:
-    assert gateway.http_port is not None
-    with Wire(gateway.http_port) as between:
-        yield between
 
 
 class Tab:

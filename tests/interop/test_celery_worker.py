@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
 import pytest
 
-from .peers import CLIENTS, python_module
-from .restarts import Restartable, Seen, checks, compare
+from tests.interop.peers import CLIENTS, python_module
+from tests.interop.restarts import Restartable, Seen, checks, compare
+from tests.interop.servers import environment
 
 pytestmark = pytest.mark.interop
 
@@ -30,9 +30,14 @@ def seen(restartable: Restartable, tmp_path_factory: pytest.TempPathFactory) -> 
         pytest.skip(reason)
     server = restartable.server
     command = [sys.executable, str(CLIENTS / "celery_worker.py"), server.host, str(server.port)]
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     scratch = tmp_path_factory.mktemp("celery")
-    return checks(command, restartable, scratch, environment=environment, seconds=250.0)
+    return checks(
+        command,
+        restartable,
+        scratch,
+        environment=environment(PYTHONWARNINGS="ignore"),
+        seconds=250.0,
+    )
 
 
 @pytest.mark.timeout(400)  # the first waits for all of the program

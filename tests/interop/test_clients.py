@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from . import peers
-from .servers import Server, end_group, greets
+from tests.interop import peers
+from tests.interop.servers import Server, end_group, greets
 
 Run = dict[str, dict[str, Any]]
 

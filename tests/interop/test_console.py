@@ -10,19 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from .browser import chromium
-from .browser.console import VIEWS, Api, Console, until
-from .servers import HOST, Server
+from tests.interop.browser.console import VIEWS, Api, Console, until
+from tests.interop.servers import HOST, Server
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    if reason := chromium.missing():
-        pytest.skip(reason)
-    with chromium.browser(tmp_path_factory.mktemp("profile")) as context:
-        yield context
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from .browser import chromium
-from .browser.console import AXE, VIEWS, Api, Console, until
-from .servers import INSTALL, Server
+from tests.interop.browser.console import AXE, VIEWS, Api, Console, until
+from tests.interop.servers import INSTALL, Server
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -25,14 +24,6 @@ LABELS = """() => [...document.querySelectorAll(".canvas .arrow text")].map(one 
     const { x, y, width, height } = one.getBBox();
     return [x, y, width, height];
 })"""
-
-
-@pytest.fixture(scope="module")
-def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    if reason := chromium.missing():
-        pytest.skip(reason)
-    with chromium.browser(tmp_path_factory.mktemp("profile")) as context:
-        yield context
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.interop.browser import chromium
+from tests.interop.browser.console import VIEWS, Api, Console, until
+from tests.interop.servers import HOST
 from tests.net.running import Running
-
-from .browser import chromium
-from .browser.console import VIEWS, Api, Console, until
-from .servers import HOST
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from . import peers
-from .servers import Server
+from tests.interop import peers
+from tests.interop.servers import Server
 
 CLIENT = Path(__file__).parent / "clients" / "HttpPublisher.java"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .restarts import Restartable, Seen, built, checks, compare
+from tests.interop.restarts import Restartable, Seen, built, checks, compare
 
 pytestmark = pytest.mark.interop
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from . import servers
+from tests.interop import servers
 
 pytestmark = pytest.mark.interop
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from . import servers
-from .conftest import TARGET
-from .restarts import Restartable
-from .servers import INSTALL, Server
+from tests.interop import servers
+from tests.interop.conftest import TARGET
+from tests.interop.restarts import Restartable
+from tests.interop.servers import INSTALL, Server
 
 if importlib.util.find_spec("pika") is None:
     pytest.skip(f"the Python package pika is not installed; {INSTALL}", allow_module_level=True)
 
 import pika
 
-from . import rabbit_plugins
-from .rabbit_plugins import Api, amqp_url, connect, publish, take, until
+from tests.interop import rabbit_plugins
+from tests.interop.rabbit_plugins import Api, amqp_url, connect, publish, take, until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(200)]
 

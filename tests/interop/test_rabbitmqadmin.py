@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.interop.servers import HOST, INSTALL
 from tests.net.running import Running
-
-from .servers import HOST, INSTALL
 
 pytestmark = pytest.mark.interop
 

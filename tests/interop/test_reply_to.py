@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .servers import Server
+from tests.interop.servers import Server
 
 pika = pytest.importorskip("pika")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .restarts import LINES, Restartable, Seen, checks, compare, java
+from tests.interop.restarts import LINES, Restartable, Seen, compare, java_checks
 
 pytestmark = pytest.mark.interop
 
@@ -42,9 +42,7 @@ EXPECTED: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def seen(restartable: Restartable, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     scratch = tmp_path_factory.mktemp("spring")
-    command = java("spring-rabbit", "spring-rabbit", [SOURCE, LINES], scratch)
-    server = restartable.server
-    return checks([*command, server.host, str(server.port)], restartable, scratch)
+    return java_checks(("spring-rabbit", "spring-rabbit"), [SOURCE, LINES], restartable, scratch)
 
 
 @pytest.mark.timeout(300)  # the first waits for all of the program

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from . import servers
-from .conftest import TARGET, missing
-from .suites import SUITES, Suite
+from tests.interop import servers
+from tests.interop.conftest import TARGET, missing
+from tests.interop.suites import SUITES, Suite
 
 
 @pytest.mark.interop

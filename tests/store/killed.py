@@ -4,8 +4,7 @@ import random
 import sys
 
 from gateway.store import SqliteStore
-
-from .samples import message
+from tests.store.samples import message
 
 
 def main(directory: str, seed: str) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 from gateway.broker.store import Depth
 from gateway.store import SqliteStore
 from gateway.values import Seconds
-
-from .samples import message, same
+from tests.store.samples import message, same
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

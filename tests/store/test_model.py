@@ -20,8 +20,7 @@ from gateway.message import Message
 from gateway.store import SqliteStore
 from gateway.store.batch import Gathered
 from tests.drawing import examples
-
-from .samples import message, same
+from tests.store.samples import message, same
 
 QUEUES = st.integers(1, 3)
 BODIES = st.sampled_from([b"", b"small", b"x" * 1023, b"y" * 1024, b"z" * 20_000])

@@ -16,9 +16,8 @@ from gateway.message import Essentials
 from gateway.store import SqliteStore, open_records
 from gateway.store.rows import Packer, Unpacker
 from gateway.values import Seconds
+from tests.store.samples import message, same
 from tests.test_bodies import spooled
-
-from .samples import message, same
 
 
 @pytest.fixture

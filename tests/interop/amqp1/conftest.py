@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from .. import brokers
-from ..restarts import Restartable
-from ..servers import Server
+from tests.interop import brokers
+from tests.interop.restarts import Restartable
+from tests.interop.servers import Server
 
 TARGET = os.environ.get("INTEROP_TARGET", "gateway")
 NAME = {"rabbitmq": "rabbitmq_1_0"}.get(TARGET, TARGET)

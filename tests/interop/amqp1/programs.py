@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..peers import python_module
-from ..servers import INSTALL, PEERS, Server, end_group
+from tests.interop.peers import python_module
+from tests.interop.servers import INSTALL, PEERS, Server, end_group, environment
 
 CLIENTS = Path(__file__).parent / "clients"
 Json = dict[str, Any]
@@ -53,9 +52,7 @@ PROGRAMS = {
 }
 
 
-def environment() -> dict[str, str]:
-    modules = str(PEERS / "npm" / "node_modules")
-    return {**os.environ, "PYTHONWARNINGS": "ignore", "NODE_PATH": modules}
+MODULES = str(PEERS / "npm" / "node_modules")
 
 
 def url(server: Server) -> str:
@@ -68,7 +65,7 @@ def run(
     """Exit status (None: stopped), standard output and standard error."""
     process = subprocess.Popen(
         command,
-        env=environment(),
+        env=environment(PYTHONWARNINGS="ignore", NODE_PATH=MODULES),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

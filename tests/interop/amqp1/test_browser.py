@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from .. import brokers
-from ..browser import chromium
-from ..servers import HOST, PEERS, Server
-from .programs import Json, rhea_missing
+from tests.interop import brokers
+from tests.interop.amqp1.programs import Json, rhea_missing
+from tests.interop.servers import HOST, PEERS, Server
 
 pytestmark = pytest.mark.interop
 
@@ -20,17 +19,11 @@ PAGE = Path(__file__).parents[1] / "browser" / "rhea.html"
 BUNDLE = PEERS / "npm" / "node_modules" / "rhea" / "dist" / "rhea.min.js"
 
 
-@pytest.fixture(scope="module")
-def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    if reason := chromium.missing() or rhea_missing():
-        pytest.skip(reason)
-    with chromium.browser(tmp_path_factory.mktemp("profile")) as context:
-        yield context
-
-
 @pytest.fixture
 def page(chrome: Any, broker: Server) -> Iterator[Any]:
     """The page, with the server's port as its origin."""
+    if reason := rhea_missing():
+        pytest.skip(reason)
     port = broker.websocket_port or broker.http_port
     if broker.name == "rabbitmq_1_0" or port is None:
         pytest.skip("this server does not speak AMQP 1.0 over WebSocket")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from .. import brokers
-from ..restarts import Restartable, Seen, built, checks, compare
+from tests.interop import brokers
+from tests.interop.restarts import Restartable, Seen, built, checks, compare
 
 pytestmark = pytest.mark.interop
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from .. import brokers
-from ..restarts import compare
-from ..servers import Server
-from .programs import CLIENTS, Seen, checks
+from tests.interop import brokers
+from tests.interop.amqp1.programs import CLIENTS, Seen, checks
+from tests.interop.restarts import compare
+from tests.interop.servers import Server
 
 pytestmark = pytest.mark.interop
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from .. import brokers
-from ..restarts import LINES, Restartable, Seen, checks, compare, java
+from tests.interop import brokers
+from tests.interop.restarts import LINES, Restartable, Seen, compare, java_checks
 
 pytestmark = pytest.mark.interop
 
@@ -31,13 +31,13 @@ EXPECTED: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def seen(restartable_1_0: Restartable, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     scratch = tmp_path_factory.mktemp("jms-failover")
-    command = java("qpid-jms", "qpid-jms-client", [SOURCE, LINES], scratch)
     server = restartable_1_0.server
     for queue in ("large", "plain", "kept", "moved"):
         brokers.queue_address(server, f"failover.{queue}")
     kind = brokers.KINDS[server.name]
-    command += [server.host, str(server.port), kind.queue, kind.topic]
-    return checks(command, restartable_1_0, scratch)
+    artefacts = ("qpid-jms", "qpid-jms-client")
+    nodes = (kind.queue, kind.topic)
+    return java_checks(artefacts, [SOURCE, LINES], restartable_1_0, scratch, *nodes)
 
 
 @pytest.mark.timeout(300)  # the first waits for all of the program

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from .. import brokers
-from ..servers import Server
-from .cases import CASES, LARGE, MARK, digest
-from .programs import PROGRAMS, Failed, Json, receive, send
+from tests.interop import brokers
+from tests.interop.amqp1.cases import CASES, LARGE, MARK, digest
+from tests.interop.amqp1.programs import PROGRAMS, Failed, Json, receive, send
+from tests.interop.servers import Server
 
 pytestmark = pytest.mark.interop
 HARM = {

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from ..peers import python_module
-from ..restarts import compare
-from ..servers import Server, start_gateway
-from .conftest import NAME
-from .programs import CLIENTS, Seen, checks
+from tests.interop.amqp1.conftest import NAME
+from tests.interop.amqp1.programs import CLIENTS, Seen, checks
+from tests.interop.peers import python_module
+from tests.interop.restarts import compare
+from tests.interop.servers import Server, start_gateway
 
 pytestmark = pytest.mark.interop
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ..restarts import LINES, Restartable, Seen, checks, compare, java, running
-from ..servers import Server, start_gateway
-from .conftest import NAME
-from .test_rabbit_client import COMPAT
+from tests.interop.amqp1.conftest import NAME
+from tests.interop.amqp1.test_rabbit_client import COMPAT
+from tests.interop.restarts import LINES, Restartable, Seen, compare, java_checks, running
+from tests.interop.servers import Server, start_gateway
 
 pytestmark = pytest.mark.interop
 
@@ -64,9 +64,7 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restartable]:
 @pytest.fixture(scope="module")
 def seen(rabbit: Restartable, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     scratch = tmp_path_factory.mktemp("rabbit-java-classes")
-    command = java("rabbitmq-amqp", "amqp-client", [SOURCE, LINES], scratch)
-    server = rabbit.server
-    return checks([*command, server.host, str(server.port)], rabbit, scratch)
+    return java_checks(("rabbitmq-amqp", "amqp-client"), [SOURCE, LINES], rabbit, scratch)
 
 
 @pytest.mark.timeout(300)  # the first waits for all of the program

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..servers import INSTALL
+from tests.interop.servers import INSTALL
 
 PROGRAM = "chromium"
 USER = {"username": "guest", "password": "guest"}

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from ..servers import HOST, PEERS, Server
+from tests.interop.servers import HOST, PEERS, Server
 
 AXE = PEERS / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 PATIENCE = 60.0

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ..servers import HOST, free_ports
+from tests.interop.servers import HOST, free_ports
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 PIECE = 4096

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from ..servers import HOST
+from tests.interop.servers import HOST
 
 PATIENCE = 60.0
 

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 
 import aio_pika
-import harness
 from aiormq import exceptions as broken
+
+from tests.interop.clients import harness
 
 HOST, PORT = harness.address()
 URL = "amqp://%s:%s@%s:%d/%s"
@@ -207,10 +208,6 @@ async def unknown_vhost():
     return {"refused": False}
 
 
-def blocking(check):
-    return lambda: asyncio.run(asyncio.wait_for(check(), 90))
-
-
 CHECKS = (
     order,
     tx,
@@ -224,4 +221,4 @@ CHECKS = (
     bad_credentials,
     unknown_vhost,
 )
-harness.main({check.__name__: blocking(check) for check in CHECKS})
+harness.main(*CHECKS)

@@ -3,8 +3,9 @@
 import asyncio
 
 import aioamqp
-import harness
 from aioamqp.exceptions import AmqpClosedConnection, ChannelClosed, EmptyQueue
+
+from tests.interop.clients import harness
 
 HOST, PORT = harness.address()
 
@@ -130,10 +131,6 @@ async def unknown_vhost():
     return {"refused": False}
 
 
-def blocking(check):
-    return lambda: asyncio.run(asyncio.wait_for(check(), 90))
-
-
 CHECKS = (
     get,
     order,
@@ -144,4 +141,4 @@ CHECKS = (
     bad_credentials,
     unknown_vhost,
 )
-harness.main({check.__name__: blocking(check) for check in CHECKS})
+harness.main(*CHECKS)

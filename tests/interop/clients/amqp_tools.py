@@ -2,7 +2,7 @@
 
 import subprocess
 
-import harness
+from tests.interop.clients import harness
 
 HOST, PORT = harness.address()
 
@@ -88,4 +88,4 @@ def unknown_vhost():
 
 
 CHECKS = (get, large, consume, bound, missing_queue, bad_credentials, unknown_vhost)
-harness.main({check.__name__: check for check in CHECKS})
+harness.main(*CHECKS)

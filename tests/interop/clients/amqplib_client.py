@@ -1,7 +1,8 @@
 """Debian's python3-amqplib: AMQP 0-8 from 2007, with its own 1 1 9 1 protocol header."""
 
-import harness
 from amqplib import client_0_8 as amqp
+
+from tests.interop.clients import harness
 
 HOST, PORT = harness.address()
 
@@ -181,4 +182,4 @@ CHECKS = (
     bad_credentials,
     unknown_vhost,
 )
-harness.main({check.__name__: check for check in CHECKS})
+harness.main(*CHECKS)

@@ -6,11 +6,14 @@ import time
 
 from celery import Celery
 
-app = Celery("celery_app", broker=os.environ.get("INTEROP_BROKER"), backend="rpc://")
+BROKER = "INTEROP_BROKER"
+QUEUE = "INTEROP_QUEUE"
+
+app = Celery("interop", broker=os.environ.get(BROKER), backend="rpc://")
 app.conf.update(
     broker_connection_retry_on_startup=False,
     result_expires=60,
-    task_default_queue=os.environ.get("INTEROP_QUEUE", "interop-celery"),
+    task_default_queue=os.environ.get(QUEUE, "interop-celery"),
     task_queue_max_priority=10,
     worker_prefetch_multiplier=1,
     task_acks_late=True,

@@ -1,39 +1,11 @@
 """A Celery application: a worker process, tasks, retries, chains, remote control; rpc results."""
 
-import contextlib
-import os
-import pathlib
-import signal
-import subprocess
-import sys
+from celery import chain, group
 
-import harness
-
-HOST, PORT = harness.address()
-os.environ["INTEROP_BROKER"] = f"pyamqp://guest:guest@{HOST}:{PORT}//"
-os.environ["INTEROP_QUEUE"] = harness.unique("celery")
-
-from celery import chain, group  # noqa: E402
-from celery_app import add, app, fail, twice  # noqa: E402
+from tests.interop.clients import celery_process
+from tests.interop.clients.celery_app import add, app, fail, twice
 
 WAIT = 45
-
-
-@contextlib.contextmanager
-def worker():
-    command = [sys.executable, "-m", "celery", "-A", "celery_app", "worker", "--pool=solo"]
-    command += ["--loglevel=WARNING", "--without-mingle", "-n", harness.unique("w") + "@localhost"]
-    here = pathlib.Path(__file__).parent
-    process = subprocess.Popen(command, cwd=here, stdout=sys.stderr)
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def task():
@@ -77,7 +49,4 @@ def control():
 
 CHECKS = (task, many, chained, failing, retried, countdown, control)
 
-with worker():
-    harness.main({check.__name__: check for check in CHECKS})
-with app.connection() as connection:
-    connection.default_channel.queue_delete(os.environ["INTEROP_QUEUE"])
+celery_process.main(CHECKS, "--pool=solo")

@@ -1,45 +1,18 @@
 """A Celery worker of several processes: ETA, revoking, rates, queues by command, recovery."""
 
-import contextlib
 import datetime
-import os
 import pathlib
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 
-import harness
+from celery.exceptions import TaskRevokedError
 
-HOST, PORT = harness.address()
-QUEUE = harness.unique("celery")
-os.environ["INTEROP_BROKER"] = f"pyamqp://guest:guest@{HOST}:{PORT}//"
-os.environ["INTEROP_QUEUE"] = QUEUE
-
-from celery.exceptions import TaskRevokedError  # noqa: E402
-from celery_app import add, app, note, size, sleep, when  # noqa: E402
+from tests.interop.clients import celery_process, harness
+from tests.interop.clients.celery_app import add, app, note, size, sleep, when
+from tests.interop.clients.celery_process import NAME
 
 WAIT = 60
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="celery-"))
-NAME = harness.unique("w") + "@localhost"
-
-
-@contextlib.contextmanager
-def worker():
-    command = [sys.executable, "-m", "celery", "-A", "celery_app", "worker", "--pool=prefork"]
-    command += ["--concurrency=2", "--loglevel=WARNING", "--without-mingle", "-n", NAME]
-    here = pathlib.Path(__file__).parent
-    process = subprocess.Popen(command, cwd=here, stdin=subprocess.DEVNULL, stdout=sys.stderr)
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def until(seen, what):
@@ -83,10 +56,10 @@ def revoked():
 
 def rate():
     """A rate set by remote control; what waits for it is done all the same."""
-    said = app.control.rate_limit("celery_app.add", "20/s", [NAME], reply=True, timeout=15)
+    said = app.control.rate_limit(add.name, "20/s", [NAME], reply=True, timeout=15)
     results = [add.delay(number, 1) for number in range(10)]
     total = sum(result.get(timeout=WAIT) for result in results)
-    free = app.control.rate_limit("celery_app.add", "0", [NAME], reply=True, timeout=15)
+    free = app.control.rate_limit(add.name, "0", [NAME], reply=True, timeout=15)
     words = [answer for one in said + free for answer in one.values()]
     return {"total": total, "said": [sorted(word) for word in words]}
 
@@ -101,7 +74,11 @@ def other_queue():
     left = [one["name"] for one in ask("active_queues")]
     with app.connection() as connection:
         connection.default_channel.queue_delete(queue)
-    return {"result": result, "taken": queue in names, "left": left == [QUEUE]}
+    return {
+        "result": result,
+        "taken": queue in names,
+        "left": left == [app.conf.task_default_queue],
+    }
 
 
 def large():
@@ -131,7 +108,4 @@ def recovery():
 
 CHECKS = (eta, revoked, rate, other_queue, large, prefetch, recovery)
 
-with worker():
-    harness.main({check.__name__: check for check in CHECKS})
-with app.connection() as connection:
-    connection.default_channel.queue_delete(QUEUE)
+celery_process.main(CHECKS, "--pool=prefork", "--concurrency=2")

@@ -6,7 +6,9 @@ values; the pytest side knows what should have been seen. Nothing here knows abo
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import inspect
 import json
 import sys
 import traceback
@@ -14,6 +16,8 @@ import uuid
 
 LARGE = 1024 * 1024 + 17
 MANY = 200
+SECONDS = 90
+"""For a check that is a coroutine function."""
 
 
 def address():
@@ -41,9 +45,16 @@ def in_order(bodies):
     return {"count": len(bodies), "in_order": bodies == wanted}
 
 
+def done(check):
+    """What the check saw."""
+    if inspect.iscoroutinefunction(check):
+        return asyncio.run(asyncio.wait_for(check(), SECONDS))
+    return check()
+
+
 def report(name, check):
     try:
-        line = {"check": name, "got": check()}
+        line = {"check": name, "got": done(check)}
     except Exception as error:
         line = {"check": name, "error": repr(error), "where": traceback.format_exc()[-1500:]}
     print(json.dumps(line, default=str), flush=True)
@@ -57,8 +68,8 @@ def restart():
         raise RuntimeError(f"instead of restarting: {line!r}")
 
 
-def main(checks):
-    """Run the checks named on the command line, or all."""
-    wanted = sys.argv[3:] or list(checks)
-    for name in wanted:
-        report(name, checks[name])
+def main(*checks):
+    """Run the checks named on the command line, or all; each has the name of its function."""
+    known = {check.__name__: check for check in checks}
+    for name in sys.argv[3:] or known:
+        report(name, known[name])

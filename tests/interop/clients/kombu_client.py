@@ -2,9 +2,10 @@
 
 from urllib.parse import quote
 
-import harness
 import kombu
 from amqp import exceptions as broken
+
+from tests.interop.clients import harness
 
 HOST, PORT = harness.address()
 
@@ -117,4 +118,4 @@ def silence():
 CHECKS = (
     order, simple, requeue, missing_queue, inequivalent, bad_credentials, unknown_vhost, silence
 )  # fmt: skip
-harness.main({check.__name__: check for check in CHECKS})
+harness.main(*CHECKS)

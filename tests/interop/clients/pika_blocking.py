@@ -1,8 +1,9 @@
 """pika's BlockingConnection: publish, consume, confirm, transact, and be told off."""
 
-import harness
 import pika
 from pika import exceptions as broken
+
+from tests.interop.clients import harness
 
 HOST, PORT = harness.address()
 
@@ -371,25 +372,23 @@ def unknown_vhost():
 
 
 harness.main(
-    {
-        "get": get,
-        "order": order,
-        "large": large,
-        "confirm": confirm,
-        "tx": tx,
-        "requeue": requeue,
-        "qos": qos,
-        "routing": routing,
-        "extensions": extensions,
-        "missing_queue": missing_queue,
-        "inequivalent": inequivalent,
-        "exclusive": exclusive,
-        "missing_exchange": missing_exchange,
-        "double_ack": double_ack,
-        "reserved_name": reserved_name,
-        "exchange_in_use": exchange_in_use,
-        "returned": returned,
-        "bad_credentials": bad_credentials,
-        "unknown_vhost": unknown_vhost,
-    }
+    get,
+    order,
+    large,
+    confirm,
+    tx,
+    requeue,
+    qos,
+    routing,
+    extensions,
+    missing_queue,
+    inequivalent,
+    exclusive,
+    missing_exchange,
+    double_ack,
+    reserved_name,
+    exchange_in_use,
+    returned,
+    bad_credentials,
+    unknown_vhost,
 )

@@ -1,8 +1,9 @@
 """pika's SelectConnection: callbacks, confirms, heartbeats, a consumer, and a channel error."""
 
-import harness
 import pika
 from pika.exceptions import ChannelClosedByBroker
+
+from tests.interop.clients import harness
 
 HOST, PORT = harness.address()
 
@@ -76,4 +77,4 @@ def session():
     }
 
 
-harness.main({"session": session})
+harness.main(session)

@@ -3,7 +3,8 @@
 import time
 
 import amqp
-import harness
+
+from tests.interop.clients import harness
 
 HOST, PORT = harness.address()
 
@@ -188,4 +189,4 @@ CHECKS = (
     bad_credentials,
     unknown_vhost,
 )
-harness.main({check.__name__: check for check in CHECKS})
+harness.main(*CHECKS)

@@ -4,13 +4,14 @@ import json
 import os
 import sys
 
-import harness
 import txamqp.spec
 from twisted.internet import defer, protocol, reactor, task
 from txamqp.client import Closed, TwistedDelegate
 from txamqp.content import Content
 from txamqp.protocol import AMQClient
 from txamqp.queue import Empty
+
+from tests.interop.clients import harness
 
 HOST, PORT = harness.address()
 SPEC = txamqp.spec.load(os.environ["INTEROP_SPEC"])

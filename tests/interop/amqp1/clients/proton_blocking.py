@@ -2,19 +2,12 @@
 
 import collections
 
-from proton import Delivery, Endpoint, Handler
+from proton import Endpoint, Handler
 from proton.reactor import AtLeastOnce, AtMostOnce
 from proton.utils import BlockingConnection, LinkDetached
-from proton_values import decode, encode
-from words import arguments, messages, say
 
-STATES = {
-    "accepted": Delivery.ACCEPTED,
-    "rejected": Delivery.REJECTED,
-    "released": Delivery.RELEASED,
-    "modified": Delivery.MODIFIED,
-}
-NAMES = {code: name for name, code in STATES.items()}
+from tests.interop.amqp1.clients.proton_values import NAMES, STATES, decode, encode
+from tests.interop.amqp1.clients.words import arguments, messages, say
 
 
 class Encoded:

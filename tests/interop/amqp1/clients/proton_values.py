@@ -17,7 +17,15 @@ import hashlib
 import struct
 import uuid
 
-from proton import Data
+from proton import Data, Delivery
+
+STATES = {
+    "accepted": Delivery.ACCEPTED,
+    "rejected": Delivery.REJECTED,
+    "released": Delivery.RELEASED,
+    "modified": Delivery.MODIFIED,
+}
+NAMES = {code: name for name, code in STATES.items()}
 
 LARGE = 4096  # octets of one data section; more is told by size and digest
 PATTERN = bytes(range(251))  # a prime, so that octets that moved are seen
