@@ -9,10 +9,8 @@ The short form has a few rounds; ``-m long`` runs a hundred.
 """
 
 import base64
-import contextlib
 import json
 import random
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,9 +18,9 @@ import httpx
 import pytest
 
 from gateway.adapters.v0_9.wire import layouts as w
-from tests.crash import test_crash as amqp
-from tests.net.running import PATIENCE, Running, until
-from tests.net.wire import Gone
+from tests.crash import story as amqp
+from tests.crash.lives import Life
+from tests.net.running import PATIENCE, Running
 
 AUTH = ("guest", "guest")
 BATCH = {"Content-Type": "application/vnd.amqp-gateway.batch+json"}
@@ -112,64 +110,39 @@ def check(gateway: Running, web: Web) -> None:
 
 def live(gateway: Running, story: amqp.Story, web: Web, chance: random.Random) -> None:
     """Six clients at work until the process is killed."""
-    errors: list[BaseException] = []
-
-    def speak(job: Callable[..., None], seed: float) -> None:
-        try:
-            with contextlib.suppress(Gone, ConnectionError):
-                job(wires[job], story, random.Random(seed))
-        except BaseException as error:
-            errors.append(error)
+    life = Life(gateway)
 
     def call(job: Callable[..., None], seed: float) -> None:
-        try:
-            url = f"http://127.0.0.1:{gateway.http_port}"
-            with (
-                contextlib.suppress(httpx.TransportError),
-                httpx.Client(base_url=url, auth=AUTH, timeout=PATIENCE) as http,
-            ):
-                job(http, web, random.Random(seed))
-        except BaseException as error:
-            errors.append(error)
+        url = f"http://127.0.0.1:{gateway.http_port}"
+        with httpx.Client(base_url=url, auth=AUTH, timeout=PATIENCE) as http:
+            job(http, web, random.Random(seed))
 
     wires = {job: gateway.wire(1) for job in (amqp.publish, amqp.consume, amqp.transact)}
-    threads = [threading.Thread(target=speak, args=(job, chance.random())) for job in wires]
-    threads += [
-        threading.Thread(target=call, args=(job, chance.random()))
-        for job in (publish, couple, consume)
-    ]
     before = (story.confirmed, story.commits, web.confirmed, len(web.couples), web.accepted)
-    for thread in threads:
-        thread.start()
+    for speak, wire in wires.items():
+        life.work(speak, wire, story, random.Random(chance.random()))
+    for job in (publish, couple, consume):
+        life.work(call, job, chance.random())
     patience = chance.random()
     if patience < 0.8:  # not by the clock alone: on a busy machine nothing would have happened
-        until(lambda: errors or story.confirmed > before[0], "confirms")
-        until(lambda: errors or web.confirmed > before[2], "answers")
+        life.until(lambda: story.confirmed > before[0], "confirms")
+        life.until(lambda: web.confirmed > before[2], "answers")
     if patience < 0.5:
-        until(lambda: errors or story.commits > before[1], "commits")
-        until(lambda: errors or len(web.couples) > before[3], "atomic batches")
-        until(lambda: errors or web.accepted > before[4], "acceptances")
+        life.until(lambda: story.commits > before[1], "commits")
+        life.until(lambda: len(web.couples) > before[3], "atomic batches")
+        life.until(lambda: web.accepted > before[4], "acceptances")
         story.long_lives += 1
-    killer = threading.Timer(chance.uniform(0, 0.4), gateway.kill)
-    killer.start()
-    for thread in [killer, *threads]:
-        thread.join()
+    life.kill(after=chance.uniform(0, 0.4))
     for wire in wires.values():
         wire.close()
-    assert not errors, errors
 
 
 def campaign(folder: Path, rounds: int, seed: int) -> None:
     chance = random.Random(seed)
     story, web = amqp.Story(), Web()
     with Running(folder) as gateway:
+        amqp.furnish(gateway)
         wire = gateway.wire(1)
-        for exchange, kind, key in (("orders", "direct", "k"), ("pairs", "fanout", "")):
-            record = w.ExchangeDeclare(exchange=exchange, type=kind, durable=True)
-            wire.call(1, record, w.ExchangeDeclareOk)
-            wire.declare(exchange, durable=True)
-            record = w.QueueBind(queue=exchange, exchange=exchange, routing_key=key)
-            wire.call(1, record, w.QueueBindOk)
         for queue in ("web", "couples"):
             wire.declare(queue, durable=True)
         wire.close()

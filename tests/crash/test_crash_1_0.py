@@ -1,23 +1,18 @@
 """``kill -9`` under clients of AMQP 1.0: senders that wait for outcomes, receivers that settle, a
 durable subscription, and transactions that publish and retire."""
 
-import contextlib
 import random
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.adapters.v0_9.wire import layouts as v0_9
 from gateway.adapters.v1_0.composites import write
 from gateway.adapters.v1_0.wire import layouts as w
 from tests.adapters.v1_0.wire import packed
-from tests.crash.test_crash import WINDOW, Story, check, read
+from tests.crash.story import WINDOW, Story, check, furnish, live, read
 from tests.drawing import examples
-from tests.net.running import Running, until
-from tests.net.wire import Gone
+from tests.net.running import Running
 from tests.net.wire_1_0 import Wire10, data, durable
 
 KILLS = examples(6, least=3)
@@ -109,38 +104,7 @@ def transact(wire: Wire10, story: Story, chance: random.Random) -> None:
         story.commits += 1
 
 
-def live(gateway: Running, story: Story, chance: random.Random) -> None:
-    """Three clients at work until the process is killed."""
-    errors: list[BaseException] = []
-
-    def work(job: Callable[[Wire10, Story, random.Random], None], seed: float) -> None:
-        try:
-            with contextlib.suppress(Gone, ConnectionError):
-                job(wires[job], story, random.Random(seed))
-        except BaseException as error:
-            errors.append(error)
-
-    wires = {job: gateway.wire_1_0(container="life") for job in (publish, consume, transact)}
-    threads = [threading.Thread(target=work, args=(job, chance.random())) for job in wires]
-    confirmed, acked, commits = story.confirmed, story.acked, story.commits
-    moment, patience = chance.uniform(0, 0.3), chance.random()
-    for thread in threads:
-        thread.start()
-    # Not by the clock alone: on a busy machine nothing would have happened.
-    if patience < 0.9:
-        until(lambda: errors or story.confirmed > confirmed, "first outcome")
-    if patience < 0.6:
-        until(lambda: errors or story.confirmed > confirmed + 200, "outcomes")
-        until(lambda: errors or story.acked > acked + 20, "accepted")
-        until(lambda: errors or story.commits > commits + 2, "commits")
-        story.long_lives += 1
-    killer = threading.Timer(moment, gateway.kill)
-    killer.start()
-    for thread in [killer, *threads]:
-        thread.join()
-    for wire in wires.values():
-        wire.close()
-    assert not errors, errors
+JOBS = (publish, consume, transact)
 
 
 @pytest.mark.slow
@@ -152,19 +116,13 @@ def test_kill_at_any_moment(tmp_path: Path) -> None:
     story = Story()
     subscribed: set[int] = set()
     with Running(tmp_path) as gateway:
-        wire = gateway.wire(1)
-        for exchange, kind, key in (("orders", "direct", "k"), ("pairs", "fanout", "")):
-            record = v0_9.ExchangeDeclare(exchange=exchange, type=kind, durable=True)
-            wire.call(1, record, v0_9.ExchangeDeclareOk)
-            wire.declare(exchange, durable=True)
-            bind = v0_9.QueueBind(queue=exchange, exchange=exchange, routing_key=key)
-            wire.call(1, bind, v0_9.QueueBindOk)
-        wire.close()
+        furnish(gateway)
         subscriber = gateway.wire_1_0(container="subscriber")
         subscriber.receiver(0, None, 0, name="news", source=SUBSCRIPTION)
         subscriber.reset()
         for _ in range(KILLS):
-            live(gateway, story, chance)
+            clients = {job: gateway.wire_1_0(container="life") for job in JOBS}
+            live(gateway, story, chance, clients)
             subscribed |= story.certain
             gateway.start()
             check(gateway, story)

@@ -15,8 +15,9 @@ import httpx
 import pytest
 
 from gateway.adapters.v0_9.wire import layouts as w
+from tests.crash.lives import Life
 from tests.drawing import examples
-from tests.net.running import PATIENCE, Running, until
+from tests.net.running import PATIENCE, Running
 
 KILLS = examples(8, least=3)
 AUTH = "Basic " + base64.b64encode(b"guest:guest").decode()
@@ -85,39 +86,25 @@ def dialled(gateway: Running) -> httpx.Client:
     return httpx.Client(base_url=f"http://127.0.0.1:{gateway.http_port}", timeout=PATIENCE)
 
 
-def work(gateway: Running, story: Story, seed: float, errors: list[BaseException]) -> None:
+def work(gateway: Running, story: Story, chance: random.Random) -> None:
     """One publisher, until the gateway is gone."""
-    chance = random.Random(seed)
-    try:
-        with dialled(gateway) as http:
-            while True:
-                job = story.job(chance)
-                done = replayed = False
-                try:
-                    done, replayed = post(http, job)
-                except httpx.TransportError:
-                    return
-                finally:
-                    story.end(job, done, replayed)
-    except BaseException as error:
-        errors.append(error)
+    with dialled(gateway) as http:
+        while True:
+            job = story.job(chance)
+            done = replayed = False
+            try:
+                done, replayed = post(http, job)
+            finally:
+                story.end(job, done, replayed)
 
 
 def live(gateway: Running, story: Story, chance: random.Random) -> None:
-    errors: list[BaseException] = []
-    threads = [
-        threading.Thread(target=work, args=(gateway, story, chance.random(), errors))
-        for _ in range(4)
-    ]
+    life = Life(gateway)
     before = len(story.closed)
-    for thread in threads:
-        thread.start()
-    until(lambda: errors or len(story.closed) > before, "an answer")
-    killer = threading.Timer(chance.uniform(0, 0.4), gateway.kill)
-    killer.start()
-    for thread in [killer, *threads]:
-        thread.join()
-    assert not errors, errors
+    for _ in range(4):
+        life.work(work, gateway, story, random.Random(chance.random()))
+    life.until(lambda: len(story.closed) > before, "an answer")
+    life.kill(after=chance.uniform(0, 0.4))
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.crash.lives import Life
 from tests.drawing import examples
 from tests.net.running import Running, until
 from tests.net.wire import PERSISTENT
@@ -53,68 +54,53 @@ class Story:
         self.old_token = ""
 
 
-def publish(gateway: Running, story: Story, errors: list[BaseException]) -> None:
-    try:
-        with client(gateway) as http:
-            while True:
-                number = story.next
-                story.next += 1
-                story.unconfirmed.add(number)
-                answer = http.post(
-                    "/queues/q/messages", content=b"%d" % number, headers={"amqp-durable": "?1"}
-                )
-                assert answer.status_code == 201, answer.text
-                story.confirmed.add(number)
-                story.unconfirmed.discard(number)
-    except httpx.TransportError:
-        pass
-    except BaseException as error:
-        errors.append(error)
+def publish(gateway: Running, story: Story) -> None:
+    with client(gateway) as http:
+        while True:
+            number = story.next
+            story.next += 1
+            story.unconfirmed.add(number)
+            answer = http.post(
+                "/queues/q/messages", content=b"%d" % number, headers={"amqp-durable": "?1"}
+            )
+            assert answer.status_code == 201, answer.text
+            story.confirmed.add(number)
+            story.unconfirmed.discard(number)
 
 
-def consume(gateway: Running, story: Story, seed: float, errors: list[BaseException]) -> None:
-    chance = random.Random(seed)
+def consume(gateway: Running, story: Story, chance: random.Random) -> None:
     asked = {"max": 5, "wait_ms": 5000, "lease_ms": 30_000, "payload": "base64"}
-    try:
-        with client(gateway) as http:
-            while True:
-                answer = http.post("/queues/q/deliveries", json=asked)
-                if answer.status_code == 204:
-                    continue  # the others have it all, or the disk is slow
-                assert answer.status_code == 200, answer.text
-                accept: list[tuple[int, str]] = []
-                for one in answer.json()["deliveries"]:
-                    number = body_of(one["message"])
-                    assert number not in story.accepted, "accepted, and came again"
-                    story.old_token = one["token"]
-                    if chance.random() < 0.6:
-                        accept.append((number, one["token"]))
-                    elif chance.random() < 0.5:
-                        path = f"/deliveries/{one['token']}/release"
-                        assert http.post(path).status_code == 200
-                story.unsettled |= {number for number, _ in accept}
-                if chance.random() < 0.5:
-                    items = [{"token": token, "outcome": "accepted"} for _, token in accept]
-                    if items:
-                        assert http.post("/deliveries/settle", json=items).status_code == 200
-                    settled(story, *(number for number, _ in accept))
-                    continue
-                for number, token in accept:
-                    assert http.delete(f"/deliveries/{token}").status_code == 200
-                    settled(story, number)
-    except httpx.TransportError:
-        pass
-    except BaseException as error:
-        errors.append(error)
+    with client(gateway) as http:
+        while True:
+            answer = http.post("/queues/q/deliveries", json=asked)
+            if answer.status_code == 204:
+                continue  # the others have it all, or the disk is slow
+            assert answer.status_code == 200, answer.text
+            accept: list[tuple[int, str]] = []
+            for one in answer.json()["deliveries"]:
+                number = body_of(one["message"])
+                assert number not in story.accepted, "accepted, and came again"
+                story.old_token = one["token"]
+                if chance.random() < 0.6:
+                    accept.append((number, one["token"]))
+                elif chance.random() < 0.5:
+                    path = f"/deliveries/{one['token']}/release"
+                    assert http.post(path).status_code == 200
+            story.unsettled |= {number for number, _ in accept}
+            if chance.random() < 0.5:
+                items = [{"token": token, "outcome": "accepted"} for _, token in accept]
+                if items:
+                    assert http.post("/deliveries/settle", json=items).status_code == 200
+                settled(story, *(number for number, _ in accept))
+                continue
+            for number, token in accept:
+                assert http.delete(f"/deliveries/{token}").status_code == 200
+                settled(story, number)
 
 
 def settled(story: Story, *numbers: int) -> None:
     story.accepted.update(numbers)
     story.unsettled.difference_update(numbers)
-
-
-def enough(story: Story, goal: int, errors: list[BaseException]) -> bool:
-    return bool(errors) or len(story.accepted) >= goal
 
 
 def more_than(http: httpx.Client, moved: int) -> int:
@@ -150,21 +136,13 @@ def test_killed_while_messages_are_leased(tmp_path: Path) -> None:
     with Running(tmp_path) as gateway:
         declare(gateway, "q")
         for _ in range(KILLS):
-            errors: list[BaseException] = []
-            threads = [
-                threading.Thread(target=consume, args=(gateway, story, chance.random(), errors))
-                for _ in range(CONSUMERS)
-            ]
-            threads.append(threading.Thread(target=publish, args=(gateway, story, errors)))
-            for thread in threads:
-                thread.start()
+            life = Life(gateway)
             goal = len(story.accepted) + chance.randrange(20, 60)
-            reached = partial(enough, story, goal, errors)
-            until(reached, "acceptances")
-            gateway.kill()
-            for thread in threads:
-                thread.join()
-            assert not errors, errors
+            for _ in range(CONSUMERS):
+                life.work(consume, gateway, story, random.Random(chance.random()))
+            life.work(publish, gateway, story)
+            life.until(lambda n=goal: len(story.accepted) >= n, "acceptances")
+            life.kill()
             gateway.start()
             with client(gateway) as http:
                 found = standing(http, "q")
