@@ -31,9 +31,9 @@ Peer = Callable[["Counting"], None]
 
 
 class Counting(Running):
-    """A gateway that never collects garbage (``tests/net/counting.py``)."""
+    """A gateway that never collects garbage (``tests/net/object_counts.py``)."""
 
-    module = "tests.net.counting"
+    module = "tests.net.object_counts"
 
     def __init__(self, folder: Path) -> None:
         self._counts = folder / "counts.json"

@@ -90,4 +90,4 @@ def ask(wire: Wire) -> None:
 
 
 class Counted(Running):
-    module = "tests.net.counted"
+    module = "tests.net.batch_sizes"
