@@ -1,10 +1,11 @@
 """Property tests draw the same examples every time, so that a red run means a change, and take as
 long as they take: a busy machine is no mistake. ``FUZZ=1`` draws others each time, ``THOROUGH=1``
 more of them (`drawing.py`). ``PEERS=no`` leaves out what needs other people's programs, as if none
-was installed.
+was installed; the folder that has nothing else is not even read.
 """
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -33,6 +34,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return 0 if files and len(config.args) <= FEW_FILES else None
 
 
+NO_PEERS = os.environ.get("PEERS") == "no"
+INTEROP = Path(__file__).parent / "interop"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    named = any(INTEROP.name in argument for argument in config.args)
+    return True if NO_PEERS and collection_path == INTEROP and not named else None
+
+
 def draws(item: pytest.Item) -> bool:
     """Whether the number of examples of a test depends on ``THOROUGH``."""
     function = getattr(item, "obj", None)
@@ -48,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Processes take files in this order: the long ones first, or the last one is waited for.
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
-    if os.environ.get("PEERS") == "no":
+    if NO_PEERS:
         absent = pytest.mark.skip(reason="other people's programs are left out: PEERS=no")
         for item in items:
             if item.get_closest_marker("interop"):

@@ -22,12 +22,14 @@ def test_the_hooks_are_these() -> None:
     assert list(hooks()) == ["lint", "format", "types"]
 
 
+@pytest.mark.slow  # and so begun first: mypy without a cache takes more than a minute
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["lint", "format", "types"])
 def test_clean(name: str) -> None:
     command = hooks()[name]
     if importlib.util.find_spec(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed: pip install -e '.[test]'")
     done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=580
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -3,7 +3,7 @@
 import contextlib
 import socket
 import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
 import httpx
@@ -11,6 +11,7 @@ import pytest
 
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.http.publish.spool import spool_place
+from tests.net.preloaded import start
 from tests.net.running import ROOT, Running, environment, until
 from tests.net.wire import PERSISTENT, Gone, Wire
 
@@ -18,15 +19,30 @@ from tests.net.wire import PERSISTENT, Gone, Wire
 def run(
     *arguments: object, text: str | None = None, **settings: object
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gateway", *map(str, arguments)],
-        cwd=ROOT,
-        env=environment(**settings),
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    with (
+        tempfile.TemporaryFile("w+") as stdin,
+        tempfile.TemporaryFile("w+") as stdout,
+        tempfile.TemporaryFile("w+") as stderr,
+    ):
+        stdin.write(text or "")
+        stdin.seek(0)
+        command = [*map(str, arguments)]
+        process = start(
+            "gateway",
+            command,
+            environment(**settings),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+        )
+        try:
+            status = process.wait(60)
+        finally:
+            process.kill()
+            process.wait()
+        stdout.seek(0)
+        stderr.seek(0)
+        return subprocess.CompletedProcess(command, status, stdout.read(), stderr.read())
 
 
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:

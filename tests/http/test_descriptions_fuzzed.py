@@ -37,10 +37,18 @@ stream = true
 GROUPS = {"admin": ADMIN, "rabbitmq": RABBITMQ, "rest": REST}
 LONG = "FUZZ" in os.environ
 PHASES = "examples,coverage,fuzzing" if LONG or THOROUGH else "examples,fuzzing"
+FEW = "5" if THOROUGH else "2"
 DRAWING = (
     ["--max-examples", "60", "--seed", os.environ.get("FUZZ_SEED", str(random.getrandbits(32)))]
     if LONG
-    else ["--max-examples", "5", "--seed", "1", "--generation-deterministic", "--no-shrink"]
+    else [
+        "--max-examples",
+        "5" if THOROUGH else "2",
+        "--seed",
+        "1",
+        "--generation-deterministic",
+        "--no-shrink",
+    ]
 )
 
 pytestmark = [

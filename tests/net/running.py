@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import Any
 import httpx
 import psutil
 
+from tests.net.preloaded import ROOT, start
 from tests.net.wire import Wire
 from tests.net.wire_1_0 import Wire10
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 """Seconds that anything here may take on a busy machine."""
 
@@ -57,25 +56,12 @@ class Running:
     def start(self) -> None:
         """Start (again) on the same data; returns when it listens."""
         self._from = self.log_file.stat().st_size if self.log_file.exists() else 0
-        command = [
-            sys.executable,
-            "-m",
-            self.module,
-            "serve",
-            "--amqp-port",
-            "0",
-            "--http-port",
-            "0",
-        ]
-        command += ["--data-dir", str(self.data), *self._arguments]
+        arguments = ["serve", "--amqp-port", "0", "--http-port", "0"]
+        arguments += ["--data-dir", str(self.data), *self._arguments]
+        given = environment(**self._settings)
         with self.log_file.open("ab") as sink:
-            self.process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=environment(**self._settings),
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
+            self.process = start(
+                self.module, arguments, given, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
             )
         until(lambda: "data in " in self.log() or self.process.poll() is not None, "start")
         assert self.process.poll() is None, self.log()

@@ -17,7 +17,7 @@ import uuid
 LARGE = 1024 * 1024 + 17
 MANY = 200
 SECONDS = 90
-"""For a check that is a coroutine function."""
+"""For a check that is a coroutine."""
 
 
 def address():
@@ -47,9 +47,12 @@ def in_order(bodies):
 
 def done(check):
     """What the check saw."""
-    if inspect.iscoroutinefunction(check):
-        return asyncio.run(asyncio.wait_for(check(), SECONDS))
-    return check()
+    seen = check()
+    return asyncio.run(within(seen)) if inspect.iscoroutine(seen) else seen
+
+
+async def within(seen):
+    return await asyncio.wait_for(seen, SECONDS)
 
 
 def report(name, check):

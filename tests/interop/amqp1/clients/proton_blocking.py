@@ -6,7 +6,7 @@ from proton import Endpoint, Handler
 from proton.reactor import AtLeastOnce, AtMostOnce
 from proton.utils import BlockingConnection, LinkDetached
 
-from tests.interop.amqp1.clients.proton_values import NAMES, STATES, decode, encode
+from tests.interop.amqp1.clients.proton_values import OUTCOME_NAMES, OUTCOMES, decode, encode
 from tests.interop.amqp1.clients.words import arguments, messages, say
 
 
@@ -72,7 +72,7 @@ def send(connection, words):
     sender = connection.create_sender(words.address, options=options)
     for message in messages():
         delivery = sender.send(Encoded(encode(message)), error_states=[])
-        state = None if words.settled else NAMES.get(delivery.remote_state)
+        state = None if words.settled else OUTCOME_NAMES.get(delivery.remote_state)
         say({"outcome": state})
     sender.close()
 
@@ -85,7 +85,7 @@ def receive(connection, words):
     receiver.fetcher = fetcher
     for number in range(words.count):
         say(decode(receiver.receive()))
-        receiver.settle(STATES[words.outcome])
+        receiver.settle(OUTCOMES[words.outcome])
         # BlockingReceiver gives one more credit when all is used up
         wanted = min(words.credit, words.count - number - 1)
         receiver.flow(max(0, wanted - receiver.credit - len(fetcher.incoming)))

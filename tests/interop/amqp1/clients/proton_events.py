@@ -5,7 +5,7 @@ import sys
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, AtMostOnce, Container
 
-from tests.interop.amqp1.clients.proton_values import NAMES, STATES, decode, encode
+from tests.interop.amqp1.clients.proton_values import OUTCOME_NAMES, OUTCOMES, decode, encode
 from tests.interop.amqp1.clients.words import arguments, messages, say
 
 
@@ -67,8 +67,8 @@ class Send(Program):
 
     def on_delivery(self, event):
         delivery = event.delivery
-        if event.link.is_sender and delivery.updated and delivery.remote_state in NAMES:
-            self.settled(delivery.tag, NAMES[delivery.remote_state])
+        if event.link.is_sender and delivery.updated and delivery.remote_state in OUTCOME_NAMES:
+            self.settled(delivery.tag, OUTCOME_NAMES[delivery.remote_state])
             delivery.settle()
 
     def settled(self, tag, outcome):
@@ -99,7 +99,7 @@ class Receive(Program):
         octets, self.parts = b"".join(self.parts), []
         event.link.advance()
         say(decode(octets))
-        delivery.update(STATES[self.words.outcome])
+        delivery.update(OUTCOMES[self.words.outcome])
         delivery.settle()
         self.left -= 1
         if not self.left:

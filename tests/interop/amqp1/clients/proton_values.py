@@ -19,13 +19,13 @@ import uuid
 
 from proton import Data, Delivery
 
-STATES = {
+OUTCOMES = {
     "accepted": Delivery.ACCEPTED,
     "rejected": Delivery.REJECTED,
     "released": Delivery.RELEASED,
     "modified": Delivery.MODIFIED,
 }
-NAMES = {code: name for name, code in STATES.items()}
+OUTCOME_NAMES = {code: name for name, code in OUTCOMES.items()}
 
 LARGE = 4096  # octets of one data section; more is told by size and digest
 PATTERN = bytes(range(251))  # a prime, so that octets that moved are seen

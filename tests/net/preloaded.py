@@ -1,0 +1,216 @@
+"""Gateways that start at once: each is a fork of a process that has imported all of it.
+
+Imports take most of a gateway's start, and the tests start hundreds. So each process of tests has
+one process that has done the imports and does nothing else. A gateway is its fork, which runs
+``python -m MODULE ARGUMENTS`` with an environment and files of its own, and ends like a process
+that was started in the usual way. ``THOROUGH=1``, and other systems than Linux, start each gateway
+as its users do.
+"""
+
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, NoReturn, Protocol
+
+from tests.drawing import THOROUGH
+
+ROOT = Path(__file__).parents[2]
+FORKS = sys.platform == "linux" and not THOROUGH
+
+
+class Process(Protocol):
+    """What tests need of ``subprocess.Popen``."""
+
+    pid: int
+    returncode: Any
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int) -> None: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+def start(
+    module: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    stdin: int | IO[Any],
+    stdout: IO[Any],
+    stderr: IO[Any],
+) -> Process:
+    """Start ``python -m MODULE ARGUMENTS`` in the folder of the project. ``stdin`` may be
+    ``subprocess.DEVNULL``."""
+    if FORKS:
+        with open(os.devnull, "rb") as nothing:
+            given = nothing if isinstance(stdin, int) else stdin
+            return Fork(module, arguments, environment, (given, stdout, stderr))
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.Popen(
+        command, cwd=ROOT, env=dict(environment), stdin=stdin, stdout=stdout, stderr=stderr
+    )
+
+
+class Fork:
+    """A process forked from the one with the imports, which is our child's child: somebody there
+    waits for its end and says so over a socket."""
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        files: tuple[IO[Any], IO[Any], IO[Any]],
+    ) -> None:
+        self.returncode: int | None = None
+        self._keeper, theirs = socket.socketpair()
+        with theirs:
+            fds = [theirs.fileno(), *(file.fileno() for file in files)]
+            socket.send_fds(imported(), [b"."], fds)
+        asked = json.dumps([module, list(arguments), dict(environment)]).encode()
+        self._keeper.sendall(len(asked).to_bytes(4) + asked)
+        self.pid = int.from_bytes(take(self._keeper, 4))
+
+    def poll(self) -> int | None:
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            ready, _, _ = select.select([self._keeper], [], [], timeout)
+            if not ready:
+                raise subprocess.TimeoutExpired("gateway", timeout or 0)
+            status = int.from_bytes(take(self._keeper, 4))
+            self.returncode = os.waitstatus_to_exitcode(status)
+            self._keeper.close()
+        return self.returncode
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sig)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def take(there: socket.socket, count: int) -> bytes:
+    """Exactly so many octets."""
+    octets = b""
+    while len(octets) < count:
+        more = there.recv(count - len(octets))
+        if not more:
+            raise ConnectionError("the process with the imports is gone")
+        octets += more
+    return octets
+
+
+@cache
+def imported() -> socket.socket:
+    """Where the process with the imports takes requests. It ends with this process."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        subprocess.run(
+            [sys.executable, "-m", "tests.net.preloaded"],
+            check=True,
+            cwd=ROOT,
+            # Read when modules are imported.
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"},
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    return ours
+
+
+# --- in the process with the imports --------------------------------------------------------------
+
+
+def import_all() -> None:
+    """What ``python -m gateway serve`` has imported when it listens."""
+    import uvicorn.protocols.http.httptools_impl
+    import uvicorn.protocols.websockets.websockets_sansio_impl  # noqa: F401
+    import uvloop  # noqa: F401
+
+    import gateway.__main__
+    import gateway.app
+    import gateway.http.observe.logs
+    import gateway.net.tls  # noqa: F401
+
+    del sys.modules["gateway.__main__"]  # or the forks are warned that it is there already
+    # What is there already is not looked at by the collectors of all that are forked.
+    gc.collect()
+    gc.freeze()
+
+
+def serve() -> tuple[str, list[str]]:
+    """Fork for each request, until there is nobody left to ask; returns in the forks only."""
+    with socket.socket(fileno=os.dup(0)) as requests:
+        # Nobody waits here for the processes that wait for the others.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        while True:
+            octets, fds, _, _ = socket.recv_fds(requests, 1, 4)
+            if not octets:
+                sys.exit()
+            if os.fork() == 0:
+                break
+            for fd in fds:
+                os.close(fd)
+    return keep(*fds)
+
+
+def keep(asked: int, *files: int) -> tuple[str, list[str]]:
+    """Fork once more, wait for the end of that process, and say how it ended; returns in it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with socket.socket(fileno=asked) as there:
+        request = take(there, int.from_bytes(take(there, 4)))
+        pid = os.fork()
+        if pid:
+            for fd in files:
+                os.close(fd)
+            wait_for(pid, there)
+    module, arguments, environment = json.loads(request)
+    os.environ.clear()
+    os.environ.update(environment)
+    for standard, fd in enumerate(files):
+        os.dup2(fd, standard)
+        os.close(fd)
+    return module, arguments
+
+
+def wait_for(pid: int, there: socket.socket) -> NoReturn:
+    there.sendall(pid.to_bytes(4))
+    _, status = os.waitpid(pid, 0)
+    there.sendall(status.to_bytes(4))
+    os._exit(0)
+
+
+def main() -> None:
+    if os.fork():  # go on in the background, so that nobody has to wait for this process
+        os._exit(0)
+    import_all()
+    module, arguments = serve()
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
