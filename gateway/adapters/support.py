@@ -15,7 +15,7 @@ def support() -> list[VersionSupport]:
 
 
 ROWS = (
-    ("what", "made by", "levels", "section"),
+    ("node", "created by", "levels", "section"),
     ("---", "---", "---", "---"),
     (
         "temporary and private queue, subscription",
@@ -28,23 +28,23 @@ ROWS = (
     (
         "queue with `x-max-priority`",
         "0-8, 0-9, 0-9-1, HTTP, management of 1.0",
-        "as it says; no priority is 0",
+        "the argument's value; no priority is 0",
         "RabbitMQ",
     ),
     (
         "queue with `priority_levels`",
         "`PUT` of the administration, definitions",
-        "as it says, 2 or 10: for clients of 0.8a2, which make no lasting queues",
+        "its value, 2 or 10: for clients of 0.8a2, which create no lasting queues",
         "",
     ),
     (
         "any other queue",
         "0-8, 0-9, 0-9-1, HTTP, management of 1.0",
-        "none: in order of arrival. Their documents ask for two, RabbitMQ's users for this",
+        "none: in order of arrival, as in RabbitMQ. Their documents require two",
         "RabbitMQ",
     ),
     (
-        "node made by attaching, dynamic node, subscription",
+        "node created by attaching, dynamic node, subscription",
         "1.0",
         f"{LINK_LEVELS}; no priority is 4",
         "3.2.1",
@@ -54,9 +54,9 @@ LEVELS = [
     "",
     "## Levels of priority",
     "",
-    "A queue has the levels that the version gives it which makes it; who uses it later changes",
-    "nothing. They are no argument: declaring it again over 0-9-1 finds the same queue.",
-    "`priority_levels` in the answers of the administration tells them.",
+    "A queue has the levels of the version that creates it; later users of other versions do not",
+    "change them. They are not an argument: a declaration over 0-9-1 matches the same queue.",
+    "`priority_levels` in the answers of the administration shows them.",
     "",
     *(f"| {' | '.join(row)} |" for row in ROWS),
 ]
@@ -65,24 +65,25 @@ RULES = [
     "",
     "## Rules of 0-8, 0-9 and 0-9-1",
     "",
-    "0-8 and 0-9 are served by their own documents, 0-9-1 as RabbitMQ serves it. Whatever is not",
-    "named here is RabbitMQ's way for all three.",
+    "0-8 and 0-9 follow their own documents, 0-9-1 follows RabbitMQ. Rules that are not listed here",
+    "are RabbitMQ's for all three.",
     "",
-    "| what | 0-8, 0-9 | 0-9-1 |",
+    "| case | 0-8, 0-9 | 0-9-1 |",
     "| --- | --- | --- |",
     "| open an unknown virtual host | 402 | 530 |",
     "| delete a queue or exchange that does not exist | 404 | succeeds |",
-    "| unbind what is not bound | 404 | succeeds |",
+    "| remove a binding that does not exist | 404 | succeeds |",
     "| declare an exchange that exists with another type | 530, the connection ends | 406 |",
-    "| other flags (durable, auto-delete, internal) of what exists | ignored | 406 |",
+    "| declare an exchange that exists with other flags (durable, auto-delete, internal) | ignored "
+    "| 406 |",
     "| an empty queue name on a channel that has declared none | 530, the connection ends | 404 |",
-    "| bind a queue to the default exchange | adds a key besides the queue's name | 403 |",
-    "| `basic.qos` | for the channel, consumers that run included | for each consumer that starts "
+    "| bind a queue to the default exchange | adds a key to the queue's name | 403 |",
+    "| `basic.qos` | for the channel, including its consumers | for each consumer that starts "
     "later |",
     "| `basic.qos` with `global` | for each channel of the connection, one by one | for the "
     "channel |",
-    "| channel-max | a count of channels, whatever their numbers | the same |",
-    "| arguments of a queue that nobody knows | accepted; the log and `warnings` of the "
+    "| channel-max | limits the number of channels, not their numbers | the same |",
+    "| unknown arguments of a queue | accepted; the log and `warnings` of the "
     "administration name them | the same |",
     "| a quorum queue | a durable queue of one node, without replicas; a warning says so | "
     "the same |",
@@ -95,13 +96,13 @@ def markdown(rows: list[VersionSupport]) -> str:
     lines = [
         "# What each version supports",
         "",
-        "Written by `amqp-gateway versions --markdown`, which puts every method to our adapter",
-        "and looks at the answer; a test compares. *As server*: what a client may send to us.",
-        "*As client*: what a broker may send to us. `refused` means the specification's 540",
+        "Written by `amqp-gateway versions --markdown`, which sends every method to the gateway's",
+        "adapter and records the answer; a test compares. *As server*: methods that a client sends.",
+        "*As client*: methods that a broker sends. `refused` means the specification's 540",
         "not-implemented (1.0: amqp:not-implemented), `-` that the specification does not let that",
-        "side send it. Of 0.8a2 the commands are put; of 1.0 all composite types: sections of",
-        "messages are carried as they are. A client of ours lets the peer begin neither sessions",
-        "nor links.",
+        "side send the method. For 0.8a2 the commands are tried, for 1.0 all composite types; sections",
+        "of messages are carried unchanged. As client, the gateway does not let the peer begin",
+        "sessions or links.",
         *LEVELS,
         *RULES,
     ]

@@ -86,7 +86,7 @@ class Counters(Collector):
         whole = broker.snapshot()
         yield scalar("message_octets", "Octets of messages in memory.", whole.octets)
         yield scalar("channels", "Open channels.", whole.channels)
-        yield scalar("blocked", "1 while publishers are held back.", whole.blocked is not None)
+        yield scalar("blocked", "1 while publishers are paused.", whole.blocked is not None)
 
     def collect_connections(self) -> Iterable[Metric]:
         family = GaugeMetricFamily(

@@ -48,7 +48,7 @@ class Catalogue:
         are needed."""
         route = self.route(vhost, name)
         if not route.stream:
-            raise Problem(problems.FORBIDDEN, "the route is not for stream")
+            raise Problem(problems.FORBIDDEN, "the route does not permit streaming")
         key = fill(route.key, given)
         shown = PREFIX + name
         if given:

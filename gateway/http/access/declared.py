@@ -54,7 +54,7 @@ class Declared:
         vhost, name = decode_segment(path["vhost"]), decode_segment(path["route"])
         route = gate.catalogue.route(vhost, name)
         if not route.publish:
-            raise Problem(problems.FORBIDDEN, "the route is not for publish")
+            raise Problem(problems.FORBIDDEN, "the route does not permit publishing")
         caller.need(gate.dependencies.broker, Action.PUBLISH, vhost, "route", name)
         gate.quotas.charge_routes(scope, [route])
         kind = header(scope, b"content-type").split(b";")[0].strip().lower().decode("latin-1")

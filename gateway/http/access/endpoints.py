@@ -131,7 +131,7 @@ async def open_session(request: Request, context: ContextIn, caller: Caller) -> 
     `__Host-amqp-gateway`, HttpOnly, Secure and SameSite=Strict; the session ends with the token or
     password it was made from."""
     if caller.scheme not in ("basic", "bearer"):
-        raise Problem(problems.FORBIDDEN, "a session is made from a password or a token")
+        raise Problem(problems.FORBIDDEN, "a session is created from a password or a token")
     gate = context.gate
     made, session = gate.sessions.open(caller, gate.settings.session_seconds)
     assert session.expires is not None
@@ -185,7 +185,7 @@ async def make_ticket(
     After its first use it is good only to resume the stream it started."""
     gate = context.gate
     if caller.scheme == "ticket" or PRINCIPAL in request.scope:
-        raise Problem(problems.FORBIDDEN, "a ticket makes no tickets")
+        raise Problem(problems.FORBIDDEN, "a ticket cannot be used to issue tickets")
     vhost = asked.vhost
     if vhost not in context.broker.vhosts:
         raise Problem(problems.NOT_FOUND, f"no virtual host {vhost!r}")
@@ -194,7 +194,7 @@ async def make_ticket(
     if origin and gate.origins.own(request.scope, origin):
         origin = b""
     if origin and origin not in gate.origins.known:
-        raise Problem(problems.INVALID, "the origin is not one of those that may use this gateway")
+        raise Problem(problems.INVALID, "the origin is not permitted to use this gateway")
     terms = Terms(sources, asked.filter, asked.ack, asked.journal or "", asked.selector or "")
     made, url, until = gate.tickets.make(
         caller, vhost, terms, origin.decode("latin-1") or None, asked.ttl

@@ -60,7 +60,9 @@ class Keys:
             await self.refresh(now)
             age = None if self.at is None else now - self.at
         if age is None or age >= self.settings.refresh_seconds + STALE_SECONDS:
-            raise Problem(problems.KEYS_UNAVAILABLE, "the keys of the issuer cannot be had now")
+            raise Problem(
+                problems.KEYS_UNAVAILABLE, "the keys of the issuer cannot be fetched at present"
+            )
 
     async def refresh(self, now: float) -> bool:
         """Ask again, unless somebody just did. Whether there is an answer."""

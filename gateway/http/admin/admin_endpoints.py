@@ -96,7 +96,9 @@ class Call:
             async with asyncio.timeout(dependencies.settings.confirm_seconds):
                 await safe
         except TimeoutError:
-            raise Problem(problems.UNKNOWN, "it is done, but not on disk in time") from None
+            raise Problem(
+                problems.UNKNOWN, "the change was applied, but not on disk in time"
+            ) from None
         return done
 
     async def on_channel(self, work: Callable[[Channel], T]) -> T:

@@ -449,7 +449,7 @@ def adopt(access: Access, user: User) -> None:
     """Take a user with its verifier."""
     for part in (user.verifier.salt, user.verifier.stored_key, user.verifier.server_key):
         if not part:
-            raise Problem(problems.ARGUMENT, "the verifier is not complete")
+            raise Problem(problems.ARGUMENT, "the verifier is incomplete")
     access.adopt(user)
 
 

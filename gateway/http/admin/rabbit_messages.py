@@ -120,7 +120,7 @@ async def rabbit_publish(call: Call) -> dict[str, Any]:
     broker = call.context.broker
     call.principal.need(broker, Action.PUBLISH, call.vhost, "exchange", exchange or "amq.default")
     if broker.blocked is not None:
-        raise Problem(problems.BACKPRESSURE, f"publishers are held back: {broker.blocked}")
+        raise Problem(problems.BACKPRESSURE, f"publishers are paused: {broker.blocked}")
     dialect = DIALECTS[DIALECT]
     try:
         header = dialect.write(read_properties(body["properties"]))

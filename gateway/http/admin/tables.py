@@ -78,7 +78,7 @@ def read_argument(name: str, value: Any) -> Any:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise Problem(problems.ARGUMENT, f"argument '{name}' is no Unicode text") from None
+            raise Problem(problems.ARGUMENT, f"argument '{name}' is not Unicode text") from None
     if isinstance(value, list):
         return [read_argument(name, each) for each in value]
     if isinstance(value, dict):

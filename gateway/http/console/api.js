@@ -9,7 +9,7 @@ const JSON_TYPE = "application/json";
 export class ApiError extends Error {
   constructor(status, told) {
     const missing = status === 405 || (status === 404 && String(told.type ?? "").endsWith(":not-found"));
-    super(missing ? `This gateway does not offer that here (${status}).`
+    super(missing ? `This gateway does not offer this operation here (${status}).`
       : `${status} ${told.title ?? "Error"}: ${told.detail ?? ""}`);
     this.status = status;
     this.told = told;

@@ -10,7 +10,7 @@ export class Pages {
     this.look = look;
     this.item = item;
     this.empty = empty;
-    this.note = h("p", { class: "hint", role: "status" }, "Looking does not take messages away.");
+    this.note = h("p", { class: "hint", role: "status" }, "Browsing does not remove messages.");
     this.list = h("ol", { class: "messages", "aria-label": label });
     this.more = button("More", () => this.load(this.after));
     this.more.hidden = true;
@@ -25,7 +25,7 @@ export class Pages {
     const shown = this.list.children.length;
     this.after = told.next;
     this.more.hidden = told.messages.length === 0 || shown >= told.ready;
-    say(this.note, told.ready ? `${shown.toLocaleString()} of ${told.ready.toLocaleString()} ready, oldest first. Looking does not take them away.`
+    say(this.note, told.ready ? `${shown.toLocaleString()} of ${told.ready.toLocaleString()} ready, oldest first. Browsing does not remove them.`
       : this.empty, "hint");
     return told.ready;
   }

@@ -104,7 +104,7 @@ export class LiveTable {
     let text = "";
     if (!this.rows.length) text = this.empty;
     else if (!rows.length) text = "Nothing matches the filter.";
-    else if (found.length > rows.length) text = `${rows.length} of ${found.length} shown: filter to narrow.`;
+    else if (found.length > rows.length) text = `${rows.length} of ${found.length} shown: use the filter.`;
     say(this.note, text, "hint");
   }
 

@@ -37,7 +37,7 @@ function wholeValue(text, type) {
 
 function moment(text) {
   const ms = /^-?\d+$/.test(text) ? Number(text) : Date.parse(text);
-  if (Number.isNaN(ms)) throw new Error(`${text || "nothing"} is not a moment`);
+  if (Number.isNaN(ms)) throw new Error(`${text || "nothing"} is not a time`);
   return String(ms);
 }
 

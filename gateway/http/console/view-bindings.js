@@ -31,7 +31,7 @@ export function bindingTable(label, { vhost, link, refresh, empty, filter }) {
 
 async function unbind(vhost, one, refresh) {
   const key = keyText(one) || "no key";
-  const text = `${one.source} will no longer send what matches ${key} to ${one.destination_type} ${one.destination}.`;
+  const text = `${one.source} will no longer route messages with ${key} to ${one.destination_type} ${one.destination}.`;
   if (!(await confirmed("Remove this binding?", text, "Remove binding"))) return;
   await api.deleteBinding(vhost, one.id);
   notify("Binding removed.");
@@ -79,7 +79,7 @@ class Drawing {
     this.svg.addEventListener("keydown", (event) => this.key(event));
     this.canvas = h("div", { class: "canvas" }, this.svg);
     this.node = h("div", {},
-      h("p", { class: "hint", id: hint }, "Tab goes into the drawing, arrow keys go from box to box along the arrows, Enter opens one. The table below says the same."),
+      h("p", { class: "hint", id: hint }, "Tab enters the drawing, arrow keys move along the arrows, Enter opens a box. The table below has the same content."),
       this.canvas);
     this.drawn = "";
   }
@@ -173,7 +173,7 @@ export function open({ vhost, link }) {
   const drawing = new Drawing(link);
   const table = bindingTable("bindings", { vhost, link, refresh, empty: "No bindings." });
   const wanted = h("input", { type: "search", "aria-label": "Filter drawing and table", placeholder: "Filter", oninput: () => show(), autocomplete: "off", spellcheck: "false" });
-  const unbound = field({ name: "unbound", label: "Show what is not bound", type: "checkbox", onchange: () => show() });
+  const unbound = field({ name: "unbound", label: "Show unbound exchanges and queues", type: "checkbox", onchange: () => show() });
   let known = null;
 
   function show() {
@@ -187,8 +187,8 @@ export function open({ vhost, link }) {
     const low = options.wanted.toLowerCase();
     table.update(bindings.filter((one) => [one.source, one.destination, one.label].some((text) => text.toLowerCase().includes(low))));
     let text = "";
-    if (many) text = `${graph.nodes.length} boxes are too many to draw: filter to narrow.`;
-    else if (!graph.nodes.length) text = low ? "Nothing matches the filter." : "Nothing is bound but to the default exchange.";
+    if (many) text = `${graph.nodes.length} nodes are too many to draw: use the filter.`;
+    else if (!graph.nodes.length) text = low ? "Nothing matches the filter." : "All bindings are to the default exchange.";
     else text = `${count(graph.nodes.length, "box").replace("boxs", "boxes")}, ${count(graph.edges.length, "arrow")}.`;
     say(note, text, "hint");
   }

@@ -46,7 +46,7 @@ export function open() {
     label: "connections",
     filter: true,
     key: (one) => one.id,
-    empty: "Nobody is connected over AMQP.",
+    empty: "No AMQP connections.",
     columns: [
       { label: "Peer", mono: true, value: (one) => one.address },
       { label: "AMQP", value: (one) => one.version },
@@ -65,7 +65,7 @@ export function open() {
   });
 
   async function close(one) {
-    const text = `${one.user || "Its user"} at ${one.address} is told why, what it has not settled goes back to its queues. Most clients connect again.`;
+    const text = `${one.user || "Its user"} at ${one.address} receives the reason, and its unsettled messages return to its queues. Most clients reconnect.`;
     if (!(await confirmed("Close this connection?", text, "Close connection"))) return;
     await api.closeConnection(one.id);
     notify(`Connection of ${one.address} closed.`);

@@ -88,15 +88,15 @@ export function open({ vhost, name, link, go }) {
   async function redrive() {
     const told = await ask({
       title: `Redrive ${name}`,
-      text: "Messages leave this queue once they are safely where they go.",
+      text: "A message is removed from this queue when it is safely stored at its target.",
       action: "Redrive",
       body: [
-        field({ name: "to", label: "To", options: [["queue", "the queue each died in first"], ["exchange", "the exchange each was published to first"]] }),
+        field({ name: "to", label: "To", options: [["queue", "the queue of its first death"], ["exchange", "the exchange of its first publish"]] }),
         h("div", { class: "row" },
           field({ name: "reason", label: "Only those that", options: REASONS }),
           field({ name: "queue", label: "Only those that died in", list: "dead-letter-sources" }),
           field({ name: "limit", label: "At most", type: "number", min: 1, max: 100000, step: 1, value: 1000, required: true }),
-          field({ name: "rate", label: "Messages a second", type: "number", min: 1, max: 100000, step: 1, hint: "Empty: as fast as it goes." })),
+          field({ name: "rate", label: "Messages per second", type: "number", min: 1, max: 100000, step: 1, hint: "Empty: no limit." })),
       ],
       submit: ({ to, reason, queue, limit, rate }) => api.redrive(vhost, name, {
         to, limit: Number(limit), ...(rate ? { rate: Number(rate) } : {}),
@@ -105,7 +105,7 @@ export function open({ vhost, name, link, go }) {
     });
     if (!told) return;
     const words = [`${count(told.redriven, "message")} redriven from ${name}`,
-      told.skipped && `${told.skipped} not asked for`, !told.complete && "there are more"].filter(Boolean);
+      told.skipped && `${told.skipped} skipped`, !told.complete && "more remain"].filter(Boolean);
     notify(`${words.join(", ")}.`);
     if (told.failed) {
       const why = [...new Set(told.failures.map((one) => one.reason))].join(", ");
@@ -115,7 +115,7 @@ export function open({ vhost, name, link, go }) {
   }
 
   async function purge() {
-    if (!(await confirmed(`Throw away the dead letters in ${name}?`, "They cannot be brought back.", "Throw away"))) return;
+    if (!(await confirmed(`Throw away the dead letters in ${name}?`, "This cannot be undone.", "Throw away"))) return;
     const { purged } = await api.purgeDead(vhost, name);
     notify(`${count(purged, "message")} of ${name} thrown away.`);
     await load();
@@ -134,7 +134,7 @@ export function open({ vhost, name, link, go }) {
     suggestions.replaceChildren(...[...reaches].map(([queue, from]) => h("li", {},
       h("a", { href: link("dead-letters", queue), "aria-current": queue === name ? "true" : undefined }, queue),
       h("span", { class: "hint" }, ` ${count(waiting(queue), "message")}, from ${[...from].join(", ")}`))));
-    if (!reaches.size) suggestions.replaceChildren(h("li", { class: "hint" }, "No queue here has a dead letter exchange that leads to a queue."));
+    if (!reaches.size) suggestions.replaceChildren(h("li", { class: "hint" }, "No queue here has a dead letter exchange that routes to a queue."));
   }
 
   async function refresh() {

@@ -42,7 +42,7 @@ async function add(vhost, refresh) {
 }
 
 async function removeExchange(vhost, one) {
-  const text = one.bindings ? `${count(one.bindings, "binding")} will go with it.` : "Nothing is bound to it.";
+  const text = one.bindings ? `${count(one.bindings, "binding")} will be deleted with it.` : "It has no bindings.";
   if (!(await confirmed(`Delete exchange ${one.name}?`, text, "Delete exchange"))) return false;
   await api.deleteExchange(vhost, one.name);
   notify(`Exchange ${one.name} deleted.`);
@@ -96,8 +96,8 @@ export function openOne({ vhost, name, link, go }) {
   let exchange = null;
   const features = h("p", { class: "features" });
   const note = h("p", { class: "hint", role: "status" });
-  const from = bindingTable("bindings from this exchange", { vhost, link, refresh, empty: "No queue gets anything from it." });
-  const to = bindingTable("bindings to this exchange", { vhost, link, refresh, empty: "No other exchange is its source." });
+  const from = bindingTable("bindings from this exchange", { vhost, link, refresh, empty: "No bindings from this exchange." });
+  const to = bindingTable("bindings to this exchange", { vhost, link, refresh, empty: "No bindings to this exchange." });
 
   async function refresh() {
     try {

@@ -21,7 +21,7 @@ export function open({ vhost, query }) {
   const start = h("button", { type: "submit", id: "listen-button", class: "primary" }, "Listen");
   const input = field({
     name: "source", label: "Source", required: true, value: query.get("source") || EVERYTHING,
-    hint: "exchange:NAME?binding=KEY gets copies of what is published; queue:NAME shows a queue.",
+    hint: "exchange:NAME?binding=KEY gets copies of published messages; queue:NAME shows a queue.",
   });
   const mode = field({ name: "mode", label: "Messages of a queue", options: MODES, value: "browse" });
   const clear = h("button", { type: "button", onclick: () => list.replaceChildren() }, "Clear");
@@ -58,7 +58,7 @@ export function open({ vhost, query }) {
     if (browsing || wanted.startsWith("exchange:")) return true;
     const what = wanted.startsWith(QUEUE) ? `queue ${wanted.slice(QUEUE.length)}` : wanted;
     return confirmed(`Consume from ${what}?`,
-      "Every message that is shown here is removed from the queue. Nobody else will get it.", "Consume");
+      "Every message that is shown here is removed from the queue, and no other consumer gets it.", "Consume");
   }
 
   const form = h("form", { id: "listen", class: "listen" }, h("div", {}, input, mode), h("div", { class: "actions" }, start, clear));

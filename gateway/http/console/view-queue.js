@@ -41,7 +41,7 @@ export function open({ vhost, name, link, go }) {
     ],
   });
   const bindings = new LiveTable({
-    label: "bindings of this queue", key: (one) => one.id, empty: "Nothing but the default exchange.",
+    label: "bindings of this queue", key: (one) => one.id, empty: "Only the default exchange's binding.",
     columns: [
       { label: "Exchange", mono: true, value: (one) => one.source, make: (one) => h("a", { href: link("exchanges", one.source) }, one.source) },
       { label: "Key", mono: true, value: (one) => one.routing_key },
@@ -50,7 +50,7 @@ export function open({ vhost, name, link, go }) {
   });
   const messages = new Pages({
     label: "Messages, oldest first",
-    empty: "Nothing is ready in this queue.",
+    empty: "The queue has no ready messages.",
     look: (page) => api.browse(vhost, name, page),
     item: ({ message }, number) => messageItem(message, [`#${number}`]),
   });

@@ -24,7 +24,7 @@ export async function purge(vhost, one) {
 
 export async function removeQueue(vhost, one) {
   const text = [one.messages ? `${count(one.messages, "message")} in it will be lost.` : "It is empty.",
-    one.consumers ? `${count(one.consumers, "consumer")} will be cancelled.` : "Nobody consumes from it."];
+    one.consumers ? `${count(one.consumers, "consumer")} will be cancelled.` : "It has no consumers."];
   if (!(await confirmed(`Delete queue ${one.name}?`, text, "Delete queue"))) return false;
   await api.deleteQueue(vhost, one.name);
   notify(`Queue ${one.name} deleted.`);

@@ -30,7 +30,7 @@ export function open({ vhost }) {
         label: "Tags", sort: false, value: (one) => one.tags.join(" "),
         make: (one) => chips(one.tags),
       },
-      { label: "May come from", value: (one) => (one.loopback_only ? "this machine only" : "anywhere") },
+      { label: "Logins from", value: (one) => (one.loopback_only ? "this machine only" : "anywhere") },
     ],
     actions: () => [
       { label: "Change", work: change },
@@ -44,7 +44,7 @@ export function open({ vhost }) {
     label: "permissions",
     filter: true,
     key: (one) => JSON.stringify([one.user, one.vhost]),
-    empty: "Nobody may do anything.",
+    empty: "No permissions.",
     columns: [
       { label: "User", mono: true, value: (one) => one.user },
       { label: "Virtual host", mono: true, value: (one) => one.vhost },
@@ -83,7 +83,7 @@ export function open({ vhost }) {
       action: "Change user",
       body: [
         h("input", { hidden: true, autocomplete: "username", value: one.name }),
-        field({ name: "password", label: "New password", type: "password", autocomplete: "new-password", hint: "Empty: it stays as it is." }),
+        field({ name: "password", label: "New password", type: "password", autocomplete: "new-password", hint: "Empty: unchanged." }),
         tagFields(one.tags),
       ],
       submit: (given) => api.putUser(one.name, {
@@ -95,7 +95,7 @@ export function open({ vhost }) {
   }
 
   async function removeUser(one) {
-    const text = "Its permissions go with it. Connections it has open stay open until they end.";
+    const text = "Its permissions are removed, and its connections, sessions and streams are closed.";
     if (!(await confirmed(`Remove user ${one.name}?`, text, "Remove user"))) return;
     await api.deleteUser(one.name);
     notify(`User ${one.name} removed.`);
@@ -110,7 +110,7 @@ export function open({ vhost }) {
       body: [
         choose ? field({ name: "vhost", label: "Virtual host", options: hosts, value: one.vhost })
           : h("p", {}, "In virtual host ", h("code", {}, one.vhost)),
-        field({ name: "configure", label: "Configure", value: one.configure, hint: "make and delete" }),
+        field({ name: "configure", label: "Configure", value: one.configure, hint: "create and delete" }),
         field({ name: "write", label: "Write", value: one.write, hint: "publish to, bind" }),
         field({ name: "read", label: "Read", value: one.read, hint: "consume from, bind from" }),
       ],
@@ -121,9 +121,9 @@ export function open({ vhost }) {
   }
 
   async function forbid(one) {
-    if (!(await confirmed(`Remove what ${one.user} may in ${one.vhost}?`, "The user can then not enter that virtual host.", "Remove permission"))) return;
+    if (!(await confirmed(`Remove the permissions of ${one.user} in ${one.vhost}?`, "The user can then no longer open that virtual host.", "Remove permission"))) return;
     await api.deletePermission(one.user, one.vhost);
-    notify(`${one.user} may no longer enter ${one.vhost}.`);
+    notify(`${one.user} has no permissions in ${one.vhost} any more.`);
     await refresh();
   }
 

@@ -26,7 +26,7 @@ export function open({ vhost, linkIn, refreshVhosts }) {
   async function add() {
     const made = await ask({
       title: "Add a virtual host",
-      text: "You get all permissions in it; others get theirs under Users.",
+      text: "You get all permissions in it; set those of others under Users.",
       action: "Add virtual host",
       body: field({ name: "name", label: "Name", required: true, maxlength: 255 }),
       submit: ({ name }) => api.putVhost(name),
@@ -36,7 +36,7 @@ export function open({ vhost, linkIn, refreshVhosts }) {
   }
 
   async function remove(one) {
-    const text = [`${count(one.queues, "queue")} with ${count(one.ready + one.unacknowledged, "message")} go with it, and its connections are closed.`,
+    const text = [`${count(one.queues, "queue")} with ${count(one.ready + one.unacknowledged, "message")} are deleted with it, and its connections are closed.`,
       "This cannot be undone."];
     if (!(await confirmed(`Delete virtual host ${one.name}?`, text, "Delete virtual host"))) return;
     await api.deleteVhost(one.name);

@@ -39,7 +39,7 @@ class StreamAdmin:
             return Response(status_code=204, headers=NO_STORE)
         if request.method == "PATCH":
             if not same_caller(caller, stream.caller):
-                raise Problem(problems.FORBIDDEN, "a stream is renewed by the one who opened it")
+                raise Problem(problems.FORBIDDEN, "only the user who opened a stream may renew it")
             await self.change(request, stream, caller)
         return JSONResponse(shown(stream), headers=NO_STORE)
 

@@ -46,7 +46,9 @@ class Target(NamedTuple):
 
     def missing(self) -> Problem:
         """The queue is not there."""
-        told = f"no queue {self.key!r}" if not self.route else "nothing is behind the route now"
+        told = (
+            f"no queue {self.key!r}" if not self.route else "the target of the route does not exist"
+        )
         return Problem(problems.NOT_FOUND, told)
 
     def refused(self, refusal: Refusal) -> Problem:

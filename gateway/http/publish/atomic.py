@@ -83,5 +83,5 @@ def check_route(
         messages, octets = messages + 1, octets + len(message.body)
         added[queue] = messages, octets
         if queue.overflows(octets, messages):
-            return Problem(problems.FULL, "a queue would be full and rejects what is published")
+            return Problem(problems.FULL, "a queue would be full and rejects new messages")
     return None

@@ -71,7 +71,7 @@ class Maker(NamedTuple):
         if self.target is not None:
             return self.target.with_key(key)
         if not properties.to:
-            raise Problem(problems.INVALID, "the message does not say where to (property to)")
+            raise Problem(problems.INVALID, "the message has no target (property to)")
         return read_address(properties.to).with_key(key)
 
     def from_headers(self, headers: Pairs, body: Body, name: str | None = None) -> Item:
@@ -321,7 +321,7 @@ def refuse_metadata(headers: Iterable[tuple[bytes, bytes]], media: str) -> None:
     """Fields beside a document that says it all. Raises ``BadField``: nothing is ignored."""
     for name, _ in headers:
         if name == b"content-encoding":
-            raise Problem(problems.UNSUPPORTED_MEDIA, "documents are taken uncompressed only")
+            raise Problem(problems.UNSUPPORTED_MEDIA, "documents must be uncompressed")
         alone = media in (cloudevents.ONE, cloudevents.BATCH)  # has no place for metadata
         if name.startswith(b"amqp-") and name != ORDERING and not alone:
             raise BadField(name.decode("latin-1"), "stands in the document, not beside it")

@@ -108,7 +108,7 @@ class PublishEndpoint:
         if self.publisher.closed:
             raise Problem(problems.DRAINING, "the gateway is shutting down")
         if self.broker.blocked is not None:
-            raise Problem(problems.BACKPRESSURE, f"publishers are held back: {self.broker.blocked}")
+            raise Problem(problems.BACKPRESSURE, f"publishers are paused: {self.broker.blocked}")
         dependencies = self.dependencies
         body = await read_body(
             receive, length, self.limit, self.budget, dependencies.settings, dependencies.spool

@@ -72,7 +72,7 @@ def judge(ticket: Ticket, target: Target, seconds: float, keyed: bool) -> Proble
         again = "retry with the same key" if keyed else "a retry may store it twice"
         return Problem(row, f"{why}; the message may or may not be stored; {again}")
     if not ticket.accepted:
-        return Problem(problems.FULL, "a queue is full and rejects what is published")
+        return Problem(problems.FULL, "a queue is full and rejects new messages")
     return None
 
 

@@ -90,7 +90,7 @@ class Sender:
         if self.publisher.closed:
             raise Problem(problems.DRAINING, "the gateway is shutting down")
         if self.broker.blocked is not None:
-            raise Problem(problems.BACKPRESSURE, f"publishers are held back: {self.broker.blocked}")
+            raise Problem(problems.BACKPRESSURE, f"publishers are paused: {self.broker.blocked}")
 
     def check_target(self, caller: Principal, vhost: str, target: Target) -> None:
         """Whether it makes sense to read the message. Raises ``Problem`` and ``Refusal``."""

@@ -232,7 +232,9 @@ class RequestsEndpoint:
         """Where the request goes. Raises ``Problem``."""
         given = read_query(scope["query_string"], "to")
         if "to" not in given:
-            raise Problem(problems.INVALID, "the parameter to says where the request goes")
+            raise Problem(
+                problems.INVALID, "the parameter to is required: the target of the request"
+            )
         target = read_address(given["to"])
         target.permit(principal, vhost)
         return target
@@ -254,7 +256,7 @@ class RequestsEndpoint:
         if self.receiver.closing:
             raise Problem(problems.DRAINING, "the gateway is shutting down")
         if broker.blocked is not None:
-            raise Problem(problems.BACKPRESSURE, f"publishers are held back: {broker.blocked}")
+            raise Problem(problems.BACKPRESSURE, f"publishers are paused: {broker.blocked}")
 
     def prepare(self, scope: Scope) -> tuple[str, bytes]:
         """The id as a field value, and the encoded properties. Raises ``BadField``, ``Problem``."""
@@ -367,7 +369,7 @@ class RequestsEndpoint:
         if call.condition is not None:
             return problems.of_refusal(Refusal(call.condition, call.condition.name))
         if call.accepted is False:
-            return Problem(problems.FULL, "a queue is full and rejects what is published")
+            return Problem(problems.FULL, "a queue is full and rejects new messages")
         if self.receiver.closing:
             return Problem(problems.DRAINING, "the gateway is shutting down",
                            outcome="accepted" if call.accepted else "unknown",

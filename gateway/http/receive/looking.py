@@ -48,9 +48,9 @@ def read_place(text: str) -> Place:
     priority, dash, position = text.partition("-")
     digits = priority + position
     if not (dash and priority and position and digits.isascii() and digits.isdigit()):
-        raise Problem(problems.INVALID, "after is a position that an answer gave")
+        raise Problem(problems.INVALID, "after must be a position from an earlier answer")
     if len(priority) > 3 or len(position) > 13:
-        raise Problem(problems.INVALID, "after is a position that an answer gave")
+        raise Problem(problems.INVALID, "after must be a position from an earlier answer")
     return Place(int(priority), int(position))
 
 
