@@ -1,4 +1,4 @@
-// Event streams of the AMQP gateway, one connection per browser however many tabs are open.
+// Event streams of the AMQP gateway: one connection per browser, shared by all its tabs.
 //
 //   import { AmqpEvents } from "https://gateway.example/client/amqp-events.js";
 //
@@ -10,23 +10,23 @@
 //   events.addEventListener("error", ({ detail }) => note(detail));
 //   events.close();
 //
-// Tabs of one origin that ask for the same URL elect a leader with a Web Lock. The leader has the
-// stream and hands every event to the others over a BroadcastChannel. When it goes, however it
-// goes, the lock does: the next tab collects what the others have that it has not, and resumes with
-// the newest cursor, so that no tab misses an event or gets one twice. Where there are no locks
-// (pages that are not a secure context) every tab has a stream of its own.
+// Tabs of one origin with the same URL elect a leader with a Web Lock. The leader has the stream
+// and passes every event to the others over a BroadcastChannel. When the leader ends in any way, its
+// lock is released: the next leader collects the events that other tabs have and it lacks, and
+// resumes with the newest cursor, so that no tab misses an event or gets one twice. Without Web
+// Locks (pages that are not a secure context) every tab has a stream of its own.
 //
 // Options:
-//   token      async () => string: a bearer token, asked for at every connect, when one is refused,
-//              and when the gateway reminds of its end (the stream goes on, with a PATCH)
-//   ticket     async () => string: a URL with a fresh stream ticket; asked for when there is none
-//              or the last one is refused
-//   headers    object of more request headers
+//   token      async () => string: a bearer token; called for every connection, when a token is
+//              refused, and when the gateway announces its expiry (a PATCH then extends the stream)
+//   ticket     async () => string: a URL with a new stream ticket; called when there is none or the
+//              last one is refused
+//   headers    object of additional request headers
 //   transport  "fetch" (default) or "eventsource", which can send no headers
-//   credentials  "same-origin" (default), "include" or "omit": whether cookies go along
-//   lastEventId  where to begin
-//   share      false: a stream of one's own
-//   name       tells apart what has the same URL, such as users
+//   credentials  "same-origin" (default), "include" or "omit": whether cookies are sent
+//   lastEventId  cursor to begin with
+//   share      false: a stream that is not shared with other tabs
+//   name       distinguishes streams with the same URL, such as those of different users
 //
 // Events: those of the stream under their names ("message", "bridge.open", ...); "open"; "error"
 // with {detail: {status, problem, final}}; "role" with {detail: "leader" | "follower" | "alone"}.
