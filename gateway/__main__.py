@@ -1,19 +1,23 @@
-"""The command line: serve, check, versions, user, inspect."""
+"""The command line: serve, check, versions, user, inspect.
 
-import asyncio
-import getpass
-import logging
+Each command imports what it needs, so that help, ``--version`` and ``inspect`` load neither the
+settings nor the gateway.
+"""
+
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from gateway import __version__
-from gateway.config import Settings, read_settings
 from gateway.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from gateway.config import Settings
 
 cli = typer.Typer(
     name="amqp-gateway",
@@ -39,8 +43,10 @@ def fail(text: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-def settings_from(config: Path | None, **given: Any) -> Settings:
+def settings_from(config: Path | None, **given: Any) -> "Settings":
     """Settings, or a readable end of the program."""
+    from gateway.config import read_settings
+
     try:
         return read_settings(config, **given)
     except ConfigError as error:
@@ -98,6 +104,8 @@ def serve(
             }
         ),
     )
+    import logging
+
     from gateway.http.observe.logs import set_up
 
     set_up(settings.log_level, settings.log_format)
@@ -117,8 +125,10 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def run(work: Any) -> None:
+def run(work: Coroutine[Any, Any, None]) -> None:
     """Run on uvloop where it is installed, else on asyncio's own loop."""
+    import asyncio
+
     try:
         from uvloop import new_event_loop
     except ImportError:
@@ -226,6 +236,8 @@ def user_add(
     from gateway.admin import AdminError, change_users
 
     if password is None:
+        import getpass
+
         password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     if not password:
         fail("a password must not be empty")

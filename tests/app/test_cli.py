@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -117,6 +118,24 @@ def test_versions() -> None:
     assert done.returncode == 0, done.stderr
     for version in ("0-8", "0-9", "0-9-1"):
         assert version in done.stdout
+
+
+SEEN = """
+import sys
+from gateway.__main__ import cli
+cli(sys.argv[1:], standalone_mode=False)
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["serve", "--help"], ["versions"]])
+def test_commands_load_only_what_they_need(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SEEN, *words], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stderr.split())
+    assert "gateway.errors" in loaded
+    assert not loaded & {"asyncio", "fastapi", "uvicorn", "gateway.config", "gateway.net"}
 
 
 def test_version() -> None:
