@@ -16,17 +16,13 @@ from joserfc.errors import JoseError
 
 from gateway.broker.access import Access
 from gateway.http.access.keys import Keys, UnknownKey
-from gateway.http.access.principal import Principal
+from gateway.http.access.principal import BadToken, Principal
 from gateway.http.access.rights import BadRights, Right, of_details, of_scope
 from gateway.http.access.settings import BearerSettings
 
 MOST_OCTETS = 16_384
 MOST_KEPT = 4096
 TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
-
-
-class BadToken(Exception):
-    """The token is not good. The text says why and repeats nothing of it."""
 
 
 class Bearer:

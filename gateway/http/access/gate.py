@@ -4,23 +4,27 @@ A credential that is present and not good is always a 401; nobody becomes anonym
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
+from gateway.broker.access import Access
 from gateway.http import problems
-from gateway.http.access.bearer import BadToken, Bearer
 from gateway.http.access.catalogue import Catalogue
-from gateway.http.access.keys import Keys
 from gateway.http.access.origins import Origins
 from gateway.http.access.passwords import WRONG, checked, fingerprint, read_basic
-from gateway.http.access.principal import Principal
+from gateway.http.access.principal import BadToken, Principal
 from gateway.http.access.quotas import Quotas
 from gateway.http.access.sessions import Records, Sessions, holds
+from gateway.http.access.settings import BearerSettings
 from gateway.http.access.tickets import Positions, Tickets
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.problems import Problem, challenge
 from gateway.net.local import LOCAL, is_loopback, peer_is_loopback
 from gateway.net.passwords import Passwords
+
+if TYPE_CHECKING:
+    from gateway.http.access.bearer import Bearer
 
 __all__ = ["Gate", "is_loopback", "peer_is_loopback"]
 
@@ -49,10 +53,8 @@ class Gate:
         self.passwords = dependencies.passwords or Passwords(
             self.access, self.now, settings.failures, settings.failure_seconds
         )
-        self.bearer: Bearer | None = None
-        if settings.bearer is not None:
-            keys = Keys(settings.bearer)
-            self.bearer = Bearer(settings.bearer, self.access, self.now, keys)
+        bearer = settings.bearer
+        self.bearer = None if bearer is None else token_reader(bearer, self.access, self.now)
         sessions = Records("http-session", store, dependencies, settings.max_sessions)
         self.sessions = Sessions(sessions, self.access, self.now)
         self.tickets = Tickets(
@@ -203,3 +205,12 @@ def metadata_url(resource: str) -> str:
     host, slash, path = rest.partition("/")
     tail = slash + path if path else ""
     return f"{scheme}://{host}/.well-known/oauth-protected-resource{tail}"
+
+
+def token_reader(settings: BearerSettings, access: Access, clock: Callable[[], float]) -> "Bearer":
+    """What turns bearer tokens into principals. Its libraries are large, and loaded only where
+    tokens are taken."""
+    from gateway.http.access.bearer import Bearer
+    from gateway.http.access.keys import Keys
+
+    return Bearer(settings, access, clock, Keys(settings))

@@ -7,7 +7,7 @@ from gateway.http import problems
 from gateway.http.access.rights import Action, Right
 from gateway.http.problems import Problem
 
-__all__ = ["BROKER", "MONITORS", "Action", "Principal"]
+__all__ = ["BROKER", "MONITORS", "Action", "BadToken", "Principal"]
 
 MONITORS = frozenset({"administrator", "monitoring"})
 BROKER = {
@@ -18,6 +18,10 @@ BROKER = {
     Action.STREAM: "read",
 }
 """Configure, write or read, as in the broker's permissions."""
+
+
+class BadToken(Exception):
+    """A bearer token is not good. The text says why and repeats nothing of it."""
 
 
 class Principal(NamedTuple):
