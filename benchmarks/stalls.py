@@ -336,6 +336,96 @@ def rollback(server: Server, scale: float) -> None:
         peer.ask((90, 30), b"")
 
 
+BINDINGS = 10_000
+
+
+def bind(queue: str, exchange: str, key: str, arguments: bytes = b"\0\0\0\0") -> bytes:
+    """Without an answer."""
+    names = short(queue) + short(exchange) + short(key)
+    return method(1, (50, 20), b"\0\0" + names + b"\1" + arguments)
+
+
+def bindings(server: Server, scale: float) -> None:
+    """All of one queue, durable, to two exchanges."""
+    with client(server) as peer:
+        peer.declare_queue("bound", True)
+        for kind in ("direct", "topic"):
+            flags = b"\2\0\0\0\0"
+            peer.ask((40, 10), b"\0\0" + short(f"bound-{kind}") + short(kind) + flags)
+            for number in range(int(BINDINGS * scale)):
+                peer.socket.sendall(bind("bound", f"bound-{kind}", f"key.{number}"))
+        peer.declare_queue("bound", True)
+
+
+def unbind(server: Server, scale: float) -> None:
+    """By deleting an exchange, and the queue."""
+    with client(server) as peer:
+        peer.ask((40, 20), b"\0\0" + short("bound-topic") + b"\0")
+        peer.delete_queue("bound")
+
+
+def exclusive(server: Server, scale: float) -> None:
+    with client(server) as peer:
+        for number in range(int(10_000 * scale)):
+            name = f"exclusive-{number}"
+            peer.socket.sendall(
+                method(1, (50, 10), b"\0\0" + short(name) + bytes([4 | 16]) + b"\0\0\0\0")
+            )
+            peer.socket.sendall(bind(name, "amq.fanout", ""))
+        peer.declare_queue("exclusive-last")
+
+
+def purge(server: Server, scale: float) -> None:
+    """One message is unsettled, so that the queue cannot be emptied as a whole."""
+    with client(server) as holder, client(server) as peer:
+        holder.ask((60, 10), struct.pack(">IHB", 0, 1, 0))
+        holder.socket.sendall(consume("purged"))
+        until(lambda: peer.declare_queue("purged", True) < int(PURGED * scale), "one is held")
+        peer.ask((50, 30), b"\0\0" + short("purged") + b"\0")
+
+
+PURGED = 200_000
+
+
+def recover(server: Server, scale: float) -> None:
+    count = int(HELD * scale)
+    with holding(server, "recovered", count, False) as peer:
+        peer.socket.sendall(method(1, (60, 110), b"\1"))
+    with client(server) as peer:
+        until(lambda: peer.declare_queue("recovered") == count, "given back")
+
+
+def nack_each(server: Server, scale: float) -> None:
+    count = int(HELD * scale)
+    with holding(server, "each", count, False) as peer:
+        peer.ask((20, 20), b"\0")
+        pieces = [method(1, (60, 120), struct.pack(">QB", tag, 2)) for tag in range(1, count + 1)]
+        for first in range(0, count, 1000):
+            peer.socket.sendall(b"".join(pieces[first : first + 1000]))
+        until(lambda: peer.declare_queue("each") == count, "given back")
+
+
+SELECTORS = 2000
+
+
+def selectors(server: Server, scale: float) -> None:
+    """Bindings of one exchange, each with a condition of its own."""
+    with client(server) as peer:
+        peer.ask((40, 10), b"\0\0" + short("chosen") + short("fanout") + b"\0\0\0\0\0")
+        peer.declare_queue("chosen")
+        for number in range(int(SELECTORS * scale)):
+            wanted = table(x_selector=f"t = 'x{number}' AND n LIKE '%{number}_y%'")
+            peer.socket.sendall(bind("chosen", "chosen", "", wanted))
+        peer.declare_queue("chosen")
+
+
+def choose(server: Server, scale: float) -> None:
+    with client(server) as peer:
+        headers = table(t="x7", n="a" * 1000)
+        peer.socket.sendall(publish("chosen", "", b"", headers=headers) * 100)
+        peer.declare_queue("chosen")
+
+
 SCENARIOS = [
     Scenario("selector of 50 LIKE", texts, select, theirs=False),
     Scenario("1.0 map of keys with one hash", nothing, map_of_one_hash, theirs=False),
@@ -354,4 +444,12 @@ SCENARIOS = [
     Scenario("commit of 100,000", nothing, commit),
     Scenario("nack of 50,000, close with 50,000", filled("nacked", HELD, bytes(16)), nack),
     Scenario("rollback of 100,000", filled("rolled", HELD, bytes(16)), rollback),
+    Scenario("delete of 10,000 bindings, twice", bindings, unbind),
+    Scenario("close with 10,000 exclusive queues", nothing, exclusive),
+    Scenario(
+        "purge of 200,000 durable, one held", filled("purged", PURGED, bytes(16), True), purge
+    ),
+    Scenario("recover of 100,000", filled("recovered", HELD, bytes(16)), recover),
+    Scenario("nack of each of 100,000", filled("each", HELD, bytes(16)), nack_each),
+    Scenario("2,000 selectors of an exchange", selectors, choose, theirs=False),
 ]
