@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.base import Authority, Capability, Outlet, Role
+from gateway.adapters.core.heartbeat import Due, Heartbeat
+from gateway.adapters.core.output import MOST_OCTETS, no_op, take
 from gateway.adapters.loads import Load, Loads, Place
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.v0_8a import asking, greeting, serving
@@ -15,7 +17,6 @@ from gateway.adapters.v0_8a.answering import Asked
 from gateway.adapters.v0_8a.command import Command
 from gateway.adapters.v0_8a.fragments import Fragments, Headers, Make, pieces
 from gateway.adapters.v0_8a.frames import BY_RECORD, Frames, frame
-from gateway.adapters.v0_8a.pulse import Pulse
 from gateway.adapters.v0_8a.states import CLOSING, GREETING, HEADING, LEAVING, OPEN, OPENING
 from gateway.adapters.v0_8a.violation import Violation, brief, code_of, condition_of
 from gateway.adapters.v0_8a.wire import layouts as w
@@ -23,14 +24,6 @@ from gateway.adapters.v0_8a.wire.tables import HANDSHAKE_MAX, HEADER, REPLIES, S
 from gateway.bodies import Body, LargeBody, Spool
 from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import Close, Closed, Open, Operation, Peer, Refused
-
-JOIN_BELOW = 64 * 1024
-MOST_OCTETS = 8 << 20
-"""Octets of messages waiting to be written that are enough for one turn."""
-
-
-def _nothing() -> None:
-    """Nobody is to be woken."""
 
 
 class Engine:
@@ -50,7 +43,7 @@ class Engine:
         product: Product = Product(),  # noqa: B008
         external_subject: str | None = None,
         mechanisms: tuple[str, ...] = MECHANISMS,
-        wake: Callable[[], None] = _nothing,
+        wake: Callable[[], None] = no_op,
         spool: Spool | None = None,
         handle_errors: str = "handle",
     ) -> None:
@@ -60,7 +53,7 @@ class Engine:
         self.server = server = role is Role.SERVER
         self.closing = False
         self.wake = wake
-        self.crowded: Callable[[], None] = _nothing
+        self.crowded: Callable[[], None] = no_op
         self.limits = limits
         self.product = product
         self.credentials = credentials or Credentials()
@@ -81,7 +74,9 @@ class Engine:
         """The largest that the peer takes."""
         self.under_way = 0
         """Octets announced of messages that are half received, and in memory."""
-        self.pulse = Pulse(limits)
+        self.heartbeat = Heartbeat(limits)
+        self._wanted = 0
+        """Seconds between the pings that the peer would like."""
         self.greeting: greeting.Server | greeting.Client = (
             greeting.Server(self) if server else greeting.Client(self)
         )
@@ -114,7 +109,7 @@ class Engine:
             return found + self.lost()
         if self.state is LEAVING:
             return found
-        self.pulse.heard = self._receiving = True
+        self.heartbeat.heard = self._receiving = True
         try:
             if self.state is HEADING:
                 data = self._initiation(data)
@@ -172,7 +167,7 @@ class Engine:
         if command.name == "connection.close":
             self._on_close(record)
         elif command.name == "connection.ping":
-            self.pulse.pinged = True
+            self._on_ping()
             if record.respond:
                 self.write(w.ConnectionPing(False))
         elif command.name.startswith("connection."):
@@ -275,23 +270,38 @@ class Engine:
 
     # --- time -----------------------------------------------------------------------------------
 
+    def want_pings(self, seconds: int) -> None:
+        """The peer would like a ping this often (§3.2.5.1). A server sends them; a client does
+        once the server has pinged, for original programs may not bear it."""
+        self._wanted = seconds
+        if self.server or self.heartbeat.patience:
+            self.heartbeat.interval = seconds
+
+    def _on_ping(self) -> None:
+        """Pings are optional, but a peer that has sent one must go on (§3.2.7): from now on its
+        silence counts."""
+        self.heartbeat.patience = 2 * self.limits.heartbeat
+        self.heartbeat.interval = self._wanted
+
     def tick(self, now: float) -> list[Operation]:
         """Pings, if the peer wants them and takes part; a silent peer given up; time-outs."""
         if self.closing or self.state is LEAVING:
             return []
-        fault = self.pulse.look(now, self.state is OPEN, self.state is CLOSING)
-        if fault:
-            if self.state is CLOSING:
-                self.finish(*self._reason, self._theirs)
-            else:
-                self.finish(Condition.CONNECTION_FORCED, fault)
-        elif self.pulse.due(now, self.server):
+        due = self.heartbeat.look(now, self.state is OPEN, self.state is CLOSING)
+        if due is Due.BEAT:
             self.write(w.ConnectionPing(False))
+        elif due is Due.UNCLOSED:
+            self.finish(*self._reason, self._theirs)
+        elif due is Due.UNOPENED:
+            self.finish(Condition.CONNECTION_FORCED, "the handshake took too long")
+        elif due is Due.SILENT:
+            text = f"nothing was heard for {self.heartbeat.patience:g} s"
+            self.finish(Condition.CONNECTION_FORCED, text)
         return self.found()
 
     def excuse_silence(self) -> None:
         """We did not read: the peer counts as heard."""
-        self.pulse.heard = True
+        self.heartbeat.heard = True
 
     # --- out ------------------------------------------------------------------------------------
 
@@ -393,14 +403,9 @@ class Engine:
             self.loads.move(self.work.channels)
         if not pending:
             return []
-        self.pulse.spoke = True
+        self.heartbeat.spoke = True
         self._weight = 0
-        if len(pending) > 1 and sum(map(len, pending)) < JOIN_BELOW:
-            taken = [b"".join(pending)]
-        else:
-            taken = pending[:]
-        pending.clear()
-        return taken
+        return take(pending)
 
 
 __all__ = ["REPLIES", "Engine"]

@@ -144,7 +144,9 @@ class Server:
             if not LEAST_FRAME_MAX <= size <= engine.frame_max:
                 raise Violation("syntax-error", f"FRAME_MAX {size} is out of bounds")
             engine.frame_out = size
-        engine.pulse.wanted = number(options, "HEARTBEAT") or engine.pulse.wanted
+        wanted = number(options, "HEARTBEAT")
+        if wanted:
+            engine.want_pings(wanted)
         try:
             engine.headers.add(record.dictionary)
         except ValueError as error:
@@ -216,7 +218,7 @@ class Client:
         size = number(options, "FRAME_MAX") or LEAST_FRAME_MAX
         if size < LEAST_FRAME_MAX:
             raise Violation("syntax-error", f"FRAME_MAX {size} is out of bounds")
-        engine.pulse.wanted = number(options, "HEARTBEAT") or 0
+        engine.want_pings(number(options, "HEARTBEAT") or 0)
         engine.work.tuned(number(options, "CHANNEL_MAX") or 0, number(options, "HANDLE_MAX") or 0)
         engine.frame_out = size
         engine.frame_max = engine.frames.limit = min(size, frame_max(limits))

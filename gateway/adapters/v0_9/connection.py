@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from gateway.adapters.base import Authority, Role
+from gateway.adapters.core.heartbeat import Heartbeat
 from gateway.adapters.options import Credentials, Limits, Product
 from gateway.adapters.sasl import (
     Challenge,
@@ -71,6 +72,7 @@ class Owner(Protocol):
     tags: fields.Tags
     body_max: int
     channel_max: int
+    heartbeat: Heartbeat
 
     def write(self, channel: int, record: Any) -> None: ...
 
@@ -102,10 +104,6 @@ class Connection:
         self.state = states.HEADER
         self.peer = Peer(version=owner.table.name)
         self.capabilities: Table = {}
-        self.heartbeat = 0
-        """Seconds within which we speak,"""
-        self.patience = 0
-        """and within which the peer does."""
         self.said: tuple[Condition | None, str] = (None, "")
         """Why we closed, while we wait for the answer."""
         self.caused_by_them = False
@@ -242,7 +240,7 @@ class Connection:
         owner, limits = self._owner, self._limits
         frame_max = _smaller(frame_max, limits.frame_max)
         owner.channel_max = _smaller(channel_max, limits.channel_max) or 0xFFFF
-        self.heartbeat = self.patience = heartbeat
+        owner.heartbeat.interval, owner.heartbeat.patience = heartbeat, 2 * heartbeat
         overhead = owner.frames.overhead
         owner.frames.limit = (frame_max or limits.max_message_octets + overhead) - overhead
         owner.body_max = (frame_max or 1 << 31) - overhead

@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any
 
 from gateway.adapters.base import Authority, Capability, Outlet, Role
+from gateway.adapters.core.heartbeat import Due, Heartbeat
+from gateway.adapters.core.output import MOST_OCTETS, no_op, take
 from gateway.adapters.loads import PORTION, BodyLoad, Loads
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.v0_9 import fields, states
@@ -34,21 +36,11 @@ from gateway.operations import (
     Unsent,
 )
 
-JOIN_BELOW = 64 * 1024
-"""Less output than this is joined into one piece."""
-
-MOST_OCTETS = 8 << 20
-"""Octets of large bodies waiting to be written that are enough for one turn."""
-
 WEIGHT = 512
 """What a message counts besides its body, as an answer."""
 
 HEADERS = {"0-8": (b"AMQP\x01\x01\x08\x00", b"AMQP\x01\x01\x09\x01")}
 """Headers that open a version, where there are several (python amqplib writes the second)."""
-
-
-def _nothing() -> None:
-    """Nobody is to be woken."""
 
 
 class Engine:
@@ -70,7 +62,7 @@ class Engine:
         product: Product = Product(),  # noqa: B008
         external_subject: str | None = None,
         mechanisms: tuple[str, ...] = MECHANISMS,
-        wake: Callable[[], None] = _nothing,
+        wake: Callable[[], None] = no_op,
         spool: Spool | None = None,
     ) -> None:
         """``spool``: where bodies go that are too large for memory; ``None``: they stay there."""
@@ -78,7 +70,7 @@ class Engine:
         self.role = role
         self.closing = False
         self.wake = wake
-        self.crowded: Callable[[], None] = _nothing
+        self.crowded: Callable[[], None] = no_op
         self.limits = limits
         self.table = self.versions[version]
         self.pending: list[bytes] = []
@@ -100,10 +92,7 @@ class Engine:
         self._fault: PeerError | None = None
         """What the peer did wrong, while it is still to be told."""
         self._opening = b""
-        self._heard = self._spoke = True
-        self._last_heard = self._last_spoke = self._last_tick = 0.0
-        self._since = self._closing_since = 0.0
-        self._ticking = False
+        self.heartbeat = Heartbeat(limits)
         self._set_connection(authority, credentials, product, external_subject, mechanisms)
         if not self.server:
             self.connection.begin()
@@ -156,7 +145,7 @@ class Engine:
             return found + self.lost()
         if self.connection.state is states.LEAVING:
             return found
-        self._heard = True
+        self.heartbeat.heard = True
         self._receiving = True
         try:
             if self.connection.state is states.HEADER:
@@ -333,41 +322,28 @@ class Engine:
         a handshake and a close have their time-outs."""
         if self.closing:
             return []
-        if not self._ticking:
-            self._ticking = True
-            self._since = self._last_heard = self._last_spoke = self._last_tick = now
-        if self._heard:
-            self._last_heard, self._heard = now, False
-        if self._spoke:
-            # We only know that it was since the last tick: take the worst for us.
-            self._last_spoke, self._spoke = self._last_tick, False
-        self._last_tick = now
-        state, limits = self.connection.state, self.limits
+        state = self.connection.state
         found, self.later = self.later, []
-        if state is states.CLOSING:
-            self._closing_since = self._closing_since or now
-            if now - self._closing_since >= limits.close_timeout:
-                return found + self.lost()
-        elif state is states.LEAVING:
+        due = self.heartbeat.look(now, state is states.OPEN, state is states.CLOSING)
+        if state is states.LEAVING:
             return found
-        elif state is not states.OPEN:
-            if limits.handshake_timeout and now - self._since >= limits.handshake_timeout:
-                found += self.give_up()
-                found.append(Closed(Condition.CONNECTION_FORCED, "the handshake took too long"))
-        else:
-            interval, patience = self.connection.heartbeat, self.connection.patience
-            if patience and now - self._last_heard >= 2 * patience:
-                whom = "client" if self.server else "server"
-                text = f"missed heartbeats from {whom}, timeout: {patience}s"
-                found += self.give_up()
-                found.append(Closed(Condition.CONNECTION_FORCED, text))
-            elif interval and now - self._last_spoke >= interval / 2:
-                self.put(self.table.geometry.heartbeat)
+        if due is Due.BEAT:
+            self.put(self.table.geometry.heartbeat)
+        elif due is Due.UNCLOSED:
+            found += self.lost()
+        elif due is Due.UNOPENED:
+            found += self.give_up()
+            found.append(Closed(Condition.CONNECTION_FORCED, "the handshake took too long"))
+        elif due is Due.SILENT:
+            whom = "client" if self.server else "server"
+            text = f"missed heartbeats from {whom}, timeout: {self.heartbeat.patience / 2:g}s"
+            found += self.give_up()
+            found.append(Closed(Condition.CONNECTION_FORCED, text))
         return found
 
     def excuse_silence(self) -> None:
         """We did not read: the peer counts as heard."""
-        self._heard = True
+        self.heartbeat.heard = True
 
     # --- out -------------------------------------------------------------------------------------
 
@@ -492,13 +468,6 @@ class Engine:
             self.loads.move(self.channels)
         if not pending:
             return []
-        self._spoke = True
+        self.heartbeat.spoke = True
         self._weight = 0
-        if len(pending) == 1:
-            taken = pending[:]
-        elif sum(map(len, pending)) < JOIN_BELOW:
-            taken = [b"".join(pending)]
-        else:
-            taken = pending[:]
-        pending.clear()
-        return taken
+        return take(pending)

@@ -9,10 +9,11 @@ from typing import Any
 from uuid import uuid4
 
 from gateway.adapters.base import Authority, Capability, Outlet, Role
+from gateway.adapters.core.heartbeat import Due, Heartbeat
+from gateway.adapters.core.output import MOST_OCTETS, no_op, take
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.v1_0 import asking, opening, serving, speech
 from gateway.adapters.v1_0.channels import Channels
-from gateway.adapters.v1_0.clock import Clock, Due
 from gateway.adapters.v1_0.composites import condition_for, symbol_for, write
 from gateway.adapters.v1_0.frames import EMPTY, MIN_MAX_FRAME_SIZE, Frames, frame
 from gateway.adapters.v1_0.large import Portions
@@ -34,18 +35,8 @@ from gateway.operations import (
     Token,
 )
 
-JOIN_BELOW = 64 * 1024
-"""Less output than this is joined into one piece."""
-
-MOST_OCTETS = 8 << 20
-"""Octets of large bodies waiting to be written that are enough for one turn."""
-
 LARGEST_FRAME = 1 << 20
 """Octets of a frame of ours, however much the peer would take: others want their turn."""
-
-
-def _nothing() -> None:
-    """Nobody is to be woken."""
 
 
 class Engine:
@@ -64,7 +55,7 @@ class Engine:
         product: Product = Product(),  # noqa: B008
         external_subject: str | None = None,
         mechanisms: tuple[str, ...] = MECHANISMS,
-        wake: Callable[[], None] = _nothing,
+        wake: Callable[[], None] = no_op,
         spool: Spool | None = None,
         addresses: str = "",
         annotates: bool = False,
@@ -77,7 +68,7 @@ class Engine:
         self.server = server = role is Role.SERVER
         self.closing = False
         self.wake = wake
-        self.crowded: Callable[[], None] = _nothing
+        self.crowded: Callable[[], None] = no_op
         self.limits = limits
         self.product = product
         self.pending: list[bytes] = []
@@ -90,7 +81,8 @@ class Engine:
         self.sessions = self.channels.sessions
         self.arriving = self.channels.arriving
         self.drains = self.channels.drains
-        self.clock = Clock(limits)
+        self.heartbeat = Heartbeat(limits)
+        self.heartbeat.patience = 2.0 * limits.heartbeat  # our idle-time-out is half of it (§2.4.5)
         self.peer = Peer(version=version)
         self.container = ""
         """The peer's container-id."""
@@ -145,7 +137,7 @@ class Engine:
             return found + self.lost()
         if self._leaving:
             return found
-        self.clock.heard = self._receiving = True
+        self.heartbeat.heard = self._receiving = True
         if self._parting:
             self._part()
         try:
@@ -241,7 +233,7 @@ class Engine:
             raise Violation(AmqpError.NOT_ALLOWED, "an open comes on channel 0")
         self.opened = record
         opening.check_limits(record)
-        self.clock.idle_out = (record.idle_time_out or 0) / 1000
+        self.heartbeat.interval = (record.idle_time_out or 0) / 1000
         self.frame_out = min(record.max_frame_size or LARGEST_FRAME, LARGEST_FRAME)
         self.channels.limit_out = 0xFFFF if record.channel_max is None else record.channel_max
         self.container = record.container_id
@@ -416,11 +408,11 @@ class Engine:
             return found
         opened = self.opened is not None and self._said_open
         self.channels.drain_again()
-        due = self.clock.look(now, opened, self._said_close)
+        due = self.heartbeat.look(now, opened, self._said_close)
         if due is Due.BEAT:
             self.put(EMPTY)
         elif due is Due.SILENT:
-            text = f"nothing was heard for {self.clock.patience:g} s"
+            text = f"nothing was heard for {self.heartbeat.patience:g} s"
             self.close_with(AmqpError.RESOURCE_LIMIT_EXCEEDED, text, found)
         elif due is Due.UNOPENED:
             self.finish(Condition.CONNECTION_FORCED, "the handshake took too long", found)
@@ -435,7 +427,7 @@ class Engine:
 
     def excuse_silence(self) -> None:
         """We did not read: the peer counts as heard."""
-        self.clock.heard = True
+        self.heartbeat.heard = True
 
     # --- out ------------------------------------------------------------------------------------
 
@@ -511,11 +503,6 @@ class Engine:
         pending = self.pending
         if not pending:
             return []
-        self.clock.spoke = True
+        self.heartbeat.spoke = True
         self._weight = 0
-        if len(pending) > 1 and sum(map(len, pending)) < JOIN_BELOW:
-            taken = [b"".join(pending)]
-        else:
-            taken = pending[:]
-        pending.clear()
-        return taken
+        return take(pending)

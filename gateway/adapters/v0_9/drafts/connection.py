@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from gateway.adapters.base import Authority, Role
+from gateway.adapters.core.heartbeat import Heartbeat
 from gateway.adapters.options import Credentials, Limits
 from gateway.adapters.sasl import Challenge, ServerExchange, Step, Success, Waiting
 from gateway.adapters.v0_9 import states
@@ -43,6 +44,7 @@ class Owner(Protocol):
     frames: DraftFrames
     body_max: int
     channel_max: int
+    heartbeat: Heartbeat
     vhost: str
 
     def write(self, channel: int, record: Any) -> None: ...
@@ -93,8 +95,6 @@ class DraftConnection:
     ) -> None:
         self.state = states.HEADER
         self.peer = Peer(version=owner.table.name)
-        self.heartbeat = 0
-        self.patience = 0
         self.said: tuple[Condition | None, str] = (None, "")
         """Why we closed, while we wait for the answer."""
         self.caused_by_them = False
@@ -329,8 +329,8 @@ class DraftConnection:
         often it wants to hear from the other; in 0-9a6 the client decides."""
         owner, limits = self._owner, self._limits
         owner.channel_max = _smaller(channel_max, limits.channel_max) or 0xFFFF
-        self.heartbeat = speak
-        self.patience = hear if self._first else speak
+        owner.heartbeat.interval = speak
+        owner.heartbeat.patience = 2 * (hear if self._first else speak)
         overhead = owner.frames.overhead
         ours = _smaller(frame_max, limits.frame_max) if self._first else limits.frame_max
         most = limits.max_message_octets

@@ -82,7 +82,7 @@ class DraftEngine(Engine):
         Version")."""
 
     def tick(self, now: float) -> list[Operation]:
-        seconds = now - self._last_tick if self._ticking else 0.0
+        seconds = self.heartbeat.elapsed(now)
         found = super().tick(now)
         for place in self.channels.values():
             if place.paced and not self.closing:

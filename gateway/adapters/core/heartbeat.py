@@ -1,4 +1,4 @@
-"""What is due when: signs of life, the peer's silence (§2.4.5), handshake and close."""
+"""Signs of life both ways, and the times that a handshake and a close may take."""
 
 from enum import Enum
 
@@ -10,33 +10,36 @@ class Due(Enum):
 
     NOTHING = 0
     BEAT = 1
-    """An empty frame, so that the peer hears from us."""
+    """A sign of life is due, or the peer might give us up."""
     SILENT = 2
-    """Nothing was heard for too long."""
+    """Nothing was heard from the peer for too long."""
     UNOPENED = 3
     """The handshake has taken too long."""
     UNCLOSED = 4
     """Our close was not answered in time."""
 
 
-class Clock:
-    """Seconds; looked at once in about a second. Our idle-time-out is half of what we bear, as
-    §2.4.5 advises; of the peer's we use half."""
+class Heartbeat:
+    """The clock of one connection, in seconds; ``look`` is called about once a second."""
 
     def __init__(self, limits: Limits) -> None:
-        self.idle_out = 0.0
-        """The peer's idle-time-out in seconds, 0 if it has none."""
+        self.interval = 0.0
+        """The peer wants to hear from us this often, 0: never. We speak after half of it."""
+        self.patience = 0.0
+        """Silence of the peer that we bear, 0: any."""
         self.heard = self.spoke = True
         """Since the last look."""
-        self.patience = 2.0 * limits.heartbeat
-        """Seconds of silence that we bear, 0: any."""
         self._limits = limits
         self._started = False
         self._since = self._closing_since = 0.0
         self._last_heard = self._last_spoke = self._last = 0.0
 
+    def elapsed(self, now: float) -> float:
+        """Seconds since the last look, 0 before the first."""
+        return now - self._last if self._started else 0.0
+
     def look(self, now: float, opened: bool, closing: bool) -> Due:
-        """What is due at ``now``."""
+        """What is due at ``now`` (monotonic)."""
         if not self._started:
             self._started = True
             self._since = self._last_heard = self._last_spoke = self._last = now
@@ -49,17 +52,13 @@ class Clock:
         limits = self._limits
         if closing:
             self._closing_since = self._closing_since or now
-            return (
-                Due.UNCLOSED if now - self._closing_since >= limits.close_timeout else Due.NOTHING
-            )
+            late = now - self._closing_since >= limits.close_timeout
+            return Due.UNCLOSED if late else Due.NOTHING
         if not opened:
-            late = limits.handshake_timeout and now - self._since >= limits.handshake_timeout
-            return Due.UNOPENED if late else Due.NOTHING
+            expired = limits.handshake_timeout and now - self._since >= limits.handshake_timeout
+            return Due.UNOPENED if expired else Due.NOTHING
         if self.patience and now - self._last_heard >= self.patience:
             return Due.SILENT
-        if self.idle_out and now - self._last_spoke >= self.idle_out / 2:
+        if self.interval and now - self._last_spoke >= self.interval / 2:
             return Due.BEAT
         return Due.NOTHING
-
-
-__all__ = ["Clock", "Due"]
