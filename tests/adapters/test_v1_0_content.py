@@ -1,5 +1,7 @@
 """Messages of AMQP 1.0: split without decoding, kept octet by octet, seen as properties."""
 
+import math
+import struct
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +13,7 @@ from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v1_0 import sections as s
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.fields import FieldError, decode
+from gateway.adapters.v1_0.fields import ALLOWANCE, MOST_VALUES, FieldError, TooManyValues, decode
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.values import Array, Decimal64, Float, Scaled, Short, Symbol, Timestamp, UByte, ULong
@@ -285,3 +287,33 @@ def test_late_delivery_annotations_are_put_where_they_belong() -> None:
     assert s.part(b"".join([early[0], *rest, early[1]])) == s.part(late)
     with pytest.raises(FieldError):
         s.part(b"".join([*early, *rest, early[1]]))
+
+
+LISTS = {
+    "null": b"\x40",
+    "empty list": b"\x45",
+    "empty map": b"\xc1\x01\x00",
+    "list": b"\xc0\x02\x01\x45",
+    "array": b"\xe0\x02\x00\x40",
+    "described": b"\x00\x40\x40",
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_the_values_of_a_message_are_counted(kind: str) -> None:
+    """Each takes time, and a message may have millions. No more are read than the limit says."""
+
+    def made(count: int) -> bytes:
+        inner = LISTS[kind] * count
+        value = b"\xd0" + struct.pack(">II", len(inner) + 4, count) + inner
+        items = b"\xa3\x01a" + value
+        return b"\x00\x53\x72\xd1" + struct.pack(">II", len(items) + 4, 2) + items
+
+    for octets in (made(MOST_VALUES), made(20 * MOST_VALUES)):
+        with pytest.raises(TooManyValues):
+            SECTIONS.essentials(octets)
+        assert ALLOWANCE.left == math.inf
+    few = made(MOST_VALUES // 4)
+    assert SECTIONS.essentials(few + b"\x00\x53\x74\xc1\x01\x00") == Essentials()
+    # What was kept before there was a limit can still be read.
+    assert SECTIONS.read(made(MOST_VALUES)).annotations is not None

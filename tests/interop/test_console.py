@@ -401,7 +401,7 @@ FOREIGN = """<!doctype html><title>foreign</title>
         "/v1/%2F/queues/formed/messages",
         "/api/exchanges/%2F/amq.default/publish",
         "/api/queues/%2F/formed/get",
-        "/v1/admin/vhosts/%2F/queues",
+        "/v1/%2F/queues/formed/deliveries",
     ],
 )
 def test_a_form_of_a_foreign_page_does_nothing(
@@ -415,6 +415,8 @@ def test_a_form_of_a_foreign_page_does_nothing(
         json={}, auth=("guest", "guest"), trust_env=False, timeout=60,
     ).raise_for_status()  # fmt: skip
     api.publish("formed")
+    before = api.find("vhosts/%2F/queues/formed")
+    assert before is not None
     to = f"http://{HOST}:{gateway.http_port}{path}"
 
     class Foreign(BaseHTTPRequestHandler):
@@ -448,4 +450,4 @@ def test_a_form_of_a_foreign_page_does_nothing(
             server.shutdown()
             page.close()
     found = api.find("vhosts/%2F/queues/formed")
-    assert found is not None and found["ready"] == 1
+    assert found is not None and found["ready"] == before["ready"] > 0

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.fields import FieldError
+from gateway.adapters.v1_0.fields import MOST_VALUES, FieldError, limited
 from gateway.adapters.v1_0.sections import (
     ANNOTATIONS,
     APPLICATION,
@@ -61,7 +61,11 @@ class SectionsDialect:
 
     def essentials(self, header: bytes) -> Essentials:
         """Reads all that is in the header, so that what is kept can be read for ever."""
-        single, _ = read_header(header)
+        if len(header) <= MOST_VALUES:  # each takes an octet at least
+            single, _ = read_header(header)
+        else:
+            with limited():
+                single, _ = read_header(header)
         durable, priority, ttl, user, expiry = False, None, None, None, None
         if HEADER in single:
             transport = single[HEADER]

@@ -9,7 +9,9 @@ The readers of the table check no bounds: what runs past the end stops past the 
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
 from struct import Struct
 from typing import Any
 from uuid import UUID
@@ -41,6 +43,9 @@ DEPTH = 64
 EMPTY, EMPTY_DESCRIBED = 255, 15
 """How many elements an array may have that take no octets: nothing but a count announces them."""
 
+MOST_VALUES = 8192
+"""Values in the sections of one message that are read when it comes: some milliseconds."""
+
 NULL = 0x40
 
 TEXTS = frozenset((0xA0, 0xA1, 0xA3, 0xB0, 0xB1, 0xB3))
@@ -55,6 +60,41 @@ Reader = Callable[[bytes, int, int], tuple[Any, int]]
 
 class FieldError(ValueError):
     """Octets that are no AMQP value, or a value that cannot be written (amqp:decode-error)."""
+
+
+class TooManyValues(FieldError):
+    """Nothing is wrong with them but their number (amqp:resource-limit-exceeded)."""
+
+    def __init__(self) -> None:
+        super().__init__(f"more than {MOST_VALUES} values in the sections of a message")
+
+
+class Allowance:
+    """How many values may still be read. Only what can hold too many is counted."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left: float = inf
+
+    def take(self, count: int) -> None:
+        """So many more. Raises ``TooManyValues``."""
+        self.left -= count
+        if self.left < 0:
+            raise TooManyValues
+
+
+ALLOWANCE = Allowance()
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Within, at most ``MOST_VALUES`` values are read."""
+    ALLOWANCE.left = MOST_VALUES
+    try:
+        yield
+    finally:
+        ALLOWANCE.left = inf
 
 
 # --- whole values -------------------------------------------------------------------------------
@@ -214,6 +254,8 @@ def _items(buf: bytes, at: int, end: int, count: int, depth: int) -> list[Any]:
         raise FieldError(f"values nest deeper than {DEPTH}")
     if count > end - at:
         raise FieldError("a compound value has less octets than items")
+    if ALLOWANCE.left is not inf:
+        ALLOWANCE.take(count + 1)
     depth += 1
     readers = READERS
     items: list[Any] = []
@@ -233,6 +275,8 @@ def _map(buf: bytes, at: int, end: int, count: int, depth: int) -> dict[Any, Any
         raise FieldError(f"values nest deeper than {DEPTH}")
     if count > end - at:
         raise FieldError("a compound value has less octets than items")
+    if ALLOWANCE.left is not inf:
+        ALLOWANCE.take(count + 1)
     depth += 1
     readers = READERS
     keys: list[Any] = []
@@ -303,6 +347,8 @@ def _array(buf: bytes, at: int, end: int, count: int, depth: int) -> Array:
     """The elements behind their one constructor, which may be described, even more than once."""
     if depth >= DEPTH:
         raise FieldError(f"values nest deeper than {DEPTH}")
+    if ALLOWANCE.left is not inf:
+        ALLOWANCE.take(count + 1)
     depth += 1
     descriptors: list[Any] = []
     while buf[at] == 0:
@@ -348,6 +394,8 @@ def _nothings(code: int, count: int) -> Array:
 def _read_described(buf: bytes, at: int, depth: int) -> tuple[Described, int]:
     if depth >= DEPTH:
         raise FieldError(f"values nest deeper than {DEPTH}")
+    if ALLOWANCE.left is not inf:
+        ALLOWANCE.take(2)
     descriptor, at = READERS[buf[at]](buf, at + 1, depth + 1)
     value, at = READERS[buf[at]](buf, at + 1, depth + 1)
     return Described(descriptor, value), at

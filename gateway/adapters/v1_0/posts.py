@@ -9,7 +9,7 @@ from typing import Any
 from gateway.adapters.v1_0.asked import Asked
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.coordinator import REJECTED, Coordinator
-from gateway.adapters.v1_0.fields import FieldError
+from gateway.adapters.v1_0.fields import FieldError, TooManyValues
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
 from gateway.adapters.v1_0.large import Parted, Unkept
 from gateway.adapters.v1_0.outcomes import ACCEPTED, is_transactional, rejected
@@ -69,7 +69,7 @@ class Posts:
             elif attached.transient and essentials[0]:
                 self._refuse(arrival, AmqpError.PRECONDITION_FAILED, NOT_DURABLE)
                 return
-        except Unkept as bad:
+        except (Unkept, TooManyValues) as bad:
             self._refuse(arrival, AmqpError.RESOURCE_LIMIT_EXCEEDED, str(bad))
             return
         except FieldError as bad:
