@@ -14,22 +14,19 @@ from collections.abc import AsyncIterator, Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
-from gateway import adapters
-from gateway.adapters.registry import header_meanings
 from gateway.broker.access import KINDS as ACCESS
 from gateway.broker.broker import Broker
 from gateway.broker.broker import Limits as BrokerLimits
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Store
 from gateway.config import Settings
-from gateway.config.amqp import AmqpListener
 from gateway.crossing.crossing import Crossing
 from gateway.errors import Condition, ConfigError, StoreError
 from gateway.http.access.front import admin_plane
 from gateway.http.access.protocol import bounded
 from gateway.http.app import build
 from gateway.http.app import close as close_http
-from gateway.http.configured import http_settings
+from gateway.http.configured import check_named_files
 from gateway.http.dependencies import ChannelInfo, ConnectionInfo, HttpDependencies
 from gateway.http.publish.spool import open_shelf, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
@@ -37,10 +34,10 @@ from gateway.message import cross_with
 from gateway.net.alarms import Watch, memory_total
 from gateway.net.failures import Records
 from gateway.net.frames import FrameByFrame
-from gateway.net.listener import Address, Limits, Listener
+from gateway.net.listener import Address, Listener
 from gateway.net.passwords import Passwords
 from gateway.net.ports import listen_http
-from gateway.net.rules import Rules
+from gateway.net.rules import rules_of
 from gateway.net.tls import server_context
 from gateway.net.turn import Turn
 from gateway.net.websocket import AmqpSockets
@@ -129,29 +126,15 @@ class Gateway:
         self.passwords = Passwords(
             self.broker.access,
             time.time,
-            settings.http.failures,
-            settings.http.failure_seconds,
+            settings.http,
             Records(self.store, self.turn.begin, self.turn.end),
         )
         self.listener = Listener(
             self.turn,
             self.broker,
             self.registry,
-            limits=Limits(
-                amqp.handshake_seconds,
-                amqp.max_connections,
-                adapters.Limits(
-                    amqp.frame_max,
-                    amqp.channel_max,
-                    amqp.heartbeat_seconds,
-                    amqp.max_message_octets,
-                    synch=amqp.synch,
-                ),
-                amqp.failure_pause_seconds,
-            ),
+            settings=amqp,
             passwords=self.passwords,
-            rules=self._rules(),
-            compat=amqp.compat,
             spool=self.spool,
             context=context,
         )
@@ -162,6 +145,7 @@ class Gateway:
             if settings.admin.port is not None:
                 admin = listen_http(settings.admin.host, settings.admin.port)
             self._listen("detect" if context is not None else "never")
+            check_named_files(settings)
             self._web = build(self._http_dependencies())
         except ConfigError:
             web.close()
@@ -186,33 +170,15 @@ class Gateway:
     def _listen(self, detect: str) -> None:
         """Open all AMQP ports; ``detect`` is what those do about TLS that may carry both."""
         amqp, listen = self.settings.amqp, self.listener.listen
-        rules = self._rules()
+        rules = rules_of(amqp)
         self.amqp_port = listen(Address(amqp.host, amqp.port, detect, rules))
         if amqp.tls.port is not None:
             there = Address(amqp.host, amqp.tls.port, "always", rules)
             self.amqps_port = listen(there)
         for one in amqp.listeners:
             tls = "always" if one.tls_only else detect
-            there = Address(one.host or amqp.host, one.port, tls, self._rules(one))
+            there = Address(one.host or amqp.host, one.port, tls, rules_of(amqp, one))
             self.more_ports.append(listen(there))
-
-    def _rules(self, one: AmqpListener | None = None) -> Rules:
-        """Of a further listener, or of the others."""
-        amqp = self.settings.amqp
-        rules = Rules(
-            header_meanings([amqp.header_0_9]),
-            tuple(amqp.mechanisms),
-            amqp.anonymous_user,
-            amqp.require_tls,
-        )
-        if one is None:
-            return rules
-        return Rules(
-            header_meanings([one.header_0_9]),
-            rules.mechanisms if one.mechanisms is None else tuple(one.mechanisms),
-            rules.anonymous_user if one.anonymous_user is None else one.anonymous_user,
-            one.require_tls or rules.require_tls,
-        )
 
     def _serving(self, app: ASGIApp) -> uvicorn.Config:
         http = self.settings.http
@@ -238,7 +204,9 @@ class Gateway:
             connections=self._connections,
             channels=self._channels,
             close_connection=self._close_connection,
-            settings=http_settings(self.settings),
+            settings=self.settings.http,
+            routes=self.settings.routes,
+            admin_apart=self.settings.admin.port is not None,
             spool=self.spool,
             secret=secret(self.settings, SECRET_FILE),
             ready=self._ready,

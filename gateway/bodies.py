@@ -20,6 +20,8 @@ from contextlib import suppress
 
 THRESHOLD = 1 << 20
 """Octets from which on a body is large."""
+MOST_OCTETS = 16 << 30
+"""Of all files of large bodies that are open."""
 
 WRITE_FROM = 1 << 18
 """Small pieces are gathered up to this before they are written."""
@@ -233,7 +235,7 @@ class Spool:
         directory: str | None = None,
         *,
         threshold: int = THRESHOLD,
-        most_octets: int = 0,
+        most_octets: int = MOST_OCTETS,
         most_files: int = 0,
     ) -> None:
         self.directory = directory

@@ -27,6 +27,12 @@ Key = tuple[str, ...]
 
 SMALL = 1 << 16
 """A body announced to be smaller gets its file only when it is cut off."""
+MOST_OCTETS = 4 << 30
+"""Of all that are kept."""
+MOST_ITEMS = 256
+"""How many are kept; the oldest make room."""
+KEEP_SECONDS = 86_400
+"""How long one waits for its sender to go on."""
 MOST_IN_MEMORY = 128 << 20
 """Octets in memory, of all that are kept there."""
 MOST_OPEN = 64
@@ -123,9 +129,9 @@ class Shelf:
         spool: Spool | None = None,
         directory: Path | None = None,
         *,
-        most_octets: int = 0,
-        most_items: int = 256,
-        keep_ms: int = 60 * 60 * 1000,
+        most_octets: int = MOST_OCTETS,
+        most_items: int = MOST_ITEMS,
+        keep_ms: int = KEEP_SECONDS * 1000,
         now: int = 0,
     ) -> None:
         self.spool = spool

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent / "gateway"
 
 FLOOR = {
-    "__init__": 0, "errors": 0, "values": 0, "bodies": 0,
+    "__init__": 0, "errors": 0, "values": 0, "bodies": 0, "limits": 0,
     "message": 1, "staged": 1,
     "operations": 2, "selector": 2,
     "adapters": 3, "broker": 3, "store": 3,
@@ -24,7 +24,7 @@ EXCEPTIONS = {
 }
 
 PURE = (
-    "errors", "values", "bodies", "message", "staged", "operations", "selector",
+    "errors", "values", "bodies", "limits", "message", "staged", "operations", "selector",
     "adapters", "broker", "store", "crossing",
 )  # fmt: skip
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "threading", "time", "fastapi", "pydantic", "logging"}

@@ -18,13 +18,14 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from gateway.config.amqp import Amqp
+from gateway import bodies, staged
+from gateway.config.amqp import AmqpSettings
 from gateway.config.section import Section
-from gateway.config.web import Admin, Http, Route
+from gateway.config.web import AdminSettings, DeclaredRoute, HttpSettings
 from gateway.errors import ConfigError
 
 
-class CrossingSection(Section):
+class CrossingSettings(Section):
     """Messages that cross between 1.0 and the older versions: docs/crossing.md."""
 
     mode: Literal["natural", "lossless", "strict", "lenient"] = Field(
@@ -33,7 +34,7 @@ class CrossingSection(Section):
     fidelity: Literal["values", "bytes"] = Field(default="values", description="what comes back")
 
 
-class LimitsSection(Section):
+class ResourceSettings(Section):
     """Memory and disk."""
 
     memory_high: float = Field(
@@ -49,17 +50,21 @@ class LimitsSection(Section):
         default=64 << 20, ge=1 << 20, description="unwritten octets that hold publishers back"
     )
     large_octets: int = Field(
-        default=1 << 20, ge=1 << 16, description="bodies from this size on stand in files"
+        default=bodies.THRESHOLD, ge=1 << 16, description="bodies from this size on stand in files"
     )
     spool_octets: int = Field(
-        default=16 << 30, ge=0, description="octets in such files that are open; 0 is no limit"
+        default=bodies.MOST_OCTETS,
+        ge=0,
+        description="octets in such files that are open; 0 is no limit",
     )
     staged_octets: int = Field(
-        default=4 << 30, ge=0, description="octets of half received bodies; 0 is no limit"
+        default=staged.MOST_OCTETS,
+        ge=0,
+        description="octets of half received bodies; 0 is no limit",
     )
-    staged_items: int = Field(default=256, ge=1, description="half received bodies")
+    staged_items: int = Field(default=staged.MOST_ITEMS, ge=1, description="half received bodies")
     staged_seconds: int = Field(
-        default=86400, ge=1, description="how long one waits for its sender to go on"
+        default=staged.KEEP_SECONDS, ge=1, description="how long one waits for its sender to go on"
     )
 
 
@@ -82,12 +87,12 @@ class Settings(BaseSettings):
         default="text", description="lines of text, or one JSON object per line"
     )
     vhosts: list[str] = Field(default=["/"], description="virtual hosts made on an empty store")
-    amqp: Amqp = Field(default_factory=Amqp)
-    http: Http = Field(default_factory=Http)
-    admin: Admin = Field(default_factory=Admin)
-    crossing: CrossingSection = Field(default_factory=CrossingSection)
-    limits: LimitsSection = Field(default_factory=LimitsSection)
-    routes: list[Route] = Field(default=[], description="declared routes, see below")
+    amqp: AmqpSettings = Field(default_factory=AmqpSettings)
+    http: HttpSettings = Field(default_factory=HttpSettings)
+    admin: AdminSettings = Field(default_factory=AdminSettings)
+    crossing: CrossingSettings = Field(default_factory=CrossingSettings)
+    limits: ResourceSettings = Field(default_factory=ResourceSettings)
+    routes: list[DeclaredRoute] = Field(default=[], description="declared routes, see below")
 
     @model_validator(mode="after")
     def _distinct(self) -> "Settings":

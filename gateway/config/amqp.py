@@ -1,4 +1,7 @@
-"""Where AMQP is spoken, and what is proposed and accepted there."""
+"""Where AMQP is spoken, and what is proposed and accepted there.
+
+Limits that adapters keep to have their defaults in ``gateway.limits``.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,6 +12,7 @@ from gateway.adapters.registry import sharing
 from gateway.broker.limits import read_queue_arguments
 from gateway.config.section import Section
 from gateway.errors import Refusal
+from gateway.limits import MECHANISMS, Limits, Mechanism
 
 
 def _choice(value: str) -> str:
@@ -21,11 +25,11 @@ SHARED_0_9 = sorted(sharing("0-9"))
 Meaning = Annotated[str, AfterValidator(_choice), WithJsonSchema({"enum": SHARED_0_9})]
 """Versions that open with AMQP 1 1 0 9; 0-9a0-7 is 0-9a0 with method headers of 7 octets."""
 
-Mechanism = Literal["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"]
+DEFAULTS = Limits()
 RequireTls = Literal["no", "passwords", "yes"]
 
 
-class Tls(Section):
+class TlsSettings(Section):
     """Certificate for the TLS port and for TLS on the plain port."""
 
     port: int | None = Field(default=None, ge=0, le=65535, description="TLS-only port, often 5671")
@@ -37,7 +41,7 @@ class Tls(Section):
     )
 
     @model_validator(mode="after")
-    def _complete(self) -> "Tls":
+    def _complete(self) -> "TlsSettings":
         if (self.port is not None or self.key or self.client_ca) and not self.certificate:
             raise ValueError("TLS needs a certificate")
         if self.certificate and not self.key:
@@ -69,7 +73,7 @@ class AmqpListener(Section):
     )
 
 
-class Amqp(Section):
+class AmqpSettings(Section):
     """The AMQP listener."""
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
@@ -83,7 +87,7 @@ class Amqp(Section):
         "`yes`, every connection",
     )
     mechanisms: list[Mechanism] = Field(
-        default=["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"],
+        default_factory=lambda: list(MECHANISMS),
         description="SASL mechanisms allowed; EXTERNAL needs a client certificate, "
         "ANONYMOUS an anonymous_user",
     )
@@ -99,7 +103,7 @@ class Amqp(Section):
         default="", description="broker to present to clients of 1.0 that accept no other"
     )
     synch: bool = Field(
-        default=False,
+        default=DEFAULTS.synch,
         description="answer SYNCHREQ of 0-9a0 with method 2, 6, a number that its document does "
         "not define",
     )
@@ -108,21 +112,30 @@ class Amqp(Section):
         description="queue arguments by template name, for clients of 0-9a0 and 0-9a6",
     )
     handshake_seconds: float = Field(
-        default=10, gt=0, description="time limit for opening a connection"
+        default=DEFAULTS.handshake_timeout,
+        gt=0,
+        description="time limit for opening a connection",
     )
     failure_pause_seconds: float = Field(
         default=2,
         ge=0,
         description="delay before a failed login is answered and the connection closed",
     )
-    heartbeat_seconds: int = Field(default=60, ge=0, le=65535, description="proposed heartbeat")
-    frame_max: int = Field(default=131072, ge=4096, description="largest frame, octets")
-    channel_max: int = Field(default=2047, ge=1, le=65535, description="channels per connection")
+    heartbeat_seconds: int = Field(
+        default=DEFAULTS.heartbeat, ge=0, le=65535, description="proposed heartbeat"
+    )
+    frame_max: int = Field(default=DEFAULTS.frame_max, ge=4096, description="largest frame, octets")
+    channel_max: int = Field(
+        default=DEFAULTS.channel_max, ge=1, le=65535, description="channels per connection"
+    )
     max_connections: int = Field(default=10000, ge=1, description="AMQP connections at once")
     max_message_octets: int = Field(
-        default=128 << 20, ge=1, le=0xFFFF_FFFF, description="largest message body, octets"
+        default=DEFAULTS.max_message_octets,
+        ge=1,
+        le=0xFFFF_FFFF,
+        description="largest message body, octets",
     )
-    tls: Tls = Field(default_factory=Tls)
+    tls: TlsSettings = Field(default_factory=TlsSettings)
     listeners: list[AmqpListener] = Field(default=[], description="further listeners, see below")
 
     @field_validator("templates")
@@ -136,10 +149,21 @@ class Amqp(Section):
         return given
 
     @model_validator(mode="after")
-    def _certified(self) -> "Amqp":
+    def _certified(self) -> "AmqpSettings":
         if any(one.tls_only for one in self.listeners) and not self.tls.certificate:
             raise ValueError("a listener that is tls_only needs amqp.tls.certificate")
         required = [self.require_tls, *(one.require_tls or "no" for one in self.listeners)]
         if set(required) != {"no"} and not self.tls.certificate:
             raise ValueError("require_tls needs amqp.tls.certificate")
         return self
+
+    def limits(self) -> Limits:
+        """What adapters keep to."""
+        return Limits(
+            frame_max=self.frame_max,
+            channel_max=self.channel_max,
+            heartbeat=self.heartbeat_seconds,
+            max_message_octets=self.max_message_octets,
+            handshake_timeout=self.handshake_seconds,
+            synch=self.synch,
+        )

@@ -1,19 +1,39 @@
-"""Settings of the HTTP side: access, limits, the admin listener, declared routes."""
+"""Settings of the HTTP side: one model for each area, and the tables that they make in the file.
 
+``HttpSettings`` is the table ``[http]``: its areas are apart so that each part of ``gateway.http``
+takes the one it needs, and their keys stand in one table. ``gateway.http`` and its tests use these
+models as they are, so a limit has one name, one meaning and one default.
+"""
+
+import json
 import re
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
 from gateway.config.section import Section
+from gateway.errors import ConfigError
 
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512",
     "Ed25519", "EdDSA",
 ]  # fmt: skip
 ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?")
+
+
+SECRET_OCTETS = 32
+"""Least octets of a shared secret."""
+
+
+def read_named(path: Path, key: str) -> bytes:
+    """What is in a file that a setting names. Raises ``ConfigError``."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{key}: {path}: {error.strerror}") from None
 
 
 def trustworthy(where: str) -> bool:
@@ -25,7 +45,7 @@ def trustworthy(where: str) -> bool:
     return parts.scheme == "https" or (parts.scheme == "http" and local)
 
 
-class Bearer(Section):
+class BearerSettings(Section):
     """Whose access tokens (JWTs) are taken. Off without an issuer."""
 
     issuer: str = Field(default="", description="`iss` of the tokens; empty takes no tokens")
@@ -41,7 +61,9 @@ class Bearer(Section):
         description="signature algorithms taken with jwks",
     )
     leeway_seconds: int = Field(default=30, ge=0, le=300, description="by which clocks may differ")
-    refresh_seconds: float = Field(default=600, ge=15, description="age at which keys are had anew")
+    refresh_seconds: float = Field(
+        default=600, ge=15, description="age at which keys are refetched"
+    )
     user_claim: str = Field(default="", description="claim that names the broker's user")
     user: str = Field(default="", description="broker's user for tokens without that claim")
     scope_prefix: str = Field(default="", description="what stands before our words in `scope`")
@@ -50,7 +72,7 @@ class Bearer(Section):
     )
 
     @model_validator(mode="after")
-    def _complete(self) -> "Bearer":
+    def _complete(self) -> "BearerSettings":
         if not self.issuer:
             if self.jwks or self.secret_file or self.audience:
                 raise ValueError("bearer tokens need an issuer")
@@ -65,8 +87,25 @@ class Bearer(Section):
             raise ValueError("jwks must be a file, an https URL or an http URL on loopback")
         return self
 
+    @cached_property
+    def secret(self) -> bytes:
+        """The shared secret; empty if keys come from ``jwks``. Raises ``ConfigError``."""
+        if self.secret_file is None:
+            return b""
+        secret = read_named(self.secret_file, "http.bearer.secret_file").strip()
+        if len(secret) < SECRET_OCTETS:
+            raise ConfigError(
+                f"http.bearer.secret_file: a shared secret has {SECRET_OCTETS} octets or more"
+            )
+        return secret
 
-class Session(Section):
+    @property
+    def accepted_algorithms(self) -> list[str]:
+        """A shared secret signs with HS256, whatever ``algorithms`` says of public keys."""
+        return ["HS256"] if self.secret_file is not None else list(self.algorithms)
+
+
+class SessionSettings(Section):
     """Sessions of browsers."""
 
     seconds: float = Field(default=28800, ge=60, description="longest life of a session")
@@ -76,7 +115,7 @@ class Session(Section):
     max_sessions: int = Field(default=10000, ge=1, description="sessions, and tickets, at once")
 
 
-class Tickets(Section):
+class TicketSettings(Section):
     """Stream tickets."""
 
     seconds: float = Field(default=60, ge=1, le=300, description="time to the first use")
@@ -108,18 +147,28 @@ class RouteQuota(SharedQuota):
     )
 
 
-class Http(Section):
-    """The HTTP listener."""
+class HttpListenerSettings(Section):
+    """Where HTTP is spoken, and what one connection may take."""
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8080, ge=0, le=65535, description="TCP port; 0 takes a free one")
     trusted_proxies: list[str] = Field(
         default=[], description="addresses whose X-Forwarded-For and -Proto are believed"
     )
+    max_head_octets: int = Field(default=65536, ge=4096, description="largest request head")
+    max_connections: int = Field(default=20000, ge=1, description="HTTP connections at once")
+    idle_seconds: float = Field(
+        default=30, gt=0, description="a request that makes no progress is dropped"
+    )
+    log_requests: bool = Field(default=False, description="a line in the log for each request")
     canary_seconds: float = Field(
         default=2, gt=0, description="how long the publish behind /readyz may take"
     )
-    log_requests: bool = Field(default=False, description="a line in the log for each request")
+
+
+class AccessSettings(Section):
+    """Who may do what."""
+
     raw_nodes: bool = Field(
         default=True, description="false: only declared routes, no queue or exchange by its name"
     )
@@ -131,27 +180,46 @@ class Http(Section):
     )
     failures: int = Field(default=20, ge=1, description="wrong passwords of a peer in a while")
     failure_seconds: float = Field(default=60, gt=0, description="that while")
-    max_head_octets: int = Field(default=65536, ge=4096, description="largest request head")
-    max_connections: int = Field(default=20000, ge=1, description="HTTP connections at once")
-    idle_seconds: float = Field(
-        default=30, gt=0, description="a request that makes no progress is dropped"
-    )
+    bearer: BearerSettings = Field(default_factory=BearerSettings)
+    session: SessionSettings = Field(default_factory=SessionSettings)
+    tickets: TicketSettings = Field(default_factory=TicketSettings)
+    quota: Quota = Field(default_factory=Quota)
+    vhost_quota: SharedQuota = Field(default_factory=SharedQuota)
+
+    @field_validator("origins")
+    @classmethod
+    def _origins(cls, given: list[str]) -> list[str]:
+        for origin in given:
+            if not ORIGIN.fullmatch(origin):
+                raise ValueError(f"{origin!r} is no origin, such as https://app.example")
+        return given
+
+
+class PublishSettings(Section):
+    """What publishers may send, and how long they wait."""
+
     max_body_octets: int = Field(default=16 << 20, ge=1, description="largest request body")
     max_inflight_octets: int = Field(
         default=256 << 20, ge=1, description="request bodies still coming in, all together"
     )
     spool_octets: int = Field(default=1 << 20, ge=1, description="a larger body waits in a file")
+    spool_dir: Path | None = Field(default=None, description="of large bodies; unset: by the data")
     max_batch_items: int = Field(default=1000, ge=1, description="messages of a batch document")
     max_batch_octets: int = Field(
         default=4 << 20, ge=1, description="a batch document, or a line of a streamed batch"
     )
-    spool_dir: Path | None = Field(default=None, description="of large bodies; unset: by the data")
     stream_window: int = Field(
         default=1000, ge=1, description="unconfirmed messages of a streamed batch"
     )
     confirm_seconds: float = Field(default=10, gt=0, le=60, description="wait for the broker")
     confirm_most_seconds: float = Field(
         default=60, gt=0, description="the longest that Prefer: wait can ask for"
+    )
+    retry_after_seconds: int = Field(
+        default=1,
+        ge=1,
+        le=3600,
+        description="`Retry-After` while a destination is full or publishers are held back",
     )
     idempotency_seconds: int = Field(
         default=3600, ge=1, le=86400, description="how long the outcome of a key is kept"
@@ -164,6 +232,11 @@ class Http(Section):
     max_operation_octets: int = Field(
         default=64 << 20, ge=1, description="all kept answers together; the oldest make room"
     )
+
+
+class ReceiveSettings(Section):
+    """Receives, leases, dead letters, requests and their replies."""
+
     receive_octets: int = Field(default=16 << 20, ge=1, description="bodies in one receive")
     max_leases_per_user: int = Field(default=10000, ge=1, description="leases of one user")
     max_receives_per_user: int = Field(
@@ -180,8 +253,36 @@ class Http(Section):
     max_requests_per_user: int = Field(
         default=1000, ge=1, description="requests of one user that wait for a reply"
     )
+
+
+class EventSettings(Section):
+    """Event streams and their journals."""
+
     max_streams: int = Field(default=5000, ge=1, description="event streams at once")
     max_streams_per_user: int = Field(default=5000, ge=1, description="event streams of one user")
+    max_sources_per_stream: int = Field(
+        default=64, ge=1, le=64, description="sources of one event stream"
+    )
+    max_sources: int = Field(
+        default=4096, ge=1, description="sources with a journal, read or lingering"
+    )
+    heartbeat_seconds: int = Field(
+        default=15, ge=5, le=55, description="heartbeat of an event stream that names none"
+    )
+    reconnect_ms: int = Field(
+        default=2500,
+        ge=1,
+        description="reconnect time told to event readers, spread by half each way",
+    )
+    stall_seconds: float = Field(
+        default=30, gt=0, description="a reader whose socket takes nothing for this long is dropped"
+    )
+    queue_prefetch: int = Field(
+        default=256,
+        ge=2,
+        le=65535,
+        description="messages of a queue source that wait to be written to a first reader",
+    )
     journal_events: int = Field(default=10000, ge=1, description="events kept per source")
     journal_octets: int = Field(default=32 << 20, ge=1, description="octets kept per source")
     linger_seconds: float = Field(
@@ -206,22 +307,15 @@ class Http(Section):
     browser_streams_max: int = Field(
         default=4, ge=0, description="streams of one browser over HTTP/1.1; 0 is no limit"
     )
-    bearer: Bearer = Field(default_factory=Bearer)
-    session: Session = Field(default_factory=Session)
-    tickets: Tickets = Field(default_factory=Tickets)
-    quota: Quota = Field(default_factory=Quota)
-    vhost_quota: SharedQuota = Field(default_factory=SharedQuota)
-
-    @field_validator("origins")
-    @classmethod
-    def _origins(cls, given: list[str]) -> list[str]:
-        for origin in given:
-            if not ORIGIN.fullmatch(origin):
-                raise ValueError(f"{origin!r} is no origin, such as https://app.example")
-        return given
 
 
-class Admin(Section):
+class HttpSettings(
+    EventSettings, ReceiveSettings, PublishSettings, AccessSettings, HttpListenerSettings
+):
+    """The table ``[http]``."""
+
+
+class AdminSettings(Section):
     """A listener of its own for the console, health, metrics and administration."""
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
@@ -233,7 +327,7 @@ class Admin(Section):
     )
 
 
-class Route(Section):
+class DeclaredRoute(Section):
     """A declared route: a stable name for a target, for callers that must not name nodes."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9._~-]{1,128}$", description="its name in the path")
@@ -261,9 +355,26 @@ class Route(Section):
     quota: RouteQuota = Field(default_factory=RouteQuota)
 
     @model_validator(mode="after")
-    def _target(self) -> "Route":
+    def _target(self) -> "DeclaredRoute":
         if bool(self.queue) == bool(self.exchange):
             raise ValueError("a route has a queue or an exchange, and not both")
         if self.queue and self.key:
             raise ValueError("only a route to an exchange has a key")
         return self
+
+    @field_validator("content_types")
+    @classmethod
+    def _content_types(cls, given: list[str]) -> list[str]:
+        return [kind.lower() for kind in given]
+
+    @cached_property
+    def schema_document(self) -> dict[str, Any] | None:
+        """The JSON Schema of bodies. Raises ``ConfigError``."""
+        if self.json_schema is None:
+            return None
+        octets = read_named(self.json_schema, f"routes.{self.name}")
+        try:
+            found: dict[str, Any] = json.loads(octets)
+        except ValueError as error:
+            raise ConfigError(f"routes.{self.name}: {self.json_schema}: {error}") from None
+        return found

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from gateway.broker.broker import Broker
+from gateway.config.web import HttpSettings
 from gateway.http.access.gate import Gate
-from gateway.http.dependencies import HttpDependencies, HttpSettings
+from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.hub import Hub
 from gateway.http.leases import Leasing
 from gateway.http.metrics import Counters

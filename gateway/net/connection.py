@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
         certificate = transport.get_extra_info("peercert")
         if certificate:
             self.subject = common_name(certificate)
-        self._deadline = time.monotonic() + self.listener.limits.handshake_seconds
+        self._deadline = time.monotonic() + self.listener.settings.handshake_seconds
         self.listener.enter(self)
 
     def data_received(self, data: bytes) -> None:
@@ -387,7 +387,7 @@ class Connection(asyncio.Protocol):
             return
         session = self.session
         early = adapter.closing or (session is not None and not session.opened)
-        may_pause = self._pausing is None and self.listener.limits.failure_pause
+        may_pause = self._pausing is None and self.listener.settings.failure_pause_seconds
         if early and may_pause and self.login.suspect(adapter, session):
             self._pause()
             return
@@ -419,7 +419,7 @@ class Connection(asyncio.Protocol):
         self._pausing = True
         if self.transport is not None:
             self.transport.pause_reading()
-        pause = self.listener.limits.failure_pause
+        pause = self.listener.settings.failure_pause_seconds
         asyncio.get_running_loop().call_later(pause, self._end_pause)
 
     def _end_pause(self) -> None:

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gateway.adapters import VERSIONS, Adapter, Capability, Product, Role, adapter_for
-from gateway.adapters import Limits as AdapterLimits
 from gateway.adapters.sniff import TLS_1_0
 from gateway.bodies import Spool
 from gateway.broker.broker import Broker
+from gateway.config.amqp import AmqpSettings
 from gateway.net import ports
 from gateway.net.connection import Connection
 from gateway.net.passwords import Passwords
-from gateway.net.rules import Rules
+from gateway.net.rules import Rules, rules_of
 from gateway.net.turn import Turn
 from gateway.sessions.registry import Registry
 from gateway.sessions.topology import NODE
@@ -33,16 +33,6 @@ COMPAT = {"": Product(), "rabbitmq-4": Product("RabbitMQ", "4.2.0", node=NODE)}
 """How we introduce ourselves to clients of 1.0, by the setting ``compat``."""
 
 
-class Limits(NamedTuple):
-    """What a peer may take before and after it has logged in. ``failure_pause``: seconds before a
-    peer that failed to log in is told so."""
-
-    handshake_seconds: float
-    max_connections: int
-    adapter: AdapterLimits
-    failure_pause: float = 0.0
-
-
 class Address(NamedTuple):
     """Where to listen. ``tls``: "never", "always", or "detect" by the first octet. ``rules``: what
     goes for those who come there."""
@@ -50,7 +40,7 @@ class Address(NamedTuple):
     host: str
     port: int
     tls: str
-    rules: Rules = Rules()
+    rules: Rules
 
 
 class Listener:
@@ -62,29 +52,26 @@ class Listener:
         broker: Broker,
         registry: Registry,
         *,
-        limits: Limits,
+        settings: AmqpSettings,
         passwords: Passwords,
-        rules: Rules,
         context: ssl.SSLContext | None,
-        compat: str = "",
         spool: Spool | None = None,
     ) -> None:
-        """``rules`` are for WebSockets, which come without an ``Address``. ``compat`` names a
-        broker that 1.0 clients are told they talk to, if they insist. ``spool``: where bodies go
-        that are too large for memory."""
+        """``spool``: where bodies go that are too large for memory."""
         self.turn = turn
         self.broker = broker
         self.registry = registry
-        self.limits = limits
+        self.settings = settings
+        self.limits = settings.limits()
         self.holding = False
         self.closing = False
         self.parting = 0
         """Connections whose peer has said goodbye and has still to hang up."""
         self.sockets: list[socket.socket] = []
         self.passwords = passwords
-        self.rules = rules
+        self.rules = rules_of(settings)
+        """For WebSockets, which come without an ``Address``."""
         self._context = context
-        self._compat = compat
         self._spool = spool
         registry.shelf.tick(broker.now)
         self._connections: set[Connection] = set()
@@ -134,7 +121,7 @@ class Listener:
     def room(self) -> bool:
         """Whether one connection more may be accepted."""
         present = len(self._connections) + self._arriving
-        if self.closing or present >= self.limits.max_connections:
+        if self.closing or present >= self.settings.max_connections:
             log.warning("connection refused: %d are open", present)
             return False
         return True
@@ -145,14 +132,14 @@ class Listener:
         context = self._context if address.tls == "always" else None
         try:
             if address.tls == "detect" and self._context is not None:
-                async with asyncio.timeout(self.limits.handshake_seconds):
+                async with asyncio.timeout(self.settings.handshake_seconds):
                     if await wants_tls(accepted):
                         context = self._context
             await loop.connect_accepted_socket(
                 lambda: Connection(self, address.rules),
                 accepted,
                 ssl=context,
-                ssl_handshake_timeout=self.limits.handshake_seconds if context else None,
+                ssl_handshake_timeout=self.settings.handshake_seconds if context else None,
             )
         except (OSError, TimeoutError, ConnectionError) as error:
             log.info("connection not established: %s", error or "no greeting in time")
@@ -165,14 +152,15 @@ class Listener:
         more: dict[str, Any] = {}
         capabilities = VERSIONS[version].capabilities
         if Capability.COMPAT in capabilities:
-            more = {"product": COMPAT[self._compat], "annotates": bool(self._compat)}
+            compat = self.settings.compat
+            more = {"product": COMPAT[compat], "annotates": bool(compat)}
         if Capability.PARTIAL_BODIES in capabilities:
             more["shelf"] = self.registry.shelf
         return adapter_for(
             version,
             Role.SERVER,
             authority=connection.login,
-            limits=self.limits.adapter,
+            limits=self.limits,
             external_subject=connection.subject,
             mechanisms=connection.mechanisms,
             wake=connection.wake,

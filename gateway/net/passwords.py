@@ -22,6 +22,7 @@ from gateway.broker.access import (
     fits,
     make_verifier,
 )
+from gateway.config.web import AccessSettings
 from gateway.net.failures import Failures, Kept
 
 MOST_DIGESTS = 4096
@@ -61,19 +62,17 @@ def network(host: str) -> str:
 
 
 class Passwords:
-    """Checks user and password. ``failures`` in ``seconds`` are those of a user from one peer;
-    ``kept`` holds them over a restart."""
+    """Checks user and password. ``kept`` holds failures over a restart."""
 
     def __init__(
         self,
         access: Access,
         clock: Callable[[], float],
-        failures: int = 20,
-        seconds: float = 60.0,
+        settings: AccessSettings,
         kept: Kept | None = None,
     ) -> None:
         self.access = access
-        self.failures = Failures(clock, failures, seconds, kept)
+        self.failures = Failures(clock, settings.failures, settings.failure_seconds, kept)
         self.key = secrets.token_bytes(32)
         self.known: dict[str, tuple[Verifier, bytes]] = {}
         """Per user the verifier that a password fitted, and a digest of it under our own key."""

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from gateway.adapters.options import MECHANISMS
 from gateway.adapters.registry import HeaderMeanings, header_meanings
+from gateway.config.amqp import AmqpListener, AmqpSettings
 
 IN_THE_CLEAR = frozenset({"PLAIN", "AMQPLAIN"})
 """Mechanisms that show the password to whoever listens."""
@@ -14,13 +14,32 @@ class Rules(NamedTuple):
     ``require_tls``: "no", "passwords" (none is asked for without TLS), or "yes" (connections
     without TLS are refused)."""
 
-    meanings: HeaderMeanings = header_meanings()
-    mechanisms: tuple[str, ...] = MECHANISMS
-    anonymous_user: str | None = None
-    require_tls: str = "no"
+    meanings: HeaderMeanings
+    mechanisms: tuple[str, ...]
+    anonymous_user: str | None
+    require_tls: str
 
     def offered(self, encrypted: bool) -> tuple[str, ...]:
         """The mechanisms for a connection with TLS, or without."""
         if encrypted or self.require_tls == "no":
             return self.mechanisms
         return tuple(name for name in self.mechanisms if name not in IN_THE_CLEAR)
+
+
+def rules_of(amqp: AmqpSettings, listener: AmqpListener | None = None) -> Rules:
+    """Of a further listener, or of the others."""
+    rules = Rules(
+        header_meanings([amqp.header_0_9]),
+        tuple(amqp.mechanisms),
+        amqp.anonymous_user,
+        amqp.require_tls,
+    )
+    if listener is None:
+        return rules
+    user = listener.anonymous_user
+    return Rules(
+        header_meanings([listener.header_0_9]),
+        rules.mechanisms if listener.mechanisms is None else tuple(listener.mechanisms),
+        rules.anonymous_user if user is None else user,
+        listener.require_tls or rules.require_tls,
+    )

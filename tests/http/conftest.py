@@ -5,9 +5,8 @@ import base64
 import inspect
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -19,9 +18,10 @@ from gateway.broker.broker import Broker
 from gateway.broker.limits import Limits
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Batch
+from gateway.config.web import DeclaredRoute, HttpSettings
 from gateway.http.access.protocol import bounded
 from gateway.http.app import build, close
-from gateway.http.dependencies import ConnectionInfo, HttpDependencies, HttpSettings
+from gateway.http.dependencies import ConnectionInfo, HttpDependencies
 from gateway.operations import Bind, DeclareExchange, DeclareQueue
 
 SECRET = b"s" * 32
@@ -60,8 +60,14 @@ class Rig:
     """The broker, a channel of guest for the test's own hands, and the application."""
 
     def __init__(
-        self, volatile: bool = True, store: MemoryStore | None = None, **settings: Any
+        self,
+        volatile: bool = True,
+        store: MemoryStore | None = None,
+        routes: Sequence[DeclaredRoute] = (),
+        admin_apart: bool = False,
+        **settings: Any,
     ) -> None:
+        """``settings`` are those of the table ``[http]`` that are not what is shipped."""
         self.store = store or MemoryStore(volatile)
         self.ahead = 0
         self.held = False
@@ -85,7 +91,9 @@ class Rig:
             secret=SECRET,
             connections=lambda: self.connections,
             ready=lambda: self.ready,
-            settings=replace(HttpSettings(), **settings),
+            settings=HttpSettings(**settings),
+            routes=routes,
+            admin_apart=admin_apart,
         )
         self.app = build(self.dependencies)
         self.recorder = Recorder()

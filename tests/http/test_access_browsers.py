@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.http.access.settings import AccessSettings, DeclaredRoute
+from gateway.config.web import DeclaredRoute
 
 QUEUE = "/v1/%2F/queues/orders/messages"
 PAGE = "https://app.example"
@@ -20,7 +20,7 @@ class Clock:
 
 
 def make(make_rig: Any, **settings: Any) -> Any:
-    rig = make_rig(access=AccessSettings(**settings))
+    rig = make_rig(**settings)
     rig.clock = rig.app.state.context.gate.clock = Clock()
     rig.queue("orders")
     return rig
@@ -111,7 +111,7 @@ async def test_a_remembered_password_acts_for_own_pages_only(rig: Any) -> None:
     ],
 )
 async def test_a_foreign_cookie_is_401(make_rig: Any, cookie: str) -> None:
-    rig = make(make_rig, plain_cookie=True)
+    rig = make(make_rig, session={"plain_http": True})
     async with rig.http(None) as http:
         headers = [(b"cookie", cookie.encode("latin-1")), (b"sec-fetch-site", b"same-origin")]
         assert (await http.post(QUEUE, content=b"x", headers=headers)).status_code == 401
@@ -125,7 +125,7 @@ async def test_two_sessions_are_none(rig: Any) -> None:
 
 
 async def test_a_session_ends_with_what_it_was_made_from(make_rig: Any) -> None:
-    rig = make(make_rig, session_seconds=100)
+    rig = make(make_rig, session={"seconds": 100})
     access = rig.broker.access
 
     async def works(cookie: str) -> bool:
@@ -168,7 +168,7 @@ async def test_sessions_survive_a_restart_and_ids_are_not_kept(make_rig: Any) ->
 
 
 async def test_sessions_are_bounded(make_rig: Any) -> None:
-    rig = make(make_rig, max_sessions=3)
+    rig = make(make_rig, session={"max_sessions": 3})
     cookies = [await session(rig) for _ in range(4)]
     async with rig.http(None) as http:
         statuses = [
@@ -178,7 +178,7 @@ async def test_sessions_are_bounded(make_rig: Any) -> None:
 
 
 async def test_plain_http_needs_the_setting_and_this_machine(make_rig: Any) -> None:
-    rig = make(make_rig, plain_cookie=True)
+    rig = make(make_rig, session={"plain_http": True})
     async with rig.http() as http:
         answer = await http.post("/v1/session")
         cookie = answer.headers["set-cookie"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.http.access.settings import AccessSettings, BearerSettings, DeclaredRoute
+from gateway.config.web import BearerSettings, DeclaredRoute
 from tests.http.test_access_tokens import ISSUER, RSA, Clock, bearer, key_set, token
 
 QUEUE = "/v1/%2F/queues/orders/messages"
@@ -22,12 +22,14 @@ NARROW = "publish:%2F/queue/orders publish:%2F/queue/copies publish:%2F/route/sh
 def narrowed(make_rig: Any, tmp_path: Path) -> Any:
     path = tmp_path / "jwks.json"
     path.write_bytes(key_set(RSA))
-    settings = BearerSettings(ISSUER, "gateway", str(path), user_claim="name")
+    settings = BearerSettings(issuer=ISSUER, audience="gateway", jwks=str(path), user_claim="name")
     routes = (
-        DeclaredRoute("shop", queue="orders", content_types=(FORM["content-type"],)),
-        DeclaredRoute("news", exchange="amq.topic", key="a", content_types=(FORM["content-type"],)),
+        DeclaredRoute(name="shop", queue="orders", content_types=(FORM["content-type"],)),
+        DeclaredRoute(
+            name="news", exchange="amq.topic", key="a", content_types=(FORM["content-type"],)
+        ),
     )
-    rig = make_rig(access=AccessSettings(bearer=settings, routes=routes))
+    rig = make_rig(bearer=settings, routes=routes)
     rig.app.state.context.gate.clock = Clock()
     for name in ("orders", "copies", "victim"):
         rig.queue(name)

@@ -6,7 +6,6 @@ from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
-
 from gateway.http.access.settings import AccessSettings
 
 EVIL, PAGE = "https://evil.example", "https://app.example"

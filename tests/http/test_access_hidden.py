@@ -10,29 +10,27 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
-from gateway.http.access.settings import AccessSettings, BearerSettings, DeclaredRoute
-from gateway.net.buckets import Rate
+from gateway.config.web import DeclaredRoute
 from gateway.operations import DeleteExchange, DeleteQueue, Outcome
+from tests.http.settings_words import shared_bearer
 
 KEY = OctKey.import_key(b"k" * 32)
-BEARER = BearerSettings(
-    "https://issuer", "gateway", secret=b"k" * 32, algorithms=("HS256",), user="alice"
-)
+BEARER = shared_bearer(b"k" * 32, "alice")
 NODES = ("hidden-ex", "hidden-queue", "hidden-dead")
 ROUTES = (
     DeclaredRoute(
-        "feed", exchange="hidden-ex", key="eur.#", stream=True, content_types=("text/plain",)
+        name="feed", exchange="hidden-ex", key="eur.#", stream=True, content_types=("text/plain",)
     ),
     DeclaredRoute(
-        "ticks",
+        name="ticks",
         exchange="hidden-ex",
         key="{market}.{symbol}",
         stream=True,
         content_types=("text/plain", "application/vnd.amqp-gateway.message+json"),
     ),
-    DeclaredRoute("work", queue="hidden-queue", stream=True, content_types=("text/plain",)),
-    DeclaredRoute("gone", queue="hidden-gone", stream=True, content_types=("text/plain",)),
-    DeclaredRoute("lost", exchange="hidden-lost", key="x", stream=True),
+    DeclaredRoute(name="work", queue="hidden-queue", stream=True, content_types=("text/plain",)),
+    DeclaredRoute(name="gone", queue="hidden-gone", stream=True, content_types=("text/plain",)),
+    DeclaredRoute(name="lost", exchange="hidden-lost", key="x", stream=True),
 )
 TEXT = {"content-type": "text/plain"}
 
@@ -46,7 +44,7 @@ def token(scope: str, subject: str = "s", seconds: float = 100) -> dict[str, str
 
 @pytest.fixture
 def hiding(make_rig: Any) -> Any:
-    rig = make_rig(access=AccessSettings(raw_nodes=False, routes=ROUTES, bearer=BEARER))
+    rig = make_rig(raw_nodes=False, routes=ROUTES, bearer=BEARER)
     rig.exchange("hidden-ex")
     rig.exchange("hidden-dead")
     rig.queue("hidden-queue", arguments={"x-dead-letter-exchange": "hidden-ex"})
@@ -129,7 +127,7 @@ async def test_a_cursor_is_no_hint(hiding: Any, listener: Any) -> None:
 async def test_history_and_destination_are_left_out(hiding: Any, listener: Any) -> None:
     """A dead letter that comes by a route says nothing of the queue it died in, and no message
     says where it was sent to."""
-    everything = DeclaredRoute("all", exchange="hidden-ex", key="#", stream=True)
+    everything = DeclaredRoute(name="all", exchange="hidden-ex", key="#", stream=True)
     hiding.app.state.context.gate.catalogue.routes["/", "all"] = everything
     form = {
         "view": "full",
@@ -327,9 +325,9 @@ async def test_a_route_with_parameters_by_ticket_and_path(hiding: Any, listener:
 
 async def test_a_route_can_need_a_key(make_rig: Any) -> None:
     route = DeclaredRoute(
-        "pay", queue="orders", idempotency="required", content_types=("text/plain",)
+        name="pay", queue="orders", idempotency="required", content_types=("text/plain",)
     )
-    rig = make_rig(access=AccessSettings(routes=(route,)))
+    rig = make_rig(routes=(route,))
     rig.queue("orders")
     async with rig.http() as http:
         path = "/v1/%2F/routes/pay/messages"
@@ -355,8 +353,8 @@ class Clock:
 
 async def test_a_quota_of_leases(make_rig: Any, listener: Any) -> None:
     """A route's streams count with their credit, and with what is leased when they have ended."""
-    route = DeclaredRoute("a", queue="orders", stream=True, max_leases=5)
-    rig = make_rig(access=AccessSettings(routes=(route,)))
+    route = DeclaredRoute(name="a", queue="orders", stream=True, quota={"leases": 5})
+    rig = make_rig(routes=(route,))
     rig.queue("orders")
     counted = rig.app.state.hub.leasing.leases.per_route
     asked = "source=route:a&ack=explicit&credit="
@@ -397,17 +395,17 @@ async def test_a_quota_of_leases(make_rig: Any, listener: Any) -> None:
 async def test_quotas_of_routes_and_virtual_hosts(make_rig: Any, listener: Any) -> None:
     kinds = ("text/plain",)
     routes = (
-        DeclaredRoute("a", queue="orders", request_rate=Rate(2, 20), content_types=kinds,
-                      octet_rate=Rate(100, 10), stream=True, max_streams=1),
-        DeclaredRoute("b", queue="orders", content_types=kinds),
+        DeclaredRoute(
+            name="a", queue="orders", content_types=kinds, stream=True,
+            quota={"requests": 2, "requests_seconds": 20, "octets": 100, "octets_seconds": 10,
+                   "streams": 1},
+        ),
+        DeclaredRoute(name="b", queue="orders", content_types=kinds),
     )  # fmt: skip
     rig = make_rig(
-        access=AccessSettings(
-            routes=routes,
-            request_rate=Rate(100, 10),
-            vhost_request_rate=Rate(5, 50),
-            max_streams_per_vhost=2,
-        )
+        routes=routes,
+        quota={"requests": 100, "requests_seconds": 10},
+        vhost_quota={"requests": 5, "requests_seconds": 50, "streams": 2},
     )
     clock = rig.app.state.context.gate.clock = Clock()
     rig.queue("orders")

@@ -14,9 +14,7 @@ import uvicorn
 
 from gateway.broker.access import Verifier, fits, make_verifier
 from gateway.http.access.protocol import bounded
-from gateway.http.access.settings import AccessSettings
 from gateway.http.app import close
-from gateway.net.buckets import Rate
 from gateway.net.failures import SHARE
 from gateway.net.passwords import network
 
@@ -31,7 +29,7 @@ class Clock:
 
 
 def make(make_rig: Any, **settings: Any) -> Any:
-    rig = make_rig(access=AccessSettings(**settings))
+    rig = make_rig(**settings)
     rig.clock = rig.app.state.context.gate.clock = Clock()
     rig.queue("orders")
     return rig
@@ -247,7 +245,7 @@ async def test_new_passwords_are_hashed_beside_the_loop(
 
 
 async def test_requests_have_a_quota_per_principal(make_rig: Any) -> None:
-    rig = make(make_rig, request_rate=Rate(3, 6))
+    rig = make(make_rig, quota={"requests": 3, "requests_seconds": 6})
     async with rig.http() as http:
         for left in (2, 1, 0):
             answer = await http.post(QUEUE, content=b"x")
@@ -269,7 +267,7 @@ async def test_requests_have_a_quota_per_principal(make_rig: Any) -> None:
 
 
 async def test_octets_have_a_quota(make_rig: Any) -> None:
-    rig = make(make_rig, octet_rate=Rate(1000, 10))
+    rig = make(make_rig, quota={"octets": 1000, "octets_seconds": 10})
 
     async def parts() -> AsyncIterator[bytes]:
         yield b"x" * 600

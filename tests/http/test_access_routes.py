@@ -12,12 +12,12 @@ import pytest
 
 from gateway.app import Gateway
 from gateway.config import read_settings
+from gateway.config.web import DeclaredRoute
 from gateway.errors import ConfigError
 from gateway.http.access.front import admin_plane
 from gateway.http.access.rights import Action, Right
-from gateway.http.access.settings import AccessSettings, DeclaredRoute
-from gateway.http.configured import access_settings
-from gateway.net.buckets import Rate
+from gateway.http.configured import check_named_files
+from tests.http.settings_words import route_with_schema
 
 SCHEMA = {
     "type": "object",
@@ -25,16 +25,16 @@ SCHEMA = {
     "properties": {"price": {"type": "number"}, "next": {"$ref": "http://127.0.0.1:9/x"}},
 }
 ROUTES = (
-    DeclaredRoute("orders", queue="orders", schema=SCHEMA, max_body_octets=100),
+    route_with_schema(SCHEMA, name="orders", queue="orders", max_body_octets=100),
     DeclaredRoute(
-        "prices",
+        name="prices",
         exchange="prices",
         key="{market}.{symbol}",
         stream=True,
         content_types=("text/plain",),
         unroutable="drop",
     ),
-    DeclaredRoute("feed", exchange="prices", key="eur.abc", publish=False, stream=True),
+    DeclaredRoute(name="feed", exchange="prices", key="eur.abc", publish=False, stream=True),
 )
 JSON = {"content-type": "application/json"}
 TEXT = {"content-type": "text/plain"}
@@ -42,7 +42,7 @@ TEXT = {"content-type": "text/plain"}
 
 @pytest.fixture
 def declared(make_rig: Any) -> Any:
-    rig = make_rig(access=AccessSettings(raw_nodes=False, routes=ROUTES))
+    rig = make_rig(raw_nodes=False, routes=ROUTES)
     rig.queue("orders")
     rig.queue("copies")
     rig.exchange("prices")
@@ -193,7 +193,7 @@ async def test_rights_are_for_the_route_and_permissions_for_its_target(declared:
 
 
 async def test_administration_has_its_own_listener(make_rig: Any) -> None:
-    rig = make_rig(access=AccessSettings(admin_apart=True, raw_nodes=False))
+    rig = make_rig(admin_apart=True, raw_nodes=False)
     rig.queue("orders")
     paths = ("/", "/metrics", "/livez", "/readyz", "/v1/admin/users", "/v1/connections", "/api/x/y")
     async with rig.http("guest:guest") as http:
@@ -256,15 +256,18 @@ def configure(path: Path, **changed: Any) -> Any:
 
 
 def test_the_configuration_says_it_all(tmp_path: Path) -> None:
-    settings = access_settings(configure(tmp_path))
-    assert settings.admin_apart and settings.origins == ("https://app.example",)
-    assert settings.bearer is not None and settings.bearer.algorithms == ("HS256",)
-    assert settings.routes[0].schema == SCHEMA
-    assert settings.routes[0].idempotency == "required"
-    assert settings.routes[0].request_rate == Rate(5, 2)
-    assert settings.routes[0].max_leases == 9
-    assert (settings.vhost_octet_rate, settings.vhost_request_rate) == (Rate(1000, 1), None)
-    assert settings.max_streams_per_vhost == 7
+    settings = configure(tmp_path)
+    check_named_files(settings)
+    http, route = settings.http, settings.routes[0]
+    assert settings.admin.port is not None and http.origins == ["https://app.example"]
+    assert http.bearer.issuer and http.bearer.accepted_algorithms == ["HS256"]
+    assert route.schema_document == SCHEMA
+    assert route.idempotency == "required"
+    assert (route.quota.requests, route.quota.requests_seconds) == (5, 2)
+    assert route.quota.leases == 9
+    assert (http.vhost_quota.octets, http.vhost_quota.octets_seconds) == (1000, 1)
+    assert http.vhost_quota.requests is None
+    assert http.vhost_quota.streams == 7
 
 
 @pytest.mark.parametrize(
@@ -292,7 +295,7 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
 )
 def test_a_configuration_that_would_be_unsafe_is_refused(tmp_path: Path, changed: Any) -> None:
     with pytest.raises(ConfigError):
-        access_settings(configure(tmp_path, **changed))
+        check_named_files(configure(tmp_path, **changed))
 
 
 async def test_no_secret_reaches_the_log_or_an_error(

@@ -7,7 +7,6 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 
 from gateway.http.access.sessions import read_principal
-from gateway.http.access.settings import AccessSettings
 
 PAGE = "https://app.example"
 
@@ -21,7 +20,7 @@ class Clock:
 
 @pytest.fixture
 def streaming(make_rig: Any) -> Any:
-    rig = make_rig(access=AccessSettings(origins=(PAGE,)))
+    rig = make_rig(origins=(PAGE,))
     rig.clock = rig.app.state.context.gate.clock = Clock()
     rig.exchange("prices")
     rig.exchange("secret")

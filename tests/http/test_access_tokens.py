@@ -11,8 +11,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
+from gateway.config.web import BearerSettings
 from gateway.http.access.keys import AGAIN_SECONDS, STALE_SECONDS, Keys, read_keys
-from gateway.http.access.settings import AccessSettings, BearerSettings
+from tests.http.settings_words import shared_bearer
 
 QUEUE = "/v1/%2F/queues/orders/messages"
 ISSUER = "https://issuer.example"
@@ -84,7 +85,10 @@ def issued(make_rig: Any, tmp_path: Any) -> Any:
     path = tmp_path / "jwks.json"
     path.write_bytes(key_set(RSA, EC, ED))
     return rig_with(
-        make_rig, BearerSettings(ISSUER, "gateway", str(path), user_claim="name", resource=RESOURCE)
+        make_rig,
+        BearerSettings(
+            issuer=ISSUER, audience="gateway", jwks=str(path), user_claim="name", resource=RESOURCE
+        ),
     )
 
 
@@ -92,7 +96,7 @@ RESOURCE = "https://gateway.example/amqp"
 
 
 def rig_with(make_rig: Any, settings: BearerSettings) -> Any:
-    rig = make_rig(access=AccessSettings(bearer=settings))
+    rig = make_rig(bearer=settings)
     rig.app.state.context.gate.clock = Clock()
     rig.queue("orders")
     return rig
@@ -239,7 +243,7 @@ async def test_a_token_in_a_url_is_refused(issued: Any) -> None:
 async def test_a_shared_secret(make_rig: Any) -> None:
     rig = rig_with(
         make_rig,
-        BearerSettings(ISSUER, "gateway", secret=SECRET, algorithms=("HS256",), user="alice"),
+        shared_bearer(SECRET, "alice", ISSUER),
     )
     async with rig.http(None) as http:
         good = jwt.encode({"alg": "HS256"}, claims(), SHARED, algorithms=["HS256"])
@@ -280,7 +284,9 @@ class Issuer:
         return httpx.Response(self.status, content=self.document, headers=headers)
 
     def keys(self) -> Keys:
-        settings = BearerSettings(ISSUER, "gateway", "https://issuer.example/jwks")
+        settings = BearerSettings(
+            issuer=ISSUER, audience="gateway", jwks="https://issuer.example/jwks", user="alice"
+        )
         keys = Keys(settings, lambda: httpx.AsyncClient(transport=httpx.MockTransport(self.answer)))
         self.moment = 0.0
         keys.monotonic = lambda: self.moment
@@ -339,7 +345,9 @@ async def test_bad_key_documents_are_503(
 ) -> None:
     issuer = Issuer()
     issuer.status, issuer.document, issuer.location = status, document, location
-    settings = BearerSettings(ISSUER, "gateway", "https://issuer.example/jwks", user="alice")
+    settings = BearerSettings(
+        issuer=ISSUER, audience="gateway", jwks="https://issuer.example/jwks", user="alice"
+    )
     rig = rig_with(make_rig, settings)
     rig.app.state.context.gate.bearer.keys = issuer.keys()
     async with rig.http(None) as http:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 
+from gateway.config.web import DeclaredRoute
 from gateway.http.access.front import admin_plane
-from gateway.http.access.settings import AccessSettings, DeclaredRoute
+from tests.http.settings_words import route_with_schema
 from tests.interop import servers
 
 OFFICIAL = servers.PEERS / "npm/node_modules/@asyncapi/specs/schemas/3.0.0.json"
@@ -20,22 +21,22 @@ PRICE: dict[str, Any] = {
     "properties": {"price": {"$ref": "#/$defs/amount"}},
 }
 ROUTES = (
-    DeclaredRoute("orders", queue="orders", schema=PRICE, idempotency="required"),
+    route_with_schema(PRICE, name="orders", queue="orders", idempotency="required"),
     DeclaredRoute(
-        "prices",
+        name="prices",
         exchange="shop",
         key="{market}.{symbol}",
         stream=True,
         content_types=("application/json", "text/plain"),
     ),
-    DeclaredRoute(
-        "old", queue="orders", schema={"$schema": "http://json-schema.org/draft-07/schema#"}
+    route_with_schema(
+        {"$schema": "http://json-schema.org/draft-07/schema#"}, name="old", queue="orders"
     ),
 )
 
 
 def furnished(make_rig: Any, **access: Any) -> Any:
-    rig = make_rig(access=AccessSettings(**access))
+    rig = make_rig(**access)
     rig.queue("orders", durable=True)
     rig.queue("odd name/é")
     rig.exchange("shop")

@@ -10,13 +10,13 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
-from gateway.http.access.settings import AccessSettings, BearerSettings, DeclaredRoute
+from gateway.config.web import DeclaredRoute
 from tests.http.description_words import Operation, examples, operations
+from tests.http.settings_words import shared_bearer
 
 SECRET = b"a shared secret that is long enough!"
-BEARER = BearerSettings("https://issuer", "gateway", secret=SECRET, algorithms=("HS256",),
-                        user="weak")  # fmt: skip
-ROUTE = DeclaredRoute("prices", queue="orders", stream=True)
+BEARER = shared_bearer(SECRET, "weak")
+ROUTE = DeclaredRoute(name="prices", queue="orders", stream=True)
 SOURCES = {"queues": "queue:orders", "exchanges": "exchange:amq.topic", "routes": "route:prices"}
 BAD = "heartbeat=1"
 """A parameter for which a stream that would never end is refused, after its credential is good."""
@@ -27,7 +27,7 @@ Credential = tuple[dict[str, str], str]
 @pytest.fixture
 def rig(make_rig: Any) -> Any:
     """``weak`` may read two things and change nothing."""
-    found = make_rig(access=AccessSettings(bearer=BEARER, routes=(ROUTE,)))
+    found = make_rig(bearer=BEARER, routes=(ROUTE,))
     found.queue("orders")
     found.broker.access.set_permissions("weak", "/", "^$", "^$", r"^(orders|amq\.topic)$")
     return found
@@ -105,7 +105,7 @@ async def test_each_way_in_opens_what_lists_it(rig: Any) -> None:
 
 @pytest.mark.parametrize("plain", [False, True])
 async def test_only_ways_that_are_open_are_listed(make_rig: Any, plain: bool) -> None:
-    rig = make_rig(access=AccessSettings(plain_cookie=plain))
+    rig = make_rig(session={"plain_http": plain})
     async with rig.http() as http:
         openapi = (await http.get("/openapi.json")).json()
         asyncapi = (await http.get("/asyncapi.json")).json()

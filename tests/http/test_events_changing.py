@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.http.access.settings import AccessSettings, DeclaredRoute
+from gateway.config.web import DeclaredRoute
 from gateway.http.app import close
 from gateway.http.events import presence
 from gateway.http.events.changing import Change, apply
@@ -86,8 +86,8 @@ async def test_sources_come_and_go(rig: Any, listener: Any) -> None:
 
 
 async def test_a_change_is_whole_or_not_at_all(make_rig: Any, listener: Any) -> None:
-    routes = (DeclaredRoute("one", exchange="b", key="x", stream=True, max_streams=0),)
-    rig = make_rig(max_sources_per_stream=3, access=AccessSettings(routes=routes))
+    routes = (DeclaredRoute(name="one", exchange="b", key="x", stream=True, quota={"streams": 0}),)
+    rig = make_rig(max_sources_per_stream=3, routes=routes)
     rig.exchange("a")
     rig.exchange("b")
     rig.broker.access.set_permissions("alice", "/", ".*", ".*", "^(a|b|none|orders)$")
@@ -153,9 +153,9 @@ async def test_what_cannot_change(rig: Any, listener: Any) -> None:
 
 async def test_a_public_listener_names_no_nodes(make_rig: Any, listener: Any) -> None:
     routes = tuple(
-        DeclaredRoute(name, exchange="a", key=name, stream=True) for name in ("one", "two")
+        DeclaredRoute(name=name, exchange="a", key=name, stream=True) for name in ("one", "two")
     )
-    rig = make_rig(access=AccessSettings(raw_nodes=False, routes=routes))
+    rig = make_rig(raw_nodes=False, routes=routes)
     rig.exchange("a")
     async with rig.served() as port, listener(port, "source=route:one") as reader:
         identity = (await reader.opened()).data["stream"]

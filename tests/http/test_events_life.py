@@ -10,18 +10,16 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 
 from gateway.http.access.principal import Principal
-from gateway.http.access.settings import AccessSettings, BearerSettings
 from gateway.http.app import close
 from gateway.http.events.opening import open_stream
 from gateway.http.events.stream_request import Start, read_query, read_start
 from gateway.http.problems import Problem
 from gateway.operations import DeleteQueue
+from tests.http.settings_words import shared_bearer
 from tests.http.stream_words import ALL, TEXT, publish, texts
 
 KEY = OctKey.import_key(b"k" * 32)
-BEARER = BearerSettings(
-    "https://issuer", "gateway", secret=b"k" * 32, algorithms=("HS256",), user="alice"
-)
+BEARER = shared_bearer(b"k" * 32, "alice")
 
 
 def token(expires: float, subject: str = "s1", scope: str = "stream") -> str:
@@ -171,7 +169,8 @@ async def test_parameters_as_json(rig: Any, listener: Any, method: str) -> None:
 
 
 async def test_errors_inband(make_rig: Any, listener: Any) -> None:
-    rig = make_rig(max_streams_per_user=0)
+    rig = make_rig()
+    rig.dependencies.settings.max_streams_per_user = 0
     rig.exchange("prices")
     async with rig.served() as port:
         async with listener(port, "source=queue:none&errors=inband") as reader:
@@ -303,7 +302,7 @@ async def test_a_withdrawn_credential_ends_its_streams(rig: Any) -> None:
 
 
 async def test_renewing_over_http(make_rig: Any, listener: Any) -> None:
-    rig = make_rig(access=AccessSettings(bearer=BEARER))
+    rig = make_rig(bearer=BEARER)
     rig.exchange("prices")
     hub = rig.app.state.hub
     now = time.time()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.http.access.settings import AccessSettings, DeclaredRoute
+from gateway.config.web import DeclaredRoute
 from gateway.http.app import close
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from tests.drawing import examples
@@ -23,8 +23,8 @@ from tests.http.stream_words import TEXT, publish, texts
 from tests.net.running import PATIENCE, Running, until
 
 QUEUE = "source=queue:orders"
-ROUTES = (DeclaredRoute("feed", exchange="amq.topic", key="#", stream=True),
-          DeclaredRoute("work", queue="orders", stream=True))  # fmt: skip
+ROUTES = (DeclaredRoute(name="feed", exchange="amq.topic", key="#", stream=True),
+          DeclaredRoute(name="work", queue="orders", stream=True))  # fmt: skip
 
 
 def durable(rig: Any, number: int) -> None:
@@ -37,7 +37,7 @@ def durable(rig: Any, number: int) -> None:
 
 
 async def test_a_route_with_a_durable_journal_is_exact(make_rig: Any, listener: Any) -> None:
-    options = {"access": AccessSettings(raw_nodes=True, routes=ROUTES)}
+    options = {"raw_nodes": True, "routes": ROUTES}
     rig = make_rig(volatile=False, **options)
     query = "source=route:feed&journal=durable"
     async with rig.served() as port, listener(port, query) as reader:
@@ -58,7 +58,7 @@ async def test_a_queue_gives_again_what_was_not_accepted(
 ) -> None:
     """The cursor is of a journal that went with the process, and says so; the queue has what
     nobody has accepted, and marks it."""
-    options = {"access": AccessSettings(routes=ROUTES)}
+    options = {"routes": ROUTES}
     rig = make_rig(volatile=False, **options)
     rig.queue("orders", durable=True)
     for number in range(8):

@@ -14,7 +14,6 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from gateway.http.access.protocol import bounded
 from gateway.http.access.recall import MOST_KEPT, Recall
-from gateway.http.access.settings import AccessSettings
 from gateway.http.app import close
 from gateway.http.fast_path import LONGEST, read_node
 
@@ -91,10 +90,10 @@ async def test_both_ways_answer_alike(
     make_rig: Any, what: str, pages: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, fields = ASKED[what]
-    access = AccessSettings(origins=("https://app.example",) if pages else ())
+    origins = ["https://app.example"] if pages else []
     found = []
     for fast in (True, False):
-        rig = prepared(make_rig, access=access)
+        rig = prepared(make_rig, origins=origins)
         if not fast:
             monkeypatch.setattr(rig.app.fast_path, "find", lambda scope: None)
         # The second time the credentials are known, if they are good.
@@ -195,9 +194,8 @@ async def test_who_may_come_from_here_only_does_not_come_from_elsewhere(make_rig
 
 
 async def test_quotas_count_on_the_fast_path(make_rig: Any) -> None:
-    from gateway.net.buckets import Rate
 
-    rig = prepared(make_rig, access=AccessSettings(request_rate=Rate(3, 3600)))
+    rig = prepared(make_rig, quota={"requests": 3, "requests_seconds": 3600})
     async with rig.http() as http:
         answers = [await http.post(QUEUE, content=b"x") for _ in range(5)]
     assert [answer.status_code for answer in answers] == [201] * 3 + [429] * 2

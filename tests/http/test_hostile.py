@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.http.access.principal import Principal
-from gateway.http.access.settings import AccessSettings, DeclaredRoute
 from gateway.http.events.opening import open_stream
 from gateway.http.events.stream_request import read_query
 from gateway.http.sealing import Purpose, Seal
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from tests.drawing import examples
+from tests.http.settings_words import route_with_schema
 from tests.http.stream_peer import publish as put
 from tests.http.stream_words import ALL, publish
 
@@ -241,8 +241,8 @@ READERS = [
 @pytest.mark.parametrize(("method", "path", "kind"), READERS)
 async def test_json_is_never_too_deep(make_rig: Any, method: str, path: str, kind: str) -> None:
     pytest.importorskip("jsonschema")
-    route = DeclaredRoute("checked", queue="orders", schema={"type": "object"})
-    rig = make_rig(access=AccessSettings(routes=(route,)))
+    route = route_with_schema({"type": "object"}, name="checked", queue="orders")
+    rig = make_rig(routes=(route,))
     rig.queue("orders")
     async with rig.http("guest:guest") as http:
         for body in (

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.http.access.settings import AccessSettings, DeclaredRoute
+from gateway.config.web import DeclaredRoute
 from gateway.http.app import close
-from gateway.net.buckets import Rate
 
 TO = "/v1/%2F/queues/kept/messages"
 DURABLE = {"amqp-durable": "?1"}
@@ -169,14 +168,12 @@ RETRY_AFTER = {"destination-full", "backpressure", "quota", "idempotency-in-prog
 @pytest.mark.parametrize("name", ROWS)
 async def test_a_row(make_rig: Any, name: str) -> None:
     act, status, kind, outcome, retry = ROWS[name]
-    access = AccessSettings(
-        routes=(
-            DeclaredRoute("dropping", exchange="amq.topic", key="none", unroutable="drop"),
-            DeclaredRoute("keyed", queue="kept", idempotency="required"),
-            DeclaredRoute("scarce", queue="kept", request_rate=Rate(1, 3600)),
-        )
+    routes = (
+        DeclaredRoute(name="dropping", exchange="amq.topic", key="none", unroutable="drop"),
+        DeclaredRoute(name="keyed", queue="kept", idempotency="required"),
+        DeclaredRoute(name="scarce", queue="kept", quota={"requests": 1, "requests_seconds": 3600}),
     )
-    rig = make_rig(volatile=False, max_body_octets=4096, access=access)
+    rig = make_rig(volatile=False, max_body_octets=4096, routes=routes)
     rig.queue("kept", durable=True)
     async with rig.http() as http:
         answer = await act(rig, http)

@@ -51,7 +51,7 @@ async def test_confirm_none_does_not_wait_but_knows_what_is_known(make_rig: Any)
 
 
 async def test_an_answer_that_is_fetched_later(make_rig: Any) -> None:
-    rig = make_rig(volatile=False, max_operations=2, operation_seconds=0)
+    rig = make_rig(volatile=False, max_operations=2)
     rig.dependencies.settings.operation_seconds = 0
     rig.queue("kept", durable=True)
     later = {**DURABLE, "Prefer": "respond-async"}

@@ -11,11 +11,11 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
-from gateway.http.access.settings import AccessSettings, BearerSettings
 from gateway.http.app import close
 from gateway.http.receive.seeking import PORTION
 from gateway.operations import DeleteQueue
 from tests.http.receiving_words import RECEIVE, TOKEN, clocked, take, text_of
+from tests.http.settings_words import shared_bearer
 
 
 @pytest.fixture
@@ -380,11 +380,7 @@ async def test_a_heap_of_poison_does_not_hold_up_the_others(rig: Any) -> None:
 async def test_who_may_only_receive_does_not_bury(make_rig: Any) -> None:
     """A credential that cannot settle cannot send to the dead letters either."""
     secret = b"a shared secret that is long enough!"
-    access = AccessSettings(
-        bearer=BearerSettings("https://issuer", "gateway", secret=secret, user="alice",
-                              algorithms=("HS256",))
-    )  # fmt: skip
-    rig = make_rig(access=access)
+    rig = make_rig(bearer=shared_bearer(secret, "alice"))
     rig.queue("q")
     key = OctKey.import_key(secret)
     async with rig.http(None) as http:

@@ -6,9 +6,10 @@ from typing import Any, cast
 
 import pytest
 
+from gateway.config.amqp import AmqpSettings
 from gateway.net import connection
 from gateway.net.connection import Connection
-from gateway.net.rules import Rules
+from gateway.net.rules import rules_of
 
 
 class Reading(asyncio.Transport):
@@ -34,7 +35,7 @@ def made() -> tuple[Connection, Reading]:
         broker=SimpleNamespace(access=None),
         passwords=None,
         turn=nothing,
-        limits=SimpleNamespace(handshake_seconds=10.0),
+        settings=AmqpSettings(),
         enter=lambda one: None,
         leave=lambda one: None,
     )
@@ -44,7 +45,7 @@ def made() -> tuple[Connection, Reading]:
     return found, transport
 
 
-RULES = Rules()
+RULES = rules_of(AmqpSettings())
 
 
 @pytest.mark.parametrize(("long", "said"), [(-1.0, ["pause", "resume"]), (1000.0, [])])

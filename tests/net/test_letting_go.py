@@ -12,6 +12,7 @@ from gateway.adapters import Role, adapter_for
 from gateway.adapters.base import release
 from gateway.broker.access import Access
 from gateway.broker.memory_store import MemoryStore
+from gateway.config.web import AccessSettings
 from gateway.net.login import Login
 from gateway.net.passwords import Passwords
 from tests.adapters.test_waiting import VERSIONS, said
@@ -48,7 +49,7 @@ def test_nothing_stays_of_a_failed_login(version: str, gone: bool) -> None:
 
 async def failed(version: str, gone: bool) -> None:
     access = Access(MemoryStore(), 4096)
-    passwords = Passwords(access, lambda: 0.0)
+    passwords = Passwords(access, lambda: 0.0, AccessSettings())
     peer = Peer()
     peer.login = Login(peer, access, passwords, None)
     peer.adapter = adapter_for(version, Role.SERVER, authority=peer.login)

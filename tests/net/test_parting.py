@@ -7,16 +7,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.adapters import Limits as AdapterLimits
 from gateway.adapters.v0_9 import fields
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.adapters.v0_9.wire.tables import VERSIONS
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
+from gateway.config.amqp import AmqpSettings
+from gateway.config.web import AccessSettings
 from gateway.net import connection
-from gateway.net.listener import Address, Limits, Listener
+from gateway.net.listener import Address, Listener
 from gateway.net.passwords import Passwords
-from gateway.net.rules import Rules
+from gateway.net.rules import rules_of
 from gateway.net.turn import Turn
 from gateway.sessions.registry import Registry
 from tests.talk import method
@@ -25,6 +26,7 @@ LOGIN = w.ConnectionStartOk(fields.write_table({}), "PLAIN", b"\0guest\0guest", 
 CLOSE_OK = method("0-9-1", 0, w.ConnectionCloseOk())
 NEVER = 3600.0
 PATIENCE = 60.0
+SETTINGS = AmqpSettings(handshake_seconds=60, max_connections=100, failure_pause_seconds=0)
 
 
 @asynccontextmanager
@@ -32,19 +34,18 @@ async def listening() -> AsyncIterator[tuple[Listener, int]]:
     store = MemoryStore()
     broker = Broker(store)
     turn = Turn(broker, store, 1 << 20)
-    passwords = Passwords(broker.access, time.time)
+    passwords = Passwords(broker.access, time.time, AccessSettings())
     listener = Listener(
         turn,
         broker,
         Registry(),
-        limits=Limits(60, 100, AdapterLimits()),
+        settings=SETTINGS,
         passwords=passwords,
-        rules=Rules(),
         context=None,
     )
     async with asyncio.timeout(PATIENCE):
         try:
-            yield listener, listener.listen(Address("127.0.0.1", 0, "never"))
+            yield listener, listener.listen(Address("127.0.0.1", 0, "never", rules_of(SETTINGS)))
         finally:
             await listener.close("over", PATIENCE)
             turn.close()

@@ -15,10 +15,10 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 
 from gateway.broker.access import Access
+from gateway.config.web import BearerSettings
 from gateway.http.access.keys import Keys, UnknownKey
 from gateway.http.access.principal import BadToken, Principal
 from gateway.http.access.rights import BadRights, Right, of_details, of_scope
-from gateway.http.access.settings import BearerSettings
 
 MOST_OCTETS = 16_384
 MOST_KEPT = 4096
@@ -71,7 +71,7 @@ class Bearer:
         if len(token) > MOST_OCTETS or token.count(b".") != 2:
             raise BadToken("not a signed token")
         try:
-            found = jwt.decode(token, self.keys.pick, algorithms=self.settings.algorithms)
+            found = jwt.decode(token, self.keys.pick, algorithms=self.settings.accepted_algorithms)
         except UnknownKey:
             raise
         except (JoseError, ValueError, TypeError, KeyError, RecursionError):

@@ -4,11 +4,12 @@ A route is written ``NAME`` or ``NAME?parameter=value&...`` where a source is na
 """
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
+from gateway.config.web import DeclaredRoute
 from gateway.http import problems
-from gateway.http.access.settings import DeclaredRoute
 from gateway.http.problems import Problem
 
 PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
@@ -28,7 +29,7 @@ class Filled(NamedTuple):
 class Catalogue:
     """All declared routes."""
 
-    def __init__(self, routes: tuple[DeclaredRoute, ...]) -> None:
+    def __init__(self, routes: Iterable[DeclaredRoute]) -> None:
         self.routes = {(route.vhost, route.name): route for route in routes}
 
     def route(self, vhost: str, name: str) -> DeclaredRoute:

@@ -11,11 +11,11 @@ from typing import NoReturn
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.config.web import DeclaredRoute
 from gateway.http import problems
 from gateway.http.access.checking import Check, schema_check
 from gateway.http.access.gate import PRINCIPAL, Gate
 from gateway.http.access.principal import Action
-from gateway.http.access.settings import DeclaredRoute
 from gateway.http.problems import Problem
 from gateway.http.segments import decode_segment
 
@@ -30,9 +30,9 @@ class Declared:
         self.gate = gate
         self.publish = publish
         self.checks = {
-            (route.vhost, route.name): schema_check(route.schema)
-            for route in gate.settings.routes
-            if route.schema is not None
+            (route.vhost, route.name): schema_check(route.schema_document)
+            for route in gate.catalogue.routes.values()
+            if route.schema_document is not None
         }
         self.__name__ = "publish_by_route"
 

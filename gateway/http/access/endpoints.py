@@ -133,10 +133,10 @@ async def open_session(request: Request, context: ContextIn, caller: Caller) -> 
     if caller.scheme not in ("basic", "bearer"):
         raise Problem(problems.FORBIDDEN, "a session is created from a password or a token")
     gate = context.gate
-    made, session = gate.sessions.open(caller, gate.settings.session_seconds)
+    made, session = gate.sessions.open(caller, gate.settings.session.seconds)
     assert session.expires is not None
     age = max(1, int(session.expires - gate.now()))
-    plain = gate.settings.plain_cookie and plain_allowed(request.scope)
+    plain = gate.settings.session.plain_http and plain_allowed(request.scope)
     name, secure = (PLAIN_COOKIE, "") if plain else (HOST_COOKIE, " Secure;")
     cookie = f"{name}={made}; Path=/; Max-Age={age};{secure} HttpOnly; SameSite=Strict"
     shown = Session(user=caller.user, scheme="cookie", expires_at=instant(session.expires))
@@ -224,7 +224,7 @@ def permitted(
 )
 async def resource_metadata(context: ContextIn, response: Response) -> dict[str, Any]:
     bearer = context.gate.settings.bearer
-    if bearer is None or not bearer.resource:
+    if not (bearer.issuer and bearer.resource):
         raise Problem(problems.BY_STATUS[404], "no tokens are taken here")
     response.headers["cache-control"] = "max-age=3600"
     return {
@@ -243,6 +243,6 @@ async def resource_metadata_below(
 ) -> dict[str, Any]:
     """For a resource whose URL has a path."""
     bearer = context.gate.settings.bearer
-    if bearer is None or not bearer.resource.endswith("/" + decode_segment(path)):
+    if not bearer.issuer or not bearer.resource.endswith("/" + decode_segment(path)):
         raise Problem(problems.BY_STATUS[404], "no such resource")
     return await resource_metadata(context, response)

@@ -64,7 +64,7 @@ class Front:
         self.declared = declared
         settings = gate.settings
         self.raw_nodes = settings.raw_nodes
-        self.apart = settings.admin_apart
+        self.apart = gate.dependencies.admin_apart
         self.origins = gate.origins if gate.origins.known else None
         self.counting = gate.quotas.counts_octets
 

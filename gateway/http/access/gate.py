@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.types import Scope
 
 from gateway.broker.access import Access
+from gateway.config.web import AccessSettings, BearerSettings
 from gateway.http import problems
 from gateway.http.access.catalogue import Catalogue
 from gateway.http.access.origins import Origins
@@ -16,7 +17,6 @@ from gateway.http.access.passwords import WRONG, checked, fingerprint, read_basi
 from gateway.http.access.principal import BadToken, Principal
 from gateway.http.access.quotas import Quotas
 from gateway.http.access.sessions import Records, Sessions, holds
-from gateway.http.access.settings import BearerSettings
 from gateway.http.access.tickets import Positions, Tickets
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.problems import Problem, challenge
@@ -47,29 +47,30 @@ class Gate:
         """``positions`` opens a cursor of event streams, for tickets; ``None`` says nothing."""
         self.dependencies = dependencies
         self.access = dependencies.broker.access
-        self.settings = settings = dependencies.settings.access
+        self.settings: AccessSettings = dependencies.settings
+        settings = self.settings
         self.clock: Callable[[], float] = dependencies.clock
         store = dependencies.broker.store
-        self.passwords = dependencies.passwords or Passwords(
-            self.access, self.now, settings.failures, settings.failure_seconds
-        )
+        self.passwords = dependencies.passwords or Passwords(self.access, self.now, settings)
         bearer = settings.bearer
-        self.bearer = None if bearer is None else token_reader(bearer, self.access, self.now)
-        sessions = Records("http-session", store, dependencies, settings.max_sessions)
+        self.bearer = token_reader(bearer, self.access, self.now) if bearer.issuer else None
+        sessions = Records("http-session", store, dependencies, settings.session.max_sessions)
         self.sessions = Sessions(sessions, self.access, self.now)
         self.tickets = Tickets(
-            Records("http-ticket", store, dependencies, settings.max_sessions),
+            Records("http-ticket", store, dependencies, settings.session.max_sessions),
             sessions,
             self.access,
             self.now,
-            settings.ticket_seconds,
-            settings.ticket_idle_seconds,
+            settings.tickets.seconds,
+            settings.tickets.idle_seconds,
             positions,
         )
         self.origins = Origins(settings.origins, settings.origin_credentials)
-        self.quotas = Quotas(settings, self.now, dependencies.broker.vhosts)
-        self.catalogue = Catalogue(settings.routes)
-        self.cookie_names = (HOST_COOKIE, PLAIN_COOKIE) if settings.plain_cookie else (HOST_COOKIE,)
+        self.quotas = Quotas(settings, dependencies.routes, self.now, dependencies.broker.vhosts)
+        self.catalogue = Catalogue(dependencies.routes)
+        self.cookie_names = (
+            (HOST_COOKIE, PLAIN_COOKIE) if settings.session.plain_http else (HOST_COOKIE,)
+        )
 
     def now(self) -> float:
         return self.clock()
@@ -169,8 +170,8 @@ class Gate:
     def challenge(self, detail: str = "", error: str = "") -> Problem:
         """401 with every way in that is open."""
         problem = challenge(detail) if detail else challenge()
-        bearer = self.settings.bearer
-        if bearer is not None:
+        if self.bearer is not None:
+            bearer = self.bearer.settings
             parameters = ['realm="amqp-gateway"']
             if error:
                 parameters.append(f'error="{error}"')

@@ -12,8 +12,8 @@ import httpx
 from joserfc.errors import JoseError
 from joserfc.jwk import Key, KeySet, OctKey
 
+from gateway.config.web import BearerSettings
 from gateway.http import problems
-from gateway.http.access.settings import BearerSettings
 from gateway.http.problems import Problem
 
 log = logging.getLogger("gateway.http")
@@ -74,7 +74,7 @@ class Keys:
                 return False
             self.asked = moment
             try:
-                found = read_keys(await self.load(), self.settings.algorithms)
+                found = read_keys(await self.load(), self.settings.accepted_algorithms)
             except (OSError, ValueError, RecursionError, httpx.HTTPError, JoseError) as error:
                 log.warning("cannot get the keys of %s: %s", self.settings.issuer, error)
                 return False
@@ -137,7 +137,7 @@ def fits(key: Key, algorithm: Any) -> bool:
     return key.get("use") in (None, "sig") and said in (None, algorithm)
 
 
-def read_keys(document: bytes, algorithms: tuple[str, ...]) -> list[Key]:
+def read_keys(document: bytes, algorithms: list[str]) -> list[Key]:
     """The usable public keys of a JWKS. Others (shared secrets, unknown curves) are passed over.
     Raises ``ValueError`` if there are none."""
     parsed = json.loads(document)

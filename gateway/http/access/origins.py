@@ -1,5 +1,7 @@
 """Which pages may ask: origins, Fetch Metadata, and the CORS answers (finite lists, no ``*``)."""
 
+from collections.abc import Iterable
+
 from starlette.types import Scope
 
 from gateway.http import problems
@@ -41,7 +43,7 @@ def amqp_fields() -> tuple[str, ...]:
 class Origins:
     """The configured origins. ``own`` is whether an ``Origin`` is this very server."""
 
-    def __init__(self, origins: tuple[str, ...], credentials: bool) -> None:
+    def __init__(self, origins: Iterable[str], credentials: bool) -> None:
         self.known = frozenset(origin.encode("ascii") for origin in origins)
         self.credentials = credentials
         self.allow = listed(ALLOWED, amqp_fields())

@@ -1,15 +1,15 @@
 """How much can be asked for: requests and octets of bodies, per caller, virtual host and declared
 route, with the ``RateLimit`` fields of draft-ietf-httpapi-ratelimit-headers."""
 
-from collections.abc import Callable, Container, Hashable
+from collections.abc import Callable, Container, Hashable, Iterable
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from starlette.types import Message, Receive, Scope
 
+from gateway.config.web import AccessSettings, DeclaredRoute, Quota
 from gateway.http import problems
 from gateway.http.access.principal import Principal
-from gateway.http.access.settings import AccessSettings, DeclaredRoute
 from gateway.http.problems import Problem
 from gateway.net.buckets import Buckets, Left, Rate
 
@@ -40,22 +40,27 @@ class Quotas:
     """All buckets. ``vhosts``: names that are not there have no quota to use up."""
 
     def __init__(
-        self, settings: AccessSettings, clock: Callable[[], float], vhosts: Container[str]
+        self,
+        settings: AccessSettings,
+        routes: Iterable[DeclaredRoute],
+        clock: Callable[[], float],
+        vhosts: Container[str],
     ) -> None:
-        def limits(prefix: str, requests: Rate | None, octets: Rate | None) -> list[Limit]:
+        def limits(prefix: str, quota: Quota) -> list[Limit]:
             found = []
-            if requests is not None:
-                found.append(Limit(f"{prefix}requests", Buckets(requests, clock), False))
-            if octets is not None:
-                found.append(Limit(f"{prefix}octets", Buckets(octets, clock), True))
+            if quota.requests is not None:
+                rate = Rate(quota.requests, quota.requests_seconds)
+                found.append(Limit(f"{prefix}requests", Buckets(rate, clock), False))
+            if quota.octets is not None:
+                rate = Rate(quota.octets, quota.octets_seconds)
+                found.append(Limit(f"{prefix}octets", Buckets(rate, clock), True))
             return found
 
         self.vhosts = vhosts
-        self.of_caller = limits("", settings.request_rate, settings.octet_rate)
-        self.of_vhost = limits("vhost-", settings.vhost_request_rate, settings.vhost_octet_rate)
+        self.of_caller = limits("", settings.quota)
+        self.of_vhost = limits("vhost-", settings.vhost_quota)
         self.of_route = {
-            (route.vhost, route.name): limits("route-", route.request_rate, route.octet_rate)
-            for route in settings.routes
+            (route.vhost, route.name): limits("route-", route.quota) for route in routes
         }
         everything = [*self.of_caller, *self.of_vhost]
         self.active = bool(everything)

@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from gateway import __version__
 from gateway.broker.counters import ExchangeSnapshot, QueueSnapshot
+from gateway.config.web import DeclaredRoute
 from gateway.http.access.offered import ways_in
 from gateway.http.access.principal import Action
-from gateway.http.access.settings import DeclaredRoute
 from gateway.http.admin import asyncapi_routes
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
 from gateway.http.admin.asyncapi_routes import safe

@@ -7,8 +7,8 @@ import re
 from typing import Any
 from urllib.parse import quote
 
+from gateway.config.web import DeclaredRoute
 from gateway.http.access.catalogue import PARAMETER
-from gateway.http.access.settings import DeclaredRoute
 
 DRAFT = re.compile(r"draft[-/]([0-9]{2,4}(?:-[0-9]{2})?)")
 HTTP = [{"$ref": "#/servers/http"}]
@@ -40,8 +40,8 @@ def publish_message(route: DeclaredRoute, kind: str) -> dict[str, Any]:
     if route.idempotency == "required":
         headers["required"] = ["Idempotency-Key"]
     payload: Any = {}
-    if route.schema is not None:
-        payload = {"schemaFormat": schema_format(route.schema), "schema": anchored(route)}
+    if route.schema_document is not None:
+        payload = {"schemaFormat": schema_format(route.schema_document), "schema": anchored(route)}
     return {"name": route.name, "contentType": kind, "headers": headers, "payload": payload}
 
 
@@ -53,7 +53,7 @@ def schema_format(schema: dict[str, Any]) -> str:
 def anchored(route: DeclaredRoute) -> dict[str, Any]:
     """The schema, with an id: its references are to itself, not into the document around it."""
     name = f"urn:amqp-gateway:route:{quote(route.vhost, '')}:{quote(route.name, '')}"
-    return {"$id": name, **(route.schema or {})}
+    return {"$id": name, **(route.schema_document or {})}
 
 
 def events_channel(route: DeclaredRoute) -> dict[str, Any]:

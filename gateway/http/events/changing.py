@@ -93,7 +93,7 @@ def apply(stream: EventStream, asked: Change) -> None:
         for name in new:
             alias = stream.aliases.get(name)
             if alias is not None and alias not in before.values():
-                hub.admit_to((stream.vhost, alias.route.name), alias.route.max_streams)
+                hub.admit_to((stream.vhost, alias.route.name), alias.route.quota.streams)
         heads = {name: hub.head(stream.vhost, name) for name in new}
         sources = hub.join(stream, stream.vhost, new, returning=known is not None)
     except BaseException:

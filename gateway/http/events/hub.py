@@ -14,11 +14,12 @@ from fnmatch import fnmatchcase
 from typing import Protocol
 
 from gateway.broker.broker import Broker
+from gateway.config.web import HttpSettings
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Principal
-from gateway.http.dependencies import HttpDependencies, HttpSettings
+from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.cursor import EPOCH_OCTETS, Cursors
 from gateway.http.events.durable import KIND, DurableSource
 from gateway.http.events.sources import Name, Reader, Source
@@ -127,9 +128,9 @@ class Hub:
             raise Problem(
                 problems.QUOTA, f"user {user!r} has {settings.max_streams_per_user} streams open"
             )
-        self.admit_to((vhost, ""), settings.access.max_streams_per_vhost)
+        self.admit_to((vhost, ""), settings.vhost_quota.streams)
         for one in aliases:
-            self.admit_to((vhost, one.route.name), one.route.max_streams)
+            self.admit_to((vhost, one.route.name), one.route.quota.streams)
 
     def admit_to(self, place: Place, most: int | None) -> None:
         """Raises ``Problem``."""

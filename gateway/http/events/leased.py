@@ -272,7 +272,7 @@ def open_leased(
     if left < asked.options.credit:
         raise Problem(problems.QUOTA, f"{left} more deliveries can be leased by this user")
     for alias in asked.aliases.values():
-        most = alias.route.max_leases
+        most = alias.route.quota.leases
         taken = leasing.leases.per_route[vhost, alias.route.name]
         if most is not None and taken + asked.options.credit > most:
             text = f"{most - taken} more deliveries can be leased by the route {alias.route.name!r}"

@@ -11,8 +11,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from gateway.bodies import Body, Filling, Spool
+from gateway.config.web import PublishSettings
 from gateway.http import problems
-from gateway.http.dependencies import HttpSettings
 from gateway.http.problems import Problem
 from gateway.http.publish.preferences import Verifier
 
@@ -100,7 +100,12 @@ async def chunks(receive: Receive) -> AsyncIterator[bytes]:
 
 
 async def read_body(
-    receive: Receive, length: int, limit: int, budget: Budget, settings: HttpSettings, spool: Spool
+    receive: Receive,
+    length: int,
+    limit: int,
+    budget: Budget,
+    settings: PublishSettings,
+    spool: Spool,
 ) -> Body:
     """All of it, unless it is too large: ``length`` is what ``check_length`` found before a byte
     was read, and the rest is told while reading. Raises ``Problem``."""
@@ -121,7 +126,7 @@ async def gather(
     receive: Receive,
     limit: int,
     held: Held,
-    settings: HttpSettings,
+    settings: PublishSettings,
     spool: Spool,
     first: bytes = b"",
     length: int = 0,

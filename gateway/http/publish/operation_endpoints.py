@@ -25,7 +25,9 @@ class OperationEndpoints:
         operation = await self.located(request)
         more = {} if operation.task.done() else {"retry-after": "1"}
         headers = {"cache-control": "no-store", **more}
-        return Whole(operation.document(self.operations.seconds), headers, MEDIA_TYPE)
+        return Whole(
+            operation.document(self.context.settings.operation_seconds), headers, MEDIA_TYPE
+        )
 
     async def delete_operation(self, request: Request) -> Response:
         self.operations.forget(await self.located(request))

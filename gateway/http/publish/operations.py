@@ -9,9 +9,9 @@ from collections.abc import Awaitable
 from urllib.parse import quote
 
 from gateway.broker.broker import Broker
+from gateway.config.web import PublishSettings
 from gateway.http import problems
 from gateway.http.access.principal import Principal
-from gateway.http.dependencies import HttpSettings
 from gateway.http.large import Octets, linked
 from gateway.http.problems import Problem
 from gateway.http.publish.results import Answer, Headers, answer_of, instant
@@ -60,11 +60,9 @@ class Operations:
     """All of them, oldest first; bounded per owner and by what their answers take, and let go of
     some time after they end."""
 
-    def __init__(self, broker: Broker, settings: HttpSettings) -> None:
+    def __init__(self, broker: Broker, settings: PublishSettings) -> None:
         self.broker = broker
         self.settings = settings
-        self.most = settings.max_operations
-        self.seconds = settings.operation_seconds
         self.all: OrderedDict[str, Operation] = OrderedDict()
         self.counts: Counter[Owner] = Counter()
         self.octets = 0
@@ -73,8 +71,11 @@ class Operations:
     def check_room(self, caller: Principal, vhost: str) -> None:
         """Raises ``Problem`` (429)."""
         self.sweep()
-        if self.counts[*caller.identity, vhost] >= self.most:
-            raise Problem(problems.QUOTA, f"{self.most} operations are kept; fetch or delete some")
+        if self.counts[*caller.identity, vhost] >= self.settings.max_operations:
+            raise Problem(
+                problems.QUOTA,
+                f"{self.settings.max_operations} operations are kept; fetch or delete some",
+            )
 
     async def run(
         self, caller: Principal, vhost: str, work: Awaitable[Answer], wait: float, headers: Headers
@@ -91,7 +92,8 @@ class Operations:
         task.add_done_callback(lambda _: self.weigh(operation))
         where = f"/v1/{quote(vhost, safe='')}/operations/{operation.id}"
         more = [(b"location", where.encode()), (b"retry-after", b"1"), *headers]
-        return answer_of(202, MEDIA_TYPE, operation.document(self.seconds), more)
+        document = operation.document(self.settings.operation_seconds)
+        return answer_of(202, MEDIA_TYPE, document, more)
 
     def find(self, caller: Principal, vhost: str, name: str) -> Operation:
         """Raises ``Problem`` (404), also for those of others."""
@@ -126,7 +128,7 @@ class Operations:
         over = [
             one
             for one in self.all.values()
-            if one.done is not None and one.done + self.seconds <= now
+            if one.done is not None and one.done + self.settings.operation_seconds <= now
         ]
         for one in over:
             self.forget(one)
