@@ -38,16 +38,21 @@ class ResourceSettings(Section):
     """Memory and disk."""
 
     memory_high: float = Field(
-        default=0.4, gt=0, le=1, description="share of RAM at which publishers are held back"
+        default=0.4, gt=0, le=1, description="share of RAM in use above which publishers are paused"
     )
     memory_page: float = Field(
-        default=0.2, gt=0, le=1, description="share of RAM in message bodies that starts paging"
+        default=0.2,
+        gt=0,
+        le=1,
+        description="share of RAM in message bodies above which queues page to disk",
     )
     disk_free_octets: int = Field(
-        default=50_000_000, ge=0, description="free disk below which publishers are held back"
+        default=50_000_000, ge=0, description="free disk octets below which publishers are paused"
     )
     store_backlog_octets: int = Field(
-        default=64 << 20, ge=1 << 20, description="unwritten octets that hold publishers back"
+        default=64 << 20,
+        ge=1 << 20,
+        description="octets waiting for the store above which publishers are paused",
     )
     large_octets: int = Field(
         default=bodies.THRESHOLD, ge=1 << 16, description="bodies from this size on stand in files"
@@ -55,7 +60,7 @@ class ResourceSettings(Section):
     spool_octets: int = Field(
         default=bodies.MOST_OCTETS,
         ge=0,
-        description="octets in such files that are open; 0 is no limit",
+        description="total octets of such files in use; 0 is no limit",
     )
     staged_octets: int = Field(
         default=staged.MOST_OCTETS,
@@ -64,7 +69,9 @@ class ResourceSettings(Section):
     )
     staged_items: int = Field(default=staged.MOST_ITEMS, ge=1, description="half received bodies")
     staged_seconds: int = Field(
-        default=staged.KEEP_SECONDS, ge=1, description="how long one waits for its sender to go on"
+        default=staged.KEEP_SECONDS,
+        ge=1,
+        description="time that a partly received body waits for its sender to continue",
     )
 
 
@@ -79,14 +86,14 @@ class Settings(BaseSettings):
         default_factory=lambda: Path(platformdirs.user_data_dir("amqp-gateway", appauthor=False)),
         description="directory of the durable store",
     )
-    durable: bool = Field(default=True, description="false: keep nothing on disk")
+    durable: bool = Field(default=True, description="false: keep everything in memory")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="least important messages that are logged"
+        default="info", description="lowest level that is logged"
     )
     log_format: Literal["text", "json"] = Field(
         default="text", description="lines of text, or one JSON object per line"
     )
-    vhosts: list[str] = Field(default=["/"], description="virtual hosts made on an empty store")
+    vhosts: list[str] = Field(default=["/"], description="virtual hosts created in an empty store")
     amqp: AmqpSettings = Field(default_factory=AmqpSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
     admin: AdminSettings = Field(default_factory=AdminSettings)

@@ -48,25 +48,29 @@ def trustworthy(where: str) -> bool:
 class BearerSettings(Section):
     """Whose access tokens (JWTs) are taken. Off without an issuer."""
 
-    issuer: str = Field(default="", description="`iss` of the tokens; empty takes no tokens")
-    audience: str = Field(default="", description="what `aud` must hold")
+    issuer: str = Field(
+        default="", description="`iss` of the tokens; empty: no tokens are accepted"
+    )
+    audience: str = Field(default="", description="required value of `aud`")
     jwks: str = Field(
-        default="", description="keys of the issuer: a file, or a URL (https, or http on loopback)"
+        default="",
+        description="the issuer's keys (JWKS): a file, or a URL (https, or http on loopback)",
     )
     secret_file: Path | None = Field(
-        default=None, description="instead: a file with a shared secret of 32 octets or more, HS256"
+        default=None,
+        description="instead of jwks: file with a shared secret of 32 octets or more (HS256)",
     )
     algorithms: list[Algorithm] = Field(
         default=["RS256", "PS256", "ES256", "Ed25519", "EdDSA"],
-        description="signature algorithms taken with jwks",
+        description="accepted signature algorithms with jwks",
     )
-    leeway_seconds: int = Field(default=30, ge=0, le=300, description="by which clocks may differ")
+    leeway_seconds: int = Field(default=30, ge=0, le=300, description="tolerated clock difference")
     refresh_seconds: float = Field(
         default=600, ge=15, description="age at which keys are refetched"
     )
     user_claim: str = Field(default="", description="claim that names the broker's user")
     user: str = Field(default="", description="broker's user for tokens without that claim")
-    scope_prefix: str = Field(default="", description="what stands before our words in `scope`")
+    scope_prefix: str = Field(default="", description="prefix of the gateway's words in `scope`")
     resource: str = Field(
         default="", description="URL of this gateway, for protected-resource metadata (RFC 9728)"
     )
@@ -112,25 +116,31 @@ class SessionSettings(Section):
     plain_http: bool = Field(
         default=False, description="true: a cookie without __Host- for plain http on loopback"
     )
-    max_sessions: int = Field(default=10000, ge=1, description="sessions, and tickets, at once")
+    max_sessions: int = Field(
+        default=10000, ge=1, description="sessions at once, and tickets at once"
+    )
 
 
 class TicketSettings(Section):
     """Stream tickets."""
 
-    seconds: float = Field(default=60, ge=1, le=300, description="time to the first use")
+    seconds: float = Field(
+        default=60, ge=1, le=300, description="time within which a ticket must first be used"
+    )
     idle_seconds: float = Field(
-        default=900, ge=1, description="time without a connection that ends a ticket's session"
+        default=900,
+        ge=1,
+        description="time without a connection after which a ticket's session ends",
     )
 
 
 class Quota(Section):
     """What one caller may ask for; off by default."""
 
-    requests: int | None = Field(default=None, ge=1, description="requests in requests_seconds")
-    requests_seconds: float = Field(default=1, gt=0, description="time that requests are for")
-    octets: int | None = Field(default=None, ge=1, description="body octets in octets_seconds")
-    octets_seconds: float = Field(default=1, gt=0, description="time that octets are for")
+    requests: int | None = Field(default=None, ge=1, description="requests per requests_seconds")
+    requests_seconds: float = Field(default=1, gt=0, description="period of the limit on requests")
+    octets: int | None = Field(default=None, ge=1, description="body octets per octets_seconds")
+    octets_seconds: float = Field(default=1, gt=0, description="period of the limit on octets")
 
 
 class SharedQuota(Quota):
@@ -143,7 +153,7 @@ class RouteQuota(SharedQuota):
     """Of all callers of one declared route together."""
 
     leases: int | None = Field(
-        default=None, ge=0, description="messages that ack=explicit may hold at once"
+        default=None, ge=0, description="unsettled messages of ack=explicit at once"
     )
 
 
@@ -153,12 +163,12 @@ class HttpListenerSettings(Section):
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8080, ge=0, le=65535, description="TCP port; 0 takes a free one")
     trusted_proxies: list[str] = Field(
-        default=[], description="addresses whose X-Forwarded-For and -Proto are believed"
+        default=[], description="proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted"
     )
     max_head_octets: int = Field(default=65536, ge=4096, description="largest request head")
     max_connections: int = Field(default=20000, ge=1, description="HTTP connections at once")
     idle_seconds: float = Field(
-        default=30, gt=0, description="a request that makes no progress is dropped"
+        default=30, gt=0, description="time without progress after which a request is dropped"
     )
     log_requests: bool = Field(default=False, description="a line in the log for each request")
     canary_seconds: float = Field(
@@ -170,13 +180,14 @@ class AccessSettings(Section):
     """Who may do what."""
 
     raw_nodes: bool = Field(
-        default=True, description="false: only declared routes, no queue or exchange by its name"
+        default=True,
+        description="false: only declared routes; queues and exchanges cannot be addressed by name",
     )
     origins: list[str] = Field(
         default=[], description="origins whose pages may use the gateway (CORS)"
     )
     origin_credentials: bool = Field(
-        default=False, description="true: those pages may send cookies and passwords"
+        default=False, description="true: pages of these origins may send cookies and passwords"
     )
     failures: int = Field(default=20, ge=1, description="wrong passwords of a peer in a while")
     failure_seconds: float = Field(default=60, gt=0, description="that while")
@@ -200,58 +211,77 @@ class PublishSettings(Section):
 
     max_body_octets: int = Field(default=16 << 20, ge=1, description="largest request body")
     max_inflight_octets: int = Field(
-        default=256 << 20, ge=1, description="request bodies still coming in, all together"
+        default=256 << 20, ge=1, description="total octets of request bodies being received"
     )
     spool_octets: int = Field(default=1 << 20, ge=1, description="a larger body waits in a file")
     spool_dir: Path | None = Field(default=None, description="of large bodies; unset: by the data")
-    max_batch_items: int = Field(default=1000, ge=1, description="messages of a batch document")
+    max_batch_items: int = Field(default=1000, ge=1, description="messages in a batch document")
     max_batch_octets: int = Field(
-        default=4 << 20, ge=1, description="a batch document, or a line of a streamed batch"
+        default=4 << 20,
+        ge=1,
+        description="octets of a batch document, or of a line of a streamed batch",
     )
     stream_window: int = Field(
-        default=1000, ge=1, description="unconfirmed messages of a streamed batch"
+        default=1000, ge=1, description="unconfirmed messages in a streamed batch"
     )
-    confirm_seconds: float = Field(default=10, gt=0, le=60, description="wait for the broker")
+    confirm_seconds: float = Field(
+        default=10, gt=0, le=60, description="time to wait for the broker's confirm"
+    )
     confirm_most_seconds: float = Field(
-        default=60, gt=0, description="the longest that Prefer: wait can ask for"
+        default=60, gt=0, description="longest time that Prefer: wait may request"
     )
     retry_after_seconds: int = Field(
         default=1,
         ge=1,
         le=3600,
-        description="`Retry-After` while a destination is full or publishers are held back",
+        description="`Retry-After` while a destination is full or publishers are paused",
     )
     idempotency_seconds: int = Field(
-        default=3600, ge=1, le=86400, description="how long the outcome of a key is kept"
+        default=3600,
+        ge=1,
+        le=86400,
+        description="time that the outcome of an idempotency key is kept",
     )
-    max_idempotency_keys: int = Field(default=100_000, ge=1, description="keys kept per caller")
+    max_idempotency_keys: int = Field(
+        default=100_000, ge=1, description="idempotency keys kept per caller"
+    )
     max_operations: int = Field(
-        default=1000, ge=1, description="answers kept per caller for respond-async"
+        default=1000, ge=1, description="results of respond-async kept per caller"
     )
-    operation_seconds: int = Field(default=600, ge=1, description="how long they are kept")
+    operation_seconds: int = Field(
+        default=600, ge=1, description="time that a result of respond-async is kept"
+    )
     max_operation_octets: int = Field(
-        default=64 << 20, ge=1, description="all kept answers together; the oldest make room"
+        default=64 << 20,
+        ge=1,
+        description="total octets of these results; the oldest are removed first",
     )
 
 
 class ReceiveSettings(Section):
     """Receives, leases, dead letters, requests and their replies."""
 
-    receive_octets: int = Field(default=16 << 20, ge=1, description="bodies in one receive")
+    receive_octets: int = Field(
+        default=16 << 20, ge=1, description="octets of message bodies in one receive"
+    )
     max_leases_per_user: int = Field(default=10000, ge=1, description="leases of one user")
     max_receives_per_user: int = Field(
-        default=1000, ge=1, description="receives of one user that wait for a message"
+        default=1000, ge=1, description="waiting receives of one user"
     )
     redrive_seconds: float = Field(
-        default=30, gt=0, description="time after which a redrive says how to go on"
+        default=30, gt=0, description="time after which a redrive returns with a continuation"
     )
-    reply_seconds: float = Field(default=30, gt=0, description="wait for the reply to a request")
+    reply_seconds: float = Field(
+        default=30, gt=0, description="time to wait for the reply to a request"
+    )
     async_reply_seconds: float = Field(
-        default=600, gt=0, description="wait for the reply with Prefer: respond-async"
+        default=600, gt=0, description="time to wait for the reply with Prefer: respond-async"
     )
-    late_reply_seconds: float = Field(default=60, ge=0, description="late replies are counted")
+    late_reply_seconds: float = Field(
+        default=60, ge=0, description="time during which late replies are still counted"
+    )
     max_requests_per_user: int = Field(
-        default=1000, ge=1, description="requests of one user that wait for a reply"
+        default=1000, ge=1, description="waiting requests of one user"
     )
 
 
@@ -267,42 +297,49 @@ class EventSettings(Section):
         default=4096, ge=1, description="sources with a journal, read or lingering"
     )
     heartbeat_seconds: int = Field(
-        default=15, ge=5, le=55, description="heartbeat of an event stream that names none"
+        default=15, ge=5, le=55, description="heartbeat of an event stream whose request sets none"
     )
     reconnect_ms: int = Field(
         default=2500,
         ge=1,
-        description="reconnect time told to event readers, spread by half each way",
+        description="reconnect time sent to readers of events, spread by half in both directions",
     )
     stall_seconds: float = Field(
-        default=30, gt=0, description="a reader whose socket takes nothing for this long is dropped"
+        default=30,
+        gt=0,
+        description="time after which a reader whose socket accepts nothing is disconnected",
     )
     queue_prefetch: int = Field(
         default=256,
         ge=2,
         le=65535,
-        description="messages of a queue source that wait to be written to a first reader",
+        description="messages of a queue source that may wait to be written to its first reader",
     )
-    journal_events: int = Field(default=10000, ge=1, description="events kept per source")
-    journal_octets: int = Field(default=32 << 20, ge=1, description="octets kept per source")
+    journal_events: int = Field(
+        default=10000, ge=1, description="events kept in the journal of a source"
+    )
+    journal_octets: int = Field(
+        default=32 << 20, ge=1, description="octets kept in the journal of a source"
+    )
     linger_seconds: float = Field(
-        default=120, ge=0, description="a source without readers is kept this long"
+        default=120, ge=0, description="time that a source without readers is kept"
     )
     durable_sources: list[str] = Field(
-        default=[], description="globs over exchange:NAME?binding=KEY: journals kept on disk"
+        default=[],
+        description="globs over `exchange:NAME?binding=KEY`: sources with a durable journal",
     )
-    max_durable_sources: int = Field(default=64, ge=0, description="journals on disk at once")
+    max_durable_sources: int = Field(default=64, ge=0, description="durable journals at once")
     durable_linger_seconds: float = Field(
-        default=7 * 86400, ge=0, description="such a journal without readers is kept this long"
+        default=7 * 86400, ge=0, description="time that a durable journal without readers is kept"
     )
     stream_seconds: float = Field(
-        default=86400, ge=0, description="longest life of an event stream; 0 is for ever"
+        default=86400, ge=0, description="longest life of an event stream; 0 is no limit"
     )
     drain_spread_ms: int = Field(
-        default=10000, ge=0, description="at shutdown readers are spread over this time"
+        default=10000, ge=0, description="time over which readers reconnect after a shutdown"
     )
     browser_streams_warn: int = Field(
-        default=3, ge=1, description="from this stream on a browser over HTTP/1.1 is warned"
+        default=3, ge=1, description="number of streams at which a browser over HTTP/1.1 is warned"
     )
     browser_streams_max: int = Field(
         default=4, ge=0, description="streams of one browser over HTTP/1.1; 0 is no limit"
@@ -323,14 +360,14 @@ class AdminSettings(Section):
         default=None,
         ge=0,
         le=65535,
-        description="TCP port; unset: all of it is served on the HTTP port",
+        description="TCP port; unset: administration is served on the HTTP port",
     )
 
 
 class DeclaredRoute(Section):
     """A declared route: a stable name for a target, for callers that must not name nodes."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9._~-]{1,128}$", description="its name in the path")
+    name: str = Field(pattern=r"^[A-Za-z0-9._~-]{1,128}$", description="name in the path")
     vhost: str = Field(default="/", description="virtual host of the target")
     queue: str = Field(default="", max_length=255, description="target queue")
     exchange: str = Field(default="", max_length=255, description="or target exchange")
@@ -344,10 +381,11 @@ class DeclaredRoute(Section):
     )
     max_body_octets: int = Field(default=1 << 20, ge=1, description="largest body")
     content_types: list[str] = Field(
-        default=["application/json"], min_length=1, description="content types taken"
+        default=["application/json"], min_length=1, description="accepted content types"
     )
     unroutable: Literal["refuse", "drop"] = Field(
-        default="refuse", description="a message that no queue takes: 409, or 200 without a queue"
+        default="refuse",
+        description="answer for a message that no queue takes: 409 (`refuse`), or 200 (`drop`)",
     )
     idempotency: Literal["optional", "required"] = Field(
         default="optional", description="whether a publish needs an Idempotency-Key"

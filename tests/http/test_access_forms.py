@@ -6,7 +6,6 @@ from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
-from gateway.http.access.settings import AccessSettings
 
 EVIL, PAGE = "https://evil.example", "https://app.example"
 FORMS = {
@@ -53,7 +52,7 @@ def state(rig: Any) -> Any:
 
 
 async def test_nothing_happens_on_any_route(make_rig: Any) -> None:
-    rig = make_rig(access=AccessSettings(origins=(PAGE,)))
+    rig = make_rig(origins=(PAGE,))
     rig.broker.access.add_user("root", "rootroot", ("administrator",))
     rig.broker.access.set_permissions("root", "/", ".*", ".*", ".*")
     rig.queue("orders")
@@ -87,7 +86,7 @@ async def test_nothing_happens_on_any_route(make_rig: Any) -> None:
 async def test_pages_of_a_listed_origin_have_no_session_unless_it_is_set(
     make_rig: Any, credentials: bool
 ) -> None:
-    rig = make_rig(access=AccessSettings(origins=(PAGE,), origin_credentials=credentials))
+    rig = make_rig(origins=(PAGE,), origin_credentials=credentials)
     rig.queue("orders")
     queue = "/v1/%2F/queues/orders/messages"
     async with rig.http() as http:
