@@ -5,7 +5,7 @@ transactions by id, and deliveries that outlive their channel.
 import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice, takewhile
+from itertools import islice, repeat, takewhile
 from typing import TYPE_CHECKING, Any
 
 from gateway.broker.consumers import Consumer
@@ -103,6 +103,32 @@ class Linked(Settling):
         del self.unsettled[op.delivery]
         self.conclude([(entry, Outcome.DECLINE if op.elsewhere else Outcome.RELEASE)])
 
+    def settling_many(self, deliveries: list[int], verdict: Verdict) -> Iterator[None] | None:
+        """These have this outcome: now (``None``), or if they are many in portions for
+        ``Undertakings``. They are taken now, and an unknown tag is refused (406) now."""
+        entries = self.take(deliveries)
+        settled = self.outcomes(entries, verdict)
+        if len(entries) > PORTION or self.busy:
+            return self.concluding(settled)
+        self.conclude(settled)
+        return None
+
+    def take(self, deliveries: list[int]) -> list[Entry]:
+        """Take these out of the channel. Refuses (406) an unknown tag before it takes any."""
+        unsettled = self.unsettled
+        if not all(map(unsettled.__contains__, deliveries)):
+            raise unknown_tag(next(each for each in deliveries if each not in unsettled))
+        return list(map(unsettled.pop, deliveries))
+
+    def outcomes(self, entries: list[Entry], verdict: Verdict) -> Iterator[tuple[Entry, Outcome]]:
+        """Deliveries of one outcome, as they come to be settled."""
+        for entry in entries:
+            if isinstance(verdict, Modify):
+                self.note_failure(entry, verdict)
+                yield entry, Outcome.RELEASE
+            else:
+                yield entry, verdict
+
     @staticmethod
     def note_failure(entry: Entry, op: Modify) -> None:
         """Write onto the message what its next reader shall know."""
@@ -150,6 +176,14 @@ class Linked(Settling):
             self.check_exclusions(entry)
         del self.unsettled[delivery]
         work.retired.append((delivery, entry, verdict, settled))
+
+    def retire_many(
+        self, transaction: bytes, deliveries: list[int], verdict: Verdict, settled: bool
+    ) -> None:
+        """Likewise, deliveries of one outcome."""
+        work = self.work(transaction)
+        entries = self.take(deliveries)
+        work.retired += zip(deliveries, entries, repeat(verdict), repeat(settled))
 
     def discharge(self, transaction: bytes, fail: bool) -> None:
         """All of it in one batch of the store, or none of it. Refuses (406), rolled back, when a

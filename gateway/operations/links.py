@@ -194,6 +194,27 @@ class Retire(Operation):
 
 
 @dataclass(slots=True)
+class SettleMany(Operation):
+    """The outcome of many deliveries, said at once. They are settled as by ``Settle`` or ``Modify``
+    each, whose ``elsewhere`` is not possible here."""
+
+    channel: int
+    deliveries: list[int]
+    outcome: Outcome | Modify
+
+
+@dataclass(slots=True)
+class RetireMany(Operation):
+    """Likewise within a transaction, as by ``Retire``."""
+
+    channel: int
+    transaction: bytes
+    deliveries: list[int]
+    outcome: Outcome | Modify
+    settled: bool
+
+
+@dataclass(slots=True)
 class Manage(LinkOperation):
     """A request to the management node, sent over ``link``. The answer is a message that comes as
     ``Deliver`` with delivery number 0 on the link that the request's ``reply-to`` means; ``Done``

@@ -30,6 +30,7 @@ from gateway.operations import (
     Post,
     Resumed,
     Retire,
+    RetireMany,
     Settle,
     Stolen,
 )
@@ -84,6 +85,7 @@ class Linking:
             Discharge: self._discharge,
             Post: self._post,
             Retire: self._retire,
+            RetireMany: self._retire_many,
             Manage: self._managing.perform,
         }
 
@@ -483,6 +485,9 @@ class Linking:
 
     def _retire(self, channel: Channel, op: Retire) -> None:
         channel.retire(op.transaction, op.delivery, op.outcome, op.settled)
+
+    def _retire_many(self, channel: Channel, op: RetireMany) -> None:
+        channel.retire_many(op.transaction, op.deliveries, op.outcome, op.settled)
 
 
 def apply(channel: Channel, delivery: int, outcome: Outcome | Modify) -> None:

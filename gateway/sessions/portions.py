@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.broker.channel import Channel
 from gateway.errors import Refusal
-from gateway.operations import Commit, Recover, Rollback, Settle
+from gateway.operations import Commit, Recover, Rollback, Settle, SettleMany
 from gateway.sessions.replies import Replies
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Portions:
             Recover: self._recover,
             Rollback: self._rollback,
             Settle: self._settle,
+            SettleMany: self._settle_many,
         }
 
     def _settle(self, channel: Channel, op: Settle) -> None:
@@ -35,6 +36,11 @@ class Portions:
             channel.settle(op.delivery, False, op.outcome)
             return
         steps = channel.settling(op.delivery, op.outcome)
+        if steps is not None:
+            self.undertake(channel, op, steps, whole=False)
+
+    def _settle_many(self, channel: Channel, op: SettleMany) -> None:
+        steps = channel.settling_many(op.deliveries, op.outcome)
         if steps is not None:
             self.undertake(channel, op, steps, whole=False)
 

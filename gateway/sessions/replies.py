@@ -44,12 +44,14 @@ from gateway.operations import (
     Publish,
     PurgeQueue,
     Retire,
+    RetireMany,
     Rollback,
     Select,
     SelectConfirms,
     SendTo,
     SessionLost,
     Settle,
+    SettleMany,
     Subscribe,
     Synchronize,
     Unbind,
@@ -63,8 +65,9 @@ PERFORMED: frozenset[type[Operation]] = frozenset(
         Acknowledge, Assure, AttachSource, AttachTarget, Bind, CloseDestination, Commit, Continue,
         DeclareExchange, DeclareQueue, DeclareTransaction, DeleteExchange, DeleteQueue, DetachLink,
         Discharge, EndSubscription, EnterRealm, FindQueue, GiveBack, Listen, Manage, Modify,
-        OpenDestination, Post, Prefetch, Prepare, PurgeQueue, Retire, Rollback, Select,
-        SelectConfirms, SendTo, SessionLost, Settle, Subscribe, Synchronize, Unbind, Unsubscribe,
+        OpenDestination, Post, Prefetch, Prepare, PurgeQueue, Retire, RetireMany,
+        Rollback, Select, SelectConfirms, SendTo, SessionLost, Settle, SettleMany, Subscribe,
+        Synchronize, Unbind, Unsubscribe,
     ]
 )  # fmt: skip
 """Performed while earlier answers of their channel wait. Deliveries to a consumer begin with the

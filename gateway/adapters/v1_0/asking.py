@@ -10,6 +10,7 @@ from typing import Any, cast
 from gateway.adapters.v1_0 import places
 from gateway.adapters.v1_0.consuming import Consuming
 from gateway.adapters.v1_0.links import Link
+from gateway.adapters.v1_0.outgoing import Sent
 from gateway.adapters.v1_0.publishing import Publishing
 from gateway.adapters.v1_0.requests import Requests
 from gateway.adapters.v1_0.session import Session
@@ -159,6 +160,12 @@ class Asker:
     def on_acquire(self, link: Link, work: Any) -> None:
         """Nobody acquires what we send: it is said, and not asked for."""
         raise link.violated(AmqpError.NOT_IMPLEMENTED, "transactional acquisition")
+
+    def on_range(
+        self, deliveries: list[Sent], state: Any, settled: bool, found: list[Operation]
+    ) -> list[Sent]:
+        """Each is somebody's publish."""
+        return deliveries
 
     def on_missed(self, state: Any) -> None:
         """What we send is in transactions of ours only, and those end with an outcome."""

@@ -4,10 +4,13 @@ A transaction belongs to the control link that declared it, and may be used on i
 with that link, rolled back: by the session layer, which hears of the link's end as of any other.
 """
 
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from gateway.adapters.v1_0.asked import Asked
 from gateway.adapters.v1_0.composites import read_composite, symbol_for
+from gateway.adapters.v1_0.deliveries import runs
 from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.incoming import Arrival, Incoming
 from gateway.adapters.v1_0.outcomes import (
@@ -42,6 +45,8 @@ from gateway.operations import (
     Outcome,
     Post,
     Retire,
+    RetireMany,
+    SettleMany,
 )
 
 MOST = 255
@@ -331,6 +336,46 @@ class Coordinator:
         outcome = default if outcome is None else outcome
         found.append(Retire(self.session.number, work, sent.number, outcome, settled))
 
+    def retire_range(
+        self,
+        link: Outgoing,
+        deliveries: list[Sent],
+        state: Any,
+        settled: bool,
+        found: list[Operation],
+    ) -> list[Sent]:
+        """One operation for all of a link that is in no transaction yet (``retire``). Gives the
+        rest."""
+        work = state.txn_id
+        outcome = outcome_of(state.outcome, self.session.number, 0)
+        default = default_outcome(link, 0)
+        if not self.is_open(work) or (outcome is None and not settled):
+            return deliveries
+        outcome = default if outcome is None else outcome
+        if isinstance(outcome, Modify) and outcome.elsewhere:
+            return deliveries
+        plain = [
+            sent
+            for sent in deliveries
+            if sent.link is link and sent.work is None and sent.number and type(sent) is Sent
+        ]
+        if not plain:
+            return deliveries
+        rest: list[Sent] = []
+        if len(plain) < len(deliveries):
+            taken = {sent.id for sent in plain}
+            rest = [sent for sent in deliveries if sent.id not in taken]
+        retired = state.outcome
+        for sent in plain:
+            sent.work, sent.retired = work, retired
+        self.retired.setdefault(work, []).extend(plain)
+        if settled and default is not Outcome.RELEASE:
+            self.gone.setdefault(work, []).extend(plain)
+            settled = False
+        numbers = [sent.number for sent in plain]
+        found.append(RetireMany(self.session.number, work, numbers, outcome, settled))
+        return rest
+
     # --- acquisition in a transaction -----------------------------------------------------------
 
     def acquire(self, link: Outgoing, work: Any) -> None:
@@ -380,16 +425,21 @@ class Coordinator:
         """It has not: nothing was acquired in it. Where the peer has said an outcome, the broker
         undoes that."""
         numbers: set[int] = set()
+        late: set[int] = set()
         for link in self._acquirers(work):
             numbers.update(link.release(work))
             link.flush()
-        for sent in self._acquired(work):
+        acquired = self._acquired(work)
+        for sent in acquired:
             del self.session.sent[sent.id], sent.link.unsettled[sent.id]
-            self.session.settle_sent(sent.id, sent.id, RELEASED)
             if not sent.decided:
-                numbers.add(sent.number)
+                (late if sent.link.over else numbers).add(sent.number)
+        for first, last in runs(sent.id for sent in acquired):
+            self.session.settle_sent(first, last, RELEASED)
         number = self.session.number
-        found += [settle(Outcome.RELEASE, number, each) for each in sorted(numbers)]
+        if numbers:
+            found.append(SettleMany(number, sorted(numbers), Outcome.RELEASE))
+        found += [settle(Outcome.RELEASE, number, each) for each in sorted(late)]
 
     def missed(self, state: Any) -> None:
         """An outcome within a transaction, for a delivery that has gone back with its link: it
@@ -426,12 +476,21 @@ class Coordinator:
 
     def _committed(self, work: bytes) -> None:
         """Outcomes apply, and we settle what the peer has not (§4.4.2)."""
-        for sent in self._live(work):
-            del self.session.sent[sent.id], sent.link.unsettled[sent.id]
-            self.session.settle_sent(sent.id, sent.id, sent.retired)
+        self._settle_all(self._live(work))
         if work in self.acquiring:
             self._keep(work)
         self._forget(work)
+
+    def _settle_all(self, deliveries: list[Sent]) -> None:
+        """We settle these with the outcomes that they were retired with: one disposition for each
+        run of consecutive ids and one outcome."""
+        for state, some in groupby(deliveries, key=attrgetter("retired")):
+            ids: list[int] = []
+            for sent in some:
+                del self.session.sent[sent.id], sent.link.unsettled[sent.id]
+                ids.append(sent.id)
+            for first, last in runs(ids):
+                self.session.settle_sent(first, last, state)
 
     def _rolled_back(self, work: bytes, found: list[Operation]) -> None:
         """Deliveries are live again, as they were; those that the peer has settled meanwhile have

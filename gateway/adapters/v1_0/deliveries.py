@@ -22,6 +22,9 @@ from gateway.operations import Operation
 MOST_RETURNED = 1000
 """Runs of deliveries that have gone back, which a session remembers."""
 
+FEW = 64
+"""Deliveries of one disposition that are acted upon one by one; more of them all at once."""
+
 T = TypeVar("T")
 
 
@@ -85,12 +88,17 @@ class Deliveries(ABC):
             for sent in deliveries:
                 sent.state = state
             return
-        if final:
+        before = len(found)
+        left = deliveries
+        if len(deliveries) > FEW:
+            if final:
+                self._forget_sent(deliveries)
+            left = self.use.on_range(deliveries, state, settled, found)
+        elif final:
             for sent in deliveries:
                 number = sent.id
                 del self.sent[number], sent.link.unsettled[number]
-        before = len(found)
-        for sent in deliveries:
+        for sent in left:
             link = sent.link
             try:
                 link.use.on_outcome(link, sent, state, settled, found)
@@ -98,6 +106,17 @@ class Deliveries(ABC):
                 self.failed(link, violated, found)
         if final and not settled:
             self.use.on_decided(self, runs(sent.id for sent in deliveries), state, before, found)
+
+    def _forget_sent(self, deliveries: list[Sent]) -> None:
+        """These many are settled."""
+        if len(deliveries) == len(self.sent):
+            for link in {sent.link for sent in deliveries}:
+                link.unsettled.clear()
+            self.sent.clear()
+            return
+        for sent in deliveries:
+            number = sent.id
+            del self.sent[number], sent.link.unsettled[number]
 
     def _missed(self, first: int, reach: int) -> bool:
         """Whether some of these deliveries have gone back."""
@@ -176,9 +195,11 @@ def within(book: dict[int, T], first: int, reach: int) -> list[T]:
         entry = book.get(first)
         return [] if entry is None else [entry]
     if reach < 2 * len(book):
-        numbers = [number & MASK for number in range(first, first + reach + 1)]
+        numbers: Iterable[int] = range(first, first + reach + 1)
+        if first + reach > MASK:
+            numbers = [number & MASK for number in numbers]
         return [book[number] for number in numbers if number in book]
-    return [entry for number, entry in book.items() if 0 <= ahead(number, first) <= reach]
+    return [entry for number, entry in book.items() if (number - first) & MASK <= reach]
 
 
 def runs(numbers: Iterable[int]) -> Iterable[tuple[int, int]]:

@@ -115,6 +115,13 @@ class SessionUse(Protocol):
         (§4.4.3), or in none (``None``). May raise ``Violation``."""
         ...
 
+    def on_range(
+        self, deliveries: "list[Sent]", state: Any, settled: bool, found: list[Operation]
+    ) -> "list[Sent]":
+        """The receiver has said this of many deliveries of ours. Gives those of which it is to be
+        said to ``LinkUse.on_outcome`` one by one."""
+        ...
+
     def on_missed(self, state: Any) -> None:
         """The receiver has said this of deliveries of which some have gone back, because their
         link is closed."""
@@ -159,6 +166,12 @@ class Over:
 
     def on_acquire(self, link: "Outgoing", work: Any) -> None:
         """Nothing is sent any more."""
+
+    def on_range(
+        self, deliveries: "list[Sent]", state: Any, settled: bool, found: list[Operation]
+    ) -> "list[Sent]":
+        """Nobody is left to care."""
+        return []
 
     def on_missed(self, state: Any) -> None:
         """Nobody is left to care."""

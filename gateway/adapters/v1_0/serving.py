@@ -49,12 +49,14 @@ from gateway.operations import (
     DetachLink,
     Done,
     EndSession,
+    Modify,
     Operation,
     Refused,
     Returned,
     SelectConfirms,
     SessionLost,
     Settle,
+    SettleMany,
     Stolen,
     Unsent,
 )
@@ -324,6 +326,29 @@ class Serving:
         if outcome is None:
             outcome = default_outcome(link, number)
         found.append(settle(outcome, self.session.number, number))
+
+    def on_range(
+        self, deliveries: list[Sent], state: Any, settled: bool, found: list[Operation]
+    ) -> list[Sent]:
+        """One operation for all that is plain and goes over one link."""
+        link = deliveries[0].link
+        if link.use is not self or link.over:
+            return deliveries
+        if is_transactional(state):
+            return self.coordinator.retire_range(link, deliveries, state, settled, found)
+        number = self.session.number
+        outcome = outcome_of(state, number, 0)
+        if outcome is None:
+            outcome = default_outcome(link, 0)
+        if isinstance(outcome, Modify) and outcome.elsewhere:
+            return deliveries  # how many of these a link may have is counted
+        plain = [s.number for s in deliveries if s.link is link and s.number and s.work is None]
+        if not plain:
+            return deliveries
+        found.append(SettleMany(number, plain, outcome))
+        if len(plain) == len(deliveries):
+            return []
+        return [s for s in deliveries if s.link is not link or not s.number or s.work is not None]
 
     def on_acquire(self, link: Outgoing, work: Any) -> None:
         self.coordinator.acquire(link, work)
