@@ -29,9 +29,12 @@ class CrossingSettings(Section):
     """Messages that cross between 1.0 and the older versions: docs/crossing.md."""
 
     mode: Literal["natural", "lossless", "strict", "lenient"] = Field(
-        default="lossless", description="what becomes of what the other version cannot say"
+        default="lossless",
+        description="treatment of properties that the other version cannot express",
     )
-    fidelity: Literal["values", "bytes"] = Field(default="values", description="what comes back")
+    fidelity: Literal["values", "bytes"] = Field(
+        default="values", description="precision of the way back"
+    )
 
 
 class ResourceSettings(Section):
@@ -55,7 +58,9 @@ class ResourceSettings(Section):
         description="octets waiting for the store above which publishers are paused",
     )
     large_octets: int = Field(
-        default=bodies.THRESHOLD, ge=1 << 16, description="bodies from this size on stand in files"
+        default=bodies.THRESHOLD,
+        ge=1 << 16,
+        description="message bodies of this size or more are kept in files",
     )
     spool_octets: int = Field(
         default=bodies.MOST_OCTETS,
@@ -65,9 +70,11 @@ class ResourceSettings(Section):
     staged_octets: int = Field(
         default=staged.MOST_OCTETS,
         ge=0,
-        description="octets of half received bodies; 0 is no limit",
+        description="octets of partly received bodies; 0 is no limit",
     )
-    staged_items: int = Field(default=staged.MOST_ITEMS, ge=1, description="half received bodies")
+    staged_items: int = Field(
+        default=staged.MOST_ITEMS, ge=1, description="number of partly received bodies"
+    )
     staged_seconds: int = Field(
         default=staged.KEEP_SECONDS,
         ge=1,

@@ -29,7 +29,7 @@ SECRET_OCTETS = 32
 
 
 def read_named(path: Path, key: str) -> bytes:
-    """What is in a file that a setting names. Raises ``ConfigError``."""
+    """The content of a file that a setting names. Raises ``ConfigError``."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -37,7 +37,7 @@ def read_named(path: Path, key: str) -> bytes:
 
 
 def trustworthy(where: str) -> bool:
-    """A file, or a URL that nobody on the way can answer."""
+    """Whether this is a file, or a URL that a third party on the way cannot answer."""
     if "://" not in where:
         return True
     parts = urlsplit(where)
@@ -46,7 +46,7 @@ def trustworthy(where: str) -> bool:
 
 
 class BearerSettings(Section):
-    """Whose access tokens (JWTs) are taken. Off without an issuer."""
+    """Access tokens (JWTs) of one issuer. Off without an issuer."""
 
     issuer: str = Field(
         default="", description="`iss` of the tokens; empty: no tokens are accepted"
@@ -135,7 +135,7 @@ class TicketSettings(Section):
 
 
 class Quota(Section):
-    """What one caller may ask for; off by default."""
+    """Limits of one caller; off by default."""
 
     requests: int | None = Field(default=None, ge=1, description="requests per requests_seconds")
     requests_seconds: float = Field(default=1, gt=0, description="period of the limit on requests")
@@ -144,13 +144,13 @@ class Quota(Section):
 
 
 class SharedQuota(Quota):
-    """Of all callers together."""
+    """Limits of all callers of a virtual host together."""
 
     streams: int | None = Field(default=None, ge=0, description="event streams at once")
 
 
 class RouteQuota(SharedQuota):
-    """Of all callers of one declared route together."""
+    """Limits of all callers of one declared route together."""
 
     leases: int | None = Field(
         default=None, ge=0, description="unsettled messages of ack=explicit at once"
@@ -158,7 +158,7 @@ class RouteQuota(SharedQuota):
 
 
 class HttpListenerSettings(Section):
-    """Where HTTP is spoken, and what one connection may take."""
+    """The HTTP listener, and limits of one connection."""
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8080, ge=0, le=65535, description="TCP port; 0 takes a free one")
@@ -170,14 +170,14 @@ class HttpListenerSettings(Section):
     idle_seconds: float = Field(
         default=30, gt=0, description="time without progress after which a request is dropped"
     )
-    log_requests: bool = Field(default=False, description="a line in the log for each request")
+    log_requests: bool = Field(default=False, description="log a line for each request")
     canary_seconds: float = Field(
-        default=2, gt=0, description="how long the publish behind /readyz may take"
+        default=2, gt=0, description="time limit for the publish behind /readyz"
     )
 
 
 class AccessSettings(Section):
-    """Who may do what."""
+    """Access: origins, failed logins, tokens, sessions and quotas."""
 
     raw_nodes: bool = Field(
         default=True,
@@ -189,8 +189,12 @@ class AccessSettings(Section):
     origin_credentials: bool = Field(
         default=False, description="true: pages of these origins may send cookies and passwords"
     )
-    failures: int = Field(default=20, ge=1, description="wrong passwords of a peer in a while")
-    failure_seconds: float = Field(default=60, gt=0, description="that while")
+    failures: int = Field(
+        default=20,
+        ge=1,
+        description="wrong passwords for one user from one address within failure_seconds",
+    )
+    failure_seconds: float = Field(default=60, gt=0, description="period of failures")
     bearer: BearerSettings = Field(default_factory=BearerSettings)
     session: SessionSettings = Field(default_factory=SessionSettings)
     tickets: TicketSettings = Field(default_factory=TicketSettings)
@@ -207,14 +211,18 @@ class AccessSettings(Section):
 
 
 class PublishSettings(Section):
-    """What publishers may send, and how long they wait."""
+    """Limits of publishing, and times of waiting for it."""
 
     max_body_octets: int = Field(default=16 << 20, ge=1, description="largest request body")
     max_inflight_octets: int = Field(
         default=256 << 20, ge=1, description="total octets of request bodies being received"
     )
-    spool_octets: int = Field(default=1 << 20, ge=1, description="a larger body waits in a file")
-    spool_dir: Path | None = Field(default=None, description="of large bodies; unset: by the data")
+    spool_octets: int = Field(
+        default=1 << 20, ge=1, description="larger request bodies are buffered in a file"
+    )
+    spool_dir: Path | None = Field(
+        default=None, description="directory of large bodies; unset: in data_dir"
+    )
     max_batch_items: int = Field(default=1000, ge=1, description="messages in a batch document")
     max_batch_octets: int = Field(
         default=4 << 20,
