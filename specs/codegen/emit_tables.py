@@ -7,7 +7,7 @@ A method that the family has no layout for is a short row: it is answered with n
 from collections.abc import Sequence
 
 from specs.codegen import ir
-from specs.codegen.emit_records import wrapped
+from specs.codegen.emit_records import filled, wrapped
 from specs.codegen.ir import NoEmitter, SpecError
 from specs.codegen.layouts import FORMATS, Family, camel, snake
 
@@ -156,11 +156,11 @@ def emit_method(
     if len(functions[0]) > 100:
         functions = [f"            w.{camel(title)},", f"            w.read_{stem},"]
         functions.append(f"            w.write_{stem},")
+    words = [f'"{extension}"', f'"{operation.section}"']
     return [
         "        Method(",
         f'            "{title}", {number}, {octets(prefix)},',
         *functions,
-        f"            {sides}, {listed}, {operation.content},",
-        f'            "{extension}", "{operation.section}",',
+        *filled([sides, listed, str(operation.content), *words], 12),
         "        ),",
     ]
