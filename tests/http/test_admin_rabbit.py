@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gateway.http.admin import rabbit_messages
+
 PUBLISH = "/api/exchanges/%2F/amq.default/publish"
 GET = "/api/queues/%2F/q/get"
 PROPERTIES = {
@@ -219,3 +221,16 @@ async def test_unhealthy_is_said(rig: Any) -> None:
     async with rig.http("guest:guest") as http:
         answer = await http.get("/api/healthchecks/node")
     assert (answer.status_code, answer.json()["status"]) == (503, "failed")
+
+
+async def test_headers_of_very_many_values_are_refused(rig: Any) -> None:
+    """They would be written in one step."""
+    rig.queue("orders")
+    asked = {"routing_key": "orders", "payload": "x", "payload_encoding": "string"}
+    async with rig.http() as http:
+        for count, status in ((rabbit_messages.MOST_VALUES, 400), (100, 200)):
+            for headers in ({"a": [[]] * count}, {str(n): n for n in range(count)}):
+                body = {**asked, "properties": {"headers": headers}}
+                answer = await http.post("/api/exchanges/%2F/amq.default/publish", json=body)
+                assert answer.status_code == status, answer.text
+    assert rig.depth("orders") == (2, 0)

@@ -32,6 +32,9 @@ DIALECT = "0-9-1"
 MOST_GOT = 16 << 20
 """Octets after which ``get`` takes no more messages: RabbitMQ has no bound."""
 
+MOST_VALUES = 8192
+"""In the headers of a message; to write them takes some milliseconds."""
+
 TEXTS = (
     "content_type", "content_encoding", "correlation_id", "reply_to", "message_id", "type",
     "app_id", "cluster_id",
@@ -52,6 +55,19 @@ def read_value(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: read_value(each) for key, each in value.items()}
     return value
+
+
+def more_than(most: int, value: Any) -> bool:
+    """Whether a value and all that stands in it are more values than that."""
+    waiting = [value]
+    while waiting and most >= 0:
+        one = waiting.pop()
+        most -= 1
+        if isinstance(one, dict | list):
+            if len(one) > most:
+                return True
+            waiting += one.values() if isinstance(one, dict) else one
+    return most < 0
 
 
 def read_properties(given: Any) -> Properties:
@@ -89,6 +105,8 @@ def read_properties(given: Any) -> Properties:
     if not isinstance(headers, dict):
         raise Bad(["not_object", "headers"])
     if headers:
+        if more_than(MOST_VALUES, headers):
+            raise Bad(f"headers hold more than {MOST_VALUES} values")
         found.application = read_value(headers)
     return found
 

@@ -43,7 +43,7 @@ from gateway.http.publish.items import (
 )
 from gateway.http.typed_json import BadForm
 
-WHOLE = 256 * 1024
+WHOLE = 64 * 1024
 """Octets of a document that is read at once; of a larger one, what it may say beside its body."""
 MOST_MEMBERS = 1000
 STAND_INS: dict[str, Any] = {"text": "", "json": None, "base64": ""}
@@ -219,10 +219,7 @@ class Document:
             atomic, stop = batch_head({**found, "messages": spans})
         except BadForm as error:
             raise as_problem(error) from None
-        made: list[Made] = []
-        for span in spans:
-            made.append(named(await tried(self.form(maker, span))))
-            await asyncio.sleep(0)
+        made = [named(await tried(self.form(maker, span))) async for span in spread(spans)]
         return Batch(made, atomic, stop)
 
     async def items(self, span: Span, most: int) -> list[Span]:
@@ -240,7 +237,7 @@ class Document:
         if not spans:
             raise Problem(problems.SCHEMA, "the batch is empty")
         made: list[Made] = []
-        for span in spans:
+        async for span in spread(spans):
             octets = self.octets[span.start : span.stop]
             if len(octets) <= WHOLE:
                 event = read_document(octets)
@@ -249,7 +246,6 @@ class Document:
             else:
                 item = await tried(self.event(maker, headers, span, octets))
                 made.append((item.name if isinstance(item, Item) else None, item))
-            await asyncio.sleep(0)
         return Batch(made)
 
 
