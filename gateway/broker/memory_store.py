@@ -134,6 +134,9 @@ class MemoryStore:
             self._touch()
         self._delivered.pop(queue, None)
 
+    def drop(self, queue: int) -> None:
+        self.purge(queue)
+
     def delivered(self, queue: int, position: int) -> None:
         self._delivered[queue] = max(position, self._delivered.get(queue, 0))
 

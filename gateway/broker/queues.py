@@ -566,12 +566,15 @@ class Queue(Turns):
                 lane.purge()
             elif self.keeps or lane.paged_from or self.unsettled:
                 # Others have never been in the store.
-                store.purge(lane.number)
+                store.drop(lane.number)
+                lane.number = self.ledger.number()
             lane.ready, entries = deque(), lane.ready
             self.ledger.waste.take(entries)
             lane.paged = 0
             lane.counts.clear()
             lane.forget_ahead()
+        if self.keeps and not (self.unsettled or self.gone):
+            self.vhost.save_queue(self)  # with its lanes' new numbers
         self.depth = 0
         self.octets = 0
         self.acked += count

@@ -112,4 +112,4 @@ def drop_orphans(
         for lane in queue.lanes
     }
     for number in depths.keys() - known - claimed:
-        next(iter(vhosts.values())).store.purge(number)
+        next(iter(vhosts.values())).store.drop(number)

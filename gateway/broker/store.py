@@ -106,6 +106,11 @@ class Store(Protocol):
         """Remove everything of a queue (purged or deleted)."""
         ...
 
+    def drop(self, queue: int) -> None:
+        """The same for a number that is never used again. It may take several batches, none of
+        which is long; what a crash leaves is found among the ``depths``."""
+        ...
+
     def delivered(self, queue: int, position: int) -> None:
         """Raise the queue's delivered mark."""
         ...

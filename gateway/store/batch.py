@@ -66,7 +66,8 @@ class Gathered:
     set by the writing thread when it is safe."""
 
     __slots__ = (
-        "mark", "puts", "cuts", "ranges", "purged", "records", "delivered", "written", "bodies",
+        "mark", "puts", "cuts", "ranges", "purged", "dropped", "records", "delivered", "written",
+        "bodies",
     )  # fmt: skip
 
     def __init__(self, mark: int) -> None:
@@ -76,6 +77,8 @@ class Gathered:
         self.ranges: defaultdict[int, Ranges] = defaultdict(list)
         """Removed too: all from a first to a last position."""
         self.purged: set[int] = set()
+        self.dropped: set[int] = set()
+        """Numbers that are not used any more; their messages are removed later."""
         self.records: dict[tuple[str, str], str | Literal[False] | None] = {}
         self.delivered: dict[int, int] = {}
         self.written = False
@@ -84,7 +87,13 @@ class Gathered:
 
     def __bool__(self) -> bool:
         return bool(
-            self.puts or self.cuts or self.ranges or self.purged or self.records or self.delivered
+            self.puts
+            or self.cuts
+            or self.ranges
+            or self.purged
+            or self.dropped
+            or self.records
+            or self.delivered
         )
 
     @property

@@ -92,7 +92,7 @@ class Shelf:
         """The batch is safe: remove what nothing stands for any more."""
         if self.rows:
             left: list[int] = []
-            for queue in batch.purged:
+            for queue in batch.purged | batch.dropped:
                 left += self.rows.pop(queue, {}).values()
             for queue in batch.cuts.keys() & self.rows.keys():
                 here = self.rows[queue]

@@ -257,7 +257,7 @@ class SqliteStore:
         self.pending_octets -= waiting(put[0])
         if not puts:
             del batch.puts[queue]
-            self.dirty = bool(batch)
+            self.dirty = bool(batch or self.writer.doomed)
 
     def remove_all(self, queue: int, positions: list[int]) -> None:
         """Delete many messages of one queue."""
@@ -293,6 +293,16 @@ class SqliteStore:
         self.changed = self.mark
         self.dirty = True
 
+    def drop(self, queue: int) -> None:
+        """Delete everything of a queue number that is never used again, in portions, each beside a
+        batch. After a crash the rest is found among the ``depths``."""
+        self.pending_octets -= self.gathering.drop_queue(queue)
+        for key in [key for key in self.unnamed if key >> SHIFT == queue]:
+            del self.unnamed[key]
+        self.gathering.dropped.add(queue)
+        self.changed = self.mark
+        self.dirty = True
+
     def delivered(self, queue: int, position: int) -> None:
         """Raise the delivered mark. A batch of nothing else is written without a sync."""
         marks = self.gathering.delivered
@@ -311,7 +321,8 @@ class SqliteStore:
         self.taken.append(batch)
         self.mark += 1
         self.gathering = Gathered(self.mark)
-        self.dirty = False
+        # Each portion of what is dropped goes with a batch, if need be an empty one.
+        self.dirty = bool(batch.dropped or self.writer.doomed)
         return batch
 
     def write(self, batch: Batch) -> None:

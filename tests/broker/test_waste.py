@@ -76,7 +76,7 @@ def test_what_is_only_in_the_store_is_not_read(
     assert middle is not None and lane.out
     work: list[object] = []
     store = house.store
-    for name in ("read", "remove", "remove_all", "remove_ranges", "purge"):
+    for name in ("read", "remove", "remove_all", "remove_ranges", "purge", "drop"):
         real = getattr(store, name)
 
         def asked(*given: object, real: object = real, name: str = name) -> object:
@@ -86,7 +86,7 @@ def test_what_is_only_in_the_store_is_not_read(
         monkeypatch.setattr(store, name, asked)
     if deleted:
         assert delete_queue(channel, "q") == COUNT - 3
-        assert work == ["purge"]
+        assert work == ["drop", "purge"]
     else:
         assert purge(channel, "q") == COUNT - 3
         names = [one[0] for one in work if isinstance(one, tuple)]
@@ -147,3 +147,25 @@ def test_runs_are_found_wherever_something_is_missing() -> None:
         inside = [at - start for first, last in found for at in range(first, last + 1)]
         assert inside == [at for at in range(10) if at not in missing]
         assert all(one[1] + 1 < other[0] for one, other in zip(found, found[1:], strict=False))
+
+
+def test_a_purged_queue_goes_on_under_another_number() -> None:
+    """So that what is left of the old one in the store is nobody's."""
+    house = House()
+    channel, _ = house.channel()
+    declare(channel, "q", durable=True)
+    put(channel, *map(str, range(5)), durable=True)
+    house.commit()
+    lane = house.broker.vhosts["/"].queues["q"].lanes[0]
+    dropped: list[int] = []
+    house.store.drop = dropped.append  # type: ignore[method-assign]
+    old = lane.number
+    assert purge(channel, "q") == 5
+    assert dropped == [old] and lane.number != old
+    put(channel, "new", durable=True)
+    house.commit()
+    # The process dies before anything is removed.
+    after = house.restart()
+    channel, _ = after.channel()
+    assert fetch_all(channel) == ["new"]
+    assert list(after.store.depths()) == []

@@ -7,6 +7,7 @@ import pytest
 
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.broker.vhost import PORTION
+from gateway.store.writer import DROPPED_ROWS
 from tests.net.running import Running
 from tests.net.wire import PERSISTENT, Wire
 
@@ -68,27 +69,40 @@ def test_killed_while_it_is_being_taken_apart(tmp_path: Path, deleted: str) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_killed_after_a_purge(tmp_path: Path) -> None:
-    """Of what is only in the store, with one message among it that somebody holds."""
+@pytest.mark.parametrize("how", ["purged", "one is held", "deleted"])
+def test_killed_while_messages_are_being_removed(tmp_path: Path, how: str) -> None:
+    """Some of them are only in the store, which removes them in portions."""
+    many = DROPPED_ROWS // 1000 + 8
     with Running(tmp_path, limits__memory_page=0.000001) as gateway:
         wire, holder = gateway.wire(1), gateway.wire(1)
         wire.declare("q", durable=True)
         wire.call(1, w.ConfirmSelect(), w.ConfirmSelectOk)
         octets = wire.message("q", b"x" * 100, PERSISTENT) * 1000
-        for _ in range(8):
+        for _ in range(many):
             wire.send(octets)
-        wire.publish("q", b"last", PERSISTENT)
-        while wire.heard(w.BasicAck).delivery_tag < 8001:
+        while wire.heard(w.BasicAck).delivery_tag < 1000 * many:
             pass
-        assert holder.got("q", no_ack=False) is not None
-        assert wire.call(1, w.QueuePurge(queue="q"), w.QueuePurgeOk).message_count == 8000
+        held = how == "one is held"
+        if held:
+            assert holder.got("q", no_ack=False) is not None
+        if how == "deleted":
+            gone = wire.call(1, w.QueueDelete(queue="q"), w.QueueDeleteOk).message_count
+            wire.declare("q", durable=True)
+        else:
+            gone = wire.call(1, w.QueuePurge(queue="q"), w.QueuePurgeOk).message_count
+        assert gone == 1000 * many - held
         wire.publish("q", b"new", PERSISTENT)
         wire.heard(w.BasicAck)
         gateway.kill()
         wire.close()
         holder.close()
+        for _ in range(2):
+            gateway.start()
+            wire = gateway.wire(1)
+            assert wire.declare("q", durable=True).message_count == 1 + held
+            wire.close()
+            gateway.kill()
         gateway.start()
         wire = gateway.wire(1)
-        assert wire.declare("q", durable=True).message_count == 2
-        assert [wire.got("q"), wire.got("q")] == [b"x" * 100, b"new"]
+        assert [wire.got("q") for _ in range(1 + held)] == [b"x" * 100] * held + [b"new"]
         wire.close()

@@ -13,7 +13,7 @@ from gateway.bodies import Spool
 from gateway.broker.store import Depth, Store
 from gateway.errors import LocalError, StoreError, Unstorable
 from gateway.message import Essentials
-from gateway.store import SqliteStore, open_records
+from gateway.store import SqliteStore, open_records, writer
 from gateway.store.rows import Packer, Unpacker
 from gateway.values import Seconds
 from tests.store.samples import message, same
@@ -242,6 +242,81 @@ def test_files_of_large_bodies_go_with_their_range(store: SqliteStore, tmp_path:
     commit(store)
     assert len(list(directory.iterdir())) == 1
     assert positions(store, 1) == [3]
+
+
+def test_what_is_dropped_goes_in_portions(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "DROPPED_ROWS", 10)
+    for queue in (1, 2):
+        for position in range(1, 36):
+            store.append(queue, position, message(b"abc"), None, queue == 1 or position > 5)
+    store.delivered(1, 30)
+    commit(store)
+    store.append(1, 36, message(b"never written"), None, True)
+    for queue in (1, 2):
+        store.drop(queue)
+    portions = 0
+    before = 70
+    while store.dirty:
+        commit(store)
+        left = rows(store, "messages") + rows(store, "paged.paged")
+        assert before - left <= 10
+        before = left
+        portions += 1
+        assert portions < 20
+    assert before == 0 and portions >= 8
+    assert store.take() is None
+    store = reopened(store)
+    assert store.depths() == {} and not rows(store, "queues")
+    store.abandon()
+
+
+def test_a_crash_leaves_what_is_dropped_to_the_next_start(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "DROPPED_ROWS", 10)
+    for position in range(1, 36):
+        store.append(7, position, message(b"abc"), None, True)
+    commit(store)
+    store.drop(7)
+    commit(store)
+    store.abandon()
+    store = SqliteStore(store.directory, synchronous="off")
+    assert store.depths()[7].messages == 25
+    store.drop(7)
+    while store.dirty:
+        commit(store)
+    assert not rows(store, "messages")
+    store.abandon()
+
+
+def test_a_full_disk_leaves_what_is_dropped_to_the_next_start(store: SqliteStore) -> None:
+    store.append(7, 1, message(b"abc"), None, True)
+    commit(store)
+    told: list[str] = []
+    store.report = told.append
+    store.drop(7)
+
+    class Full:
+        """A connection that cannot delete messages."""
+
+        def __init__(self, real: sqlite3.Connection) -> None:
+            self.real = real
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.real, name)
+
+        def execute(self, sql: str, *given: object) -> object:
+            if "LIMIT" in sql:
+                raise sqlite3.OperationalError("database or disk is full")
+            return self.real.execute(sql, *given)  # type: ignore[arg-type]
+
+    store.writer.connection = Full(store.writer.connection)  # type: ignore[assignment]
+    commit(store)
+    assert len(told) == 1
+    commit(store)
+    assert not store.dirty, "it is not tried for ever"
 
 
 def test_records_under_a_key_are_forgotten_at_once(store: SqliteStore) -> None:

@@ -164,7 +164,7 @@ class DurableSource(Source):
         self.detach()
         if vhost is not None and queue is not None:
             vhost.remove_queue(queue)
-        self.store.purge(self.number)
+        self.store.drop(self.number)
         self.store.forget(KIND, self.record_key)
 
     # --- recipient ------------------------------------------------------------------------------

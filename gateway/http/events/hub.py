@@ -107,7 +107,7 @@ class Hub:
                 self.sources[vhost, name] = source
             except Refusal:
                 # Its exchange is gone: a cursor of it will be an honest gap.
-                self.broker.store.purge(record["number"])
+                self.broker.store.drop(record["number"])
                 self.broker.store.forget(KIND, key)
         self.end()
         if self.sources:
