@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.events.views import event_line
+from gateway.http.events.stream import CHUNK_OCTETS
+from gateway.http.events.views import STEPS_OF_AN_OCTET, event_line
 from gateway.http.filters import BadFilter, Filter, Term, read_filter, read_selector
+from gateway.http.publish.templates import encode
 from gateway.message import DIALECTS, Essentials, Message, Properties
+from gateway.selector.like import EFFORT, LONGEST_TEXT, MOST_STEPS
 from tests.http.stream_words import ALL, TEXT, publish, texts
 
 JSON = {"Content-Type": "application/json"}
@@ -323,3 +326,40 @@ def test_no_name_breaks_out_of_its_line(name: str) -> None:
     assert line == b"" or (line.count(b"\n") == 1 and line.endswith(b"\n"))
     assert b"\r" not in line and b"\x00" not in line
     assert not line.startswith(b"event: bridge.")
+
+
+async def test_a_hard_selector_looks_at_few_events_at_once(rig: Any, listener: Any) -> None:
+    """Events are read until what a turn may give is reached; what a selector has cost counts as
+    octets, so that a stream of what is left out holds up nobody."""
+    rig.exchange("prices")
+    hard = " OR ".join([f"t LIKE '%_{'a' * 40}b%'"] * 50)
+    query = f"{ALL}&selector={quote(hard, safe='')}"
+    spent: list[int] = []
+    async with rig.served() as port, listener(port, query) as reader:
+        await reader.opened()
+        (source,) = rig.app.state.hub.sources.values()
+        (view,) = source.views.values()
+        read = view.frames
+
+        def frames(after: int, most: int) -> Any:
+            before = EFFORT.steps
+            found = read(after, most)
+            spent.append(EFFORT.steps - before)
+            return found
+
+        view.frames = frames
+        header, essentials = encode(Properties(application={"t": "a" * 16_000}))
+        found, wanted = encode(
+            Properties(application={"t": "a" * 41 + "b"}, content_type="text/plain")
+        )
+        rig.begin()
+        for number in range(61):
+            last = number == 60
+            head, kind = (found, wanted) if last else (header, essentials)
+            body = b"found" if last else b"x"
+            rig.channel.publish(Message(DIALECTS["0-9-1"], head, body, "prices", "k", kind))
+        rig.end()
+        assert await texts(reader, 1) == ["found"]
+    each = max(spent)
+    assert len([steps for steps in spent if steps]) >= 10
+    assert each <= (CHUNK_OCTETS << STEPS_OF_AN_OCTET) + MOST_STEPS + LONGEST_TEXT
