@@ -285,8 +285,8 @@ class Session:
         if refusal.lost is not Lost.NOTHING and operation.scope is Lost.LINK:
             refusal.lost = Lost.LINK
             self._handling.drop(self.channels[number], operation.link)
-        if refusal.lost is Lost.SESSION:
-            self.drop(number)
+        if refusal.lost in (Lost.SESSION, Lost.CONNECTION):
+            self.drop(number)  # nothing that was asked behind it is done
         refused = Refused(
             number,
             getattr(operation, "token", None),

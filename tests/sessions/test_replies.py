@@ -262,6 +262,24 @@ def test_any_requests_in_one_read(asked: list[Any], last: str, version: str, sha
     assert heard == expected, f"{asked!r} {last!r} {version} {share}"
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("share", [math.inf, -1.0])
+@pytest.mark.parametrize("last", [w.ChannelClose(200, "bye"), w.QueueDelete(queue="d")])
+def test_nothing_is_done_or_said_behind_what_costs_the_connection(
+    version: str, share: float, last: Any
+) -> None:
+    wired = Wired(version, share=share)
+    wired.says(1, DURABLE)
+    wired.settle()
+    wired.hears()
+    wired.says(1, w.BasicConsume(queue="d", consumer_tag="c"))
+    wired.hears()
+    wired.says(1, w.BasicConsume(queue="d", consumer_tag="c"), last, w.TxSelect())
+    wired.settle()
+    assert kinds(wired.hears()) == [w.ConnectionClose]
+    assert "d" in wired.broker.vhosts["/"].queues
+
+
 @pytest.mark.parametrize("last", ["goodbye", "an unknown method"])
 def test_an_answer_that_is_due_at_once_does_not_end_the_connection(last: str) -> None:
     """The second declaration changes nothing, and is answered while what follows it waits."""

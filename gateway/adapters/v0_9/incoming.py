@@ -137,7 +137,9 @@ class Incoming:
         if method.name == "channel.close" and place.state is states.FAILED:
             found.append(EndSession(place.number, Asked(method)))
         elif method.name == "channel.close":
-            self._engine.write(place.number, w.ChannelCloseOk())
+            # Behind our close of the connection it is discarded (0-9-1 connection.close).
+            if self._engine.connection.state is not states.CLOSING:
+                self._engine.write(place.number, w.ChannelCloseOk())
         elif method.name == "channel.close-ok" and place.state is states.CLOSING:
             del self._engine.channels[place.number]
             if place.awaited and place.awaited[-1].method.name == "channel.close":

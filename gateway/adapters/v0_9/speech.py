@@ -190,6 +190,8 @@ def _done(engine: Speaker, op: Done) -> None:
     if name == "connection.close":
         engine.part()
         return
+    if engine.connection.state is states.CLOSING:
+        return  # close was the last word: what was asked behind its cause has no answer
     if name == "connection.update-secret":
         engine.write(0, w.ConnectionUpdateSecretOk())
         return

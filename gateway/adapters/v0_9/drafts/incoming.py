@@ -201,7 +201,7 @@ class DraftIncoming:
                     found.append(Done(place.number, ended.operation.token))
             else:
                 self._end(place, found)
-        elif method.name == "channel.close":
+        elif method.name == "channel.close" and engine.connection.state is not states.CLOSING:
             engine.write(place.number, engine.words.layouts.ChannelCloseOk())
 
     def _end(self, place: Channel, found: list[Operation]) -> None:

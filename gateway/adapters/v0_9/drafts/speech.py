@@ -148,6 +148,8 @@ def _done(engine: Any, op: Done) -> None:
     if name == "connection.close":
         engine.part()
         return
+    if engine.connection.state is states.CLOSING:
+        return  # close was the last word: what was asked behind its cause has no answer
     place = engine.channels.get(op.channel)
     if place is None:
         return
