@@ -8,18 +8,31 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gateway.adapters import Limits, Role, adapter_for
+from gateway.adapters.base import Answer
 from gateway.adapters.v0_9.wire.tables import VERSIONS as TABLES
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.operations import Closed, Operation
 from gateway.sessions.registry import Registry
 from gateway.sessions.session import Session
+from tests.adapters.drafts import recorded as v0_9a6
 from tests.adapters.stub import Stub
 from tests.adapters.test_vectors import FILES, fed
+from tests.adapters.v0_8a import recorded as v0_8a
+from tests.drawing import examples
 from tests.pair import VERSIONS, Users, opened, pieces
 from tests.talk import Talk, frame
 
 LIMITS = Limits(frame_max=8192, max_message_octets=20_000)
+
+
+def conversations(name: str) -> list[bytes]:
+    """What each connection of a recording of 0.8a2 says, if it is more than its initiation."""
+    said: dict[str, bytes] = {}
+    for line in v0_8a.read(name):
+        if line.from_client:
+            said[line.connection] = said.get(line.connection, b"") + line.octets
+    return [octets for octets in said.values() if len(octets) > 9]
 
 
 def held(adapter: Any) -> int:
@@ -78,31 +91,83 @@ def test_mutated_conversations(path: Any, seed: int) -> None:
         feed(stub, mutate(whole, chance), sizes)
 
 
+MECHANISMS = ("PLAIN", "AMQPLAIN", "ANONYMOUS")
+
+
+class Anyone(Users):
+    """Every password is right: what comes behind a recorded login is what is tried."""
+
+    def password(self, user: str, password: str, answer: Answer) -> None:
+        answer(True)
+
+    def anonymous(self) -> str:
+        return "guest"
+
+
+class House:
+    """An adapter, its session and a broker, fed as a socket would."""
+
+    def __init__(self, version: str) -> None:
+        self.store = MemoryStore(False)
+        self.broker = Broker(self.store)
+        self.broker.create_vhost("/test")  # where the recorded clients go
+        self.broker.access.set_permissions("guest", "/test", ".*", ".*", ".*")
+        self.adapter: Any = adapter_for(
+            version, Role.SERVER, authority=Anyone(), limits=LIMITS, mechanisms=MECHANISMS
+        )
+        self.session = Session(
+            self.broker, self.adapter, Registry(), address="127.0.0.1:1", loopback=True, since=0
+        )
+
+    def receive(self, piece: bytes) -> None:
+        self.session.perform(self.adapter.receive(piece))
+        self.session.perform(self.adapter.found())
+        self.broker.end_turn()
+        batch = self.store.take()
+        if batch is not None:
+            self.broker.committed(batch.mark)
+        self.adapter.output()
+
+    def lose(self) -> None:
+        """The socket is gone: nothing is left."""
+        self.session.perform(self.adapter.lost())
+        self.session.end()
+        assert self.session.closed and not self.session.channels
+        assert not any(vhost.clients for vhost in self.broker.vhosts.values())
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_mutated_conversations_with_a_broker(path: Any) -> None:
     """The same through a session: nothing is raised but by a bug, and nothing is left behind."""
     chance = random.Random(path.name)
     whole = fed(path)
     for _ in range(8):
-        store = MemoryStore(False)
-        broker = Broker(store)
-        adapter: Any = adapter_for(path.parent.name, Role.SERVER, authority=Users(), limits=LIMITS)
-        session = Session(
-            broker, adapter, Registry(), address="127.0.0.1:1", loopback=True, since=0
-        )
+        house = House(path.parent.name)
         for piece in pieces(mutate(whole, chance), iter(lambda: chance.choice([3, 50, 400]), 0)):
-            session.perform(adapter.receive(piece))
-            session.perform(adapter.found())
-            broker.end_turn()
-            batch = store.take()
-            if batch is not None:
-                broker.committed(batch.mark)
-            assert held(adapter) <= LIMITS.frame_max + LIMITS.max_message_octets
-            adapter.output()
-        session.perform(adapter.lost())
-        session.end()
-        assert session.closed and not session.channels
-        assert not broker.vhosts["/"].clients
+            house.receive(piece)
+            assert held(house.adapter) <= LIMITS.frame_max + LIMITS.max_message_octets
+        house.lose()
+
+
+RECORDED = {
+    **{f"0-9a6 {name}": ("0-9a6", [v0_9a6.octets(name, True)]) for name in v0_9a6.NAMES},
+    **{f"0.8a2 {name}": ("0.8a2", conversations(name)) for name in v0_8a.CONVERSATIONS},
+}
+"""What original clients said, by the name of the recording: its version, and each connection."""
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_mutated_recordings_with_a_broker(name: str) -> None:
+    """Original clients of the oldest versions, with mistakes: nothing is raised."""
+    chance = random.Random(name)
+    version, connections = RECORDED[name]
+    for whole in connections:
+        for _ in range(examples(80)):
+            house = House(version)
+            octets = mutate(whole, chance)
+            for piece in pieces(octets, iter(lambda: chance.choice([3, 50, 400]), 0)):
+                house.receive(piece)
+            house.lose()
 
 
 @given(some.sampled_from(VERSIONS), some.binary(max_size=400))
