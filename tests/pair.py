@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from scramp import ScramMechanism
+from scramp import ScramMechanism  # type: ignore[import-untyped]
 
 from gateway.adapters import Credentials, Limits, Role, adapter_for
 from gateway.adapters.base import Answer

@@ -62,8 +62,8 @@ TANGLED = {
     ),
     "broker": (
         "broker browsing channel client consumers cursors deadletters deliveries exchanges "
-        "exclusions kinds linked posting queues recovery replies requests routing seeking "
-        "settling snapshots state transactions vhost void waste",
+        "exclusions kinds linked posting queues recovery replies requests returning routing "
+        "seeking settling snapshots state transactions vhost void waste",
         TODO,
     ),
     "http.events": ("durable hub sources views", TODO),
@@ -159,7 +159,8 @@ def circles(needs: Mapping[str, set[str]]) -> set[str]:
 
     @cache
     def reached(file: str) -> frozenset[str]:
-        found, left = set(), [file]
+        found: set[str] = set()
+        left = [file]
         while left:
             new = needs[left.pop()] - found
             found |= new

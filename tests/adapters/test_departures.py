@@ -206,7 +206,7 @@ def send(guest: older.Guest, count: int = 1) -> None:
 
 
 def commands_out_of_band(_: str) -> None:
-    _, guest = entered()
+    _house, guest = entered()
     (close,) = guest.says(commands.ChannelOpen(2, 1, out_of_band="shared memory"))
     assert close.reply_code == 540
 
@@ -230,7 +230,7 @@ def rollback_notify(_: str) -> None:
 
 
 def query_from(_: str) -> None:
-    _, guest = entered()
+    _house, guest = entered()
     send(guest, 3)
     guest.says(commands.HandleQuery(1))
     (index,) = guest.says(commands.HandleQuery(1, 1))

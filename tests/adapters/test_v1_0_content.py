@@ -17,6 +17,7 @@ from gateway.adapters.v1_0.fields import ALLOWANCE, MOST_VALUES, FieldError, Too
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.values import Array, Decimal64, Float, Scaled, Short, Symbol, Timestamp, UByte, ULong
+from tests import in_memory
 from tests.adapters.amqp_values import BY_TYPE, same, scalars, values
 from tests.drawing import examples
 
@@ -71,7 +72,7 @@ def messages(draw: st.DrawFn) -> bytes:
 def test_messages_come_back_octet_by_octet(octets: bytes) -> None:
     header, body = s.part(octets)
     assert s.part(b"..." + octets, 3) == (header, body)
-    assert b"".join(s.pieces(header, body)) == octets
+    assert in_memory.joined(s.pieces(header, body)) == octets
     SECTIONS.essentials(header)
     SECTIONS.read(header)
     found = s.split(octets)
@@ -90,7 +91,7 @@ def test_broken_messages_are_refused_or_read(octets: bytes, data: st.DataObject)
     for attempt in (bytes(broken), cut):
         try:
             header, body = s.part(attempt)
-            assert b"".join(s.pieces(header, body)) == attempt
+            assert in_memory.joined(s.pieces(header, body)) == attempt
             SECTIONS.essentials(header)
             SECTIONS.read(header)
         except FieldError:
@@ -116,8 +117,8 @@ def test_several_data_sections_are_one_payload() -> None:
     header, body = s.part(octets)
     assert body == b"onetwo" and not s.is_plain(header)
     assert SECTIONS.read(header).body_kind == "data"
-    assert b"".join(s.pieces(header, body)) == octets
-    assert b"".join(s.pieces(header, b"other")) == section(s.DATA, b"other")
+    assert in_memory.joined(s.pieces(header, body)) == octets
+    assert in_memory.joined(s.pieces(header, b"other")) == section(s.DATA, b"other")
 
 
 @pytest.mark.parametrize(
@@ -270,7 +271,7 @@ def test_between_the_dialects() -> None:
 def test_repeated_keys_do_not_get_lost_on_the_way() -> None:
     raw = b"\x00\x53\x74\xc1\x0b\x04\xa1\x01a\x50\x01\xa1\x01a\x50\x02"
     header, body = s.part(raw + section(s.DATA, b""))
-    assert b"".join(s.pieces(header, body))[: len(raw)] == raw
+    assert in_memory.joined(s.pieces(header, body))[: len(raw)] == raw
     assert SECTIONS.read(header).application == decode(raw[3:])
 
 

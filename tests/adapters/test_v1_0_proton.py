@@ -31,6 +31,7 @@ from gateway.values import (
     ULong,
     UShort,
 )  # fmt: skip
+from tests import in_memory
 from tests.adapters.amqp_values import ARRAYS, BY_TYPE, array_of, same, values
 from tests.drawing import examples
 from tests.needs import package
@@ -124,7 +125,7 @@ def get(data: Any) -> Any:
     ours, name = KINDS[kind]
     value = getattr(data, f"get_{name}")()
     if ours in (Decimal32, Decimal64):
-        return ours(int(value).to_bytes(ours.WIDTH, "big"))  # type: ignore[attr-defined]
+        return ours(int(value).to_bytes(ours.WIDTH, "big"))
     if ours is Char:
         return Char(value if isinstance(value, str) else chr(value))
     return value if ours in (bool, UUID) else ours(bytes(value) if ours is bytes else value)
@@ -225,7 +226,7 @@ def test_messages(
         annotations={Symbol("x-opt-a"): name},
     )  # fmt: skip
     theirs = proton.Message()
-    theirs.decode(b"".join(s.pieces(SECTIONS.write(ours), body)))
+    theirs.decode(in_memory.joined(s.pieces(SECTIONS.write(ours), body)))
     assert theirs.durable and theirs.priority == priority and round(theirs.ttl * 1000) == ttl
     assert theirs.address == name and theirs.subject == name and theirs.reply_to == name
     assert theirs.id == id and theirs.user_id == user

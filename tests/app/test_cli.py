@@ -12,8 +12,8 @@ import pytest
 
 from gateway.adapters.v0_9.wire import layouts as w
 from gateway.http.publish.spool import spool_place
-from tests.net.preloaded import start
-from tests.net.running import ROOT, Running, environment, until
+from tests.net.preloaded import ROOT, start
+from tests.net.running import Running, environment, until
 from tests.net.wire import PERSISTENT, Gone, Wire
 
 

@@ -23,6 +23,7 @@ from gateway.operations import (
     QueueState,
     Unbind,
 )
+from tests import in_memory
 
 
 class JsonDialect:
@@ -93,13 +94,13 @@ class Heard:
         self.log.append("cancelled")
 
     def bodies(self) -> list[str]:
-        return [m.body.decode() for _, _, _, m in self.deliveries]
+        return [in_memory.text(m) for _, _, _, m in self.deliveries]
 
     def tags(self) -> list[int]:
         return [tag for _, tag, _, _ in self.deliveries]
 
     def by_consumer(self, tag: str) -> list[str]:
-        return [m.body.decode() for c, _, _, m in self.deliveries if c == tag]
+        return [in_memory.text(m) for c, _, _, m in self.deliveries if c == tag]
 
 
 class House:
@@ -186,7 +187,7 @@ def put(channel: Channel, *bodies: str, key: str = "q", **properties: Any) -> No
 def fetch_all(channel: Channel, queue: str = "q") -> list[str]:
     bodies = []
     while (fetched := channel.fetch(queue, True)) is not None:
-        bodies.append(fetched.message.body.decode())
+        bodies.append(in_memory.text(fetched.message))
     return bodies
 
 

@@ -55,7 +55,7 @@ def test_nothing_is_made_in_a_store_with_users(house: House) -> None:
 
 
 def test_scram(house: House) -> None:
-    from scramp import ScramClient, ScramMechanism
+    from scramp import ScramClient, ScramMechanism  # type: ignore[import-untyped]
 
     access = house.broker.access
     client = ScramClient(["SCRAM-SHA-256"], "guest", "guest")

@@ -84,7 +84,7 @@ class Talk:
 
     def rest(self, queue: str, wait: float = 0.3) -> list[tuple[str, bool]]:
         """Bodies and redelivered flags of what is in the queue."""
-        found = []
+        found: list[Any] = []
         while (got := self.get(queue, True, wait if not found else 0))[0] is not None:
             found.append((got[2].decode(), got[0].redelivered))
         return found
@@ -361,7 +361,7 @@ def room_for_none(talk: Talk) -> Any:
 
 
 def published(talk: Talk, key: str, *bodies: str, **given: Any) -> list[str]:
-    found = []
+    found: list[Any] = []
     for body in bodies:
         try:
             talk.channel.basic_publish("", key, body.encode(), **given)
@@ -513,7 +513,7 @@ def deaths_that_are_none(talk: Talk) -> Any:
     letters(talk)
     ours = {"queue": "q", "reason": "rejected", "count": 41, "mine": 1}
     other = {"queue": "other", "reason": "expired", "count": 1}
-    found = []
+    found: list[Any] = []
     for deaths in ("text", [], [{"queue": "q"}], [{"queue": "q", "reason": "rejected"}], [ours],
                    [other, ours]):  # fmt: skip
         talk.put("q", "x", headers={"x-death": deaths})
@@ -524,7 +524,7 @@ def deaths_that_are_none(talk: Talk) -> Any:
 
 @program
 def deaths_that_harm(talk: Talk) -> Any:
-    found = []
+    found: list[Any] = []
     for number, deaths in enumerate(
         ([1, "a"], [{"queue": "q1", "reason": "rejected", "count": "many"}])
     ):
@@ -895,7 +895,7 @@ def deaths_by_a_consumer(talk: Talk) -> Any:
     letters(talk)
     talk.put("q", *"abcd")
     talk.channel.basic_qos(prefetch_count=1)
-    found = []
+    found: list[Any] = []
 
     def on_message(channel: Any, method: Any, _: Any, body: bytes) -> None:
         found.append((body, method.redelivered))
@@ -911,7 +911,7 @@ def deaths_by_a_consumer(talk: Talk) -> Any:
 @program
 def unlike_arguments(talk: Talk) -> Any:
     talk.queue("q", message_ttl=5, max_length=3, dead_letter_exchange="d", overflow="drop-head")
-    found = []
+    found: list[Any] = []
     for arguments in (
         {"message_ttl": 6}, {"message_ttl": "5"}, {"max_length": pika.compat.long(3)}, {},
         {"dead_letter_exchange": ""}, {"overflow": "reject-publish"}, {"max_priority": 1},
@@ -930,7 +930,7 @@ def unlike_arguments(talk: Talk) -> Any:
 
 @program
 def wrong_arguments(talk: Talk) -> Any:
-    found = []
+    found: list[Any] = []
     for name, value in (
         ("message_ttl", -1), ("message_ttl", "1"), ("message_ttl", 1 << 40), ("expires", 0),
         ("expires", -1), ("max_length", -1), ("max_length", "1"), ("max_length_bytes", True),
@@ -956,7 +956,7 @@ def wrong_arguments(talk: Talk) -> Any:
 @program
 def wrong_bindings(talk: Talk) -> Any:
     talk.queue("q")
-    found = []
+    found: list[Any] = []
     for word in ("some", 1, None, True, "ALL", b"any"):
         try:
             talk.bind("q", "amq.headers", **{"x-match": word})
@@ -972,7 +972,7 @@ def wrong_bindings(talk: Talk) -> Any:
 @program
 def same_bindings(talk: Talk) -> Any:
     """Which bindings are one: unbinding one must leave the others."""
-    found = []
+    found: list[Any] = []
     pairs: list[Any] = [({"a": 1}, {"a": pika.compat.long(1)}), ({"a": "1"}, {"a": b"1"}),
              ({"a": 1, "b": 2}, {"b": 2, "a": 1}), ({"a": 1}, {"a": True})]  # fmt: skip
     for number, (one, other) in enumerate(pairs):

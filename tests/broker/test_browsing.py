@@ -10,6 +10,7 @@ from gateway.broker.channel import Channel
 from gateway.broker.memory_store import MemoryStore
 from gateway.errors import Condition
 from gateway.operations import Outcome
+from tests import in_memory
 from tests.broker.fakes import House, declare, fetch_all, message, refused
 from tests.drawing import examples
 
@@ -23,7 +24,7 @@ def pages(channel: Channel, queue: str, limit: int) -> list[Seen]:
 
 
 def bodies(seen: list[Seen]) -> list[str]:
-    return [one.message.body.decode() for one in seen]
+    return [in_memory.text(one.message) for one in seen]
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -9,6 +9,7 @@ from gateway.errors import Condition
 from gateway.message import Message
 from gateway.operations import Outcome
 from gateway.selector import Selector
+from tests import in_memory
 from tests.broker.fakes import (
     Heard,
     House,
@@ -31,7 +32,7 @@ class Counting:
         self.asked: list[str] = []
 
     def __call__(self, one: Message) -> bool:
-        self.asked.append(one.body.decode())
+        self.asked.append(in_memory.text(one))
         return self.selector.matches(one)
 
 
@@ -341,7 +342,7 @@ def test_given_back_among_what_is_paged_out_is_marked() -> None:
     other.close()
     found = []
     while (fetched := channel.fetch("q", True)) is not None:
-        found.append((fetched.message.body.decode(), fetched.redelivered))
+        found.append((in_memory.text(fetched.message), fetched.redelivered))
     assert found == [(body, body.startswith("red")) for body in ALL]
 
 

@@ -21,6 +21,7 @@ from gateway.broker.memory_store import MemoryStore
 from gateway.message import DIALECTS, Message
 from gateway.operations import Outcome
 from gateway.store.sqlite import SqliteStore
+from tests import in_memory
 from tests.broker.fakes import DIALECT, Heard, House, declare, message, purge
 from tests.drawing import examples
 
@@ -82,8 +83,7 @@ class OneQueue(RuleBasedStateMachine):
         durable: bool,
         store: MemoryStore | None = None,
     ) -> None:
-        limits = {"page_after_octets": budget, "keep_in_memory": keep, "max_looks": looks}
-        self.house = House(store, **limits)
+        self.house = House(store, page_after_octets=budget, keep_in_memory=keep, max_looks=looks)
         self.publisher, _ = self.house.channel()
         arguments = {"x-max-priority": 2} if ranks else {}
         declare(self.publisher, durable=durable, arguments=arguments)
@@ -114,7 +114,7 @@ class OneQueue(RuleBasedStateMachine):
     def fresh(self, party: Party) -> list[tuple[int, int]]:
         found = []
         for _, tag, _, received in party.heard.deliveries[party.told :]:
-            number = int(received.body)
+            number = int(in_memory.octets(received))
             assert party.wants(number)
             assert not party.copy or number not in party.got, "copied twice"
             party.got.append(number)
@@ -177,8 +177,8 @@ class OneQueue(RuleBasedStateMachine):
         self.parties[slot] = party
 
         def matches(one: Message) -> bool:
-            party.looked.append(int(one.body))
-            return party.wants(int(one.body))
+            party.looked.append(int(in_memory.octets(one)))
+            return party.wants(int(in_memory.octets(one)))
 
         channel.prefetch(limit)
         channel.subscribe(
@@ -265,7 +265,7 @@ class OneQueue(RuleBasedStateMachine):
             assert fetched is None
             return
         assert fetched is not None
-        number = int(fetched.message.body)
+        number = int(in_memory.octets(fetched.message))
         first = min(self.ready, key=lambda n: (-self.priority[n], n))
         assert number == first
         self.ready.discard(number)
@@ -334,7 +334,7 @@ class OneQueue(RuleBasedStateMachine):
             party.channel.close()
         got = set()
         while (fetched := self.publisher.fetch("q", True)) is not None:
-            got.add(int(fetched.message.body))
+            got.add(int(in_memory.octets(fetched.message)))
         assert got == self.ready
         assert self.house.broker.octets == 0
         self.house.commit()

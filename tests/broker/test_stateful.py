@@ -13,6 +13,7 @@ from hypothesis.stateful import (
 from gateway.broker.browsing import discard as discard_at
 from gateway.broker.channel import Channel
 from gateway.operations import Outcome
+from tests import in_memory
 from tests.broker.fakes import Heard, House, declare, message, purge
 from tests.drawing import examples
 
@@ -54,7 +55,7 @@ class OneQueue(RuleBasedStateMachine):
             fresh = heard.deliveries[self.heard_before[index] :]
             self.heard_before[index] = len(heard.deliveries)
             for _, tag, _, received in fresh:
-                number = int(received.body)
+                number = int(in_memory.octets(received))
                 assert number in self.ready, f"{number} was delivered but is not ready"
                 assert self.expires.get(number, 1 << 60) > self.house.broker.now
                 self.ready.remove(number)
@@ -83,7 +84,7 @@ class OneQueue(RuleBasedStateMachine):
             assert fetched is None
             return
         assert fetched is not None
-        number = int(fetched.message.body)
+        number = int(in_memory.octets(fetched.message))
         assert number == min(self.ready)
         self.ready.remove(number)
         if no_ack:
@@ -97,16 +98,16 @@ class OneQueue(RuleBasedStateMachine):
         channel = self.channels[index][0]
         queue = channel.readable("q")
         seen = channel.browse("q")
-        assert [int(one.message.body) for one in seen] == sorted(self.ready)
+        assert [int(in_memory.octets(one.message)) for one in seen] == sorted(self.ready)
         one = data.draw(st.sampled_from(seen))
-        number = int(one.message.body)
+        number = int(in_memory.octets(one.message))
         self.ready.remove(number)
         if discard:
             assert discard_at(queue, one.place, "delivery_limit")
             self.done.add(number)
         else:
             picked = channel.pick(queue, one.place)
-            assert picked is not None and int(picked.message.body) == number
+            assert picked is not None and int(in_memory.octets(picked.message)) == number
             assert picked.redelivered == (one.deliveries > 0)
             assert channel.delivery_count(picked.delivery) == one.deliveries
             self.held[index, picked.delivery] = number
@@ -236,7 +237,7 @@ class OneQueue(RuleBasedStateMachine):
         channel, _ = self.house.channel()
         rest = []
         while (fetched := channel.fetch("q", True)) is not None:
-            rest.append(int(fetched.message.body))
+            rest.append(int(in_memory.octets(fetched.message)))
         assert rest == sorted(self.ready)
         assert self.house.broker.octets == 0
         assert self.house.store.depths() == {}

@@ -227,8 +227,8 @@ def test_a_virtual_host_goes_in_portions(house: House, done: list[object]) -> No
     put(anew, "new", key="q1", durable=True)
     assert turns(house, done, slack=PORTION) >= COUNT // PORTION
     assert broker.snapshot().totals.published == published + 1
-    after = survivors(house).broker.vhosts["v"]
-    assert list(after.queues) == ["q1"] and after.queues["q1"].depth == 1
+    left = survivors(house).broker.vhosts["v"]
+    assert list(left.queues) == ["q1"] and left.queues["q1"].depth == 1
 
 
 def test_what_is_bound_again_is_another_binding(house: House, done: list[object]) -> None:

@@ -5,6 +5,7 @@ import pytest
 from gateway.broker import deliveries, waste
 from gateway.broker.browsing import Place
 from gateway.operations import Outcome
+from tests import in_memory
 from tests.broker.fakes import (
     House,
     declare,
@@ -105,7 +106,7 @@ def test_what_is_only_in_the_store_is_not_read(
             assert one is not None
             channel.settle(one.delivery, False, Outcome.RELEASE)
         back = fetch_all(channel)
-        assert back == ["0", "1", middle.message.body.decode()]
+        assert back == ["0", "1", in_memory.text(middle.message)]
         house.commit()
         if durable:
             assert house.restart().broker.vhosts["/"].queues["q"].depth == 0

@@ -2,7 +2,7 @@
 was killed meanwhile."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gateway.adapters.v0_9.wire import layouts as w
@@ -155,9 +155,9 @@ def live(
     gateway: Running,
     story: Story,
     chance: random.Random,
-    clients: Mapping[Callable[[Any, Story, random.Random], None], Any],
+    clients: Mapping[Any, Any],
 ) -> None:
-    """Clients at work until the process is killed; each job has a connection of its own."""
+    """Clients at work until the process is killed: each job, and the connection that it has."""
     life = Life(gateway)
     confirmed, acked, commits = story.confirmed, story.acked, story.commits
     for job, wire in clients.items():

@@ -59,6 +59,7 @@ def consume(wire: Wire10, story: Story, chance: random.Random) -> None:
             story.done.add(text(octets))
             wire.accept(first.delivery_id)
         else:
+            assert first.delivery_id is not None
             held.append(first.delivery_id)
         if len(held) > 20:
             wire.tell(*[w.Disposition(True, n, None, True, w.Released()) for n in held])
@@ -96,6 +97,7 @@ def transact(wire: Wire10, story: Story, chance: random.Random) -> None:
                 first, octets = wire.message()
                 taken += 1
                 assert text(octets) == before[0]
+                assert first.delivery_id is not None
                 retired = w.TransactionalState(work, w.ACCEPTED)
                 wire.tell(w.Disposition(True, first.delivery_id, None, True, retired))
         story.doubtful = before, after
@@ -138,6 +140,7 @@ def decide(wire: Wire10, count: int) -> set[int]:
     wire.post(4, *[durable(b"%d" % number) for number in range(count)])
     wire.receiver(5, "/queues/decided", count, rcv_settle_mode=1)
     first = [wire.message()[0].delivery_id for _ in range(count)][0]
+    assert first is not None
     answered: set[int] = set()
     for number in range(first, first + count, 3):
         wire.tell(w.Disposition(True, number, number + 1, None, w.ACCEPTED))

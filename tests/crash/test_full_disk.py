@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.net.running import ROOT, environment
+from tests.net.preloaded import ROOT
+from tests.net.running import environment
 
 OWN_DISKS = ["unshare", "--user", "--map-root-user", "--mount", "--kill-child", "--fork"]
 

@@ -12,6 +12,7 @@ from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.encoding import write_value
 from gateway.adapters.v1_0.wire import layouts as w
 from gateway.message import Message
+from tests import in_memory
 from tests.adapters.amqp_values import BY_TYPE, scalars, values
 
 # --- 0-9-1 --------------------------------------------------------------------------------------
@@ -199,4 +200,4 @@ def modern(octets: bytes) -> Message:
 
 
 def octets_of(message: Message) -> bytes:
-    return b"".join(s.pieces(message.header, message.body))
+    return in_memory.joined(s.pieces(message.header, message.body))

@@ -14,6 +14,7 @@ from gateway.adapters.v1_0.splicing import annotations_of, with_annotations
 from gateway.crossing.crossing import Crossing, Fidelity
 from gateway.message import Dialect, Message, Properties, cross_with, plainly
 from gateway.values import Array, Scaled, Symbol, ULong
+from tests import in_memory
 from tests.crossing.messages import legacy, modern, octets_of, section
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -36,14 +37,14 @@ PRICED = {"price": Scaled(2, 12345), "n": 1}
 def risen(message: Message) -> Message:
     header, body, fidelity, _ = Crossing(KEY).cross(message, SECTIONS)
     assert fidelity is Fidelity.CAPSULE
-    return made(SECTIONS, header, body)
+    return made(SECTIONS, header, in_memory.small(body))
 
 
 def test_a_decimal_comes_home() -> None:
     message = basic(PRICED, message_id="m")
     header, body, fidelity, inexact = Crossing(KEY).cross(message, SECTIONS)
     assert inexact == ("headers.price",)
-    there = made(SECTIONS, header, body)
+    there = made(SECTIONS, header, in_memory.small(body))
     back = Crossing(KEY).cross(there, BASIC)
     assert (back.header, back.fidelity) == (message.header, Fidelity.EXACT)
 
@@ -59,7 +60,7 @@ def test_a_changed_capsule_is_refused(place: int) -> None:
 
 
 def check_refused(crossing: Crossing, header: bytes, body: bytes = b"body") -> None:
-    back = crossing.cross(made(SECTIONS, header, body), BASIC)
+    back = crossing.cross(made(SECTIONS, header, in_memory.small(body)), BASIC)
     found = BASIC.read(back.header).application or {}
     assert found["price"] == "123.45"
     assert crossing.forged == 1
@@ -131,7 +132,7 @@ def test_removed_copies_stay_removed() -> None:
 def sunk(octets: bytes) -> Message:
     header, body, fidelity, _ = Crossing(KEY).cross(modern(octets), BASIC)
     assert fidelity is Fidelity.CAPSULE
-    return made(BASIC, header, body)
+    return made(BASIC, header, in_memory.small(body))
 
 
 RICH = (
@@ -146,12 +147,12 @@ def test_sections_come_home_and_edits_win() -> None:
     there = sunk(RICH)
     assert there.body == b"onetwo"
     back = Crossing(KEY).cross(there, SECTIONS)
-    assert octets_of(made(SECTIONS, back.header, back.body)) == RICH
+    assert octets_of(made(SECTIONS, back.header, in_memory.small(back.body))) == RICH
     header = with_headers(there.header, {"n": 2})
     back = Crossing(KEY).cross(made(BASIC, header, there.body), SECTIONS)
     assert back.fidelity is Fidelity.EDITED
     expected = RICH.replace(section(0x74, {"n": 1}), section(0x74, {"n": 2}))
-    assert octets_of(made(SECTIONS, back.header, back.body)) == expected
+    assert octets_of(made(SECTIONS, back.header, in_memory.small(back.body))) == expected
 
 
 def test_an_edited_body_is_what_it_is_now() -> None:

@@ -156,6 +156,7 @@ async def forward(gateway: Running, version: str, source: str, target: str) -> M
         async for operation in remote:
             if isinstance(operation, Deliver):
                 break
+        assert isinstance(operation, Deliver)
         message = operation.message
         header = addressed(message, target)
         sent = Message(message.dialect, header, message.body, "", target, message.essentials)

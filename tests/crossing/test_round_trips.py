@@ -9,7 +9,7 @@ from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.sections import part, split
 from gateway.adapters.v1_0.splicing import annotations_of
 from gateway.crossing.capsule import LARGEST
-from gateway.crossing.crossing import Crossing, Fidelity
+from gateway.crossing.crossing import Crossing, Fidelity, Mode
 from gateway.crossing.forms import BASIC_FORM, without_passing
 from gateway.crossing.sameness import same_basic, same_body, same_sections
 from gateway.message import Dialect, Message
@@ -91,7 +91,7 @@ def capsuled(header: bytes, dialect: Dialect) -> bool:
 @pytest.mark.parametrize("mode", ["natural", "lenient", "strict"])
 @given(LEGACY, sections())
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_other_modes_give_what_readers_can_read(mode, header: bytes, octets: bytes) -> None:
+def test_other_modes_give_what_readers_can_read(mode: Mode, header: bytes, octets: bytes) -> None:
     crossing = Crossing(KEY, mode)
     for message, to in ((legacy(header), SECTIONS), (modern(octets), BASIC)):
         try:

@@ -10,6 +10,7 @@ from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_prop
 from gateway.adapters.v1_0.sections import part, pieces
 from gateway.crossing.natural import rise, sink
 from gateway.values import Short
+from tests import in_memory
 from tests.needs import package
 
 proton = package("python-qpid-proton", "proton")
@@ -34,7 +35,7 @@ def test_proton_reads_what_pamqp_wrote() -> None:
     )  # fmt: skip
     octets, body = rise(written.marshal(), b"hello", "x", "k")
     found = proton.Message()
-    found.decode(b"".join(pieces(octets, body)))
+    found.decode(in_memory.joined(pieces(octets, body)))
     assert (found.id, found.correlation_id, found.reply_to, found.ttl) == ("m", "c", "q", 60.0)
     assert (found.durable, found.priority, found.content_type) == (True, 3, "text/plain")
     assert found.properties == {"n": 5, "s": "x"} and bytes(found.body) == b"hello"
@@ -56,6 +57,7 @@ def test_pamqp_reads_what_proton_wrote(body: Any, octets: Any, word: str, kind: 
     found = pamqp.commands.Basic.Properties()
     found.unmarshal(int.from_bytes(header[:2], "big"), header[2:])
     assert found.message_id == "m" and found.delivery_mode == 2 and found.content_type == kind
+    assert found.headers is not None
     assert found.headers["n"] == 5 and found.headers["x-amqp10-body"] == word
     if octets is not None:
         assert payload == octets

@@ -23,7 +23,7 @@ BUILDS = ("python3 -m venv",)  # .ci/run does that
 def command(start: str) -> str:
     found = [shown for shown in SHOWN if shown.startswith(start)]
     assert len(found) == 1, f"the README shows {len(found)} commands that start with {start!r}"
-    return found[0]
+    return str(found[0])
 
 
 def ours(shown: str, gateway: Server) -> str:

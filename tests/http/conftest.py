@@ -159,7 +159,8 @@ class Rig:
     ) -> AsyncIterator[httpx.AsyncClient]:
         """A client over ASGI. ``raise_app_exceptions`` is off: 500 is an answer."""
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False, client=(peer, 4711))
-        auth = tuple(user.split(":", 1)) if user else None
+        name, _, password = (user or "").partition(":")
+        auth = (name, password) if user else None
         async with httpx.AsyncClient(
             transport=transport, base_url="http://localhost", auth=auth
         ) as client:
@@ -198,7 +199,8 @@ class Event:
     """One block of a stream."""
 
     def __init__(self, block: str) -> None:
-        self.kind, self.data, self.id, self.comment = "", None, "", ""
+        self.kind, self.id, self.comment = "", "", ""
+        self.data: Any = None
         for line in block.split("\n"):
             name, _, value = line.partition(": ")
             if name == "event":

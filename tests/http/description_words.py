@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 VERBS = ("get", "put", "post", "delete", "patch", "head", "options")
 PROBLEM = "application/problem+json"
@@ -76,7 +76,8 @@ class Schemas:
 
 
 def media_type(answer: httpx.Response) -> str:
-    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind: str = answer.headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower()
 
 
 def wrong(schemas: Schemas, operation: Operation, answer: httpx.Response) -> Iterator[str]:

@@ -41,14 +41,14 @@ async def ticket(rig: Any, **changed: Any) -> str:
         url = urlsplit(made["url"])
         assert url.path == "/v1/%2F/events"
         assert parse_qs(url.query)["ticket"] == [made["ticket"]]
-        return url.query
+        return str(url.query)
 
 
 async def refused(rig: Any, query: str, status: int = 401, **headers: str) -> str:
     async with rig.http(None) as http:
         answer = await http.get(f"/v1/%2F/events?{query}", headers=headers)
         assert answer.status_code == status, answer.text
-        return answer.text
+        return str(answer.text)
 
 
 def stream(listener: Any, port: int, query: str, cursor: str = "") -> Any:

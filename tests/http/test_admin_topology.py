@@ -159,7 +159,7 @@ async def test_permissions_bind_the_administration_too(rig: Any) -> None:
 
 async def test_virtual_hosts(rig: Any) -> None:
     rig.connections.append(ConnectionInfo(7, "192.0.2.1:5", "0-9-1", vhost="shop"))
-    closed = []
+    closed: list[int] = []
     rig.dependencies.close_connection = lambda number, reason: not closed.append(number)
     async with rig.http(ADMIN) as http:
         assert (await http.put("/v1/admin/vhosts/shop")).status_code == 201
@@ -217,7 +217,7 @@ async def test_connections_and_consumers(rig: Any) -> None:
     rig.queue("orders")
     rig.channel.start(rig.channel.subscribe("orders", "tag"))
     rig.connections.append(ConnectionInfo(7, "192.0.2.1:5", "0-9-1", "pika"))
-    closed = []
+    closed: list[int] = []
 
     def close(number: int, reason: str) -> bool:
         closed.append((number, reason))

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from jsonschema import Draft7Validator, Draft202012Validator
+from jsonschema import Draft7Validator, Draft202012Validator  # type: ignore[import-untyped]
 
 from gateway.config.web import DeclaredRoute
 from gateway.http.access.front import admin_plane

@@ -73,7 +73,8 @@ async def raw(gateway: servers.Server, head: str) -> httpx.Response:
     writer.write(head.encode("latin-1"))
     async with asyncio.timeout(30):
         lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        fields = [tuple(line.split(": ", 1)) for line in lines[1:] if line]
+        pairs = [line.partition(": ") for line in lines[1:] if line]
+        fields = [(name, value) for name, _, value in pairs]
         answer = httpx.Response(int(lines[0].split()[1]), headers=fields)
         body = await reader.readexactly(int(answer.headers["content-length"]))
     writer.close()
@@ -155,6 +156,7 @@ async def test_bodies_that_cannot_be_taken(gateway: servers.Server) -> None:
             lines += ["Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=", f"Content-Length: {HUGE}"]
             lines += [f"{name}: {value}" for name, value in asked.headers.items()]
             try:
+                answers: list[tuple[httpx.Response, tuple[int, ...]]]
                 answers = [(await raw(gateway, "\r\n".join([*lines, "", ""])), (413,))]
             except TimeoutError:
                 failed.append(f"{operation} waits for a body that is too large")

@@ -145,7 +145,7 @@ async def test_streams(make_rig: Any, listener: Any, pauses: list[float], query:
         await put(rig, path, b"2")
         readers = [one, other]
         for reader in readers:
-            found = []
+            found: list[Any] = []
             while len(found) < (1 if "explicit" in query else 3):
                 event = await reader.event()
                 if event.data and "body" in event.data:

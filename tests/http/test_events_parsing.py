@@ -73,7 +73,7 @@ async def test_bodies_come_back_as_they_were(rig: Any, kind: str) -> None:
     rig.exchange("prices")
     bodies = TEXTS + NOT_TEXTS
     async with rig.served() as port:
-        got = []
+        got: list[Any] = []
         cursors = []
         async for event in read(port, ALL, len(bodies)):
             if event.event == "bridge.open":
@@ -125,7 +125,7 @@ async def test_curl_shows_the_lines(rig: Any) -> None:
         while (await asyncio.wait_for(lines.readline(), 30)) != b"\n":
             pass
         await all_of(rig, "text/plain")
-        got = []
+        got: list[Any] = []
         while len(got) < len(TEXTS) + len(NOT_TEXTS):
             line = await asyncio.wait_for(lines.readline(), 30)
             assert b"\r" not in line and b"\x00" not in line

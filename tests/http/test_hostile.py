@@ -154,7 +154,7 @@ def test_no_property_breaks_out_of_its_event(
         rig.begin()
         rig.channel.publish(message)
         rig.end()
-        blocks = fields_of(stream.take())
+        blocks = fields_of(bytes(stream.take()))
         names = [dict(block).get("event", "message") for block in blocks]
         assert len(blocks) == 1, blocks
         ids = [value for name, value in blocks[0] if name == "id"]

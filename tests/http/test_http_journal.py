@@ -9,6 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from gateway.http.events.cursor import Cursors, Forged, digest_of
 from gateway.http.events.journal import Gap, Journal
+from gateway.http.large import Pieces
 
 EPOCH = b"epoch"
 
@@ -17,8 +18,8 @@ def frame(number: int) -> bytes:
     return b"<%d>" % number
 
 
-def numbers(chunk: bytes) -> list[int]:
-    return [int(part) for part in chunk.decode().strip("<>").split("><") if part]
+def numbers(chunk: bytes | Pieces) -> list[int]:
+    return [int(part) for part in bytes(chunk).decode().strip("<>").split("><") if part]
 
 
 class Readers(RuleBasedStateMachine):

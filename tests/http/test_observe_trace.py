@@ -121,6 +121,7 @@ async def test_spans_when_an_sdk_is_set_up(make_rig: Any) -> None:
         answer = await http.post(QUEUE, content=b"x", headers={"traceparent": PARENT_A})
         await http.get("/nothing")
     publish, nothing = exporter.get_finished_spans()
+    assert publish.parent and publish.attributes and nothing.attributes
     assert publish.parent.span_id == int("00f067aa0ba902b7", 16)
     assert publish.attributes["http.route"] == "/v1/{vhost}/queues/{queue}/messages"
     assert publish.attributes["http.response.status_code"] == 201

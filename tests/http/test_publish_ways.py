@@ -112,7 +112,13 @@ async def test_cloudevents_in_binary_mode(rig: Any) -> None:
             "cloudEvents_subject": "Grüße",
             "cloudEvents_quoted": 'a "b"',
         }
-        for wrong in ({"ce-type": ""}, {"ce-specversion": "0.3"}, {"ce-x": "%FF"}, {"ce-a_b": "1"}):
+        mistakes: tuple[object, ...] = (
+            {"ce-type": ""},
+            {"ce-specversion": "0.3"},
+            {"ce-x": "%FF"},
+            {"ce-a_b": "1"},
+        )
+        for wrong in mistakes:
             refused = await http.post(QUEUE, content=b"", headers={**headers, **wrong})
             assert (refused.status_code, kind_of(refused)) == (400, "invalid-field"), wrong
         del headers["ce-specversion"]
@@ -131,7 +137,8 @@ async def test_cloudevents_in_structured_mode_stay_as_they_are(rig: Any) -> None
         assert message.body == text
         assert message.properties.content_type == "application/cloudevents+json; charset=utf-8"
         assert message.essentials.durable
-        for wrong in ({**EVENT, "id": ""}, {**EVENT, "specversion": "2"}, [], 1):
+        mistakes: tuple[object, ...] = ({**EVENT, "id": ""}, {**EVENT, "specversion": "2"}, [], 1)
+        for wrong in mistakes:
             refused = await http.post(QUEUE, json=wrong, headers=media)
             assert (refused.status_code, kind_of(refused)) == (422, "schema")
 
@@ -198,7 +205,8 @@ async def test_batches_that_are_all_one(rig: Any) -> None:
         )
         assert (gone.status_code, kind_of(gone)) == (404, "address-not-found")
         assert len(gone.json()["results"]) == 2
-        for wrong in ([], None, {}, [1] * 1001):
+        mistakes: tuple[object, ...] = ([], None, {}, [1] * 1001)
+        for wrong in mistakes:
             refused = await post(wrong)
             assert refused.status_code in (413, 422)
         assert (await post([{}], on_error="maybe")).status_code == 422

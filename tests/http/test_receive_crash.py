@@ -116,7 +116,7 @@ def body_of(message: Any) -> int:
 def standing(http: httpx.Client, queue: str) -> list[int]:
     """What is in a queue, left there."""
     found: list[int] = []
-    after = {}
+    after: dict[str, Any] = {}
     while True:
         page = http.get(
             f"/queues/{queue}/messages", params={"limit": 1000, "payload": "base64", **after}

@@ -180,7 +180,14 @@ async def test_many_at_once_with_a_result_each(rig: Any) -> None:
         results = answer.json()["results"]
         assert [one["status"] for one in results] == [409, 404, 200]
         assert results[0]["problem"]["type"].endswith("already-settled")
-        for wrong in ([], {}, [{"token": "x"}], [{"token": "x", "outcome": "eaten"}], None):
+        mistakes: tuple[object, ...] = (
+            [],
+            {},
+            [{"token": "x"}],
+            [{"token": "x", "outcome": "eaten"}],
+            None,
+        )
+        for wrong in mistakes:
             answer = await http.post(TOKEN.format("settle"), json=wrong)
             assert answer.status_code == 422
 

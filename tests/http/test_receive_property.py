@@ -15,6 +15,7 @@ from gateway.http.publish.templates import encode
 from gateway.http.receive.channels import ReceiveChannels
 from gateway.message import DIALECTS, Message, Properties
 from gateway.operations import DeclareQueue, Outcome
+from tests import in_memory
 from tests.broker.fakes import Heard
 from tests.drawing import examples
 
@@ -54,7 +55,7 @@ class Leases(RuleBasedStateMachine):
     def body(self, lease: Lease) -> int:
         message = lease.message
         assert message is not None
-        return int(message.body)
+        return int(in_memory.octets(message))
 
     def end(self, body: int, fate: Fate) -> None:
         lease, _ = self.held.pop(body)
@@ -109,7 +110,9 @@ class Leases(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self) -> None:
         queue = self.broker.vhosts["/"].queues["q"]
-        assert [int(one.message.body) for one in self.channel.browse("q")] == self.ready
+        assert [
+            int(in_memory.octets(one.message)) for one in self.channel.browse("q")
+        ] == self.ready
         assert (queue.depth, queue.unsettled) == (len(self.ready), len(self.held))
         assert self.table.open() == len(self.held)
         assert self.broker.vhosts["/"].queues["dead"].depth == len(self.dead)

@@ -17,7 +17,7 @@ from gateway.message import Message
 from gateway.operations import BeginSession, DeclareQueue, EndSession, Open, Publish
 from tests.adapters.drafts import recorded
 from tests.adapters.drafts.talking import VERSIONS, Both
-from tests.adapters.test_trace import frame
+from tests.talk import frame
 
 JMS = {"0-9a0": 6, "0-9a0-7": 6, "0-9a6": 7}
 LARGE = 100_000

@@ -20,9 +20,10 @@ OCTETS = HEADER + DECLARE + HEARTBEAT
 
 
 def shown(path: Path, as_version: str | None = None) -> str:
-    out = Console(file=io.StringIO(), width=200)
+    text = io.StringIO()
+    out = Console(file=text, width=200)
     inspect_file(path, as_version, out, Console(file=io.StringIO()))
-    return out.file.getvalue()  # type: ignore[attr-defined]
+    return text.getvalue()
 
 
 def assert_readable(text: str) -> None:

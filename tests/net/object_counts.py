@@ -26,7 +26,7 @@ def written(number: int, frame: FrameType | None) -> None:
 
 if __name__ == "__main__":
     gc.disable()
-    gc.collect = lambda generation=2: 0  # type: ignore[assignment]
-    gc.freeze = lambda: None  # type: ignore[assignment]
+    gc.collect = lambda generation=2: 0
+    gc.freeze = lambda: None
     signal.signal(signal.SIGUSR1, written)
     cli()

@@ -127,14 +127,15 @@ def take(there: socket.socket, count: int) -> bytes:
 def imported() -> socket.socket:
     """Where the process with the imports takes requests. It ends with this process."""
     ours, theirs = socket.socketpair()
+    # Read when modules are imported.
+    early = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
     with theirs:
         subprocess.run(
             [sys.executable, "-m", "tests.net.preloaded"],
             check=True,
             cwd=ROOT,
-            # Read when modules are imported.
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"},
-            stdin=theirs,
+            env={**os.environ, **early},
+            stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import psutil
@@ -129,7 +129,7 @@ class Running:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(PATIENCE)
 
-    def __enter__(self) -> "Running":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:

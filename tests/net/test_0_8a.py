@@ -84,7 +84,7 @@ def test_published_by_0_8a2_and_consumed_by_0_9_1(port: int) -> None:
     async def publishes() -> None:
         remote = await entered(port, "publisher")
         await remote.ask(SelectConfirms(1, None))
-        given = {"content_type": "text/plain", "message_id": "m1", "priority": 7}
+        given: dict[str, Any] = {"content_type": "text/plain", "message_id": "m1", "priority": 7}
         sent = message("from-8", b"small", durable=True, application={"COLOUR": "red"}, **given)
         remote.say(Publish(1, sent, False, False))
         remote.say(Publish(1, message("from-8", large), False, False))
@@ -130,6 +130,7 @@ def test_published_by_0_9_1_and_consumed_by_0_8a2(port: int) -> None:
             "text/plain", "c", "back",
         )  # fmt: skip
         # What 0.8a2 cannot say comes along, for the way back.
+        assert seen.application is not None
         capsule = seen.application.pop("x-bridge-origin")
         assert type(capsule) is bytes and seen.application == headers
         assert channel.queue_declare("to-8", passive=True).method.message_count == 0

@@ -53,7 +53,7 @@ def attach(chance: random.Random, handle: int) -> bytes:
         + [chance.choice(["/exchanges/amq.direct", "/queues/%zz", "nowhere", "", None])]
     )
     dynamic = chance.random() < 0.1
-    more = {
+    more: dict[str, Any] = {
         "durable": chance.choice([None, 0, 1, 2]),
         "expiry_policy": chance.choice([None, "never", "link-detach", "session-end"]),
         "timeout": chance.choice([None, 0, 1, 100]),

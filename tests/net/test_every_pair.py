@@ -31,6 +31,7 @@ from gateway.operations import (
     Subscribe,
     Unsubscribe,
 )
+from tests import in_memory
 from tests.net.running import PATIENCE, Running
 
 DRAFTS = ("0-9a0", "0-9a0-7", "0-9a6")
@@ -148,7 +149,7 @@ def test_consumers_of_all_versions_share_the_work(gateway: Running) -> None:
 
     async def take(remote: Remote, version: str, enough: asyncio.Event) -> None:
         while True:
-            taken[version].append((await heard(remote)).message.body.decode())
+            taken[version].append(in_memory.text((await heard(remote)).message))
             if sum(map(len, taken.values())) == len(expected):
                 enough.set()
 
@@ -194,7 +195,9 @@ def test_what_was_published_before_the_end_is_there(gateway: Running, ending: st
                         await writer.ask(EndSession(1, None))
                 assert writer.closed == Closed(None, "", theirs=False), version
             await maker.ask(Subscribe(1, None, QUEUE, "mine"))
-            bodies = [(await heard(maker)).message.body.decode() for _ in range(3 * len(VERSIONS))]
+            bodies = [
+                in_memory.text((await heard(maker)).message) for _ in range(3 * len(VERSIONS))
+            ]
             assert sorted(bodies) == sorted(f"{v} {n}" for v in VERSIONS for n in range(3))
             await maker.ask(Unsubscribe(1, None, "mine"))
 

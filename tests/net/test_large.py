@@ -27,7 +27,8 @@ from gateway.operations import Deliver, Publish, Subscribe
 from tests.needs import package
 from tests.net import streams
 from tests.net.peer import Peer
-from tests.net.running import ROOT, Running, environment, until
+from tests.net.preloaded import ROOT
+from tests.net.running import Running, environment, until
 from tests.net.wire import HEARTBEAT, PERSISTENT, PIECE
 from tests.talk import body as body_frame
 from tests.talk import header, method

@@ -283,7 +283,7 @@ def test_an_alarm_ends(tmp_path: Path) -> None:
             wire.hear()
         wire.socket.settimeout(30)
         hold.end()
-        heard = []
+        heard: list[object] = []
         while not {w.ConnectionUnblocked, 2} <= set(heard):
             _, record = wire.hear()
             heard.append(record.delivery_tag if type(record) is w.BasicAck else type(record))

@@ -162,7 +162,8 @@ class Wire10(Wire):
             pieces.append(self.payload)
         return first, b"".join(pieces)
 
-    def accept(self, first: int, last: int | None = None) -> None:
+    def accept(self, first: int | None, last: int | None = None) -> None:
+        assert first is not None, "a transfer that began a delivery"
         self.tell(w.Disposition(True, first, last, True, w.ACCEPTED))
 
     def ended(self) -> None:

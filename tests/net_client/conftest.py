@@ -25,7 +25,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
-    given = {name: pyfuncitem.funcargs[name] for name in names}
+    given: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in names}
 
     async def run() -> None:
         async with asyncio.timeout(SECONDS):

@@ -26,6 +26,7 @@ from gateway.operations import (
     Settle,
     Subscribe,
 )
+from tests import in_memory
 from tests.interop import servers
 
 
@@ -157,7 +158,7 @@ class Talk:
         """Empty the queue."""
         found = []
         while (fetched := await self.fetch(queue)) is not None:
-            found.append(fetched.message.body)
+            found.append(in_memory.octets(fetched.message))
         return found
 
     async def settled(self, queue: str, count: int) -> None:

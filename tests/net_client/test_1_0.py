@@ -37,6 +37,7 @@ from gateway.operations import (
     Unsubscribe,
 )
 from gateway.values import Byte, Float, Int, Short, Symbol, Timestamp, UByte, UInt, ULong, UShort
+from tests import in_memory
 from tests.interop import brokers, servers
 from tests.net_client.places import Place, following
 
@@ -137,7 +138,7 @@ class Wire:
     async def left(self) -> list[bytes]:
         found = []
         while (fetched := await self.fetch()) is not None:
-            found.append(fetched.message.body)
+            found.append(in_memory.octets(fetched.message))
         return found
 
     async def comes_back(self, body: bytes) -> None:
@@ -244,7 +245,8 @@ async def test_many_in_order(wire: Wire) -> None:
     await wire.ask(Subscribe(1, None, wire.address, no_ack=True))
     for body in wanted:
         wire.say(body)
-    got, confirmed = [], 0
+    got: list[Any] = []
+    confirmed = 0
     while len(got) < len(wanted) or confirmed < len(wanted):
         async with asyncio.timeout(10):
             found = await anext(wire.remote)

@@ -126,7 +126,7 @@ def test_an_outcome_outside_of_the_transaction_ends_it(other: str, settled: bool
         state = w.TransactionalState(peer.told(w.Declare()).txn_id, w.ACCEPTED)
     heard = peer.says(w.Disposition(True, 0, None, settled, state))
     (detach,) = [one for one in heard if isinstance(one, w.Detach)]
-    assert detach.error.condition == "amqp:transaction:rollback"
+    assert detach.error is not None and detach.error.condition == "amqp:transaction:rollback"
     assert peer.counts == (1, 0), "not lost, nor held by anybody"
 
 
@@ -134,7 +134,7 @@ def test_a_transaction_that_is_over_acquires_nothing() -> None:
     peer = Controller(MESSAGE, credit=0)
     assert peer.discharged() == w.ACCEPTED
     (detach,) = peer.acquires(1)
-    assert detach.error.condition == "amqp:transaction:unknown-id"
+    assert detach.error is not None and detach.error.condition == "amqp:transaction:unknown-id"
     assert peer.counts == (1, 0)
 
 

@@ -131,7 +131,7 @@ def test_errors_on_a_link_leave_the_subscription(house: House, word: str) -> Non
         owner.says(w.Transfer(0, 0, b"t", 0), MESSAGE)
         peer.says(w.Flow(0, 1000, 0, 1000, 0, 0, 1))
         (detach,) = peer.says(w.Disposition(True, 0, None, False, retired))
-        assert detach.error.condition == "amqp:transaction:unknown-id"
+        assert detach.error is not None and detach.error.condition == "amqp:transaction:unknown-id"
     assert len(queues(house)) == 1
 
 
@@ -158,7 +158,7 @@ def test_a_subscription_is_stolen_from_a_session_that_waits_for_the_store(house:
     assert len([one for one in heard if isinstance(one, w.Transfer)]) == 2
     assert queue.unsettled == 2 and not house.registry.links.suspended
     (detach,) = [one for one in victim.hears() if isinstance(one, w.Detach)]
-    assert detach.error.condition == "amqp:link:stolen"
+    assert detach.error is not None and detach.error.condition == "amqp:link:stolen"
 
 
 # --- rights ---------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def test_an_outcome_in_a_transaction_and_the_end_of_its_link(
     (state,) = [one.state for one in told if isinstance(one, w.Disposition) and one.role is True]
     if late and not fail:
         assert isinstance(state, w.Rejected)
-        assert state.error.condition == "amqp:transaction:rollback"
+        assert state.error is not None and state.error.condition == "amqp:transaction:rollback"
     else:
         assert isinstance(state, w.Accepted)
     kept = late or fail

@@ -34,7 +34,7 @@ class Both:
         self.octets: list[bytes] = []
         self.heard: list[Operation] = []
         self._send = self.server.send
-        self.server.send = self.send
+        self.server.send = self.send  # type: ignore[method-assign]
         self.session = Session(
             self.broker, self.server, Registry(), address="127.0.0.1:1", loopback=True, since=0
         )

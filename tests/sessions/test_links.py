@@ -43,6 +43,7 @@ from gateway.sessions.destinations import subscribe
 from gateway.sessions.subscriptions import CLIENT, USER
 from gateway.sessions.topology import NODE
 from gateway.values import Array, Described, Symbol
+from tests import in_memory
 from tests.broker.fakes import message
 from tests.sessions.test_session import House, Peer
 
@@ -129,7 +130,7 @@ def publish(peer: Peer, key: str, *bodies: str, exchange: str = "") -> None:
 
 
 def bodies(found: list[Deliver]) -> list[str]:
-    return [one.message.body.decode() for one in found]
+    return [in_memory.text(one.message) for one in found]
 
 
 # --- addresses ------------------------------------------------------------------------------------
@@ -773,7 +774,7 @@ class Manager:
         (answer,) = [one for one in said if isinstance(one, Deliver)]
         assert (answer.consumer, answer.delivery) == (self.receiver, 0)
         assert answer.message.properties.correlation_id == "m"
-        octets = answer.message.body
+        octets = in_memory.octets(answer.message)
         status = int(answer.message.properties.subject or 0)
         return status, read_value(octets, 3, len(octets))[0]
 

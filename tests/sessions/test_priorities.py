@@ -24,7 +24,8 @@ from tests.adapters.drafts.house import Guest, bodies
 from tests.adapters.drafts.house import House as DraftHouse
 from tests.adapters.v0_8a.house import House as HandleHouse
 from tests.broker.fakes import message
-from tests.sessions.test_links import House, LinkPeer
+from tests.sessions.test_links import LinkPeer
+from tests.sessions.test_session import House
 
 PRIORITIES = (0, 9, 4, 5, None, 7)
 IN_TWO = ["9", "5", "7", "0", "4", "None"]

@@ -49,7 +49,7 @@ def test_a_violation(peer: Linked, violation: str) -> None:
     attached, *rest, close = hasty(peer, octets)
     assert isinstance(attached, w.Attach) and attached.target.address
     assert all(isinstance(record, w.Flow) for record in rest)
-    assert isinstance(close, w.Close) and close.error.condition == symbol
+    assert isinstance(close, w.Close) and close.error and close.error.condition == symbol
     assert peer.engine.closing and peer.session.closed and not peer.session.parted
 
 

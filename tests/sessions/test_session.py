@@ -461,7 +461,7 @@ def test_answers_keep_their_order_behind_a_durable_declaration(peer: Peer) -> No
     )
     assert said == [], "answered before it is safe"
     peer.house.commit()
-    assert [answer.token for answer in peer.heard()] == [1, 2, 3, 4]
+    assert [getattr(answer, "token", None) for answer in peer.heard()] == [1, 2, 3, 4]
 
 
 def test_other_channels_do_not_wait(peer: Peer) -> None:
@@ -514,7 +514,7 @@ def test_the_store_goes_on_when_a_channel_is_gone(peer: Peer) -> None:
     other.says(BeginSession(1, "b"))
     assert other.says(DeclareQueue(1, 2, "e", durable=True)) == []
     peer.house.commit()
-    assert [answer.token for answer in other.heard()] == [2]
+    assert [getattr(answer, "token", None) for answer in other.heard()] == [2]
     assert peer.heard() == []
 
 

@@ -26,8 +26,10 @@ from gateway.operations import (
 )
 from gateway.sessions.subscriptions import CLIENT, PREFIX, USER
 from gateway.values import Symbol
+from tests import in_memory
 from tests.broker.fakes import message
-from tests.sessions.test_links import SELECTOR, House, LinkPeer
+from tests.sessions.test_links import SELECTOR, LinkPeer
+from tests.sessions.test_session import House
 
 DURABLE: dict[str, Any] = {"durable": 1, "expiry": "never"}
 
@@ -58,7 +60,7 @@ def publish(peer: LinkPeer, *numbers: int) -> None:
 
 
 def bodies(said: list[Any]) -> list[str]:
-    return [one.message.body.decode() for one in said if isinstance(one, Deliver)]
+    return [in_memory.text(one.message) for one in said if isinstance(one, Deliver)]
 
 
 def test_a_selector_stands_before_the_queue(peer: LinkPeer) -> None:

@@ -86,7 +86,7 @@ def depth(house: House) -> int:
     return house.broker.vhosts["/"].queues["q"].depth
 
 
-def sent(heard: list[Any]) -> list[tuple[bytes, bool]]:
+def sent(heard: list[Any]) -> list[tuple[bytes | None, bool]]:
     return [(r.delivery_tag, bool(r.resume)) for r in heard if isinstance(r, w.Transfer)]
 
 

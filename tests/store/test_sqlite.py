@@ -217,7 +217,7 @@ def test_ranges_go_without_being_read(store: SqliteStore) -> None:
     unpacked: list[bytes] = []
     real = store.unpacker.message
     waiting = store.pending_octets
-    store.unpacker.message = lambda head, body: unpacked.append(head) or real(head, body)  # type: ignore[func-returns-value, method-assign, assignment]
+    store.unpacker.message = lambda head, body: unpacked.append(head) or real(head, body)  # type: ignore[func-returns-value, method-assign]
     store.remove_ranges(1, [(1, 49), (52, 101)])
     assert not unpacked and store.pending_octets == waiting - 3
     assert positions(store, 1, 52) == [] and not unpacked, "hidden rows are not gone through"
@@ -232,7 +232,7 @@ def test_ranges_go_without_being_read(store: SqliteStore) -> None:
 
 
 def test_files_of_large_bodies_go_with_their_range(store: SqliteStore, tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
+    spool = Spool(str(tmp_path))
     for position in (1, 2, 3):
         store.append(1, position, message(spooled(spool, b"large")), None, True)
     commit(store)
@@ -498,7 +498,7 @@ def test_a_damaged_row_costs_one_message(store: SqliteStore) -> None:
 def test_a_large_body_whose_file_is_gone_costs_one_message(
     store: SqliteStore, tmp_path: Path
 ) -> None:
-    spool = Spool(tmp_path)
+    spool = Spool(str(tmp_path))
     for position in (1, 2):
         store.append(1, position, message(body=spooled(spool, b"x" * 4096)), None, True)
     commit(store)

@@ -31,10 +31,10 @@ def frames(name: str) -> list[Frame]:
 
 def lost_body(facts: dict[str, Any]) -> bytes:
     """A body frame of which only the length is known."""
-    size = facts["octets_on_wire"] - 8
+    size: int = facts["octets_on_wire"] - 8
     return (
         b"\x03\0"
-        + facts["channel"].to_bytes(2, "big")
+        + int(facts["channel"]).to_bytes(2, "big")
         + size.to_bytes(4, "big")
         + bytes(size - 1)
         + b"\xce"

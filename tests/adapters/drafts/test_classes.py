@@ -451,7 +451,7 @@ def test_synchreq_is_answered_where_a_setting_says_so(version: str) -> None:
     for synch in (False, True):
         both = Both(version, limits=Limits(synch=synch)).opened()
         engine = both.client
-        tags = []
+        tags: list[Any] = []
         for record in (
             first.ChannelFlow(False),
             first.JmsCancel(9),

@@ -114,7 +114,7 @@ def test_cancelling_what_is_not_there_costs_the_connection(first: Guest, kind: s
 
 
 def streams(guest: Guest, channel: int = 1) -> list[tuple[str, Any]]:
-    consume = {
+    consume: Any = {
         "0-9a0": lambda: guest.w.StreamConsume(0, 2, "", "s"),
         "0-9a6": lambda: guest.w.StreamConsume(0, "", "q"),
     }[guest.version]

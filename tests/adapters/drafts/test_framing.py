@@ -213,7 +213,7 @@ def test_what_a_client_may_not_tune(version: str, field: str, value: int) -> Non
         (told,) = said(both.client, b"".join(both.server.output()))
     tune = told[1]
     assert (told[0], tune.access_max > 0, tune.consumer_max > 8) == ("connection.tune", True, True)
-    good = {"frame_max": 1024, "channel_max": 1, "ticket_max": 1}
+    good: dict[str, Any] = {"frame_max": 1024, "channel_max": 1, "ticket_max": 1}
     tuned = first.ConnectionTuneOk(**{**good, field: value})
     ended_with(both, both.client.encoded(0, tuned), 507)
 

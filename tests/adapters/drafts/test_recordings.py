@@ -49,7 +49,7 @@ def same_value(found: Any, told: Any) -> bool:
         table = tables.read_table(found, False)
         return table == {entry["name"]: entry["value"] for entry in told}
     if isinstance(found, bytes):
-        return found.decode() == told
+        return bool(found.decode() == told)
     return bool(found == told)
 
 

@@ -15,6 +15,7 @@ from gateway.operations import (
     Refused,
     Service,
 )
+from tests import in_memory
 from tests.adapters.v0_8a.house import VHOST, Guest, House
 from tests.pair import Cut, pieces, whole
 
@@ -90,7 +91,7 @@ class Couple:
         return found
 
     def bodies(self) -> list[bytes]:
-        return [op.message.body for op in self.delivered()]
+        return [in_memory.octets(op.message) for op in self.delivered()]
 
     def told(self, kind: type[Any]) -> list[Any]:
         found = [op for op in self.heard if isinstance(op, kind)]

@@ -21,7 +21,7 @@ LETTERS = {"S": (str, bytes), "I": int, "D": Scaled, "T": int}
 def same(recorded: Any, ours: Any) -> bool:
     """Whether a field is what the recording calls it."""
     if isinstance(recorded, dict) and "octets" in recorded:
-        return len(ours.encode()) == recorded["octets"]
+        return bool(len(ours.encode()) == recorded["octets"])
     if isinstance(recorded, dict):
         table = fields.read_table(ours)
         assert list(table) == list(recorded)

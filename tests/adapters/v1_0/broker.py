@@ -126,6 +126,7 @@ class Broker:
                 else:
                     self.queue(op.message.key).append((op.message, False))
             case Credit():
+                assert op.count is not None
                 consumer = self.consumers.get((op.channel, op.tag))
                 if consumer is not None:
                     consumer.credit = op.count

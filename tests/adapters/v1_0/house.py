@@ -33,6 +33,7 @@ from gateway.operations import (
     Resumed,
     Returned,
 )
+from tests import in_memory
 from tests.pair import Cut, Pair, whole
 
 CHANNEL = 0
@@ -124,6 +125,7 @@ class House:
             case AttachSource() | AttachTarget():
                 self._attach(operation)
             case Credit():
+                assert operation.count is not None
                 self._credit[operation.tag] = operation.count
                 self._deliver(operation.tag)
                 if operation.token is not None:
@@ -184,7 +186,7 @@ class House:
         self._published += 1
         if not self.confirming:
             return
-        number, body = self._published, operation.message.body
+        number, body = self._published, in_memory.octets(operation.message)
         condition = self.refuse.get(body)
         if condition is not None:
             self.server.send(

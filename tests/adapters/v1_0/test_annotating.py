@@ -7,6 +7,7 @@ from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.sections import part, pieces
 from gateway.message import Message, Properties
 from gateway.operations import AttachSource, Deliver, Subscribe
+from tests import in_memory
 from tests.adapters.v1_0.house import CHANNEL, House, message
 
 WHOLE = Properties(
@@ -35,7 +36,7 @@ def test_all_else_stays(properties: Properties) -> None:
     assert read.first_acquirer is True
     read.annotations, read.first_acquirer = properties.annotations, properties.first_acquirer
     assert read == properties
-    assert part(b"".join(pieces(found, b"body"))) == (found, b"body")
+    assert part(in_memory.joined(pieces(found, b"body"))) == (found, b"body")
 
 
 def test_what_was_said_before_stays() -> None:

@@ -9,6 +9,7 @@ from gateway.adapters.v1_0.fields import FieldError
 from gateway.adapters.v1_0.large import LONGEST_TAIL, Parted, Rope, unpack
 from gateway.adapters.v1_0.sections import part, pieces
 from gateway.bodies import LargeBody, Spool
+from tests import in_memory
 
 HEAD = [
     b"",
@@ -69,7 +70,7 @@ def test_taken_apart_as_in_memory(octets: bytes, first: int, step: int) -> None:
     again = part(octets)
     assert (header, body[:]) == again
     rope = Rope(pieces(header, body))
-    whole = b"".join(pieces(*again))
+    whole = in_memory.joined(pieces(*again))
     assert len(rope) == len(whole)
     assert rope[:] == whole
     assert [rope[at : at + step] for at in range(0, len(rope), step)] == [

@@ -63,6 +63,7 @@ from gateway.operations import (
     UpdateSecret,
 )
 from gateway.values import ULong
+from tests import in_memory
 from tests.adapters.v1_0.house import CHANNEL, House, message
 from tests.adapters.v1_0.wire import unpacked
 from tests.pair import Cut, single, sized, whole
@@ -73,7 +74,7 @@ BODIES = [b"", b"sixteen octets..", b"long" * 100_000]
 
 
 def octets(m: Any) -> bytes:
-    return b"".join(pieces(m.header, m.body))
+    return in_memory.joined(pieces(m.header, m.body))
 
 
 def done(house: House, operation: Operation, result: Any = None) -> None:

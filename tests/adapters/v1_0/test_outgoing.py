@@ -28,6 +28,7 @@ from gateway.operations import (
     Unsent,
 )
 from gateway.values import Symbol
+from tests import in_memory
 from tests.adapters.v1_0.peer import PLAIN, Peer
 from tests.adapters.v1_0.wire import packed
 
@@ -202,7 +203,12 @@ def test_who_waits_for_us_is_told_when_it_is_safe() -> None:
     peer = filled(9)
     transfers(peer)
     peer.broker.hold.add(Assure)
-    said = [(0, 1, w.ACCEPTED), (2, None, w.ACCEPTED), (3, None, w.ACCEPTED), (5, 6, w.ACCEPTED)]
+    said: list[tuple[int, int | None, Any]] = [
+        (0, 1, w.ACCEPTED),
+        (2, None, w.ACCEPTED),
+        (3, None, w.ACCEPTED),
+        (5, 6, w.ACCEPTED),
+    ]
     said += [(7, None, w.Rejected()), (4, None, w.ACCEPTED)]
     peer.feed(b"".join(packed(w.Disposition(True, *one[:2], None, one[2])) for one in said))
     assert [type(op) for op in peer.broker.heard[-9:]] == [Settle] * 8 + [Assure]
@@ -393,7 +399,7 @@ def test_what_comes_again_says_so() -> None:
 )
 def test_only_the_header_section_is_written_anew(octets: bytes, count: int | None) -> None:
     header, body = part(octets)
-    whole = b"".join(pieces(again(header, count), body))
+    whole = in_memory.joined(pieces(again(header, count), body))
     record, stop = w.read_header(whole, 3)
     assert record.first_acquirer is False and record.delivery_count == count
     rest = octets[len(DURABLE) :] if octets.startswith(DURABLE) else octets

@@ -102,7 +102,7 @@ async def reconnect():
     connection = await aio_pika.connect_robust(url(port=port), reconnect_interval=0.2)
     channel = await connection.channel()
     queue = await channel.declare_queue(harness.unique("aio"), durable=True)
-    seen = asyncio.Queue()
+    seen: asyncio.Queue[object] = asyncio.Queue()
 
     async def received(message):
         await message.ack()

@@ -39,7 +39,7 @@ def countdown():
 
 def control():
     """Remote control goes through a fanout exchange and a reply queue."""
-    replies = {}
+    replies: dict = {}
     for seconds in (1, 5, 15):
         replies = app.control.inspect(timeout=seconds).ping() or {}
         if replies:

@@ -29,8 +29,8 @@ class Fetcher(Handler):
     """What the blocking receiver fetches from: messages as octets."""
 
     def __init__(self):
-        self.incoming = collections.deque()
-        self.unsettled = collections.deque()
+        self.incoming: collections.deque = collections.deque()
+        self.unsettled: collections.deque = collections.deque()
         self.parts = []
 
     def on_delivery(self, event):
