@@ -28,7 +28,7 @@ from gateway.http.app import build
 from gateway.http.app import close as close_http
 from gateway.http.configured import check_named_files
 from gateway.http.dependencies import ChannelInfo, ConnectionInfo, HttpDependencies
-from gateway.http.publish.spool import open_shelf, open_spool
+from gateway.http.publish.spool import open_partial_bodies, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.message import cross_with
 from gateway.net.alarms import Watch, memory_total
@@ -74,7 +74,9 @@ class Gateway:
         self.store = open_store(settings)
         try:
             self.spool = open_spool(settings)
-            self.registry = Registry(settings.amqp.create_queues, open_shelf(settings, self.spool))
+            self.registry = Registry(
+                settings.amqp.create_queues, open_partial_bodies(settings, self.spool)
+            )
             self.broker = self._broker()
             key, crossing = secret(settings, CROSSING_FILE), settings.crossing
         except BaseException:

@@ -2,9 +2,9 @@
 
 A ``Spool`` makes them. What comes in is added piece by piece to a ``Filling``; ``finish`` gives the
 ``LargeBody``, ``abandon`` (or forgetting it) leaves nothing. A file is closed, and with that gone,
-when the last body that stands in it is. One that is to outlive the process while it comes in has a
-name (``gateway/staged.py``), which goes with the file. Everything raises ``OSError`` for what the
-disk does, and ``ENOSPC`` also for the limits of the spool.
+when the last body that stands in it is. One that outlives the process while it comes in has a name
+(``gateway/partial_bodies.py``), which goes with the file. Everything raises ``OSError`` for errors
+of the disk, and ``ENOSPC`` also for the limits of the spool.
 
 Writing and reading go through the page cache and are done where they are called for, the loop
 included: 128 KiB cost about as much as copying them.

@@ -41,7 +41,7 @@ class Capability(Flag):
     SASL_LAYER = auto()
     """Clients may open and end connections to find out whether SASL is wanted."""
     PARTIAL_BODIES = auto()
-    """Bodies may be sent in parts, over several connections: the engine takes a ``shelf``."""
+    """Bodies may be sent in parts, over several connections: the engine takes ``partials``."""
     COMPAT = auto()
     """May present the product of another broker: the engine takes ``annotates``."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from gateway.broker.store import Depth, Kept
+from gateway.broker.store import Depth, StoredMessage
 from gateway.errors import Unstorable
 from gateway.message import Message
 
@@ -93,7 +93,7 @@ class Lane:
         self.before = 0
         self.out: set[int] = set()
         self.counts: dict[int, int] = {}
-        self.ahead: list[Kept] = []
+        self.ahead: list[StoredMessage] = []
         self.ahead_from = self.ahead_to = 0
         self.portion = FIRST_AHEAD
 
@@ -129,7 +129,7 @@ class Lane:
         if not self.paged:
             self.out.clear()
 
-    def bring(self, kept: Kept) -> Entry:
+    def bring(self, kept: StoredMessage) -> Entry:
         """A paged message into memory."""
         position, message, expires = kept
         entry = Entry(self, position, message, expires, True, None)
@@ -145,7 +145,7 @@ class Lane:
         """How often a paged message was delivered."""
         return self.counts.get(position, 1 if position <= self.before else 0)
 
-    def read_paged(self, start: int, limit: int) -> list[Kept]:
+    def read_paged(self, start: int, limit: int) -> list[StoredMessage]:
         """Up to ``limit`` paged messages from a position on, fewer if some are picked, none if
         there are no more."""
         while True:
@@ -175,7 +175,7 @@ class Lane:
             return None
         return self.lift(found[0])
 
-    def lift(self, kept: Kept) -> Entry:
+    def lift(self, kept: StoredMessage) -> Entry:
         """Take one out of the middle of the paged."""
         entry = self.bring(kept)
         if self.paged:
@@ -260,7 +260,7 @@ class Lane:
 
     # --- looking through ------------------------------------------------------------------------
 
-    def at(self, position: int) -> "Entry | Kept | None":
+    def at(self, position: int) -> "Entry | StoredMessage | None":
         """The ready message at a position, if it still stands there."""
         index = bisect_left(self.ready, position, key=by_position)
         if index < len(self.ready) and self.ready[index].position == position:
@@ -270,7 +270,7 @@ class Lane:
         found = self.queue.ledger.store.read(self.number, position, 1)
         return found[0] if found and found[0].position == position else None
 
-    def paged_after(self, position: int) -> Kept | None:
+    def paged_after(self, position: int) -> StoredMessage | None:
         """The first message behind a position that is paged out; it stays so."""
         start = max(position + 1, self.paged_from)
         while self.paged and start < self.next:

@@ -7,7 +7,7 @@ restarts a broker by handing ``survivors()`` to the next. Batches cost nothing.
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from gateway.broker.store import Batch, Depth, Kept, Record
+from gateway.broker.store import Batch, Depth, Record, StoredMessage
 from gateway.message import Message
 
 
@@ -20,10 +20,10 @@ class MemoryBatch:
         self.mark = mark
 
 
-class Shelf(NamedTuple):
+class QueueRows(NamedTuple):
     """What one queue has here, by position; ``passing`` does not survive."""
 
-    kept: dict[int, Kept]
+    kept: dict[int, StoredMessage]
     passing: set[int]
 
 
@@ -38,7 +38,7 @@ class MemoryStore:
         self.appended = 0
         self.changed = 0
         self._records: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
-        self._shelves: dict[int, Shelf] = {}
+        self._queues: dict[int, QueueRows] = {}
         self._delivered: dict[int, int] = {}
         self._fresh: set[tuple[int, int]] = set()
         self._other = False
@@ -71,31 +71,31 @@ class MemoryStore:
     def depths(self) -> dict[int, Depth]:
         return {
             number: Depth(
-                len(shelf.kept),
-                sum(kept.message.size for kept in shelf.kept.values()),
-                min(shelf.kept),
-                max(shelf.kept),
+                len(rows.kept),
+                sum(kept.message.size for kept in rows.kept.values()),
+                min(rows.kept),
+                max(rows.kept),
                 self._delivered.get(number, 0),
             )
-            for number, shelf in self._shelves.items()
-            if shelf.kept
+            for number, rows in self._queues.items()
+            if rows.kept
         }
 
     def append(
         self, queue: int, position: int, message: Message, expires: int | None, keep: bool
     ) -> None:
-        shelf = self._shelves.get(queue)
-        if shelf is None:
-            shelf = self._shelves[queue] = Shelf({}, set())
-        kept = shelf.kept
+        rows = self._queues.get(queue)
+        if rows is None:
+            rows = self._queues[queue] = QueueRows({}, set())
+        kept = rows.kept
         back = bool(kept) and position < next(reversed(kept))
-        kept[position] = Kept(position, message, expires)
+        kept[position] = StoredMessage(position, message, expires)
         if back:  # one that was taken out stands at its place again
             ordered = sorted(kept.items())
             kept.clear()
             kept.update(ordered)
         if not keep:
-            shelf.passing.add(position)
+            rows.passing.add(position)
         elif not self.volatile:
             self._fresh.add((queue, position))
             self.dirty = True
@@ -105,11 +105,11 @@ class MemoryStore:
         return None
 
     def remove(self, queue: int, position: int) -> None:
-        shelf = self._shelves.get(queue)
-        if shelf is None or shelf.kept.pop(position, None) is None:
+        rows = self._queues.get(queue)
+        if rows is None or rows.kept.pop(position, None) is None:
             return
-        if position in shelf.passing:
-            shelf.passing.discard(position)
+        if position in rows.passing:
+            rows.passing.discard(position)
         elif (queue, position) in self._fresh:
             self._fresh.discard((queue, position))
             self.dirty = self._other or bool(self._fresh)
@@ -121,15 +121,15 @@ class MemoryStore:
             self.remove(queue, position)
 
     def remove_ranges(self, queue: int, ranges: list[tuple[int, int]]) -> None:
-        shelf = self._shelves.get(queue)
+        rows = self._queues.get(queue)
         for first, last in ranges:
-            kept = shelf.kept if shelf is not None else ()
+            kept = rows.kept if rows is not None else ()
             for position in [one for one in kept if first <= one <= last]:
                 self.remove(queue, position)
         self.changed = self.mark
 
     def purge(self, queue: int) -> None:
-        if self._shelves.pop(queue, None) is not None:
+        if self._queues.pop(queue, None) is not None:
             self.changed = self.mark
             self._touch()
         self._delivered.pop(queue, None)
@@ -140,12 +140,12 @@ class MemoryStore:
     def delivered(self, queue: int, position: int) -> None:
         self._delivered[queue] = max(position, self._delivered.get(queue, 0))
 
-    def read(self, queue: int, start: int, limit: int) -> list[Kept]:
-        shelf = self._shelves.get(queue)
-        if shelf is None or not shelf.kept:
+    def read(self, queue: int, start: int, limit: int) -> list[StoredMessage]:
+        rows = self._queues.get(queue)
+        if rows is None or not rows.kept:
             return []
-        kept = shelf.kept
-        found: list[Kept] = []
+        kept = rows.kept
+        found: list[StoredMessage] = []
         position, last = max(start, next(iter(kept))), next(reversed(kept))
         while len(found) < limit and position <= last:
             if position in kept:
@@ -176,10 +176,10 @@ class MemoryStore:
             return later
         later._records = dict(self._records)
         later._delivered = dict(self._delivered)
-        for number, shelf in self._shelves.items():
-            kept = {p: k for p, k in sorted(shelf.kept.items()) if p not in shelf.passing}
+        for number, rows in self._queues.items():
+            kept = {p: k for p, k in sorted(rows.kept.items()) if p not in rows.passing}
             if kept:
-                later._shelves[number] = Shelf(kept, set())
+                later._queues[number] = QueueRows(kept, set())
         return later
 
     def _touch(self) -> None:

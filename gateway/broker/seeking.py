@@ -15,7 +15,7 @@ from gateway.broker.consumers import SOON, Consumer
 from gateway.broker.cursors import Cursor
 from gateway.broker.deliveries import Entry, Lane, by_position
 from gateway.broker.state import BrokerState
-from gateway.broker.store import Kept
+from gateway.broker.store import StoredMessage
 from gateway.message import Message
 from gateway.selector.like import EFFORT
 
@@ -209,7 +209,7 @@ def find(queue: "Queue", consumer: Consumer) -> Entry | None:
     return None
 
 
-def standing(lane: Lane, cursor: Cursor) -> Iterator[Entry | Kept]:
+def standing(lane: Lane, cursor: Cursor) -> Iterator[Entry | StoredMessage]:
     """What it has not looked at in this lane, in order. To be left when anything is taken out."""
     for position in sorted(cursor.again.get(lane, ())):
         found = lane.at(position)
@@ -228,7 +228,7 @@ def standing(lane: Lane, cursor: Cursor) -> Iterator[Entry | Kept]:
         kept = lane.paged_after(kept.position)
 
 
-def take(queue: "Queue", lane: Lane, one: Entry | Kept) -> Entry:
+def take(queue: "Queue", lane: Lane, one: Entry | StoredMessage) -> Entry:
     """Take a ready message out of its place, wherever that is."""
     index = bisect_left(lane.ready, one.position, key=by_position)
     if isinstance(one, Entry) and index == 0:

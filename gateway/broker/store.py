@@ -15,7 +15,7 @@ Record = tuple[str, tuple[str, ...], dict[str, Any]]
 """Kind ("vhost", "exchange", "queue", "binding", "user", "permission"), key, plain JSON values."""
 
 
-class Kept(NamedTuple):
+class StoredMessage(NamedTuple):
     """A message at its place in a queue. ``expires`` is ms since 1970 or ``None``."""
 
     position: int
@@ -115,7 +115,7 @@ class Store(Protocol):
         """Raise the queue's delivered mark."""
         ...
 
-    def read(self, queue: int, start: int, limit: int) -> list[Kept]:
+    def read(self, queue: int, start: int, limit: int) -> list[StoredMessage]:
         """Up to ``limit`` messages from position ``start`` on, in order: written or not."""
         ...
 

@@ -18,7 +18,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from gateway import bodies, staged
+from gateway import bodies
+from gateway import partial_bodies
 from gateway.config.amqp import AmqpSettings
 from gateway.config.section import Section
 from gateway.config.web import AdminSettings, DeclaredRoute, HttpSettings
@@ -68,15 +69,15 @@ class ResourceSettings(Section):
         description="total octets of such files in use; 0 is no limit",
     )
     staged_octets: int = Field(
-        default=staged.MOST_OCTETS,
+        default=partial_bodies.MOST_OCTETS,
         ge=0,
         description="octets of partly received bodies; 0 is no limit",
     )
     staged_items: int = Field(
-        default=staged.MOST_ITEMS, ge=1, description="number of partly received bodies"
+        default=partial_bodies.MOST_ITEMS, ge=1, description="number of partly received bodies"
     )
     staged_seconds: int = Field(
-        default=staged.KEEP_SECONDS,
+        default=partial_bodies.KEEP_SECONDS,
         ge=1,
         description="time that a partly received body waits for its sender to continue",
     )

@@ -22,8 +22,8 @@ from gateway.crossing.capsule import (
     digests_of,
     part_of_body,
 )
-from gateway.crossing.elders import FORMS, form_of
 from gateway.crossing.forms import Form
+from gateway.crossing.legacy_forms import FORMS, form_of
 from gateway.crossing.returning import Opened, edited, opened, untouched
 from gateway.crossing.sameness import same_body
 from gateway.crossing.ways import Hop, over
@@ -66,7 +66,7 @@ class Crossed(NamedTuple):
     inexact: tuple[str, ...] = ()
 
 
-class Draft(NamedTuple):
+class Conversion(NamedTuple):
     """The same before a capsule is made; good for all messages with this header if their body is
     data."""
 
@@ -106,7 +106,7 @@ class Crossing:
         """Capsules that were not ours, or not of their message."""
         self.refused = 0
         """Messages that could not be given to a reader."""
-        self._drafts: dict[tuple[str | bytes, ...], Draft] = {}
+        self._drafts: dict[tuple[str | bytes, ...], Conversion] = {}
         self._references: dict[str, Any] = {}
 
     def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
@@ -179,32 +179,34 @@ class Crossing:
         told = draft.body if modern else body  # as the family has it
         return self._sealed(reader, draft, draft.body, digest(part_of_body(told)))
 
-    def _keep(self, known: Any, draft: Draft) -> None:
+    def _keep(self, known: Any, draft: Conversion) -> None:
         if len(self._drafts) >= CACHED:
             self._drafts.clear()
         self._drafts[known] = draft._replace(body=b"")
 
-    def _draft(self, source: Form, reader: Form, header: bytes, body: bytes, hop: Hop) -> Draft:
+    def _draft(
+        self, source: Form, reader: Form, header: bytes, body: bytes, hop: Hop
+    ) -> Conversion:
         lenient = self.mode == "lenient"
         natural, inner, word, lead, id_ = over(source, reader, header, body, hop, lenient)
         self._remember(id_)
         if self.mode == "natural":
-            return Draft(natural, inner, Fidelity.NATURAL)
+            return Conversion(natural, inner, Fidelity.NATURAL)
         if lenient:
             natural = reader.bare(natural)
         original = source.without(header)
         back, outer, *_ = over(reader, source, natural, inner)
         if back == original and outer == body:
-            return Draft(natural, inner, Fidelity.EXACT)
+            return Conversion(natural, inner, Fidelity.EXACT)
         encoded = word not in (None, "none")
         if not self.octets and source.same(back, original) and same_body(outer, body, encoded):
-            return Draft(natural, inner, Fidelity.EQUIVALENT)
+            return Conversion(natural, inner, Fidelity.EQUIVALENT)
         inexact = tuple(source.unequal(back, original)) or ("body",)
         if lenient:
-            return Draft(natural, inner, Fidelity.LOSSY, inexact)
+            return Conversion(natural, inner, Fidelity.LOSSY, inexact)
         digests = digests_of(reader.parts(natural))
         capsule = Capsule(source.name, original, digests, word, lead, inexact[:NAMED])
-        return Draft(natural, inner, Fidelity.CAPSULE, inexact, capsule)
+        return Conversion(natural, inner, Fidelity.CAPSULE, inexact, capsule)
 
     def _remember(self, id_: Any) -> None:
         """A legacy reader is given a reference for an id of this length, and may answer with it."""
@@ -213,7 +215,7 @@ class Crossing:
                 self._references.pop(next(iter(self._references)))
             self._references[reference(id_)] = id_
 
-    def _sealed(self, reader: Form, draft: Draft, body: Body, told: bytes) -> Crossed:
+    def _sealed(self, reader: Form, draft: Conversion, body: Body, told: bytes) -> Crossed:
         """With its capsule. ``told``: digest of the body, as the family has it."""
         header, _, fidelity, inexact, capsule = draft
         assert capsule is not None
@@ -262,7 +264,7 @@ class Crossing:
         if self.mode == "lenient":
             return Crossed(reader.bare(header), body, Fidelity.EDITED)
         going = capsule._replace(digests=digests_of(reader.parts(natural)))
-        draft = Draft(header, body, Fidelity.EDITED, capsule.names, going)
+        draft = Conversion(header, body, Fidelity.EDITED, capsule.names, going)
         return self._sealed(reader, draft, body, capsule.digests[-1])
 
 

@@ -2,7 +2,7 @@
 
 ``Form`` is what crossing asks of a dialect. That of 1.0 is ``SECTIONS_FORM``; all others are of one
 family, near enough to the basic properties of 0-9-1 to be written by way of them (``Legacy``):
-0-9-1 itself stands here, the drafts of 2005 and 0.8a2 in ``elders``.
+0-9-1 itself stands here, the drafts of 2005 and 0.8a2 in ``legacy_forms``.
 """
 
 from abc import ABC, abstractmethod

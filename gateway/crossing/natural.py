@@ -1,7 +1,8 @@
 """The natural mapping: what a reader of the other version expects, without a capsule.
 
-``rise`` leads from basic properties to sections, ``sink`` from sections to basic properties. Each
-is the inverse of the other for nearly all messages; ``crossing`` finds out for each whether it is.
+``to_sections`` leads from basic properties to sections, ``to_basic`` from sections to basic
+properties. Each is the inverse of the other for nearly all messages; ``crossing`` finds out
+for each whether it is.
 """
 
 from collections.abc import Mapping
@@ -50,7 +51,7 @@ UINT = 1 << 32
 # --- basic properties -> sections ---------------------------------------------------------------
 
 
-def rise(
+def to_sections(
     header: bytes,
     body: Body,
     exchange: str | None,
@@ -61,7 +62,7 @@ def rise(
     """The 1.0 form. Without ``exchange``, nothing is said of exchange and key. ``flat``: without
     tables and arrays among the headers, and with times as plain numbers; ``references``: long ids
     that a correlation-id may stand for. Raises ``ValueError``."""
-    found, body = risen(header, body)
+    found, body = as_sections(header, body)
     if type(found.correlation_id) is str:
         found.correlation_id = references.get(found.correlation_id, found.correlation_id)
     if flat:
@@ -85,7 +86,7 @@ def flatten(table: dict[Any, Any]) -> None:
             table[name] = ULong(value)
 
 
-def risen(header: bytes, body: Body) -> tuple[Properties, Body]:
+def as_sections(header: bytes, body: Body) -> tuple[Properties, Body]:
     """The canonical properties of a legacy message, as 1.0 has them. Raises ``ValueError``."""
     found = BASIC.read(header)
     headers: Table = found.application or {}
@@ -155,14 +156,14 @@ def raise_known(headers: Table, annotations: dict[Any, Any], found: Properties) 
 # --- sections -> basic properties ---------------------------------------------------------------
 
 
-def sink(header: bytes, body: Body) -> tuple[bytes, Body]:
+def to_basic(header: bytes, body: Body) -> tuple[bytes, Body]:
     """The legacy form. Raises ``ValueError``."""
     found = SECTIONS.read(header)
     flat = bodies.flatten(found.body_kind, body)
-    return BASIC.write(sunk(found, flat.word)), flat.octets
+    return BASIC.write(as_basic(found, flat.word)), flat.octets
 
 
-def sunk(found: Properties, word: str | None) -> Properties:
+def as_basic(found: Properties, word: str | None) -> Properties:
     """The properties as a legacy message has them; ``word`` says what its body is."""
     notes: dict[str, int] = {}
     headers: Table = {}

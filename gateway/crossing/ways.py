@@ -10,7 +10,7 @@ from gateway.bodies import Body
 from gateway.crossing import bodies
 from gateway.crossing.capsule import Capsule
 from gateway.crossing.forms import SECTIONS_FORM, Form, Legacy
-from gateway.crossing.natural import rise, sunk
+from gateway.crossing.natural import as_basic, to_sections
 
 
 class Hop(NamedTuple):
@@ -44,7 +44,7 @@ def over(
     hop: Hop = NO_HOP,
     flat: bool = False,
 ) -> Natural:
-    """The natural form of a message without a capsule. ``flat``: as for ``rise``. Raises
+    """The natural form of a message without a capsule. ``flat``: as for ``to_sections``. Raises
     ``ValueError``."""
     if isinstance(reader, Legacy):
         if isinstance(source, Legacy):
@@ -54,16 +54,16 @@ def over(
     assert isinstance(source, Legacy)
     basic = source.to_basic(header)
     try:
-        return Natural(*rise(basic, body, hop.exchange, hop.key, flat, hop.references))
+        return Natural(*to_sections(basic, body, hop.exchange, hop.key, flat, hop.references))
     except FieldError:  # nested more deeply than 1.0 allows
-        return Natural(*rise(basic, body, hop.exchange, hop.key, True, hop.references))
+        return Natural(*to_sections(basic, body, hop.exchange, hop.key, True, hop.references))
 
 
 def _sunk(reader: Legacy, header: bytes, body: Body) -> Natural:
     found = SECTIONS.read(header)
     id_ = found.message_id
     word, octets, lead = bodies.flatten(found.body_kind, body)
-    natural = reader.from_basic(BASIC.write(sunk(found, word)))
+    natural = reader.from_basic(BASIC.write(as_basic(found, word)))
     return Natural(natural, octets, word, lead, id_)
 
 
@@ -71,5 +71,5 @@ def as_written(home: Form, reader: Form, capsule: Capsule, body: Body, hop: Hop 
     """The natural form of what is in a capsule, before anybody changed it. ``body``: as it is now,
     in the family's form."""
     if home is SECTIONS_FORM and isinstance(reader, Legacy):
-        return reader.from_basic(BASIC.write(sunk(SECTIONS.read(capsule.header), capsule.word)))
+        return reader.from_basic(BASIC.write(as_basic(SECTIONS.read(capsule.header), capsule.word)))
     return over(home, reader, capsule.header, body, hop).header

@@ -18,7 +18,7 @@ SHARE = 4
 MOST_KEPT = 10_000
 
 
-class Kept(Protocol):
+class FailureStore(Protocol):
     """Where the figures survive a restart."""
 
     def load(self) -> Iterable[tuple[str, dict[str, Any]]]: ...
@@ -39,7 +39,7 @@ class Store(Protocol):
 
 
 class Records:
-    """``Kept`` among the records of a store. ``begin`` and ``end`` bracket a turn."""
+    """``FailureStore`` among the records of a store. ``begin`` and ``end`` bracket a turn."""
 
     def __init__(self, store: Store, begin: Callable[[], None], end: Callable[[], None]) -> None:
         self.store = store
@@ -64,7 +64,11 @@ class Failures:
     """The attempts that are left. ``failures`` of one user from one peer in ``seconds``."""
 
     def __init__(
-        self, clock: Callable[[], float], failures: int, seconds: float, kept: Kept | None = None
+        self,
+        clock: Callable[[], float],
+        failures: int,
+        seconds: float,
+        kept: FailureStore | None = None,
     ) -> None:
         self.by_peer = Buckets(Rate(failures * SHARE, seconds), clock)
         self.by_user = Buckets(Rate(failures, seconds), clock)
@@ -75,7 +79,7 @@ class Failures:
         if kept is not None:
             self.load(kept)
 
-    def load(self, kept: Kept) -> None:
+    def load(self, kept: FailureStore) -> None:
         now = self.clock()
         for key, value in kept.load():
             buckets = self.by_user if value["of"] == "user" else self.by_peer

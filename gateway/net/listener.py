@@ -73,7 +73,7 @@ class Listener:
         """For WebSockets, which come without an ``Address``."""
         self._context = context
         self._spool = spool
-        registry.shelf.tick(broker.now)
+        registry.partials.tick(broker.now)
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._arriving = 0
@@ -155,7 +155,7 @@ class Listener:
             compat = self.settings.compat
             more = {"product": COMPAT[compat], "annotates": bool(compat)}
         if Capability.PARTIAL_BODIES in capabilities:
-            more["shelf"] = self.registry.shelf
+            more["partials"] = self.registry.partials
         return adapter_for(
             version,
             Role.SERVER,
@@ -181,7 +181,7 @@ class Listener:
 
     def tick(self, now: float) -> None:
         """Once a second (monotonic seconds)."""
-        self.registry.shelf.tick(self.broker.now)
+        self.registry.partials.tick(self.broker.now)
         for connection in self:
             try:
                 connection.tick(now)

@@ -23,7 +23,7 @@ from gateway.broker.access import (
     make_verifier,
 )
 from gateway.config.web import AccessSettings
-from gateway.net.failures import Failures, Kept
+from gateway.net.failures import Failures, FailureStore
 
 MOST_DIGESTS = 4096
 MOST_WAITING = 256
@@ -69,7 +69,7 @@ class Passwords:
         access: Access,
         clock: Callable[[], float],
         settings: AccessSettings,
-        kept: Kept | None = None,
+        kept: FailureStore | None = None,
     ) -> None:
         self.access = access
         self.failures = Failures(clock, settings.failures, settings.failure_seconds, kept)

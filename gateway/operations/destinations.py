@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from gateway.errors import Lost
 from gateway.message import Message
+from gateway.operations.core import Request
 from gateway.operations.links import LinkOperation
-from gateway.operations.words import Request
 
 
 class Service(Enum):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from gateway.errors import Lost
 from gateway.message import Message, Table
-from gateway.operations.words import Operation, Outcome, Request
+from gateway.operations.core import Operation, Outcome, Request
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ What changes durable topology is answered when the store has it.
 from dataclasses import dataclass, field
 
 from gateway.message import Table
-from gateway.operations.words import Operation, Request, Token
+from gateway.operations.core import Operation, Request, Token
 
 DRAFT_LEVELS = 2
 """Levels of priority of what 0.8a2 and the drafts make: 5 to 9 go before 0 to 4 (0-9a0 §3.8.8,

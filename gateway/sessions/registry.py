@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gateway.errors import Condition, Lost, Refusal
+from gateway.partial_bodies import PartialBodyStore
 from gateway.sessions.links import Links
 from gateway.sessions.realms import Realms
 from gateway.sessions.staging import Staging
-from gateway.staged import Shelf
 
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
@@ -17,14 +17,16 @@ class Registry:
     """All open sessions of this process by number. Numbers are never used again.
 
     ``links`` are those that may outlive their connections; ``create_queues`` lets a link make the
-    queue that its plain address names; ``shelf`` is where messages are that are not all here.
+    queue that its plain address names; ``partials`` keeps messages of which not all has come.
     """
 
-    def __init__(self, create_queues: bool = True, shelf: Shelf | None = None) -> None:
+    def __init__(
+        self, create_queues: bool = True, partials: PartialBodyStore | None = None
+    ) -> None:
         self.links = Links()
         self.create_queues = create_queues
-        self.shelf = shelf or Shelf()
-        self.staging = Staging(self.shelf)
+        self.partials = partials or PartialBodyStore()
+        self.staging = Staging(self.partials)
         self.realms = Realms()
         self.topics: dict[tuple[str, str], Session] = {}
         """Temporary topics (virtual host, name), and whose they are."""

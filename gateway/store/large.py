@@ -21,7 +21,7 @@ DESCRIPTORS = "/proc/self/fd"
 """Where an open file without a name can be found, to be given one."""
 
 
-class Shelf:
+class LargeBodyFiles:
     """The files of one store. ``open`` belongs to the loop thread, all else to the one that
     writes. Everything raises ``OSError``."""
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gateway.bodies import Body
-from gateway.broker.store import Batch, Depth, Kept, Record
+from gateway.broker.store import Batch, Depth, Record, StoredMessage
 from gateway.errors import LocalError, StoreError, Unstorable
 from gateway.message import Message
 from gateway.store import reserve
@@ -36,7 +36,7 @@ from gateway.store.batch import (
     waiting,
     within,
 )
-from gateway.store.large import Shelf
+from gateway.store.large import LargeBodyFiles
 from gateway.store.plain import write_plain
 from gateway.store.records import beginning, count_edits, decode_records, read_records
 from gateway.store.rows import LONGEST_NAME, MOST_OCTETS, Unpacker
@@ -116,8 +116,8 @@ class SqliteStore:
                     connection.execute("DETACH paged")
                 attach_paged(connection, self.paged, fresh)
         with disk_errors(f"cannot open {directory}"):
-            self.shelf = Shelf(directory, self._connections[0])
-            self.writer = Writer(self._connections[0], synchronous, self.shelf, self._report)
+            self.large_files = LargeBodyFiles(directory, self._connections[0])
+            self.writer = Writer(self._connections[0], synchronous, self.large_files, self._report)
             self.reader = self._connections[1]
             self.reader.execute("PRAGMA query_only=ON")
             self.edits = count_edits(self.reader)
@@ -381,7 +381,7 @@ class SqliteStore:
         changed, self.edits = edits != self.edits, edits
         return changed
 
-    def read(self, queue: int, start: int, limit: int) -> list[Kept]:
+    def read(self, queue: int, start: int, limit: int) -> list[StoredMessage]:
         """Messages from ``start`` on. Those that are not written yet are the objects appended."""
         # the layers first: if a batch is committed meanwhile, we see it twice, which is harmless
         self._settle_written()
@@ -404,7 +404,7 @@ class SqliteStore:
                 for position in [position for position in waiting if within(more, position)]:
                     del waiting[position]
             waiting.update(batch.puts.get(queue, ()))
-        found: dict[int, Kept] = {}
+        found: dict[int, StoredMessage] = {}
         if stored:
             begin = start
             ranges = joined(ranges)
@@ -416,12 +416,12 @@ class SqliteStore:
                     self._read_table(table, queue, begin, limit, (hidden, ranges), found)
         for position, (message, expires, _, _) in waiting.items():
             if position >= start:
-                found[position] = Kept(position, message, expires)
+                found[position] = StoredMessage(position, message, expires)
         return [found[position] for position in sorted(found)[:limit]]
 
     def _read_table(
         self, table: str, queue: int, start: int, limit: int,
-        removed: tuple[set[int], Ranges], found: dict[int, Kept],
+        removed: tuple[set[int], Ranges], found: dict[int, StoredMessage],
     ) -> None:  # fmt: skip
         """Add up to ``limit`` visible rows. The cursor is closed early: an open one would keep
         the WAL from starting over."""
@@ -441,12 +441,14 @@ class SqliteStore:
                 try:
                     if content.__class__ is int:
                         # A file's number, or that of nothing: then it has no name.
-                        content = self.unnamed[key] if not content else self.shelf.open(content)
+                        content = (
+                            self.unnamed[key] if not content else self.large_files.open(content)
+                        )
                     message, expires = self.unpacker.message(head, content)
                 except (StoreError, FileNotFoundError, KeyError) as error:
                     self._pass_over(key, error)
                     continue
-                found[position] = Kept(position, message, expires)
+                found[position] = StoredMessage(position, message, expires)
                 left -= 1
 
     def _pass_over(self, key: int, error: Exception) -> None:

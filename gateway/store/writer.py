@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.bodies import Body, LargeBody
 from gateway.store.batch import SHIFT, UNDER, Gathered
-from gateway.store.large import Shelf
+from gateway.store.large import LargeBodyFiles
 from gateway.store.records import behind
 from gateway.store.rows import Packer
 from gateway.store.schema import CHECKPOINT_PAGES, FREED_PAGES
@@ -63,12 +63,12 @@ class Writer:
     """Owner of the connection that writes; used by one thread at a time."""
 
     def __init__(
-        self, connection: sqlite3.Connection, synchronous: str, shelf: Shelf,
+        self, connection: sqlite3.Connection, synchronous: str, large_files: LargeBodyFiles,
         report: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.connection = connection
         self.synchronous = synchronous
-        self.shelf = shelf
+        self.large_files = large_files
         self.report = report
         self.current = ""
         self.packer = Packer()
@@ -86,11 +86,11 @@ class Writer:
     def write(self, batch: Gathered) -> None:
         """One commit. Raises ``sqlite3.Error`` and ``OSError``; then nothing is written and it may
         be repeated."""
-        self.shelf.begin()
+        self.large_files.begin()
         statements = list(self._statements(batch))
-        self.shelf.sync()
+        self.large_files.sync()
         self._commit(batch, statements)
-        self.shelf.committed(batch)
+        self.large_files.committed(batch)
         self.doomed.extend(batch.dropped)
         if self.doomed:
             self._remove_some()
@@ -194,7 +194,7 @@ class Writer:
                         placed.add(number)
                         bodies += (number, self._content(number, body))
                     if large:
-                        self.shelf.put(queue, position, number)
+                        self.large_files.put(queue, position, number)
                     sharing += (base + position, octets, packed, number)
                 else:
                     kept += (base + position, octets, packed, body)
@@ -206,7 +206,7 @@ class Writer:
     def _content(self, number: int, body: Body) -> bytes | int:
         """What stands in the row of a body: itself, or the number of the file it has now."""
         if isinstance(body, LargeBody):
-            self.shelf.place(number, body, self.synchronous == "full")
+            self.large_files.place(number, body, self.synchronous == "full")
             return number
         return body
 

@@ -14,8 +14,8 @@ from gateway.adapters.v0_8a.wire import layouts as commands
 from gateway.adapters.v0_9.wire import layouts_0_9a6 as w
 from gateway.bodies import Spool
 from gateway.message import Properties
+from gateway.partial_bodies import SMALL, PartialBodyStore
 from gateway.sessions.registry import Registry
-from gateway.staged import SMALL, Shelf
 from tests.adapters.drafts.talking import Both
 from tests.adapters.v0_8a.house import VHOST, House
 
@@ -31,22 +31,22 @@ class Room:
         self.folder = folder / "staged"
         self.spool = Spool(str(folder), threshold=SMALL, most_octets=16 * SMALL, most_files=12)
         directory = self.folder if durable else None
-        self.shelf = Shelf(self.spool, directory, most_octets=9 * SMALL, most_items=4)
+        self.partials = PartialBodyStore(self.spool, directory, most_octets=9 * SMALL, most_items=4)
 
     def left(self) -> list[Path]:
         """Files that belong to nothing that is kept."""
-        kept = {item.path for item in self.shelf.kept.values()}
+        kept = {item.path for item in self.partials.kept.values()}
         return [f for f in self.folder.glob("*") if str(f.with_suffix("")) not in kept]
 
     def check(self) -> None:
         """All who were at work are gone."""
-        shelf = self.shelf
-        assert not shelf.used and not self.left()
-        assert shelf.number == len(shelf.kept) <= 4
-        assert shelf.octets == sum(item.have for item in shelf.kept.values()) <= 9 * SMALL
-        assert shelf.memory == sum(item.held for item in shelf.kept.values())
-        shelf.tick(FOR_EVER)
-        assert not shelf.kept and shelf.octets == shelf.number == shelf.memory == 0
+        partials = self.partials
+        assert not partials.used and not self.left()
+        assert partials.number == len(partials.kept) <= 4
+        assert partials.octets == sum(item.have for item in partials.kept.values()) <= 9 * SMALL
+        assert partials.memory == sum(item.held for item in partials.kept.values())
+        partials.tick(FOR_EVER)
+        assert not partials.kept and partials.octets == partials.number == partials.memory == 0
         assert not list(self.folder.glob("*")), "no file is left"
         assert self.spool.files == 0 and self.spool.octets == 0
 
@@ -74,7 +74,7 @@ def said_0_8a(random: Random, room: Room) -> bytes:
     if recovery:
         digest = hashlib.sha1(bytes(min(size, MOST))).hexdigest() if random.random() < 0.5 else ""
         digest = "0" * 40 if random.random() < 0.1 else digest
-        for item in room.shelf.kept.values():
+        for item in room.partials.kept.values():
             if item.key[4:] == (str(size), hashlib.sha256(header).hexdigest()):
                 have = item.have
         octets, first = frame(commands.HandlePrepare(handle, len(first), digest)) + first, b""
@@ -92,7 +92,7 @@ def said_0_8a(random: Random, room: Room) -> bytes:
 @pytest.mark.parametrize("seed", range(3))
 def test_0_8a2(tmp_path: Path, seed: int, durable: bool) -> None:
     random, house, room = Random(seed), House(max_message_octets=MOST), Room(tmp_path, durable)
-    house.registry = Registry(shelf=room.shelf)
+    house.registry = Registry(partials=room.partials)
     queue = house.queue("test")
     hello = b"\x80\x01", commands.ConnectionResponse("NONE")
     for _ in range(60):
@@ -107,7 +107,7 @@ def test_0_8a2(tmp_path: Path, seed: int, durable: bool) -> None:
         octets = said_0_8a(random, room)
         guest.puts(octets[: random.randrange(len(octets) + 1)])
         guest.leaves()
-        assert guest.adapter.under_way == 0 and not room.shelf.used
+        assert guest.adapter.under_way == 0 and not room.partials.used
         if random.random() < 0.3:
             queue.purge()
     queue.purge()
@@ -127,7 +127,7 @@ def said_0_9a6(both: Both, random: Random, room: Room) -> bytes:
     opened, group, have = b"", 7, 0
     if chance < 0.8:
         opened, group = encoded(1, w.FileOpen(name, size)), 8
-        for item in room.shelf.kept.values():
+        for item in room.partials.kept.values():
             have = item.have if (item.key[3], item.size) == (name, size) else have
     rest = told(random, size, have)
     lying = rest if random.random() < 0.8 else random.choice(SIZES)
@@ -145,7 +145,7 @@ def test_0_9a6(tmp_path: Path, seed: int, durable: bool) -> None:
     random, room = Random(seed), Room(tmp_path, durable)
     limits = Limits(max_message_octets=MOST)
     for _ in range(60):
-        both = Both("0-9a6", limits=limits, spool=room.spool, shelf=room.shelf).opened()
+        both = Both("0-9a6", limits=limits, spool=room.spool, partials=room.partials).opened()
         for _ in range(random.randrange(4)):
             both.perform(both.server.receive(said_0_9a6(both, random, room)))
             both.server.output()
@@ -153,5 +153,5 @@ def test_0_9a6(tmp_path: Path, seed: int, durable: bool) -> None:
         both.server.receive(octets[: random.randrange(len(octets) + 1)])
         both.server.lost()
         both.forget()
-        assert both.server.announced == 0 and not room.shelf.used
+        assert both.server.announced == 0 and not room.partials.used
     room.check()

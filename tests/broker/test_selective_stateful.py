@@ -339,7 +339,7 @@ class OneQueue(RuleBasedStateMachine):
         assert self.house.broker.octets == 0
         self.house.commit()
         if isinstance(self.house.store, MemoryStore):
-            assert not any(shelf.kept for shelf in self.house.store._shelves.values())
+            assert not any(rows.kept for rows in self.house.store._queues.values())
 
 
 TestOneQueue = OneQueue.TestCase

@@ -22,7 +22,7 @@ from gateway.operations import (
     Service,
     Subscribe,
 )
-from gateway.staged import Shelf
+from gateway.partial_bodies import PartialBodyStore
 from tests.net.peer import Peer
 from tests.net.running import Running, until
 from tests.net.wire import PERSISTENT
@@ -60,9 +60,9 @@ def publishing(gateway: Running) -> Peer:
     return peer
 
 
-def consuming(gateway: Running, shelf: Shelf) -> Peer:
+def consuming(gateway: Running, partials: PartialBodyStore) -> Peer:
     """A client of 0-9a6 that takes files, and keeps what came of them."""
-    peer = Peer(gateway.port, "0-9a6", shelf=shelf)
+    peer = Peer(gateway.port, "0-9a6", partials=partials)
     record = w.FileConsume(0, "", "out", 0, 5)
     method = peer.adapter.table.by_record[type(record)]
     peer.adapter.channels[1].awaited.append(Awaited(method, Subscribe(1, None, "out")))
@@ -90,9 +90,9 @@ def test_all_go_on(tmp_path: Path) -> None:
             senders.append(peer)
         senders.append(publishing(gateway))
         senders[-1].flush(CUT)
-        shelf = Shelf()
-        reader = consuming(gateway, shelf)
-        while shelf.octets < CUT:
+        partials = PartialBodyStore()
+        reader = consuming(gateway, partials)
+        while partials.octets < CUT:
             reader.hear()
             reader.flush()
 
@@ -125,7 +125,7 @@ def test_all_go_on(tmp_path: Path) -> None:
         peer.flush()
         peer.ask(EndSession(1, "t"))
         assert peer.sent - before < len(BODY) - SURE + 50_000, "only the rest was sent"
-        reader = consuming(gateway, shelf)
+        reader = consuming(gateway, partials)
         assert reader.next(Deliver).message.body == BODY
         assert reader.heard < len(BODY) - SURE + 50_000, "only the rest was sent"
         wire = gateway.wire(1)

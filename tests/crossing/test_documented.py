@@ -15,7 +15,7 @@ from gateway.crossing.bodies import TYPES
 from gateway.crossing.capsule import LARGEST
 from gateway.crossing.crossing import Fidelity
 from gateway.crossing.forms import CARRIERS
-from gateway.crossing.natural import APPLICATION, sink
+from gateway.crossing.natural import APPLICATION, to_basic
 from gateway.message import Properties
 from tests.adapters.amqp_values import BY_TYPE
 
@@ -50,7 +50,7 @@ TAGS = {
 @pytest.mark.parametrize("name", sorted(BY_TYPE))
 def test_types_have_the_tags_that_are_told(name: str) -> None:
     value = find(BY_TYPE[name], lambda _: True, settings=settings(max_examples=5))
-    header, _ = sink(SECTIONS.write(Properties(application={"k": value})), b"")
+    header, _ = to_basic(SECTIONS.write(Properties(application={"k": value})), b"")
     table = read_header(header).headers or b""
     assert chr(table[2]) in TAGS[name], TAGS[name]
     assert fields.read_table(table) and BASIC.read(header)

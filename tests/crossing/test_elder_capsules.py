@@ -11,7 +11,7 @@ from gateway.adapters.v0_9.drafts.contents import CHILDREN, CONTENTS, DraftDiale
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.crossing.capsule import LARGEST
 from gateway.crossing.crossing import Crossing, Fidelity
-from gateway.crossing.elders import FORMS
+from gateway.crossing.legacy_forms import FORMS
 from gateway.message import Dialect, Message, Properties
 from gateway.values import Array, Float, Int, Scaled, ULong
 

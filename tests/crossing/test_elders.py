@@ -10,7 +10,7 @@ from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.sections import split
 from gateway.crossing.capsule import LARGEST
 from gateway.crossing.crossing import Crossing, Fidelity, Mode
-from gateway.crossing.elders import FORMS
+from gateway.crossing.legacy_forms import FORMS
 from gateway.crossing.sameness import same_body
 from gateway.message import Dialect, Message
 from tests.crossing.elders import ELDERS, elder, headers

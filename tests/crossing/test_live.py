@@ -14,7 +14,7 @@ import pytest
 
 from gateway.adapters import Product
 from gateway.adapters.v0_9.drafts.contents import DraftDialect
-from gateway.crossing.elders import FORMS
+from gateway.crossing.legacy_forms import FORMS
 from gateway.message import Message
 from gateway.net.dialer import dial
 from gateway.operations import (

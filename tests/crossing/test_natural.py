@@ -11,7 +11,7 @@ from gateway.adapters.v0_9.content import BASIC
 from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
 from gateway.adapters.v1_0.content import SECTIONS
 from gateway.adapters.v1_0.encoding import write_value
-from gateway.crossing.natural import rise, risen, sink
+from gateway.crossing.natural import as_sections, to_basic, to_sections
 from gateway.crossing.types import READ, TYPES, apply_notes, from_field
 from gateway.message import Properties
 from gateway.values import (
@@ -39,13 +39,13 @@ def up(**given: Any) -> Properties:
     """Basic properties as a reader of 1.0 sees them."""
     if "headers" in given:
         given["headers"] = fields.write_table(given["headers"])
-    header, _ = rise(write_basic_properties(BasicProperties(**given)), b"", "x", "k")
+    header, _ = to_sections(write_basic_properties(BasicProperties(**given)), b"", "x", "k")
     return SECTIONS.read(header)
 
 
 def down(**given: Any) -> Properties:
     """Sections as a reader of 0-9-1 sees them."""
-    header, _ = sink(SECTIONS.write(Properties(**given)), b"")
+    header, _ = to_basic(SECTIONS.write(Properties(**given)), b"")
     return BASIC.read(header)
 
 
@@ -124,10 +124,10 @@ VALUES: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("modern", "legacy"), VALUES)
 def test_values_sink_and_rise(modern: Any, legacy: Any) -> None:
-    header, _ = sink(SECTIONS.write(Properties(application={"k": modern})), b"")
+    header, _ = to_basic(SECTIONS.write(Properties(application={"k": modern})), b"")
     found = dict(BASIC.read(header).application or {})
     assert same(found["k"], legacy) or found["k"] == legacy and type(modern) is Array
-    back = SECTIONS.read(SECTIONS.write(risen(header, b"")[0]))
+    back = SECTIONS.read(SECTIONS.write(as_sections(header, b"")[0]))
     if not isinstance(modern, Array):
         assert same((back.application or {})["k"], modern)
 

@@ -8,7 +8,7 @@ import pytest
 from gateway.adapters.v0_9 import fields
 from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
 from gateway.adapters.v1_0.sections import part, pieces
-from gateway.crossing.natural import rise, sink
+from gateway.crossing.natural import to_basic, to_sections
 from gateway.values import Short
 from tests import in_memory
 from tests.needs import package
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.interop
 
 def test_nested_headers_are_an_annotation_with_full_types() -> None:
     header = fields.write_table({"t": {"a": [Short(1), {"b": None}]}, "n": 1})
-    octets, _ = rise(write_basic_properties(BasicProperties(headers=header)), b"", "x", "k")
+    octets, _ = to_sections(write_basic_properties(BasicProperties(headers=header)), b"", "x", "k")
     found = proton.Message()
     found.decode(octets + b"\x00\x53\x75\xa0\x00")
     assert found.annotations["x-opt-bridge-headers"] == {"t": {"a": [1, {"b": None}]}}
@@ -33,7 +33,7 @@ def test_proton_reads_what_pamqp_wrote() -> None:
         correlation_id="c", reply_to="q", expiration="60000", message_id="m", message_type="t",
         user_id="u", app_id="a",
     )  # fmt: skip
-    octets, body = rise(written.marshal(), b"hello", "x", "k")
+    octets, body = to_sections(written.marshal(), b"hello", "x", "k")
     found = proton.Message()
     found.decode(in_memory.joined(pieces(octets, body)))
     assert (found.id, found.correlation_id, found.reply_to, found.ttl) == ("m", "c", "q", 60.0)
@@ -53,7 +53,7 @@ def test_proton_reads_what_pamqp_wrote() -> None:
 )
 def test_pamqp_reads_what_proton_wrote(body: Any, octets: Any, word: str, kind: str) -> None:
     sent = proton.Message(body=body, id="m", properties={"n": proton.ulong(5)}, durable=True)
-    header, payload = sink(*part(sent.encode()))
+    header, payload = to_basic(*part(sent.encode()))
     found = pamqp.commands.Basic.Properties()
     found.unmarshal(int.from_bytes(header[:2], "big"), header[2:])
     assert found.message_id == "m" and found.delivery_mode == 2 and found.content_type == kind

@@ -502,7 +502,7 @@ def test_a_large_body_whose_file_is_gone_costs_one_message(
     for position in (1, 2):
         store.append(1, position, message(body=spooled(spool, b"x" * 4096)), None, True)
     commit(store)
-    next(store.shelf.directory.iterdir()).unlink()
+    next(store.large_files.directory.iterdir()).unlink()
     assert len(store.read(1, 0, 10)) == 1
 
 

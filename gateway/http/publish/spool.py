@@ -9,7 +9,7 @@ from pathlib import Path
 from gateway.bodies import Spool
 from gateway.config import Settings
 from gateway.errors import ConfigError
-from gateway.staged import Shelf
+from gateway.partial_bodies import PartialBodyStore
 
 if sys.platform != "win32":
     import resource
@@ -52,12 +52,12 @@ def open_spool(settings: Settings) -> Spool:
     )
 
 
-def open_shelf(settings: Settings, spool: Spool) -> Shelf:
+def open_partial_bodies(settings: Settings, spool: Spool) -> PartialBodyStore:
     """What half came of messages and files, before the last stop too. Raises ``ConfigError``."""
     limits = settings.limits
     directory = settings.data_dir / "staged" if settings.durable else None
     try:
-        return Shelf(
+        return PartialBodyStore(
             spool,
             directory,
             most_octets=limits.staged_octets,

@@ -37,7 +37,7 @@ from gateway.operations import (
     Subscribe,
     Synchronize,
 )
-from gateway.staged import Shelf
+from gateway.partial_bodies import PartialBodyStore
 from tests.adapters.drafts.talking import VERSIONS, Both, said
 from tests.pair import sized
 
@@ -588,9 +588,9 @@ def test_a_file_is_staged_both_ways(size: int) -> None:
 def test_a_file_that_was_cut_off_goes_on_where_it_stopped() -> None:
     body = b"0123456789" * 1000
     sizes: list[int] = []
-    shelf = Shelf()
+    partials = PartialBodyStore()
     for cut in (4000, 3000, None):
-        both = Both("0-9a6", shelf=shelf).opened()
+        both = Both("0-9a6", partials=partials).opened()
         ((name, record),) = answers(both, second.FileOpen("film", len(body)))
         sizes.append(record.staged_size)
         rest = body[record.staged_size :]
@@ -608,7 +608,7 @@ def test_a_file_that_was_cut_off_goes_on_where_it_stopped() -> None:
     )
     (operation,) = both.asked
     assert isinstance(operation, Publish) and operation.message.body == body
-    assert shelf.octets == 0 and not shelf.kept
+    assert partials.octets == 0 and not partials.kept
 
 
 def test_files_that_are_not_there() -> None:

@@ -253,7 +253,7 @@ def test_messages_in_parts_and_over_connections(house: House, cut: Cut) -> None:
     (large,) = couple.delivered()
     assert large.message.body == body, "prepared, and sent in parts, to the client too"
     assert large.message.properties.message_id == "large"
-    assert house.registry.shelf.number == 0 == house.registry.shelf.octets
+    assert house.registry.partials.number == 0 == house.registry.partials.octets
 
 
 def test_contents_that_are_not_what_was_hashed(house: House) -> None:
@@ -264,7 +264,7 @@ def test_contents_that_are_not_what_was_hashed(house: House) -> None:
     refused = couple.ask(Continue(1, "t", "1", "", b"xyz", True, True))
     assert refused.condition is Condition.PRECONDITION_FAILED, "542"
     assert house.broker.vhosts["/test"].queues["test"].depth == 0
-    assert house.registry.shelf.number == 0
+    assert house.registry.partials.number == 0
 
 
 def test_too_large_to_be_prepared_costs_the_channel(house: House) -> None:

@@ -15,7 +15,7 @@ from gateway.bodies import Spool
 from gateway.errors import Condition, LocalError, Lost, PeerError
 from gateway.message import Message
 from gateway.operations import Credit, DeclareQueue, Operation
-from gateway.staged import Shelf
+from gateway.partial_bodies import PartialBodyStore
 
 MOST_TICKETS = 1024
 MOST_CONSUMERS = 0xFFFF
@@ -33,7 +33,7 @@ class Owner(outlet.Owner, Protocol):
     """Octets of the contents that are under way on all channels, and in memory."""
     spool: Spool | None
     """Where larger ones go; ``None``: they stay in memory."""
-    shelf: Shelf
+    partials: PartialBodyStore
     """Where files are that are not all here (0-9a6)."""
     first: bool
     channels: dict[int, "Channel"]
@@ -84,7 +84,7 @@ class Channel(Writer):
         """Exchanges declared here and their types: what a binding must say depends on it."""
         self.unsettled: dict[int, None] = {}
         """Client: deliveries, for rejecting many of them, which is no method here."""
-        self.files = Staging(owner.words.layouts, owner.max_message_octets, owner.shelf)
+        self.files = Staging(owner.words.layouts, owner.max_message_octets, owner.partials)
         self.wanted: dict[str, DeclareQueue] = {}
         """Client: subscriptions declared and not yet bound (0-9a0)."""
         self.prefetch_max = 0

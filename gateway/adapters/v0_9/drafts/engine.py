@@ -24,7 +24,7 @@ from gateway.adapters.v0_9.geometry import Method
 from gateway.bodies import Body, LargeBody
 from gateway.errors import Condition, LocalError, Lost, PeerError, Unwritable
 from gateway.operations import Operation, Refused, Returned
-from gateway.staged import Shelf
+from gateway.partial_bodies import PartialBodyStore
 
 UNREAL = 0x40
 """The flag of a method that is only a test (0-9a0)."""
@@ -40,10 +40,15 @@ class DraftEngine(Engine):
     channels: dict[int, Channel]  # type: ignore[assignment]
 
     def __init__(
-        self, version: str, role: Role, *, shelf: Shelf | None = None, **more: Any
+        self,
+        version: str,
+        role: Role,
+        *,
+        partials: PartialBodyStore | None = None,
+        **more: Any,
     ) -> None:
-        """``shelf``: where files are that are not all here; without one they go with this."""
-        self.shelf = Shelf(more.get("spool")) if shelf is None else shelf
+        """``partials``: keeps incomplete files; without one they go with the connection."""
+        self.partials = PartialBodyStore(more.get("spool")) if partials is None else partials
         super().__init__(version, role, **more)
 
     def _set_frames(self) -> None:

@@ -1,8 +1,8 @@
 """Files of 0-9a6: offered by open, staged, then published or delivered by their identifier.
 
-A transfer that was cut off goes on where it stopped: what had come of it is on the ``Shelf``, for
-its sender (virtual host, user and identifier) and on any connection. So is a file that was staged
-and never published.
+A transfer that was cut off goes on where it stopped: the ``PartialBodyStore`` keeps the part that
+has come, for its sender (virtual host, user and identifier) and on any connection. It also keeps a
+file that was staged and never published.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from gateway.adapters.v0_9.drafts.words import Content, Spoken
 from gateway.bodies import Body, cut, fingerprint
 from gateway.errors import Condition, Lost, PeerError
-from gateway.staged import Shelf, Staged
+from gateway.partial_bodies import PartialBodyStore, Staged
 
 MOST_STAGED = 64
 """Files staged on one channel and not yet published."""
@@ -43,19 +43,19 @@ class Outgoing(NamedTuple):
 class Rest:
     """Where the rest of a file goes: behind what there is of it."""
 
-    __slots__ = ("_item", "_shelf")
+    __slots__ = ("_item", "_bodies")
     held = 0
-    """The shelf counts for itself."""
+    """The store counts for itself."""
 
-    def __init__(self, shelf: Shelf, item: Staged) -> None:
-        self._shelf = shelf
+    def __init__(self, partials: PartialBodyStore, item: Staged) -> None:
+        self._bodies = partials
         self._item = item
 
     def add(self, octets: bytes) -> None:
         try:
             self._item.add(octets)
         except OSError:
-            self._shelf.drop(self._item)
+            self._bodies.drop(self._item)
             raise
 
     def finish(self) -> bytes:
@@ -69,10 +69,10 @@ class Rest:
 class Staging:
     """The files of one channel, both ways."""
 
-    def __init__(self, layouts: Any, limit: int, shelf: Shelf) -> None:
+    def __init__(self, layouts: Any, limit: int, partials: PartialBodyStore) -> None:
         self._w = layouts
         self._limit = limit
-        self._shelf = shelf
+        self._bodies = partials
         self._opened: deque[Staged] = deque()
         self._staged: dict[str, Complete] = {}
         self._offered: deque[Outgoing] = deque()
@@ -87,7 +87,7 @@ class Staging:
         if len(self._opened) + len(self._staged) >= MOST_STAGED:
             raise PeerError(Condition.RESOURCE_ERROR, "too many files are staged", Lost.SESSION)
         try:
-            item = self._shelf.begin(("0-9a6", vhost, user, m.identifier), m.content_size)
+            item = self._bodies.begin(("0-9a6", vhost, user, m.identifier), m.content_size)
         except OSError as error:
             raise not_kept(m.content_size, error) from error
         self._opened.append(item)
@@ -102,20 +102,20 @@ class Staging:
         if size > item.left:
             text = f"a file of {item.size} octets was announced, {item.have + size} would come"
             raise PeerError(Condition.CONTENT_TOO_LARGE, text, Lost.SESSION)
-        return Rest(self._shelf, item)
+        return Rest(self._bodies, item)
 
     def staged(self, header: bytes) -> None:
         """The rest of that file has come."""
         item = self._opened.popleft()
         older = self._staged.pop(item.key[-1], None)
         if older is not None:
-            self._shelf.drop(older.item)
+            self._bodies.drop(older.item)
         self._staged[item.key[-1]] = Complete(header, item)
 
     def cut(self) -> None:
         """The channel is over: what there is of these files waits for their sender."""
         for item in [*self._opened, *(file.item for file in self._staged.values())]:
-            self._shelf.leave(item)
+            self._bodies.leave(item)
         self._opened.clear()
         self._staged.clear()
         self._offered.clear()
@@ -128,7 +128,7 @@ class Staging:
             raise PeerError(Condition.NOT_FOUND, text, Lost.SESSION)
         size = found.item.have
         try:
-            return File(found.header, self._shelf.finish(found.item))
+            return File(found.header, self._bodies.finish(found.item))
         except OSError as error:
             raise not_kept(size, error) from error
 

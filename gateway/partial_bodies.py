@@ -1,8 +1,8 @@
 """Bodies of which not all has come, kept so that their senders may go on, on any connection.
 
 0.8a2 has them (messages that are prepared, §3.3.2.2), and 0-9a6 (files that are staged). A
-``Shelf`` keeps them all, within its limits: what has waited longest is given up first. What its
-sender is at work on is never given up, and lives as long as that goes on.
+``PartialBodyStore`` keeps them all, within its limits: the body that has waited longest is given up
+first. A body that its sender is at work on is never given up, and lives as long as that goes on.
 
 With a directory, a body stands in a file there as it comes, and a record beside it says whose it
 is; so it is there after ``kill -9`` too. Small ones get their file when they are cut off. After the
@@ -50,10 +50,12 @@ class Staged:
 
     __slots__ = (
         "key", "size", "digest", "lasting", "have", "touched", "path", "place", "_hash", "_hashed",
-        "_shelf",
+        "_bodies",
     )  # fmt: skip
 
-    def __init__(self, shelf: "Shelf", key: Key, size: int, digest: str, lasting: bool) -> None:
+    def __init__(
+        self, partials: "PartialBodyStore", key: Key, size: int, digest: str, lasting: bool
+    ) -> None:
         self.key = key
         self.size = size
         self.digest = digest.lower()
@@ -68,7 +70,7 @@ class Staged:
         """Where octets go; ``None`` before the first, and while its file is closed."""
         self._hash = hashlib.sha1() if digest else None
         self._hashed = 0
-        self._shelf = shelf
+        self._bodies = partials
 
     @property
     def held(self) -> int:
@@ -85,8 +87,8 @@ class Staged:
         if not octets:
             return
         if self.place is None:
-            self.place = self._shelf.room_for(self)
-        self._shelf.take(self, len(octets))
+            self.place = self._bodies.room_for(self)
+        self._bodies.take(self, len(octets))
         self.have += len(octets)
         self.place.add(octets)
         if self._hash is not None and not self._behind(CATCH_UP):
@@ -96,7 +98,7 @@ class Staged:
     def _behind(self, most: int) -> bool:
         """Hash what an earlier process has left, so much of it; true if there is such."""
         filling = None if self.place is None else self.place.filling
-        if self._hash is None or filling is None or not self._shelf.inherited(self):
+        if self._hash is None or filling is None or not self._bodies.inherited(self):
             return False
         body = filling.begun()
         for at in range(self._hashed, min(self.have, self._hashed + most), CATCH_UP):
@@ -116,7 +118,7 @@ class Staged:
         return ""
 
 
-class Shelf:
+class PartialBodyStore:
     """All bodies that are half here.
 
     ``directory``: where their files are; ``None``: nothing outlives the process. ``most_octets`` of

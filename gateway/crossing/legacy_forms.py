@@ -1,4 +1,4 @@
-"""Forms of the elder versions, where they carry capsules: one for each class of content of the
+"""Forms of the legacy versions, where they carry capsules: one for each class of content of the
 drafts of 2005, and that of 0.8a2.
 
 A capsule is a header or field of the same name as in 0-9-1. Headers of the drafts hold text, so

@@ -8,47 +8,55 @@ from pathlib import Path
 
 import pytest
 
-from gateway import staged
+from gateway import partial_bodies as staged
 from gateway.bodies import LargeBody, Spool
-from gateway.staged import MOST_OPEN, SMALL, Shelf
+from gateway.partial_bodies import MOST_OPEN, SMALL, PartialBodyStore
 
 KEY = ("0.8a2", "/", "guest", "sender", "film")
 HALF = os.urandom(SMALL)
 WHOLE = HALF + os.urandom(2 * SMALL)
 
 
-def shelf_in(folder: Path, **limits: int) -> Shelf:
-    return Shelf(Spool(str(folder), threshold=3 * SMALL), folder / "staged", **limits)
+def bodies_in(folder: Path, **limits: int) -> PartialBodyStore:
+    return PartialBodyStore(Spool(str(folder), threshold=3 * SMALL), folder / "staged", **limits)
 
 
 def files(folder: Path) -> list[Path]:
     return sorted((folder / "staged").glob("*"))
 
 
-def half(shelf: Shelf, key: staged.Key = KEY, digest: str = "") -> None:
+def half(partials: PartialBodyStore, key: staged.Key = KEY, digest: str = "") -> None:
     """Begun, and left."""
-    item = shelf.begin(key, len(WHOLE), digest)
+    item = partials.begin(key, len(WHOLE), digest)
     item.add(HALF)
-    shelf.leave(item)
+    partials.leave(item)
 
 
 @pytest.mark.parametrize("place", ["memory", "spool", "directory"])
 @pytest.mark.parametrize("digest", ["", hashlib.sha1(WHOLE).hexdigest().upper()], ids=["", "sha1"])
 def test_it_goes_on_where_it_was_left(tmp_path: Path, place: str, digest: str) -> None:
     spool = Spool(str(tmp_path), threshold=SMALL)
-    shelf = {"memory": Shelf(), "spool": Shelf(spool), "directory": shelf_in(tmp_path)}[place]
-    half(shelf, digest=digest)
-    assert (shelf.octets, shelf.number, spool.files) == (SMALL, 1, place == "spool")
-    item = shelf.begin(KEY, len(WHOLE), digest)
+    partials = {
+        "memory": PartialBodyStore(),
+        "spool": PartialBodyStore(spool),
+        "directory": bodies_in(tmp_path),
+    }[place]
+    half(partials, digest=digest)
+    assert (partials.octets, partials.number, spool.files) == (
+        SMALL,
+        1,
+        place == "spool",
+    )
+    item = partials.begin(KEY, len(WHOLE), digest)
     assert item.have == SMALL
     assert item.fault() == f"{SMALL} octets of {3 * SMALL} have come"
     item.add(WHOLE[SMALL:])
     assert not item.fault()
-    body = shelf.finish(item)
+    body = partials.finish(item)
     assert isinstance(body, bytes if place == "memory" else LargeBody)
     assert body[:] == WHOLE
-    assert (shelf.octets, shelf.number, shelf.memory) == (0, 0, 0)
-    assert not shelf.kept and not shelf.used
+    assert (partials.octets, partials.number, partials.memory) == (0, 0, 0)
+    assert not partials.kept and not partials.used
     del body
     assert spool.files == 0 and not files(tmp_path)
 
@@ -56,13 +64,13 @@ def test_it_goes_on_where_it_was_left(tmp_path: Path, place: str, digest: str) -
 @pytest.mark.parametrize("digest", ["", hashlib.sha1(WHOLE).hexdigest()], ids=["", "sha1"])
 def test_it_is_there_for_another_process(tmp_path: Path, digest: str) -> None:
     """Whether it was left or not, and again after that."""
-    first = shelf_in(tmp_path)
+    first = bodies_in(tmp_path)
     half(first, digest=digest)
-    second = shelf_in(tmp_path)
+    second = bodies_in(tmp_path)
     item = second.begin(KEY, len(WHOLE), digest)
     assert item.have == SMALL
     item.add(WHOLE[SMALL : 2 * SMALL])
-    third = shelf_in(tmp_path)
+    third = bodies_in(tmp_path)
     assert (third.octets, third.number) == (2 * SMALL, 1)
     item = third.begin(KEY, len(WHOLE), digest)
     item.add(WHOLE[2 * SMALL :])
@@ -72,104 +80,106 @@ def test_it_is_there_for_another_process(tmp_path: Path, digest: str) -> None:
 
 def test_contents_that_are_not_those_of_the_digest(tmp_path: Path) -> None:
     digest = hashlib.sha1(WHOLE).hexdigest()
-    half(shelf_in(tmp_path), digest=digest)
+    half(bodies_in(tmp_path), digest=digest)
     (octets,) = (tmp_path / "staged").glob("*.part")
     octets.write_bytes(bytes(SMALL))
-    shelf = shelf_in(tmp_path)
-    item = shelf.begin(KEY, len(WHOLE), digest)
+    partials = bodies_in(tmp_path)
+    item = partials.begin(KEY, len(WHOLE), digest)
     item.add(WHOLE[SMALL:])
     assert "hash" in item.fault()
-    shelf.drop(item)
+    partials.drop(item)
     assert not files(tmp_path)
 
 
 def test_another_body_under_the_same_key_begins_anew(tmp_path: Path) -> None:
-    shelf = shelf_in(tmp_path)
-    half(shelf)
-    item = shelf.begin(KEY, len(WHOLE) + 1)
-    assert item.have == 0 and shelf.octets == 0 and not files(tmp_path)
-    again = shelf.begin(KEY, len(WHOLE) + 1)
+    partials = bodies_in(tmp_path)
+    half(partials)
+    item = partials.begin(KEY, len(WHOLE) + 1)
+    assert item.have == 0 and partials.octets == 0 and not files(tmp_path)
+    again = partials.begin(KEY, len(WHOLE) + 1)
     item.add(HALF)
     again.add(HALF[:-1])
-    shelf.leave(item)
-    assert shelf.kept == {}, "who began first leaves nothing"
-    shelf.leave(again)
-    assert [kept.have for kept in shelf.kept.values()] == [SMALL - 1] and len(files(tmp_path)) == 2
+    partials.leave(item)
+    assert partials.kept == {}, "who began first leaves nothing"
+    partials.leave(again)
+    assert [kept.have for kept in partials.kept.values()] == [SMALL - 1] and len(
+        files(tmp_path)
+    ) == 2
 
 
 def test_small_ones_get_their_file_when_they_are_cut_off(tmp_path: Path) -> None:
-    shelf = shelf_in(tmp_path)
-    item = shelf.begin(KEY, 100)
+    partials = bodies_in(tmp_path)
+    item = partials.begin(KEY, 100)
     item.add(b"0123")
-    assert not files(tmp_path) and shelf.memory == 4
-    shelf.leave(item)
-    assert len(files(tmp_path)) == 2 and shelf.memory == 0
-    item = shelf_in(tmp_path).begin(KEY, 100)
+    assert not files(tmp_path) and partials.memory == 4
+    partials.leave(item)
+    assert len(files(tmp_path)) == 2 and partials.memory == 0
+    item = bodies_in(tmp_path).begin(KEY, 100)
     assert item.have == 4
 
 
 def test_nothing_lasts_without_a_lasting_name(tmp_path: Path) -> None:
-    shelf = shelf_in(tmp_path)
-    item = shelf.begin(KEY, len(WHOLE), lasting=False)
+    partials = bodies_in(tmp_path)
+    item = partials.begin(KEY, len(WHOLE), lasting=False)
     item.add(HALF)
-    shelf.leave(item)
-    assert not files(tmp_path) and shelf.begin(KEY, len(WHOLE), lasting=False).have == SMALL
+    partials.leave(item)
+    assert not files(tmp_path) and partials.begin(KEY, len(WHOLE), lasting=False).have == SMALL
 
 
 def test_limits(tmp_path: Path) -> None:
     """The oldest that nobody is at work on make room; who is at work is refused."""
-    shelf = shelf_in(tmp_path, most_octets=4 * SMALL, most_items=3, keep_ms=1000)
+    partials = bodies_in(tmp_path, most_octets=4 * SMALL, most_items=3, keep_ms=1000)
     for name in "abcd":
-        half(shelf, (name,))
-    assert [key for (key,) in shelf.kept] == ["b", "c", "d"]
-    item = shelf.begin(("e",), 10 * SMALL)
+        half(partials, (name,))
+    assert [key for (key,) in partials.kept] == ["b", "c", "d"]
+    item = partials.begin(("e",), 10 * SMALL)
     for _ in range(4):
         item.add(HALF)
-    assert not shelf.kept and len(files(tmp_path)) == 2
+    assert not partials.kept and len(files(tmp_path)) == 2
     with pytest.raises(OSError) as refused:
         item.add(b"x")
     assert refused.value.errno == errno.ENOSPC
-    shelf.drop(item)
-    assert shelf.octets == 0 and not files(tmp_path)
-    working = [shelf.begin((name,), len(WHOLE)) for name in "fghi"]
+    partials.drop(item)
+    assert partials.octets == 0 and not files(tmp_path)
+    working = [partials.begin((name,), len(WHOLE)) for name in "fghi"]
     for one in working[:3]:
         one.add(b"x" * 1000)
     with pytest.raises(OSError):
         working[3].add(b"x")
     for one in working:
-        shelf.leave(one)
-    shelf.tick(1001)
-    assert not shelf.kept and not files(tmp_path) and shelf.octets == shelf.number == 0
+        partials.leave(one)
+    partials.tick(1001)
+    assert not partials.kept and not files(tmp_path) and partials.octets == partials.number == 0
 
 
 def test_limits_hold_for_what_is_found(tmp_path: Path) -> None:
     for name in "abc":
-        half(shelf_in(tmp_path), (name,))
+        half(bodies_in(tmp_path), (name,))
     now = 10**15
-    assert shelf_in(tmp_path, most_items=2).number == 2
-    assert shelf_in(tmp_path, most_octets=SMALL).octets == SMALL
-    assert shelf_in(tmp_path, now=now).number == 0, "too old"
+    assert bodies_in(tmp_path, most_items=2).number == 2
+    assert bodies_in(tmp_path, most_octets=SMALL).octets == SMALL
+    assert bodies_in(tmp_path, now=now).number == 0, "too old"
     assert not files(tmp_path)
 
 
 def test_files_without_a_name_are_few() -> None:
     spool = Spool(threshold=100)
-    shelf = Shelf(spool)
+    partials = PartialBodyStore(spool)
     for number in range(MOST_OPEN + 3):
-        item = shelf.begin((str(number),), 200)
+        item = partials.begin((str(number),), 200)
         item.add(b"x")
-        shelf.leave(item)
-    assert spool.files == MOST_OPEN and len(shelf.kept) == MOST_OPEN
+        partials.leave(item)
+    assert spool.files == MOST_OPEN and len(partials.kept) == MOST_OPEN
 
 
 def test_what_makes_no_sense_is_swept(tmp_path: Path) -> None:
     """Records that lie, octets of nobody, and all that was there when the machine stopped, unless a
     digest can tell."""
     digest = hashlib.sha1(WHOLE).hexdigest()
-    half(shelf_in(tmp_path), ("hashed",), digest)
-    half(shelf_in(tmp_path), ("plain",))
+    half(bodies_in(tmp_path), ("hashed",), digest)
+    half(bodies_in(tmp_path), ("plain",))
     for name in ("too short", "no size", "no octets", "no record"):
-        half(shelf_in(tmp_path), (name,))
+        half(bodies_in(tmp_path), (name,))
     for record in (tmp_path / "staged").glob("*.json"):
         said = json.loads(record.read_text())
         said["boot"] = "another"
@@ -184,16 +194,16 @@ def test_what_makes_no_sense_is_swept(tmp_path: Path) -> None:
         if name == "no record":
             record.unlink()
     (tmp_path / "staged" / "notes.txt").write_text("not ours")
-    assert list(shelf_in(tmp_path).kept) == [("hashed",)]
+    assert list(bodies_in(tmp_path).kept) == [("hashed",)]
     assert len(files(tmp_path)) == 3
 
 
 def test_one_that_cannot_be_written_is_dropped(tmp_path: Path) -> None:
     (tmp_path / "staged").write_text("this is no directory")
-    shelf = shelf_in(tmp_path)
-    item = shelf.begin(KEY, 100)
+    partials = bodies_in(tmp_path)
+    item = partials.begin(KEY, 100)
     item.add(b"x")
-    shelf.leave(item)
-    assert not shelf.kept and shelf.octets == shelf.memory == 0
+    partials.leave(item)
+    assert not partials.kept and partials.octets == partials.memory == 0
     with pytest.raises(OSError):
-        shelf.begin(KEY, len(WHOLE)).add(b"x")
+        partials.begin(KEY, len(WHOLE)).add(b"x")
