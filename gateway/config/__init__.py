@@ -18,8 +18,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from gateway import bodies
-from gateway import partial_bodies
+from gateway import bodies, partial_bodies
 from gateway.config.amqp import AmqpSettings
 from gateway.config.section import Section
 from gateway.config.web import AdminSettings, DeclaredRoute, HttpSettings
