@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent / "gateway"
 
 FLOOR = {
     "__init__": 0, "errors": 0, "values": 0, "bodies": 0, "limits": 0,
-    "message": 1, "staged": 1,
+    "message": 1, "partial_bodies": 1,
     "operations": 2, "selector": 2,
     "adapters": 3, "broker": 3, "store": 3,
     "sessions": 4, "config": 4, "inspect": 4, "crossing": 4,
@@ -24,7 +24,7 @@ EXCEPTIONS = {
 }
 
 PURE = (
-    "errors", "values", "bodies", "limits", "message", "staged", "operations", "selector",
+    "errors", "values", "bodies", "limits", "message", "partial_bodies", "operations", "selector",
     "adapters", "broker", "store", "crossing",
 )  # fmt: skip
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "threading", "time", "fastapi", "pydantic", "logging"}
