@@ -21,16 +21,16 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.broker.channel import Channel
-from gateway.errors import Condition, LocalError, Refusal
+from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import MONITORS, Action, Principal
 from gateway.http.context import Context
 from gateway.http.deps import authenticate, read_limited
 from gateway.http.portions import Portioned, array, spread
 from gateway.http.problems import Problem, Row
+from gateway.http.recipient import NoRecipient
 from gateway.http.segments import decode_segment
 from gateway.http.typed_json import once, refuse
-from gateway.message import Message
 
 AT_ONCE = 64 * 1024
 """Octets of a body that is read within the loop."""
@@ -109,25 +109,9 @@ class Call:
         """Within a turn."""
         client = self.context.broker.attach(self.vhost, self.user, f"HTTP call of {self.user}")
         try:
-            return work(client.channel(CHANNEL, Silent()))
+            return work(client.channel(CHANNEL, NoRecipient()))
         finally:
             client.close()
-
-
-class Silent:
-    """The recipient of a channel that neither publishes nor consumes."""
-
-    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
-        raise LocalError("an administrative channel consumes nothing")
-
-    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
-        raise LocalError("an administrative channel publishes nothing")
-
-    def returned(self, message: Message, condition: Condition, text: str) -> None:
-        raise LocalError("an administrative channel publishes nothing")
-
-    def cancelled(self, tag: str) -> None:
-        """Nobody consumes here."""
 
 
 @contextmanager

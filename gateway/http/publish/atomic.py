@@ -10,10 +10,11 @@ from itertools import count
 from gateway.broker.channel import Channel
 from gateway.broker.client import Client
 from gateway.broker.queues import Queue
-from gateway.errors import Condition, LocalError, Refusal
+from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.observe.trace import stamp
 from gateway.http.problems import Problem, of_refusal
+from gateway.http.recipient import NoRecipient
 from gateway.message import Message
 
 NUMBERS = count(1 << 16)
@@ -24,24 +25,8 @@ MOST_ATOMIC = 1000
 the first look at a queue to the commit."""
 
 
-class Silent:
-    """Recipient of a channel that is told nothing, because nothing was left to chance."""
-
-    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
-        raise LocalError("a publishing channel consumes nothing")
-
-    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
-        raise LocalError("a transaction has no confirms")
-
-    def returned(self, message: Message, condition: Condition, text: str) -> None:
-        raise LocalError("a message of an atomic batch had a route a moment ago")
-
-    def cancelled(self, tag: str) -> None:
-        raise LocalError("a publishing channel consumes nothing")
-
-
 def open_transaction(client: Client) -> Channel:
-    channel = client.channel(next(NUMBERS), Silent())
+    channel = client.channel(next(NUMBERS), NoRecipient())
     channel.select()
     return channel
 

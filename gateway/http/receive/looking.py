@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from gateway.broker.browsing import Place, Seen
 from gateway.broker.channel import Channel
-from gateway.errors import Condition, LocalError
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, vhost_of
@@ -18,29 +17,13 @@ from gateway.http.problems import Problem
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import read_query
 from gateway.http.receive.views import message_json
+from gateway.http.recipient import NoRecipient
 from gateway.http.segments import decode_segment
 from gateway.http.typed import moment
-from gateway.message import Message
 
 NO_STORE = {"cache-control": "no-store"}
 MOST = 1000
 FEW = 50
-
-
-class Silent:
-    """Recipient of a channel that neither publishes nor consumes."""
-
-    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
-        raise LocalError("this channel consumes nothing")
-
-    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
-        raise LocalError("this channel publishes nothing")
-
-    def returned(self, message: Message, condition: Condition, text: str) -> None:
-        raise LocalError("this channel publishes nothing")
-
-    def cancelled(self, tag: str) -> None:
-        raise LocalError("this channel consumes nothing")
 
 
 def read_place(text: str) -> Place:
@@ -74,7 +57,7 @@ def read_page(query: bytes, *more: str) -> tuple[dict[str, Any], Place | None, i
 def open_channel(receiver: Receiver, vhost: str, user: str) -> Channel:
     """For one turn; close its client. Raises ``Refusal``."""
     client = receiver.broker.attach(vhost, user, f"HTTP reader of {user}")
-    return client.channel(1, Silent())
+    return client.channel(1, NoRecipient())
 
 
 class Looking:
