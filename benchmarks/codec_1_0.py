@@ -29,17 +29,17 @@ def properties() -> Any:
 
 
 def octets(body: bytes) -> bytes:
-    from gateway.adapters.v1_0.content import SECTIONS
-    from gateway.adapters.v1_0.sections import pieces
+    from gateway.adapters.performatives.content import SECTIONS
+    from gateway.adapters.performatives.sections import pieces
 
     return b"".join(pieces(SECTIONS.write(properties()), body))
 
 
 def our_work(kind: str, body: bytes, transfer: bool) -> Work:
-    from gateway.adapters.v1_0.composites import read_performative
-    from gateway.adapters.v1_0.content import SECTIONS
-    from gateway.adapters.v1_0.sections import part, pieces
-    from gateway.adapters.v1_0.wire.layouts import Transfer, write_transfer
+    from gateway.adapters.performatives.composites import read_performative
+    from gateway.adapters.performatives.content import SECTIONS
+    from gateway.adapters.performatives.sections import part, pieces
+    from gateway.adapters.performatives.wire.layouts import Transfer, write_transfer
 
     head = write_transfer(Transfer(0, 1, b"\0\0\0\1", 0, False)) if transfer else b""
     data = head + octets(body)
@@ -97,7 +97,7 @@ def pyamqp_work(kind: str, body: bytes) -> Work:
     from azure.eventhub._pyamqp import _decode, _encode
     from azure.eventhub._pyamqp.performatives import TransferFrame
 
-    from gateway.adapters.v1_0.wire.layouts import Transfer, write_transfer
+    from gateway.adapters.performatives.wire.layouts import Transfer, write_transfer
 
     head = write_transfer(
         Transfer(0, 1, b"\0\0\0\1", 0, False, False, None, None, False, False, False)

@@ -30,8 +30,8 @@ def properties(number: int) -> Any:
 
 
 def messages(way: str, new: bool) -> list[Any]:
-    from gateway.adapters.v0_9.content import BASIC
-    from gateway.adapters.v1_0.content import SECTIONS
+    from gateway.adapters.methods.content import BASIC
+    from gateway.adapters.performatives.content import SECTIONS
     from gateway.message import Message
 
     found = []
@@ -52,9 +52,9 @@ def crossing() -> Any:
 
 
 def our_work(way: str, new: bool) -> Work:
-    from gateway.adapters.v0_9.content import BASIC
-    from gateway.adapters.v1_0.content import SECTIONS
-    from gateway.adapters.v1_0.sections import pieces
+    from gateway.adapters.methods.content import BASIC
+    from gateway.adapters.performatives.content import SECTIONS
+    from gateway.adapters.performatives.sections import pieces
 
     given, cross = messages(way, new), crossing()
 
@@ -77,7 +77,7 @@ def their_work(way: str, new: bool) -> Work:
     from pamqp.body import ContentBody
     from pamqp.frame import marshal, unmarshal
 
-    from gateway.adapters.v1_0.sections import pieces
+    from gateway.adapters.performatives.sections import pieces
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

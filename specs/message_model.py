@@ -17,16 +17,16 @@ from uuid import UUID
 
 import gateway.adapters  # noqa: F401 (registers the dialects)
 from gateway import values
-from gateway.adapters.v0_8a import content as commands
-from gateway.adapters.v0_8a import fields as command_fields
-from gateway.adapters.v0_9 import content as basic
-from gateway.adapters.v0_9 import fields as basic_fields
-from gateway.adapters.v0_9.drafts.contents import DraftDialect
-from gateway.adapters.v0_9.splicing import cut
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.sections import read_header
-from gateway.adapters.v1_0.wire import tables
+from gateway.adapters.commands import content as commands
+from gateway.adapters.commands import types as command_fields
+from gateway.adapters.methods import content as basic
+from gateway.adapters.methods import types as basic_fields
+from gateway.adapters.methods.drafts.content import DraftDialect
+from gateway.adapters.methods.splicing import cut
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.encoding import write_value
+from gateway.adapters.performatives.sections import read_header
+from gateway.adapters.performatives.wire import tables
 from gateway.crossing.crossing import Crossing, Fidelity
 from gateway.crossing.natural import ORIGIN, OUR_ORIGIN
 from gateway.crossing.types import TYPES

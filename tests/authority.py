@@ -1,6 +1,6 @@
 """The users of a broker as an adapter's authority, without a thread: every answer comes at once."""
 
-from gateway.adapters.base import Answer
+from gateway.adapters.contract import Answer
 from gateway.broker.access import Access, Verifier, fits
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from scramp import ScramMechanism  # type: ignore[import-untyped]
 
 from gateway.adapters import Credentials, Limits, Role, adapter_for
-from gateway.adapters.base import Answer
+from gateway.adapters.contract import Answer
 from gateway.operations import (
     BeginSession,
     Closed,

@@ -5,10 +5,10 @@ the adapter has answered, each as ``(channel, record)`` or ``(channel, octets of
 from typing import Any
 
 from gateway.adapters import Limits, Role, adapter_for
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.unimplemented import complete
-from gateway.adapters.v0_9.wire import layouts as w
-from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.unimplemented import complete
+from gateway.adapters.methods.wire import layouts as w
+from gateway.adapters.methods.wire.tables import VERSIONS
 from gateway.operations import BeginSession, Done, Open, Operation
 from tests.pair import Users, told
 

@@ -18,10 +18,13 @@ TODO = "to be taken apart in the refactoring"
 
 SLICED = {
     # base class: (its only subclass, the reason)
-    "adapters.v0_9.outlet.Writer": ("adapters.v0_9.channel.Channel", TODO),
-    "adapters.v0_9.drafts.outlet.Writer": ("adapters.v0_9.drafts.channel.Channel", TODO),
-    "adapters.v0_9.engine.Engine": ("adapters.v0_9.drafts.engine.DraftEngine", TODO),
-    "adapters.v1_0.deliveries.Deliveries": ("adapters.v1_0.session.Session", TODO),
+    "adapters.methods.outlet.Writer": ("adapters.methods.channel.Channel", TODO),
+    "adapters.methods.drafts.outlet.Writer": ("adapters.methods.drafts.channel.Channel", TODO),
+    "adapters.methods.engine.Engine": ("adapters.methods.drafts.engine.DraftEngine", TODO),
+    "adapters.performatives.deliveries.Deliveries": (
+        "adapters.performatives.session.Session",
+        TODO,
+    ),
     "broker.consumers.Turns": ("broker.queues.Queue", TODO),
     "broker.consumers.Window": ("broker.requests.Requests", TODO),
     "broker.requests.Requests": ("broker.settling.Settling", TODO),
@@ -50,14 +53,14 @@ SLICED = {
 
 TANGLED = {
     # folder: (the files in it that stand in a circle, the reason)
-    "adapters.v0_8a": (
-        "answering asking engine greeting lines places posting requests serving",
+    "adapters.commands": (
+        "answers client client_channel engine incoming negotiation outbound server server_channel",
         TODO,
     ),
-    "adapters.v0_9.drafts": ("assembly channel framing outlet staging words", TODO),
-    "adapters.v1_0": (
-        "asking channels consuming deliveries engine incoming links outcomes outgoing owner "
-        "publishing requests session transacting",
+    "adapters.methods.drafts": ("assembly channel frames mapping outlet staging", TODO),
+    "adapters.performatives": (
+        "channels client client_management client_receivers client_senders client_transactions "
+        "deliveries engine links outcomes owner receiving_link sending_link session",
         TODO,
     ),
     "broker": (

@@ -7,22 +7,22 @@ tables and the configuration's choices read these rows. A new version is one fol
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from gateway.adapters.base import Adapter, Authority, Capability, Role
+from gateway.adapters.commands.engine import Engine as CommandEngine
+from gateway.adapters.commands.wire import tables as commands
+from gateway.adapters.contract import Adapter, Authority, Capability, Role
+from gateway.adapters.methods.drafts.engine import DraftEngine
+from gateway.adapters.methods.drafts.versions import DRAFTS
+from gateway.adapters.methods.engine import HEADERS
+from gateway.adapters.methods.engine import Engine as MethodEngine
+from gateway.adapters.methods.wire.tables import VERSIONS as PUBLISHED
 from gateway.adapters.options import Credentials, Limits, Product
-from gateway.adapters.v0_8a.engine import Engine as CommandEngine
-from gateway.adapters.v0_8a.wire import tables as v0_8a
-from gateway.adapters.v0_9.drafts.engine import DraftEngine
-from gateway.adapters.v0_9.drafts.versions import DRAFTS
-from gateway.adapters.v0_9.engine import HEADERS
-from gateway.adapters.v0_9.engine import Engine as MethodEngine
-from gateway.adapters.v0_9.wire.tables import VERSIONS as PUBLISHED
-from gateway.adapters.v1_0.engine import Engine as PerformativeEngine
-from gateway.adapters.v1_0.wire import tables as v1_0
+from gateway.adapters.performatives.engine import Engine as PerformativeEngine
+from gateway.adapters.performatives.wire import tables as performatives
 from gateway.bodies import Spool
 
 if TYPE_CHECKING:
     from gateway.adapters.core.support import VersionSupport
-    from gateway.adapters.v0_9.trace import Line
+    from gateway.adapters.methods.trace import Line
 
 HEADER_OCTETS = 8
 """Length of a protocol header; 0.8a2 opens with two octets instead."""
@@ -68,7 +68,7 @@ def shape(text: str) -> Shape:
 def _command_reader(version: str) -> Reader:
     from functools import partial
 
-    from gateway.adapters.v0_8a.trace import commands
+    from gateway.adapters.commands.trace import commands
 
     return partial(commands, continued={})
 
@@ -76,37 +76,37 @@ def _command_reader(version: str) -> Reader:
 def _method_reader(version: str) -> Reader:
     from functools import partial
 
-    from gateway.adapters.v0_9.trace import frames
+    from gateway.adapters.methods.trace import frames
 
     return partial(frames, version=version)
 
 
 def _draft_reader(version: str) -> Reader:
-    from gateway.adapters.v0_9.drafts import trace
+    from gateway.adapters.methods.drafts import trace
 
     return trace.Reader(version).frames
 
 
 def _performative_reader(version: str) -> Reader:
-    from gateway.adapters.v1_0.trace import frames
+    from gateway.adapters.performatives.trace import frames
 
     return frames
 
 
 def _command_support(version: str) -> "VersionSupport":
-    from gateway.adapters.v0_8a.support import supported
+    from gateway.adapters.commands.support import supported
 
     return supported()
 
 
 def _method_support(version: str) -> "VersionSupport":
-    from gateway.adapters.v0_9.support import supported
+    from gateway.adapters.methods.support import supported
 
     return supported(version)
 
 
 def _performative_support(version: str) -> "VersionSupport":
-    from gateway.adapters.v1_0.support import supported
+    from gateway.adapters.performatives.support import supported
 
     return supported()
 
@@ -167,7 +167,7 @@ VERSIONS: Mapping[str, VersionRow] = {
     row.name: row
     for row in (
         VersionRow(
-            v0_8a.VERSION, (v0_8a.HEADER,), CHALLENGE, 8, CommandEngine, _command_reader,
+            commands.VERSION, (commands.HEADER,), CHALLENGE, 8, CommandEngine, _command_reader,
             _command_support,
         ),
         _draft("0-9a0", 5, START_0_9A0),
@@ -177,8 +177,8 @@ VERSIONS: Mapping[str, VersionRow] = {
         _published("0-9", 3),
         _published("0-9-1", 1),
         VersionRow(
-            v1_0.VERSION, (v1_0.HEADER, v1_0.SASL_HEADER), (), 2, PerformativeEngine,
-            _performative_reader, _performative_support,
+            performatives.VERSION, (performatives.HEADER, performatives.SASL_HEADER), (), 2,
+            PerformativeEngine, _performative_reader, _performative_support,
         ),
     )
 }  # fmt: skip

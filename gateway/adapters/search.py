@@ -9,7 +9,7 @@ header; their first frame, which is connection.start, is laid out differently in
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from gateway.adapters.base import Adapter
+from gateway.adapters.contract import Adapter
 from gateway.adapters.preview import preview
 from gateway.adapters.registry import HEADER_OCTETS, VERSIONS, Shape, opened_by, sharing
 from gateway.errors import Condition, Lost, Refusal

@@ -6,8 +6,8 @@ table of what headers mean there.
 
 from typing import NamedTuple
 
+from gateway.adapters.commands.wire.tables import VERSION as VERSION_0_8A
 from gateway.adapters.registry import HeaderMeanings, header_meanings
-from gateway.adapters.v0_8a.wire.tables import VERSION as VERSION_0_8A
 
 PREFERRED = b"AMQP\x00\x00\x09\x01"
 """What we answer to a header we do not speak, before hanging up."""

@@ -7,9 +7,9 @@ a header says of it: it is not read for that.
 
 from typing import Any, NamedTuple
 
-from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.fields import FieldError, read_value
-from gateway.adapters.v1_0.sections import SEQUENCE, VALUE, split
+from gateway.adapters.performatives.decoding import FieldError, read_value
+from gateway.adapters.performatives.encoding import write_value
+from gateway.adapters.performatives.sections import SEQUENCE, VALUE, split
 from gateway.bodies import Body, LargeBody
 
 TEXT = "text/plain; charset=utf-8"

@@ -21,8 +21,8 @@ import hashlib
 import hmac
 from typing import Any, NamedTuple
 
-from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.fields import FieldError, decode
+from gateway.adapters.performatives.decoding import FieldError, decode
+from gateway.adapters.performatives.encoding import write_value
 from gateway.bodies import Body
 from gateway.values import Symbol, UByte
 

@@ -10,9 +10,9 @@ from collections import Counter
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
-from gateway.adapters.v0_9.content import BODY, REFERENCE, reference
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.sections import is_plain
+from gateway.adapters.methods.content import BODY, REFERENCE, reference
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.sections import is_plain
 from gateway.bodies import Body, LargeBody
 from gateway.crossing.capsule import (
     LARGEST,

@@ -8,13 +8,13 @@ family, near enough to the basic properties of 0-9-1 to be written by way of the
 from abc import ABC, abstractmethod
 from typing import Any
 
-from gateway.adapters.v0_9.content import BASIC, OURS
-from gateway.adapters.v0_9.drafts.contents import CHILDREN, KEPT
-from gateway.adapters.v0_9.essentials import HEADERS
-from gateway.adapters.v0_9.splicing import cut, joined, place, with_headers, without_header
-from gateway.adapters.v1_0.content import NESTED, SECTIONS, UNFIT
-from gateway.adapters.v1_0.encoding import pairs_of, write_value
-from gateway.adapters.v1_0.sections import (
+from gateway.adapters.methods.content import BASIC, OURS
+from gateway.adapters.methods.drafts.content import CHILDREN, KEPT
+from gateway.adapters.methods.essentials import HEADERS
+from gateway.adapters.methods.splicing import cut, joined, place, with_headers, without_header
+from gateway.adapters.performatives.content import NESTED, SECTIONS, UNFIT
+from gateway.adapters.performatives.encoding import pairs_of, write_value
+from gateway.adapters.performatives.sections import (
     ANNOTATIONS,
     APPLICATION,
     DELIVERY,
@@ -23,7 +23,7 @@ from gateway.adapters.v1_0.sections import (
     section_value,
     split_header,
 )
-from gateway.adapters.v1_0.splicing import annotations_of, with_annotations, with_section
+from gateway.adapters.performatives.splicing import annotations_of, with_annotations, with_section
 from gateway.crossing.capsule import Parts
 from gateway.crossing.natural import EXCHANGE, KEY, ORIGIN, OUR_ORIGIN
 from gateway.crossing.overlay import rewritten

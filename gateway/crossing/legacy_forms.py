@@ -8,16 +8,16 @@ there it is written in base 64. A class without headers has no room for one.
 import binascii
 from typing import Any
 
-from gateway.adapters.v0_8a import fields
-from gateway.adapters.v0_8a.content import (
+from gateway.adapters.commands import types as fields
+from gateway.adapters.commands.content import (
     COMMAND,
     MORE,
     SIZE_OCTETS,
     least,
     read_header,
 )
-from gateway.adapters.v0_8a.wire.layouts import MessageProperties, write_message_properties
-from gateway.adapters.v0_9.drafts.contents import CHILDREN, CONTENTS, DraftDialect
+from gateway.adapters.commands.wire.layouts import MessageProperties, write_message_properties
+from gateway.adapters.methods.drafts.content import CHILDREN, CONTENTS, DraftDialect
 from gateway.crossing.capsule import Parts, digest
 from gateway.crossing.forms import (
     BASIC_FORM,

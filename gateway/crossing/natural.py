@@ -8,7 +8,7 @@ for each whether it is.
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.adapters.v0_9.content import (
+from gateway.adapters.methods.content import (
     ANNOTATIONS,
     BASIC,
     BODY,
@@ -16,9 +16,9 @@ from gateway.adapters.v0_9.content import (
     FOOTER,
     OURS,
 )
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.splicing import COUNT, DEATHS, OUR_DEATHS, deaths_in, deaths_out
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.encoding import write_value
+from gateway.adapters.performatives.splicing import COUNT, DEATHS, OUR_DEATHS, deaths_in, deaths_out
 from gateway.bodies import Body
 from gateway.crossing import bodies
 from gateway.crossing.addresses import from_address, to_address

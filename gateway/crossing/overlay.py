@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.sections import (
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.sections import (
     ANNOTATIONS,
     APPLICATION,
     FOOTER,

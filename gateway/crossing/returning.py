@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.sections import split_header
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.sections import split_header
 from gateway.crossing import bodies
 from gateway.crossing.capsule import Capsule, Parts, digest, digests_of, part_of_body, speaks_for
 from gateway.crossing.forms import SECTIONS_FORM, Form

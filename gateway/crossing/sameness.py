@@ -4,12 +4,19 @@ of an encoding do not count."""
 import struct
 from typing import Any
 
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.content import read_header as read_basic
-from gateway.adapters.v0_9.wire.layouts import BasicProperties
-from gateway.adapters.v1_0.fields import read_value
-from gateway.adapters.v1_0.sections import DATA, DELIVERY, Span, read_header, split, split_header
-from gateway.adapters.v1_0.wire.tables import SECTIONS
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.content import read_header as read_basic
+from gateway.adapters.methods.wire.layouts import BasicProperties
+from gateway.adapters.performatives.decoding import read_value
+from gateway.adapters.performatives.sections import (
+    DATA,
+    DELIVERY,
+    Span,
+    read_header,
+    split,
+    split_header,
+)
+from gateway.adapters.performatives.wire.tables import SECTIONS
 from gateway.bodies import Body, LargeBody
 from gateway.values import Array
 

@@ -10,8 +10,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
 
-from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.fields import FieldError, decode
+from gateway.adapters.performatives.decoding import FieldError, decode
+from gateway.adapters.performatives.encoding import write_value
 from gateway.message import Table
 from gateway.values import (
     Array,

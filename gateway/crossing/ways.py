@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.fields import FieldError
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.decoding import FieldError
 from gateway.bodies import Body
 from gateway.crossing import bodies
 from gateway.crossing.capsule import Capsule

@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
+from gateway.adapters.methods.trace import HEADER_OCTETS, Line
 from gateway.adapters.preview import preview
-from gateway.adapters.v0_9.trace import HEADER_OCTETS, Line
 from gateway.inspect.sources import InspectError, Piece, pieces
 from gateway.inspect.versions import READERS, Guess
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from gateway.adapters.base import Adapter
+from gateway.adapters.contract import Adapter
 from gateway.adapters.sniff import TLS_1_0, detect
 from gateway.errors import Condition
 from gateway.net.local import LOCAL, is_loopback

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from gateway.adapters.base import Adapter, Answer, Capability
+from gateway.adapters.contract import Adapter, Answer, Capability
 from gateway.broker.access import Access, User
 from gateway.net.passwords import LoginError, Passwords, Wrong
 from gateway.sessions.session import Session

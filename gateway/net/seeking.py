@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from gateway.adapters.base import Adapter
+from gateway.adapters.contract import Adapter
 from gateway.adapters.search import Search
 from gateway.errors import Refusal
 

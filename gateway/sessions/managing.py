@@ -8,8 +8,8 @@ over a link to ``/management``, responses go over the link from it that has the 
 from collections import deque
 from typing import TYPE_CHECKING
 
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.encoding import write_value
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.encoding import write_value
 from gateway.broker.channel import Channel
 from gateway.errors import Condition, Refusal
 from gateway.message import Essentials, Message, Properties

@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, cast
 
-from gateway.adapters.base import Adapter, Capability, release
+from gateway.adapters.contract import Adapter, Capability, release
 from gateway.broker.broker import Broker
 from gateway.broker.channel import Channel, nothing
 from gateway.broker.client import Client

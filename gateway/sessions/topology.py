@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote
 
-from gateway.adapters.v1_0.fields import read_value
+from gateway.adapters.performatives.decoding import read_value
 from gateway.broker.channel import Channel
 from gateway.broker.exchanges import Binding
 from gateway.broker.queues import Queue

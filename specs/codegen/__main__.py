@@ -19,13 +19,13 @@ from specs.codegen.load import load
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = ("amqp-0-8.xml", "amqp-0-9.xml", "amqp-0-9-1.xml")
-TARGET = Path("gateway/adapters/v0_9/wire")
+TARGET = Path("gateway/adapters/methods/wire")
 DRAFTS = ("0-9a0", "0-9a6")
 """The drafts of 2005 have records of their own: their methods share names with 0-9, not fields."""
 SOURCE_1_0 = "amqp-1-0.xml"
-TARGET_1_0 = Path("gateway/adapters/v1_0/wire")
+TARGET_1_0 = Path("gateway/adapters/performatives/wire")
 SOURCE_0_8A = "amqp-0-8a2.xml"
-TARGET_0_8A = Path("gateway/adapters/v0_8a/wire")
+TARGET_0_8A = Path("gateway/adapters/commands/wire")
 METHODS = "the class-and-method family"
 SUBJECT_0_8A = "the command frames of 0.8a2"
 

@@ -9,8 +9,8 @@ HEAD = '''\
 {stamp}
 """
 
-from gateway.adapters.v0_8a.command import Command
-from gateway.adapters.v0_8a.wire import layouts as w
+from gateway.adapters.commands.command import Command
+from gateway.adapters.commands.wire import layouts as w
 
 VERSION = "{name}"
 HEADER = bytes.fromhex("{header}")

@@ -41,9 +41,9 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from gateway.adapters.record import Record
-from gateway.adapters.v1_0 import typed as t
-from gateway.adapters.v1_0.encoding import WRITERS
-from gateway.adapters.v1_0.fields import DEPTH, READERS, FieldError, Reader
+from gateway.adapters.performatives import composite_fields as t
+from gateway.adapters.performatives.encoding import WRITERS
+from gateway.adapters.performatives.decoding import DEPTH, READERS, FieldError, Reader
 from gateway.values import Described, Symbol, ULong
 
 _I = Struct(">I")

@@ -14,8 +14,8 @@ HEAD = '''\
 
 from typing import Any
 
-from gateway.adapters.v1_0.kinds import Kind
-from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.performatives.kinds import Kind
+from gateway.adapters.performatives.wire import layouts as w
 '''
 
 

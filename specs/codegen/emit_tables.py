@@ -19,8 +19,8 @@ HEAD = '''\
 
 from struct import Struct
 
-from gateway.adapters.v0_9.geometry import {names}
-from gateway.adapters.v0_9.wire import {layouts} as w
+from gateway.adapters.methods.geometry import {names}
+from gateway.adapters.methods.wire import {layouts} as w
 '''
 
 

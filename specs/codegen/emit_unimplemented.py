@@ -26,7 +26,7 @@ HEAD = '''\
 A row is a method or a property list, the versions that have it so, and its fields in wire order.
 After a colon stands what a field is: a letter of ``struct``, "bit", "text" (a short string),
 "octets" and "table" (long strings), "content" (an octet and a long string). A field without a name
-is reserved. ``adapters/v0_9/unimplemented.py`` reads and writes by these rows.
+is reserved. ``adapters/methods/unimplemented.py`` reads and writes by these rows.
 """
 
 LAYOUTS: tuple[tuple[str, tuple[str, ...], str], ...] = (

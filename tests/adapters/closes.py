@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gateway.adapters.v0_9.wire import layouts as w
-from gateway.adapters.v0_9.wire.tables import VERSIONS as TABLES
+from gateway.adapters.methods.wire import layouts as w
+from gateway.adapters.methods.wire.tables import VERSIONS as TABLES
 from gateway.errors import Condition
 from gateway.operations import BeginSession, Closed, SessionLost
 from tests.talk import Talk, body, header

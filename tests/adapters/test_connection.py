@@ -3,10 +3,10 @@
 import pytest
 
 from gateway.adapters import Credentials, Limits
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.unimplemented import complete
-from gateway.adapters.v0_9.wire import layouts as w
-from gateway.adapters.v0_9.wire.tables import VERSIONS as TABLES
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.unimplemented import complete
+from gateway.adapters.methods.wire import layouts as w
+from gateway.adapters.methods.wire.tables import VERSIONS as TABLES
 from gateway.errors import Condition, LocalError
 from gateway.message import Message, Properties
 from gateway.operations import (

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.content import BASIC, read_id, write_id
-from gateway.adapters.v0_9.essentials import BadExpiration
-from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.content import BASIC, read_id, write_id
+from gateway.adapters.methods.essentials import BadExpiration
+from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
 from gateway.message import DIALECTS, Essentials, Properties
 from gateway.values import Seconds, UByte, ULong
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v0_8a.frames import frame
-from gateway.adapters.v0_8a.wire import layouts as commands
-from gateway.adapters.v0_9.drafts.words import Spoken
+from gateway.adapters.commands.frames import frame
+from gateway.adapters.commands.wire import layouts as commands
+from gateway.adapters.methods.drafts.mapping import Spoken
 from gateway.operations import Bind, DeclareQueue
 from gateway.sessions.subscriptions import CLIENT, USER
+from tests.adapters.commands import house as older
 from tests.adapters.drafts.house import Guest, House, bodies, named
-from tests.adapters.v0_8a import house as older
 
 ROOT = Path(__file__).parents[2]
 

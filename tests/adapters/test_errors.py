@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Limits
-from gateway.adapters.v0_9.unimplemented import complete
-from gateway.adapters.v0_9.wire import layouts as w
-from gateway.adapters.v0_9.wire.tables import VERSIONS as TABLES
+from gateway.adapters.methods.unimplemented import complete
+from gateway.adapters.methods.wire import layouts as w
+from gateway.adapters.methods.wire.tables import VERSIONS as TABLES
 from gateway.errors import Condition
 from gateway.operations import (
     Closed,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.fields import AsciiString, WideString
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.types import AsciiString, WideString
 from gateway.values import (
     Byte,
     Char,

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gateway.adapters import Limits, Role, adapter_for
-from gateway.adapters.base import Answer
-from gateway.adapters.v0_9.wire.tables import VERSIONS as TABLES
+from gateway.adapters.contract import Answer
+from gateway.adapters.methods.wire.tables import VERSIONS as TABLES
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.operations import Closed, Operation
 from gateway.sessions.registry import Registry
 from gateway.sessions.session import Session
+from tests.adapters.commands import recorded as commands
 from tests.adapters.drafts import recorded as v0_9a6
 from tests.adapters.stub import Stub
 from tests.adapters.test_vectors import FILES, fed
-from tests.adapters.v0_8a import recorded as v0_8a
 from tests.drawing import examples
 from tests.pair import VERSIONS, Users, opened, pieces
 from tests.talk import Talk, frame
@@ -29,7 +29,7 @@ LIMITS = Limits(frame_max=8192, max_message_octets=20_000)
 def conversations(name: str) -> list[bytes]:
     """What each connection of a recording of 0.8a2 says, if it is more than its initiation."""
     said: dict[str, bytes] = {}
-    for line in v0_8a.read(name):
+    for line in commands.read(name):
         if line.from_client:
             said[line.connection] = said.get(line.connection, b"") + line.octets
     return [octets for octets in said.values() if len(octets) > 9]
@@ -151,7 +151,7 @@ def test_mutated_conversations_with_a_broker(path: Any) -> None:
 
 RECORDED = {
     **{f"0-9a6 {name}": ("0-9a6", [v0_9a6.octets(name, True)]) for name in v0_9a6.NAMES},
-    **{f"0.8a2 {name}": ("0.8a2", conversations(name)) for name in v0_8a.CONVERSATIONS},
+    **{f"0.8a2 {name}": ("0.8a2", conversations(name)) for name in commands.CONVERSATIONS},
 }
 """What original clients said, by the name of the recording: its version, and each connection."""
 

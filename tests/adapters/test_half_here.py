@@ -8,16 +8,16 @@ from random import Random
 import pytest
 
 from gateway.adapters import Limits
-from gateway.adapters.v0_8a.content import COMMAND
-from gateway.adapters.v0_8a.frames import frame
-from gateway.adapters.v0_8a.wire import layouts as commands
-from gateway.adapters.v0_9.wire import layouts_0_9a6 as w
+from gateway.adapters.commands.content import COMMAND
+from gateway.adapters.commands.frames import frame
+from gateway.adapters.commands.wire import layouts as commands
+from gateway.adapters.methods.wire import layouts_0_9a6 as w
 from gateway.bodies import Spool
 from gateway.message import Properties
 from gateway.partial_bodies import SMALL, PartialBodyStore
 from gateway.sessions.registry import Registry
+from tests.adapters.commands.house import VHOST, House
 from tests.adapters.drafts.talking import Both
-from tests.adapters.v0_8a.house import VHOST, House
 
 MOST = 6 * SMALL
 SIZES = (0, 1, 1000, SMALL, SMALL + 1, 2 * SMALL, 3 * SMALL, MOST, MOST + 1, (1 << 32) - 1)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from gateway.adapters.v0_9.content import BASIC
+from gateway.adapters.methods.content import BASIC
 from gateway.errors import Condition, Lost
 from gateway.message import Message, Properties
 from gateway.operations import (

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from gateway.adapters.commands.wire import layouts as commands
+from gateway.adapters.methods.wire import layouts as published
+from gateway.adapters.methods.wire import layouts_0_9a0, layouts_0_9a6
+from gateway.adapters.performatives.wire import layouts as performatives
 from gateway.adapters.record import Record, annotations
-from gateway.adapters.v0_8a.wire import layouts as commands
-from gateway.adapters.v0_9.wire import layouts as published
-from gateway.adapters.v0_9.wire import layouts_0_9a0, layouts_0_9a6
-from gateway.adapters.v1_0.wire import layouts as performatives
 
 MODULES = (commands, published, layouts_0_9a0, layouts_0_9a6, performatives)
 RECORDS: list[Any] = [

@@ -4,9 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from gateway.adapters.core.sasl import (
+    Challenge,
+    ClientExchange,
+    Failure,
+    ServerExchange,
+    Step,
+    Success,
+)
+from gateway.adapters.methods import types as fields
 from gateway.adapters.options import Credentials
-from gateway.adapters.sasl import Challenge, ClientExchange, Failure, ServerExchange, Step, Success
-from gateway.adapters.v0_9 import fields
 from tests.pair import Users
 
 ALL = ("PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "ANONYMOUS", "EXTERNAL")

@@ -8,9 +8,9 @@ from gateway.adapters import Adapter, Credentials, Role, adapter_for
 from gateway.adapters.registry import PREFERRED, header_meanings, sharing
 from gateway.adapters.search import Answer, Search, answer_of
 from gateway.errors import Condition, Refusal
+from tests.adapters.commands import recorded as commands
 from tests.adapters.drafts import recorded as drafts
 from tests.adapters.test_vectors import FILES, turns
-from tests.adapters.v0_8a import recorded as commands
 from tests.pair import Users
 
 HEADER_0_9 = b"AMQP\x01\x01\x00\x09"

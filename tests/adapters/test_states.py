@@ -3,8 +3,8 @@
 import pytest
 
 from gateway.adapters import Role, adapter_for
-from gateway.adapters.v0_9 import states
-from gateway.adapters.v0_9.channel import Channel
+from gateway.adapters.methods import states
+from gateway.adapters.methods.channel import Channel
 from gateway.errors import PeerError
 from tests.pair import VERSIONS
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.trace import frames
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.trace import frames
+from gateway.adapters.methods.wire import layouts as w
 from gateway.message import Properties
 from tests.pair import VERSIONS
 from tests.talk import body, frame, header, method

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from gateway.adapters.v0_9 import trace
-from gateway.adapters.v0_9.support import tried
-from gateway.adapters.v0_9.unimplemented import complete
-from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.adapters.methods import trace
+from gateway.adapters.methods.support import tried
+from gateway.adapters.methods.unimplemented import complete
+from gateway.adapters.methods.wire.tables import VERSIONS
 from gateway.errors import Condition
 from tests.adapters.closes import connection_dies
 from tests.talk import Talk, frame

@@ -9,12 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v1_0 import sections as s
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.fields import ALLOWANCE, MOST_VALUES, FieldError, TooManyValues, decode
-from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.performatives import sections as s
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.decoding import (
+    ALLOWANCE,
+    MOST_VALUES,
+    FieldError,
+    TooManyValues,
+    decode,
+)
+from gateway.adapters.performatives.encoding import write_value
+from gateway.adapters.performatives.wire import layouts as w
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.values import Array, Decimal64, Float, Scaled, Short, Symbol, Timestamp, UByte, ULong
 from tests import in_memory

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.adapters.v1_0 import encoding, fields
-from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.fields import DEPTH, FieldError, decode, read_value, skip
+from gateway.adapters.performatives import decoding as fields
+from gateway.adapters.performatives import encoding
+from gateway.adapters.performatives.decoding import DEPTH, FieldError, decode, read_value, skip
+from gateway.adapters.performatives.encoding import write_value
 from gateway.values import (
     Array,
     Char,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.adapters.v1_0.composites import (
+from gateway.adapters.performatives.composite_fields import MissingField
+from gateway.adapters.performatives.composites import (
     as_record,
     condition_for,
     effective,
@@ -17,11 +18,10 @@ from gateway.adapters.v1_0.composites import (
     symbol_for,
     write,
 )
-from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.fields import FieldError, decode
-from gateway.adapters.v1_0.typed import MissingField
-from gateway.adapters.v1_0.wire import layouts as w
-from gateway.adapters.v1_0.wire import tables
+from gateway.adapters.performatives.decoding import FieldError, decode
+from gateway.adapters.performatives.encoding import write_value
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire import tables
 from gateway.errors import Condition, Lost
 from gateway.values import Array, Described, Symbol, UInt, ULong
 from specs.codegen import ir

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.adapters.v1_0 import sections as s
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.fields import decode
+from gateway.adapters.performatives import sections as s
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.decoding import decode
+from gateway.adapters.performatives.encoding import write_value
 from gateway.message import Properties
 from gateway.values import (
     Array,

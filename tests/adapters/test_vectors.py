@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.adapters import Product, Role, adapter_for
-from gateway.adapters.v0_9.trace import frames
+from gateway.adapters.methods.trace import frames
 from gateway.operations import Closed
 from tests.adapters.stub import Stub
 from tests.pair import Users, pieces

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Credentials, Role, adapter_for
-from gateway.adapters.base import Answer
+from gateway.adapters.contract import Answer
 from gateway.errors import Condition
 from gateway.operations import BeginSession, Closed, Done, Open
 from tests.pair import Cut, Pair, Users, pieces, sized, whole

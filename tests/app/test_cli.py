@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods.wire import layouts as w
 from gateway.http.publish.spool import spool_place
 from tests.net.preloaded import ROOT, start
 from tests.net.running import Running, environment, until

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods.wire import layouts as w
 from tests.net.running import Running, until
 from tests.net.wire import PERSISTENT
 

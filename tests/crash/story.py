@@ -5,7 +5,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods.wire import layouts as w
 from tests.crash.lives import Life
 from tests.net.running import Running, until
 from tests.net.wire import PERSISTENT, Wire

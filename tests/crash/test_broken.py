@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods.wire import layouts as w
 from gateway.app import BROKEN
 from gateway.store.plain import write_plain
 from tests.crash.broken import POISON

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods.wire import layouts as w
 from tests.crash import story as amqp
 from tests.crash.lives import Life
 from tests.net.running import PATIENCE, Running

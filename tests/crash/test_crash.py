@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods.wire import layouts as w
 from tests.crash.story import Story, check, consume, furnish, live, publish, transact
 from tests.drawing import examples
 from tests.net.running import Running

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v1_0.composites import write
-from gateway.adapters.v1_0.wire import layouts as w
-from tests.adapters.v1_0.wire import packed
+from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.wire import layouts as w
+from tests.adapters.performatives.wire import packed
 from tests.crash.story import WINDOW, Story, check, furnish, live, read
 from tests.drawing import examples
 from tests.net.running import Running

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods.wire import layouts as w
 from gateway.broker.vhost import PORTION
 from gateway.store.writer import DROPPED_ROWS
 from tests.net.running import Running

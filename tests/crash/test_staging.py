@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.adapters.v0_8a.content import COMMAND
-from gateway.adapters.v0_9.drafts.contents import CONTENTS
-from gateway.adapters.v0_9.drafts.words import Awaited
-from gateway.adapters.v0_9.wire import layouts
-from gateway.adapters.v0_9.wire import layouts_0_9a6 as w
+from gateway.adapters.commands.content import COMMAND
+from gateway.adapters.methods.drafts.content import CONTENTS
+from gateway.adapters.methods.drafts.mapping import Awaited
+from gateway.adapters.methods.wire import layouts
+from gateway.adapters.methods.wire import layouts_0_9a6 as w
 from gateway.message import Message, Properties
 from gateway.operations import (
     Continue,

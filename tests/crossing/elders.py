@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gateway.adapters.v0_8a.content import COMMAND, MORE, SIZE_OCTETS
-from gateway.adapters.v0_8a.wire.layouts import MessageProperties, write_message_properties
-from gateway.adapters.v0_9.drafts.contents import CONTENTS, DraftDialect, child
-from gateway.adapters.v0_9.drafts.tables import AS_WRITTEN, FIRST, SECOND, Lengths
+from gateway.adapters.commands.content import COMMAND, MORE, SIZE_OCTETS
+from gateway.adapters.commands.wire.layouts import MessageProperties, write_message_properties
+from gateway.adapters.methods.drafts.content import CONTENTS, DraftDialect, child
+from gateway.adapters.methods.drafts.types import AS_WRITTEN, FIRST, SECOND, Lengths
 from gateway.message import Dialect, Message
 from tests.crossing.messages import IDS, LEAVES, LEGACY, SHORT, TABLES, absent, entry, fixed, long
 from tests.crossing.messages import NAMES as ANY_NAMES

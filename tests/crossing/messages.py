@@ -5,12 +5,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
-from gateway.adapters.v1_0 import sections as s
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
+from gateway.adapters.performatives import sections as s
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.encoding import write_value
+from gateway.adapters.performatives.wire import layouts as w
 from gateway.message import Message
 from tests import in_memory
 from tests.adapters.amqp_values import BY_TYPE, scalars, values

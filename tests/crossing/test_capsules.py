@@ -5,12 +5,12 @@ from uuid import UUID
 
 import pytest
 
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.content import BASIC, read_header
-from gateway.adapters.v0_9.splicing import with_headers
-from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.splicing import annotations_of, with_annotations
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.content import BASIC, read_header
+from gateway.adapters.methods.splicing import with_headers
+from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.splicing import annotations_of, with_annotations
 from gateway.crossing.crossing import Crossing, Fidelity
 from gateway.message import Dialect, Message, Properties, cross_with, plainly
 from gateway.values import Array, Scaled, Symbol, ULong

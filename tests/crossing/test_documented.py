@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import find, settings
 
-from gateway.adapters.v0_8a.content import MORE
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.content import BASIC, IN_HEADERS, read_header
-from gateway.adapters.v0_9.drafts.contents import FILE_NAME, STAMP
-from gateway.adapters.v1_0.content import SECTIONS
+from gateway.adapters.commands.content import MORE
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.content import BASIC, IN_HEADERS, read_header
+from gateway.adapters.methods.drafts.content import FILE_NAME, STAMP
+from gateway.adapters.performatives.content import SECTIONS
 from gateway.crossing.bodies import TYPES
 from gateway.crossing.capsule import LARGEST
 from gateway.crossing.crossing import Fidelity

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v0_8a.content import COMMAND, least
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.drafts.contents import CHILDREN, CONTENTS, DraftDialect, child
-from gateway.adapters.v1_0.content import SECTIONS
+from gateway.adapters.commands.content import COMMAND, least
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.drafts.content import CHILDREN, CONTENTS, DraftDialect, child
+from gateway.adapters.performatives.content import SECTIONS
 from gateway.crossing.capsule import LARGEST
 from gateway.crossing.crossing import Crossing, Fidelity
 from gateway.crossing.legacy_forms import FORMS

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.sections import split
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.sections import split
 from gateway.crossing.capsule import LARGEST
 from gateway.crossing.crossing import Crossing, Fidelity, Mode
 from gateway.crossing.legacy_forms import FORMS

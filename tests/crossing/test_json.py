@@ -5,8 +5,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v1_0.content import SECTIONS
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.performatives.content import SECTIONS
 from gateway.crossing.crossing import Crossing, Fidelity
 from gateway.http.publish.forms import read_form
 from gateway.http.publish.shown import write_full, write_simple

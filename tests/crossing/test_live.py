@@ -13,7 +13,7 @@ import pika
 import pytest
 
 from gateway.adapters import Product
-from gateway.adapters.v0_9.drafts.contents import DraftDialect
+from gateway.adapters.methods.drafts.content import DraftDialect
 from gateway.crossing.legacy_forms import FORMS
 from gateway.message import Message
 from gateway.net.dialer import dial

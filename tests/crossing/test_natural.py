@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.encoding import write_value
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.encoding import write_value
 from gateway.crossing.natural import as_sections, to_basic, to_sections
 from gateway.crossing.types import READ, TYPES, apply_notes, from_field
 from gateway.message import Properties

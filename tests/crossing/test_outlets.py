@@ -3,14 +3,14 @@
 import pytest
 
 from gateway.adapters import Role
-from gateway.adapters.v0_9 import Engine, states
-from gateway.adapters.v0_9.channel import Channel
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.outlet import Writer
-from gateway.adapters.v0_9.splicing import without_expiration
-from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.sections import part, split_header
+from gateway.adapters.methods import Engine, states
+from gateway.adapters.methods.channel import Channel
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.outlet import Writer
+from gateway.adapters.methods.splicing import without_expiration
+from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.sections import part, split_header
 from gateway.errors import LocalError
 from gateway.message import Dialect, Message, Properties
 from gateway.operations import Unsent

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.splicing import without_header
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.sections import part, split
-from gateway.adapters.v1_0.splicing import annotations_of
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.splicing import without_header
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.sections import part, split
+from gateway.adapters.performatives.splicing import annotations_of
 from gateway.crossing.capsule import LARGEST
 from gateway.crossing.crossing import Crossing, Fidelity, Mode
 from gateway.crossing.forms import BASIC_FORM, without_passing

@@ -5,9 +5,9 @@ from typing import Any
 import pamqp.commands
 import pytest
 
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
-from gateway.adapters.v1_0.sections import part, pieces
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
+from gateway.adapters.performatives.sections import part, pieces
 from gateway.crossing.natural import to_basic, to_sections
 from gateway.values import Short
 from tests import in_memory

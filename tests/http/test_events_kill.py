@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods.wire import layouts as w
 from tests.drawing import examples
 from tests.net.running import Running, until
 from tests.net.wire import Gone, Wire

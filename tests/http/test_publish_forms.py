@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway import values
-from gateway.adapters.v0_9.content import BASIC
+from gateway.adapters.methods.content import BASIC
 from gateway.http.publish.forms import read_form
 from gateway.http.publish.shown import write_full, write_simple
 from gateway.http.typed_json import BadForm, loads, read_json, write_json

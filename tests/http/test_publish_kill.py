@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods.wire import layouts as w
 from tests.crash.lives import Life
 from tests.drawing import examples
 from tests.net.running import PATIENCE, Running

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 from rich.console import Console
 
-from gateway.adapters.v0_9.drafts.contents import CONTENTS, child
-from gateway.adapters.v0_9.drafts.trace import Reader
+from gateway.adapters.methods.drafts.content import CONTENTS, child
+from gateway.adapters.methods.drafts.trace import Reader
 from gateway.inspect import InspectError, inspect_file
 from gateway.message import Message
 from gateway.operations import BeginSession, DeclareQueue, EndSession, Open, Publish

@@ -10,7 +10,7 @@ import pika
 import pytest
 
 from gateway.adapters import Product
-from gateway.adapters.v0_8a.content import COMMAND
+from gateway.adapters.commands.content import COMMAND
 from gateway.message import Message, Properties
 from gateway.net.dialer import Remote, dial
 from gateway.operations import (

@@ -11,12 +11,12 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from gateway.adapters.v1_0.composites import write
-from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.wire import layouts as w
-from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER, TLS_HEADER
+from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.encoding import write_value
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import HEADER, SASL_HEADER, TLS_HEADER
 from gateway.values import Described, Symbol
-from tests.adapters.v1_0.wire import PLAIN, SASL, packed
+from tests.adapters.performatives.wire import PLAIN, SASL, packed
 from tests.net.running import Running, until
 from tests.net.test_fuzz import hear_out, mutated
 from tests.net.wire_1_0 import LARGE, WINDOW, data, durable

@@ -12,10 +12,10 @@ import pika
 import pytest
 
 from gateway.adapters import Credentials
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.drafts.contents import CONTENTS
-from gateway.adapters.v0_9.drafts.words import Spoken
-from gateway.adapters.v0_9.wire import layouts_0_9a6 as w
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.drafts.content import CONTENTS
+from gateway.adapters.methods.drafts.mapping import Spoken
+from gateway.adapters.methods.wire import layouts_0_9a6 as w
 from gateway.errors import Condition, LocalError, Refusal
 from gateway.message import Message, Properties
 from gateway.net.dialer import Remote, dial

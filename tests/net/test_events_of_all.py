@@ -14,10 +14,10 @@ from uuid import UUID
 import httpx
 import pytest
 
-from gateway.adapters.v0_8a.content import COMMAND
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.drafts.contents import CONTENTS
-from gateway.adapters.v1_0.content import SECTIONS
+from gateway.adapters.commands.content import COMMAND
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.drafts.content import CONTENTS
+from gateway.adapters.performatives.content import SECTIONS
 from gateway.message import Dialect, Message, Properties
 from gateway.operations import DeclareQueue, EndSession, Publish, PurgeQueue
 from gateway.values import Byte, Char, Float, Int, Scaled, Seconds, Symbol, Timestamp, ULong

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.adapters.v0_9.wire import layouts as w
-from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.adapters.methods.wire import layouts as w
+from gateway.adapters.methods.wire.tables import VERSIONS
 from tests.net.running import PATIENCE, Running, until
 from tests.net.wire import PERSISTENT, Wire
 from tests.talk import frame, method

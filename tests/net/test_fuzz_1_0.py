@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v1_0.composites import write
-from gateway.adapters.v1_0.wire import layouts as w
-from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER
+from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import HEADER, SASL_HEADER
 from gateway.values import Described, Symbol, ULong
-from tests.adapters.v1_0.wire import PLAIN, SASL, packed
+from tests.adapters.performatives.wire import PLAIN, SASL, packed
 from tests.net.running import Running
 from tests.net.test_fuzz import hear_out, mutated, served
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from gateway.adapters.v0_9.wire import layouts as w
-from gateway.adapters.v0_9.wire.tables import VERSIONS
-from gateway.adapters.v1_0.composites import read_performative
+from gateway.adapters.methods.wire import layouts as w
+from gateway.adapters.methods.wire.tables import VERSIONS
+from gateway.adapters.performatives.composites import read_performative
 from tests.net.running import Running, until
 from tests.net.wire import Gone, Wire
 

@@ -19,9 +19,9 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.wire import layouts as w
 from gateway.message import Message, Properties
 from gateway.operations import Deliver, Publish, Subscribe
 from tests.needs import package

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Role, adapter_for
-from gateway.adapters.base import release
+from gateway.adapters.contract import release
 from gateway.broker.access import Access
 from gateway.broker.memory_store import MemoryStore
 from gateway.config.web import AccessSettings

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.wire import layouts as w
-from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.wire import layouts as w
+from gateway.adapters.methods.wire.tables import VERSIONS
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.config.amqp import AmqpSettings

@@ -10,7 +10,7 @@ import httpx
 import psutil
 import pytest
 
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods.wire import layouts as w
 from gateway.net.connection import LINGER_SECONDS
 from tests.net.running import PATIENCE, Running, until
 from tests.net.test_greeting import Certificate

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.adapters.v0_9.wire import layouts as v0_9
-from gateway.adapters.v1_0.wire import layouts as w
-from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER
+from gateway.adapters.methods.wire import layouts as methods
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import HEADER, SASL_HEADER
 from gateway.values import Symbol
-from tests.adapters.v1_0.wire import PLAIN, SASL, packed
+from tests.adapters.performatives.wire import PLAIN, SASL, packed
 from tests.net.running import Running, until
 from tests.net.test_pressure import Lock, Pump, sockets
 from tests.net.wire import Gone
@@ -386,7 +386,7 @@ def test_an_alarm_stops_credit(tmp_path: Path) -> None:
     with Running(tmp_path, limits__disk_free_octets=1 << 60) as gateway:
         watcher = gateway.wire(1)
         watcher.declare("alarm")
-        watcher.heard_among(v0_9.ConnectionBlocked)
+        watcher.heard_among(methods.ConnectionBlocked)
         receiver = gateway.wire_1_0(container="receiver")
         receiver.receiver(0, "/queues/alarm", 10)
         sender = gateway.wire_1_0(container="sender")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.performatives.wire import layouts as w
 from tests.net.running import Running
 from tests.net.wire_1_0 import Wire10
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods.wire import layouts as w
 from gateway.broker.broker import Broker
 from gateway.net.share import MOST_MESSAGES, MOST_OCTETS, Share
 from gateway.store import SqliteStore

@@ -5,9 +5,9 @@ import socket
 import ssl
 from typing import Any
 
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.wire import layouts as w
-from gateway.adapters.v0_9.wire.tables import VERSIONS
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.wire import layouts as w
+from gateway.adapters.methods.wire.tables import VERSIONS
 from tests.talk import body, header, method
 
 PERSISTENT = b"\x10\x00\x02"

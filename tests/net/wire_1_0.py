@@ -3,10 +3,10 @@
 import contextlib
 from typing import Any
 
-from gateway.adapters.v1_0.composites import read_performative
-from gateway.adapters.v1_0.wire import layouts as w
-from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER
-from tests.adapters.v1_0.wire import SASL, packed
+from gateway.adapters.performatives.composites import read_performative
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import HEADER, SASL_HEADER
+from tests.adapters.performatives.wire import SASL, packed
 from tests.net.wire import Wire
 
 LARGE = 0x7FFF_FFFF

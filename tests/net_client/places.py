@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.adapters import Product
-from gateway.adapters.v0_9.content import BASIC
+from gateway.adapters.methods.content import BASIC
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Message, Properties
 from gateway.net.dialer import Remote, dial

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Credentials
-from gateway.adapters.v1_0.content import SECTIONS
+from gateway.adapters.performatives.content import SECTIONS
 from gateway.errors import Condition, Refusal
 from gateway.message import Message, Properties
 from gateway.net.dialer import Remote

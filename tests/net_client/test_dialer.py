@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from gateway.adapters import Limits, Role, adapter_for
-from gateway.adapters.base import Adapter
+from gateway.adapters.contract import Adapter
 from gateway.errors import Condition, LocalError, Lost, Refusal
 from gateway.net import dialer
 from gateway.net.dialer import Remote, dial, redial

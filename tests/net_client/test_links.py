@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Credentials, Product
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v1_0.content import SECTIONS
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.performatives.content import SECTIONS
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Message, Properties
 from gateway.net.dialer import Remote, dial

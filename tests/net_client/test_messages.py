@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.wire.layouts import BasicProperties, write_basic_properties
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
 from gateway.errors import Condition
 from gateway.message import Message, Properties
 from gateway.operations import Publish, Returned, SessionLost

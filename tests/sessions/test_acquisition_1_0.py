@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v1_0.composites import write
-from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.wire import layouts as w
 from gateway.broker.queues import Queue
 from gateway.operations import DeclareQueue
 from gateway.values import Symbol

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v1_0.composites import write
-from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.wire import layouts as w
 from gateway.operations import DeclareQueue
-from tests.adapters.v1_0.wire import packed, unpacked
+from tests.adapters.performatives.wire import packed, unpacked
 from tests.sessions.test_session import House
 from tests.sessions.test_wire_1_0 import Linked
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v1_0.composites import write
-from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.wire import layouts as w
 from gateway.errors import Condition, Lost
 from gateway.operations import Closed, DeclareQueue, DetachLink, Publish, Refused
 from gateway.sessions import links
 from gateway.sessions.subscriptions import PREFIX
-from tests.adapters.v1_0.wire import packed
+from tests.adapters.performatives.wire import packed
 from tests.broker.fakes import message
 from tests.sessions.test_links import LinkPeer, bodies
 from tests.sessions.test_session import House

@@ -7,7 +7,7 @@ import pytest
 
 import gateway.crossing  # noqa: F401 - messages of one version are read in another
 from gateway.adapters import Credentials, Role, adapter_for
-from gateway.adapters.v0_9.content import BASIC
+from gateway.adapters.methods.content import BASIC
 from gateway.message import Message, Properties
 from gateway.operations import (
     BeginSession,

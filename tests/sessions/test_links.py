@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.base import Capability
-from gateway.adapters.v1_0.content import SECTIONS
-from gateway.adapters.v1_0.encoding import write_value
-from gateway.adapters.v1_0.fields import read_value
+from gateway.adapters.contract import Capability
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.decoding import read_value
+from gateway.adapters.performatives.encoding import write_value
 from gateway.errors import Condition, Lost
 from gateway.message import Essentials, Message, Properties
 from gateway.operations import (
@@ -307,7 +307,7 @@ def test_and_those_that_send_to_it(peer: LinkPeer) -> None:
 
 
 def test_a_sender_is_told_on_the_wire() -> None:
-    from gateway.adapters.v1_0.wire import layouts as w
+    from gateway.adapters.performatives.wire import layouts as w
     from tests.sessions.test_wire_1_0 import Linked
 
     house = House()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v0_8a.wire import layouts as handles
-from gateway.adapters.v0_9.drafts.words import Spoken
+from gateway.adapters.commands.wire import layouts as handles
+from gateway.adapters.methods.drafts.mapping import Spoken
 from gateway.broker.limits import RANKS
 from gateway.message import Message
 from gateway.operations import (
@@ -20,9 +20,9 @@ from gateway.operations import (
     QueueState,
     Service,
 )
+from tests.adapters.commands.house import House as HandleHouse
 from tests.adapters.drafts.house import Guest, bodies
 from tests.adapters.drafts.house import House as DraftHouse
-from tests.adapters.v0_8a.house import House as HandleHouse
 from tests.broker.fakes import message
 from tests.sessions.test_links import LinkPeer
 from tests.sessions.test_session import House

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v1_0 import deliveries as unsettled
-from gateway.adapters.v1_0.composites import write
-from gateway.adapters.v1_0.deliveries import FEW, within
-from gateway.adapters.v1_0.links import HALF, MASK
-from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.performatives import deliveries as unsettled
+from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.deliveries import FEW, within
+from gateway.adapters.performatives.links import HALF, MASK
+from gateway.adapters.performatives.wire import layouts as w
 from gateway.broker.undertakings import PORTION
 from gateway.operations import Assure, DeclareQueue, RetireMany, Settle, SettleMany
-from tests.adapters.v1_0.wire import packed
+from tests.adapters.performatives.wire import packed
 from tests.broker.fakes import message
 from tests.sessions.test_session import House
 from tests.sessions.test_wire_1_0 import Linked

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v1_0.wire import layouts as w
-from tests.adapters.v1_0.wire import packed, unpacked
+from gateway.adapters.performatives.wire import layouts as w
+from tests.adapters.performatives.wire import packed, unpacked
 from tests.sessions.test_session import House
 from tests.sessions.test_wire_1_0 import Linked
 

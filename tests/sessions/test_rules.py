@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Limits
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.wire import layouts as w
 from tests.pair import VERSIONS
 from tests.sessions.wired import Wired, kinds
 from tests.talk import body, header, method

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.base import Capability, Role
+from gateway.adapters.contract import Capability, Role
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.errors import Condition, LocalError, Lost

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v0_9.wire import layouts as w
+from gateway.adapters.methods.wire import layouts as w
 from tests.sessions.wired import Wired, kinds
 from tests.talk import body, header, method
 

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.adapters.v1_0.wire import layouts as w
+from gateway.adapters.performatives.wire import layouts as w
 from gateway.operations import DeclareQueue
-from tests.adapters.v1_0.test_storm import steps
+from tests.adapters.performatives.test_storm import steps
 from tests.drawing import examples
 from tests.sessions.test_session import House
 from tests.sessions.test_wire_1_0 import MESSAGE, Linked

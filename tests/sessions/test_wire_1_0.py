@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Role
-from gateway.adapters.v1_0.composites import write
-from gateway.adapters.v1_0.engine import Engine
-from gateway.adapters.v1_0.resuming import read_map
-from gateway.adapters.v1_0.wire import layouts as w
-from gateway.adapters.v1_0.wire.tables import HEADER, SASL_HEADER
+from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.engine import Engine
+from gateway.adapters.performatives.link_recovery import read_map
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import HEADER, SASL_HEADER
 from gateway.operations import DeclareQueue, DeleteQueue
 from gateway.sessions.session import Session
-from tests.adapters.v1_0.wire import PLAIN, SASL, packed, unpacked
+from tests.adapters.performatives.wire import PLAIN, SASL, packed, unpacked
 from tests.pair import Users
 from tests.sessions.test_session import House
 

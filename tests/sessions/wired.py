@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 from gateway.adapters import Limits, Role, adapter_for
-from gateway.adapters.v0_9 import fields
-from gateway.adapters.v0_9.wire import layouts as w
-from gateway.adapters.v0_9.wire.tables import VERSIONS as TABLES
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.wire import layouts as w
+from gateway.adapters.methods.wire.tables import VERSIONS as TABLES
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.sessions.registry import Registry

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from gateway.adapters.v1_0.wire import layouts, tables
+from gateway.adapters.performatives.wire import layouts, tables
 from gateway.errors import Condition
 from specs.codegen.__main__ import ROOT, SOURCE_1_0
 from specs.codegen.emit_composites import composites, emit_composites

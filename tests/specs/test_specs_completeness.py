@@ -5,11 +5,11 @@ The counts of published methods were taken from the published definitions, not f
 
 import pytest
 
-from gateway.adapters.v0_8a.wire import tables as commands
-from gateway.adapters.v0_9.geometry import Version
-from gateway.adapters.v0_9.unimplemented import complete
-from gateway.adapters.v0_9.wire import layouts
-from gateway.adapters.v0_9.wire.tables import V0_8, V0_9, V0_9_1, VERSIONS
+from gateway.adapters.commands.wire import tables as commands
+from gateway.adapters.methods.geometry import Version
+from gateway.adapters.methods.unimplemented import complete
+from gateway.adapters.methods.wire import layouts
+from gateway.adapters.methods.wire.tables import V0_8, V0_9, V0_9_1, VERSIONS
 from gateway.errors import Condition
 
 PUBLISHED = {

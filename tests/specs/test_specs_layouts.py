@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.adapters.v0_9.geometry import Method
-from gateway.adapters.v0_9.unimplemented import complete
-from gateway.adapters.v0_9.wire import layouts as w
-from gateway.adapters.v0_9.wire.tables import V0_9, V0_9_1
+from gateway.adapters.methods.geometry import Method
+from gateway.adapters.methods.unimplemented import complete
+from gateway.adapters.methods.wire import layouts as w
+from gateway.adapters.methods.wire.tables import V0_9, V0_9_1
 from specs.codegen import ir
 from specs.codegen.__main__ import ROOT, SOURCES
 from specs.codegen.layouts import snake

@@ -8,7 +8,7 @@ stale.
 
 from typing import NamedTuple
 
-from gateway.adapters.base import Answer
+from gateway.adapters.contract import Answer
 
 
 class Support(NamedTuple):

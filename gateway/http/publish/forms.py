@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from gateway.adapters.v0_9.content import read_id
+from gateway.adapters.methods.content import read_id
 from gateway.http.typed import BadValue
 from gateway.http.typed_json import (
     BadForm,

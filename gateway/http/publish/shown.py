@@ -4,7 +4,7 @@ import base64
 import json
 from typing import Any
 
-from gateway.adapters.v0_9.content import write_id
+from gateway.adapters.methods.content import write_id
 from gateway.bodies import Body
 from gateway.http.large import Octets, linked, octets_of, omitted, trimmed
 from gateway.http.portions import encoded

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gateway.adapters import Limits, Role, adapter_for
-from gateway.adapters.v0_9.drafts.engine import DraftEngine
-from gateway.adapters.v0_9.drafts.versions import DRAFTS
+from gateway.adapters.methods.drafts.engine import DraftEngine
+from gateway.adapters.methods.drafts.versions import DRAFTS
 from gateway.operations import (
     BeginSession,
     Closed,
@@ -135,7 +135,7 @@ def said(engine: Any, octets: bytes) -> list[tuple[str, Any]]:
         def on_body(self, channel: int, buf: bytes, at: int, end: int, _: Any) -> None:
             found.append(("body", buf[at:end]))
 
-    from gateway.adapters.v0_9.drafts.framing import DraftFrames
+    from gateway.adapters.methods.drafts.frames import DraftFrames
 
     frames = DraftFrames(engine.table, Listening())
     frames.limit = 1 << 30

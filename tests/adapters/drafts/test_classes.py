@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Limits
-from gateway.adapters.v0_9.drafts import tables
-from gateway.adapters.v0_9.drafts.trials import checksum
-from gateway.adapters.v0_9.wire import layouts_0_9a0 as first
-from gateway.adapters.v0_9.wire import layouts_0_9a6 as second
+from gateway.adapters.methods.drafts import types as tables
+from gateway.adapters.methods.drafts.class_test import checksum
+from gateway.adapters.methods.wire import layouts_0_9a0 as first
+from gateway.adapters.methods.wire import layouts_0_9a6 as second
 from gateway.bodies import LargeBody, Spool
 from gateway.errors import Condition
 from gateway.message import Message, Properties

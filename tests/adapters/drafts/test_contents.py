@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.drafts import tables
-from gateway.adapters.v0_9.drafts.contents import CHILDREN, CONTENTS, DraftDialect, child
-from gateway.adapters.v0_9.tags import FieldError
-from gateway.adapters.v1_0.content import SECTIONS
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.drafts import types as tables
+from gateway.adapters.methods.drafts.content import CHILDREN, CONTENTS, DraftDialect, child
+from gateway.adapters.methods.tags import FieldError
+from gateway.adapters.performatives.content import SECTIONS
 from gateway.message import DIALECTS, Message, Properties
 from gateway.values import Float, Int, Seconds, ULong
 from tests.drawing import examples

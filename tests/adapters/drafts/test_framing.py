@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Limits, Role, adapter_for
-from gateway.adapters.v0_9.drafts.engine import DraftEngine
-from gateway.adapters.v0_9.wire import layouts_0_9a0 as first
-from gateway.adapters.v0_9.wire import layouts_0_9a6 as second
+from gateway.adapters.methods.drafts.engine import DraftEngine
+from gateway.adapters.methods.wire import layouts_0_9a0 as first
+from gateway.adapters.methods.wire import layouts_0_9a6 as second
 from gateway.errors import Condition
 from gateway.operations import BeginSession, Closed, Done, Open, Publish, SessionLost
 from tests.adapters.drafts.talking import VERSIONS, Both, said

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.drafts.contents import CHILDREN, CONTENTS, child
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.drafts.content import CHILDREN, CONTENTS, child
 from gateway.errors import Condition, LocalError, Lost
 from gateway.message import Dialect, Message, Properties
 from gateway.operations import (

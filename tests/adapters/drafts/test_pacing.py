@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v0_9.drafts.pacing import MOST, Pace
-from gateway.adapters.v0_9.wire import layouts_0_9a0 as first
-from gateway.adapters.v0_9.wire import layouts_0_9a6 as second
+from gateway.adapters.methods.drafts.pacing import MOST, Pace
+from gateway.adapters.methods.wire import layouts_0_9a0 as first
+from gateway.adapters.methods.wire import layouts_0_9a6 as second
 from gateway.message import Message, Properties
 from gateway.operations import Credit, Operation, Subscribe
 from tests.adapters.drafts.talking import VERSIONS, Both

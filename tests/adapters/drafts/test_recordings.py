@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Credentials, Limits, Role, adapter_for
-from gateway.adapters.v0_9.content import BASIC
-from gateway.adapters.v0_9.drafts import tables
-from gateway.adapters.v0_9.drafts.contents import CONTENTS
-from gateway.adapters.v0_9.wire.tables_0_9a6 import V0_9a6
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.drafts import types as tables
+from gateway.adapters.methods.drafts.content import CONTENTS
+from gateway.adapters.methods.wire.tables_0_9a6 import V0_9a6
 from gateway.errors import Condition
 from gateway.message import Message
 from gateway.operations import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.v0_9.drafts.versions import DRAFTS
+from gateway.adapters.methods.drafts.versions import DRAFTS
 from gateway.operations import BeginSession
 from tests.adapters.drafts.house import Guest, House, named
 

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
-from gateway.adapters.kept import Kept
-from gateway.adapters.v0_9.drafts import outlet, tables
-from gateway.adapters.v0_9.drafts.contents import CONTENTS, DraftDialect, child
-from gateway.adapters.v0_9.drafts.outline import time_to_live
-from gateway.adapters.v0_9.drafts.versions import DRAFTS
-from gateway.adapters.v0_9.essentials import EPOCH_LIMIT
+from gateway.adapters.core.bounded_cache import BoundedCache
+from gateway.adapters.methods.drafts import outlet
+from gateway.adapters.methods.drafts import types as tables
+from gateway.adapters.methods.drafts.content import CONTENTS, DraftDialect, child
+from gateway.adapters.methods.drafts.essentials import time_to_live
+from gateway.adapters.methods.drafts.versions import DRAFTS
+from gateway.adapters.methods.essentials import EPOCH_LIMIT
 from gateway.errors import Condition
 from gateway.message import Essentials, Message, Properties
 from gateway.operations import (
@@ -128,7 +129,7 @@ def test_a_table_is_good_if_it_can_be_read(first: bool, octets: bytes) -> None:
 
 
 def test_what_is_kept_has_bounds() -> None:
-    kept: Kept[Any, int] = Kept(2)
+    kept: BoundedCache[Any, int] = BoundedCache(2)
     for number in range(5):
         assert kept.keep(bytes([number]), number) == number
         assert len(kept) <= 2

@@ -1,0 +1,229 @@
+"""Messages <-> fragments: header and body as one run of octets, cut to the size of the peer's
+frames (document §3.4)."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from gateway.adapters.commands import types as fields
+from gateway.adapters.commands.content import (
+    COMMAND,
+    SIZE_OCTETS,
+    end_of_head,
+    fitting,
+    read_head,
+    read_header,
+)
+from gateway.adapters.commands.violation import Violation
+from gateway.adapters.commands.wire.layouts import write_message_properties
+from gateway.adapters.core.bounded_cache import BoundedCache
+from gateway.bodies import WRITE_FROM, Body, LargeBody, Spool, gathering
+from gateway.errors import Lost
+from gateway.message import Essentials, Message
+
+REMEMBERED = 1024
+"""Headers whose meaning is remembered."""
+
+
+class Known(NamedTuple):
+    """A header in the dialect's octets, what the broker reads of it, the millisecond of expiry."""
+
+    header: bytes
+    essentials: Essentials
+    expires: int | None
+
+
+class Headers:
+    """Headers of one connection: defaults and aliases applied, what the broker needs read.
+
+    ``full`` are the full names by alias, ``alias`` the other way round (§3.2.5.2).
+    """
+
+    def __init__(self) -> None:
+        self.full: dict[str, str] = {}
+        self.alias: dict[str, str] = {}
+        self._known: BoundedCache[bytes, Known] = BoundedCache(REMEMBERED)
+        self._arrived: BoundedCache[tuple[bytes, str, str], Known] = BoundedCache(REMEMBERED)
+
+    def add(self, dictionary: bytes) -> None:
+        """Merge a dictionary of the peer. Raises ``ValueError``."""
+        for alias, name in fields.read_table(dictionary).items():
+            if not isinstance(name, str) or not name:
+                raise fields.FieldError(f"alias '{alias[:60]}' stands for no name")
+            self.full[alias] = name
+            self.alias.setdefault(name, alias)
+        self._arrived.clear()
+
+    def arrived(self, raw: bytes, mime_type: str, encoding: str) -> Known:
+        """A header as it came, without the size of the body, and the handle's defaults. Raises
+        ``ValueError``. Hot."""
+        if not (self.full or mime_type or encoding) and raw[:1] < b"\2":
+            return self.known(raw)
+        key = (raw, mime_type, encoding)
+        found = self._arrived.get(key)
+        if found is None:
+            record = read_header(raw)
+            record.mime_type = record.mime_type or mime_type
+            record.encoding = record.encoding or encoding
+            if self.full and record.headers:
+                record.headers = fields.renamed(record.headers, self.full)
+            header = write_message_properties(record)[SIZE_OCTETS:]
+            found = self._arrived.keep(key, self.known(header))
+        return found
+
+    def first(self, fragment: bytes, mime_type: str, encoding: str) -> tuple[int, Known, int]:
+        """Size of the body, header, and where the body begins in the first fragment. Raises
+        ``ValueError``."""
+        _, start = end_of_head(fragment)
+        size = int.from_bytes(fragment[:SIZE_OCTETS], "big")
+        return size, self.arrived(fragment[SIZE_OCTETS:start], mime_type, encoding), start
+
+    def known(self, header: bytes) -> Known:
+        """What is read of a header in the dialect's octets. Raises ``ValueError``. Hot."""
+        found = self._known.get(header)
+        if found is None:
+            seconds = int.from_bytes(header[2:6], "big")
+            expires = seconds * 1000 if seconds else None
+            found = self._known.keep(header, Known(header, COMMAND.essentials(header), expires))
+        return found
+
+    def leaving(self, message: Message, limit: int) -> tuple[bytes, Body]:
+        """Header with the size of the body, and body, for the peer: with short names, and with
+        the fields that fit a fragment. Raises ``ValueError`` if it has no such form."""
+        header, body = message.form_for(COMMAND)
+        if self.alias:
+            head = read_head(bytes(SIZE_OCTETS) + header)[0]
+            head.headers = fields.renamed(head.headers, self.alias)
+            header = write_message_properties(head)[SIZE_OCTETS:]
+        if len(header) + SIZE_OCTETS > limit:
+            header = fitting(header, limit - SIZE_OCTETS)
+        return len(body).to_bytes(SIZE_OCTETS, "big") + header, body
+
+
+def loaded(body: Body) -> bytes:
+    """The octets of a body that may be in a file, where they are few. Raises ``ValueError`` if they
+    cannot be read."""
+    if isinstance(body, bytes):
+        return body
+    try:
+        return body[:]
+    except OSError as error:
+        raise ValueError(f"the body cannot be read: {error.strerror}") from error
+
+
+def pieces(octets: bytes, limit: int) -> Iterator[tuple[bytes, bool]]:
+    """Fragments, and whether more follow; one of them in any case."""
+    if len(octets) <= limit:
+        yield octets, False
+        return
+    end = len(octets)
+    for at in range(0, end, limit):
+        yield octets[at : at + limit], at + limit < end
+
+
+class Arriving:
+    """A message of which not all has come. ``digest`` is what it must have, "" if nobody said.
+    Everything raises ``Violation``."""
+
+    __slots__ = ("handle", "header", "size", "have", "digest", "_place", "_hash")
+
+    def __init__(
+        self, handle: int, header: bytes, size: int, spool: Spool | None, digest: str = ""
+    ) -> None:
+        self.handle = handle
+        self.header = header
+        self.size = size
+        self.have = 0
+        self.digest = digest
+        self._hash = hashlib.sha1() if digest else None
+        try:
+            self._place = gathering(spool, size)
+        except OSError as error:
+            raise self._not_kept(error) from error
+
+    @property
+    def held(self) -> int:
+        """Octets that will be in memory."""
+        return self._place.held
+
+    def add(self, octets: bytes, last: bool) -> None:
+        """The next fragment."""
+        self.have += len(octets)
+        if self.have > self.size or (last and self.have != self.size):
+            text = f"a body of {self.size} octets was announced, {self.have} have come"
+            raise Violation("invalid-message", text, Lost.LINK)
+        if not octets:
+            return
+        try:
+            self._place.add(octets)
+        except OSError as error:
+            raise self._not_kept(error) from error
+        if self._hash is not None:
+            self._hash.update(octets)
+
+    def body(self) -> Body:
+        """All of it, if it is what the digest says."""
+        if self._hash is not None and self._hash.hexdigest() != self.digest:
+            raise Violation("invalid-message", "the hash is another", Lost.LINK)
+        try:
+            return self._place.finish()
+        except OSError as error:
+            raise self._not_kept(error) from error
+
+    def abandon(self) -> None:
+        """The rest will not come."""
+        self._place.abandon()
+
+    def _not_kept(self, error: OSError) -> Violation:
+        text = f"there is no room for a message of {self.size} octets: {error.strerror}"
+        return Violation("message-too-large", text, Lost.SESSION)
+
+
+Make = Callable[[bytes, bool], bytes]
+"""A command with a fragment, and whether more follow."""
+
+
+class Fragments:
+    """A ``Load``: header and large body, in as many fragments as they need."""
+
+    __slots__ = ("over", "spent", "_make", "_head", "_body", "_limit", "_at")
+
+    def __init__(self, make: Make, head: bytes, body: LargeBody, limit: int) -> None:
+        self.over = False
+        self.spent = 0
+        self._make = make
+        self._head = head
+        self._body = body
+        self._limit = limit
+        self._at = 0
+
+    def frame(self) -> bytes:
+        head, self._head = self._head, b""
+        octets = self._body[self._at : self._at + max(0, self._limit - len(head))]
+        self._at += len(octets)
+        self.over = self._at >= len(self._body)
+        self.spent = len(head) + len(octets)
+        return self._make(head + octets, not self.over)
+
+
+class Hashed:
+    """A ``Load``: what is said of a large body once its SHA-1 is known. That takes a second for a
+    gigabyte, so it is done in portions too."""
+
+    __slots__ = ("over", "spent", "_make", "_body", "_hash", "_at")
+
+    def __init__(self, make: Callable[[str], bytes], body: LargeBody) -> None:
+        self.over = False
+        self.spent = 0
+        self._make = make
+        self._body = body
+        self._hash = hashlib.sha1()
+        self._at = 0
+
+    def frame(self) -> bytes:
+        octets = self._body[self._at : self._at + WRITE_FROM]
+        self._hash.update(octets)
+        self._at += len(octets)
+        self.spent = len(octets)
+        self.over = self._at >= len(self._body)
+        return self._make(self._hash.hexdigest()) if self.over else b""

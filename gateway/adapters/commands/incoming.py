@@ -1,0 +1,280 @@
+"""Messages that a client sends: fragments put together, streams, and messages in parts (document
+§3.4.2, §3.5.3, §3.5.13)."""
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from gateway.adapters.commands.answers import PendingReply
+from gateway.adapters.commands.content import COMMAND, SIZE_OCTETS
+from gateway.adapters.commands.fragments import Arriving
+from gateway.adapters.commands.negotiation import TXN_LIMIT
+from gateway.adapters.commands.server_channel import Channel, Handle
+from gateway.adapters.commands.states import OPEN
+from gateway.adapters.commands.streams import Stream
+from gateway.adapters.commands.violation import Violation
+from gateway.adapters.commands.wire import layouts as w
+from gateway.adapters.commands.wire.tables import END
+from gateway.bodies import Body
+from gateway.errors import Lost
+from gateway.message import Message
+from gateway.operations import Continue, Operation, Prepare, SendTo, Service
+
+if TYPE_CHECKING:
+    from gateway.adapters.commands.server import Serving
+
+SHA1_DIGITS = 40
+
+SEND = Struct(">HHIBB")
+"""Handle, confirm tag, octets of the fragment, bits, octets of the name (§3.5.3)."""
+LEAST = SEND.size + 2
+"""Octets of the command with its type and its end, without a name."""
+
+
+class Posting:
+    """The sending half of all handles of a connection."""
+
+    def __init__(self, serving: "Serving") -> None:
+        self._serving = serving
+        self._engine = serving.engine
+
+    def on(
+        self, name: str, handle: Handle, m: Any, fragment: bytes, found: list[Operation]
+    ) -> None:
+        if not (handle.producer or handle.service is Service.PEER):
+            raise Violation("access-refused", "the handle is not a producer's", Lost.LINK)
+        if name == "handle.prepare":
+            self._prepare(handle, m, fragment, found)
+        elif m.out_of_band:
+            text = "nothing is agreed about transfer out of band"
+            raise Violation("not-implemented", text, Lost.LINK)
+        elif m.recovery:
+            self._continue(handle, m, fragment, found)
+        elif m.streaming:
+            self._stream(handle, m, fragment, found)
+        else:
+            self._send(handle, m, fragment, found)
+
+    def at_once(self, buf: bytes, start: int, stop: int, end: int) -> int:
+        """Take a message that is whole in one fragment, if nothing is unusual about it: where it
+        ends, or 0. The command's type stands at ``start``, its fragment at ``stop``. Hot."""
+        if stop - start < LEAST:
+            return 0
+        number, tag, size, bits, length = SEND.unpack_from(buf, start + 1)
+        behind: int = stop + size
+        handle = self._serving.handles.get(number)
+        if (
+            handle is None
+            or bits
+            or stop - start != LEAST + length
+            or buf[stop - 1] != END
+            or behind > end
+            or size > self._engine.frames.limit
+            or handle.state is not OPEN
+            or not (handle.producer or handle.service is Service.PEER)
+        ):
+            return 0
+        channel, octets = handle.channel, int.from_bytes(buf[stop : stop + SIZE_OCTETS], "big")
+        body = behind - octets
+        if (
+            body <= stop + SIZE_OCTETS
+            or channel.state is not OPEN
+            or channel.transacted
+            or channel.arriving is not None
+            or channel.recovering is not None
+            or channel.streamer is not None
+        ):
+            return 0
+        engine = self._engine
+        most, headers = engine.limits.max_message_octets, engine.headers
+        if most and octets + engine.under_way > most:
+            return 0
+        raw = buf[stop + SIZE_OCTETS : body]
+        try:
+            known = headers.arrived(raw, handle.mime_type, handle.encoding)
+        except ValueError:
+            return 0
+        message = Message(COMMAND, known.header, buf[body:behind], "", "", known.essentials)
+        name = buf[start + LEAST - 1 : stop - 1].decode("utf-8", "surrogateescape")
+        token = PendingReply("handle.send", number, tag)
+        engine.found_now().append(
+            SendTo(channel.number, token, handle.link, name, message, tag != 0, known.expires)
+        )
+        return behind
+
+    # --- whole messages -------------------------------------------------------------------------
+
+    def _send(
+        self, handle: Handle, m: w.HandleSend, fragment: bytes, found: list[Operation]
+    ) -> None:
+        channel = handle.channel
+        if channel.streamer is not None:
+            raise Violation("command-invalid", "a stream occupies the channel", Lost.SESSION)
+        if channel.recovering is not None:
+            self.whole(channel)
+        arriving = channel.arriving
+        if arriving is None:
+            arriving = self._first(handle, fragment)
+        elif arriving.handle != handle.number:
+            text = f"a message over handle {arriving.handle} is not complete"
+            raise Violation("command-invalid", text, Lost.SESSION)
+        else:
+            arriving.add(fragment, False)
+        if m.partial:
+            return
+        arriving.add(b"", True)
+        body = arriving.body()
+        self.abandon(channel)
+        self._count(channel)
+        message, expires = self._message(arriving.header, body)
+        found.append(
+            SendTo(
+                channel.number,
+                PendingReply("handle.send", handle.number, m.confirm_tag),
+                handle.link,
+                m.dest_name,
+                message,
+                m.confirm_tag != 0,
+                expires,
+            )
+        )
+
+    def _first(self, handle: Handle, fragment: bytes) -> Arriving:
+        """The fragment with the header."""
+        size, header, start = self._head(handle, fragment)
+        engine = self._engine
+        most = engine.limits.max_message_octets
+        arriving = None
+        if not most or size <= most:
+            arriving = Arriving(handle.number, header, size, engine.spool)
+        if arriving is None or (most and arriving.held + engine.under_way > most):
+            text = f"{size} octets are too large for a message now"
+            raise Violation("message-too-large", text, Lost.SESSION)
+        engine.under_way += arriving.held
+        handle.channel.arriving = arriving
+        arriving.add(fragment[start:], False)
+        return arriving
+
+    def _head(self, handle: Handle, fragment: bytes) -> tuple[int, bytes, int]:
+        """Size of the body, header, and where the body begins."""
+        try:
+            headers = self._engine.headers
+            size, known, start = headers.first(fragment, handle.mime_type, handle.encoding)
+        except ValueError as error:
+            raise Violation("invalid-message", str(error), Lost.LINK) from None
+        return size, known.header, start
+
+    def _message(self, header: bytes, body: Body) -> tuple[Message, int | None]:
+        known = self._engine.headers.known(header)
+        return Message(COMMAND, known.header, body, "", "", known.essentials), known.expires
+
+    def _count(self, channel: Channel) -> None:
+        channel.posts += 1
+        if channel.transacted and channel.posts > TXN_LIMIT:
+            text = f"more than {TXN_LIMIT} messages in a transaction"
+            raise Violation("resource-error", text, Lost.SESSION)
+
+    def whole(self, channel: Channel) -> None:
+        """Raises ``Violation`` in the middle of a message: fragments follow one another on their
+        channel (§3.5.3), and only a close may come between."""
+        if channel.arriving is not None or channel.recovering is not None:
+            raise Violation("command-invalid", "a message is not complete", Lost.SESSION)
+
+    def abandon(self, channel: Channel, handle: Handle | None = None) -> None:
+        """Forget what is half received on a channel, or over one of its handles."""
+        if handle is None or channel.recovering is handle:
+            channel.recovering = None
+        arriving = channel.arriving
+        if arriving is not None and (handle is None or arriving.handle == handle.number):
+            channel.abandon()
+
+    # --- streams --------------------------------------------------------------------------------
+
+    def _stream(
+        self, handle: Handle, m: w.HandleSend, fragment: bytes, found: list[Operation]
+    ) -> None:
+        """Each fragment is a message of its own, with the header of the first (§3.5.3.1)."""
+        channel = handle.channel
+        if handle.service is not Service.PEER:
+            raise Violation("command-invalid", "only peers are streamed to", Lost.LINK)
+        if not m.partial:
+            raise Violation("syntax-error", "a stream has no last fragment", Lost.LINK)
+        self.whole(channel)
+        if channel.streamer not in (None, handle):
+            raise Violation("command-invalid", "the channel is occupied", Lost.SESSION)
+        body = fragment
+        if channel.streamer is None:
+            size, header, start = self._head(handle, fragment)
+            if size:
+                raise Violation("syntax-error", "a stream has no body size", Lost.LINK)
+            handle.stream = Stream(header)
+            channel.streamer = handle
+            body = fragment[start:]
+        stream = handle.stream
+        assert stream is not None
+        if not body and stream.part:
+            return
+        stream.name = m.dest_name
+        self._count(channel)
+        self._part(handle, stream, body, m.confirm_tag, found)
+
+    def _part(
+        self, handle: Handle, stream: Stream, body: bytes, tag: int, found: list[Operation]
+    ) -> None:
+        try:
+            header = stream.next(end=not body and stream.part > 0)
+        except ValueError as error:
+            raise Violation("resource-error", str(error), Lost.LINK) from None
+        message, expires = self._message(header, body)
+        number, token = handle.channel.number, PendingReply("handle.send", handle.number, tag)
+        found.append(SendTo(number, token, handle.link, stream.name, message, tag != 0, expires))
+
+    def end_stream(self, handle: Handle, found: list[Operation]) -> None:
+        """The handle is being closed: whoever receives the stream is told."""
+        if handle.stream is not None:
+            self._part(handle, handle.stream, b"", 0, found)
+            handle.stream = None
+
+    # --- messages in parts ----------------------------------------------------------------------
+
+    def _prepare(
+        self, handle: Handle, m: w.HandlePrepare, fragment: bytes, found: list[Operation]
+    ) -> None:
+        channel = handle.channel
+        if not channel.restartable:
+            raise Violation("command-invalid", "the channel is not restartable", Lost.LINK)
+        if channel.streamer is not None:
+            raise Violation("command-invalid", "a stream occupies the channel", Lost.SESSION)
+        self.whole(channel)
+        digest = m.content_hash.strip().lower()
+        if digest and (len(digest) != SHA1_DIGITS or not digest.isalnum()):
+            raise Violation("syntax-error", "the hash is no SHA-1 in hexadecimal", Lost.LINK)
+        size, header, start = self._head(handle, fragment)
+        most = self._engine.limits.max_message_octets
+        if most and size > most:
+            text = f"{size} octets are too large for a message"
+            raise Violation("message-too-large", text, Lost.SESSION)
+        message, expires = self._message(header, fragment[start:])
+        if len(message.body) > size:
+            raise Violation("invalid-message", "more octets than the message has", Lost.LINK)
+        handle.preparing = True
+        token = PendingReply("handle.prepare", handle.number, 1)
+        found.append(Prepare(channel.number, token, handle.link, message, size, digest, expires))
+
+    def _continue(
+        self, handle: Handle, m: w.HandleSend, fragment: bytes, found: list[Operation]
+    ) -> None:
+        if m.streaming:
+            raise Violation("syntax-error", "a stream is not recovered", Lost.LINK)
+        if not handle.preparing:
+            raise Violation("command-invalid", "no message was prepared", Lost.LINK)
+        last, channel = not m.partial, handle.channel
+        if channel.recovering not in (None, handle):
+            raise Violation("command-invalid", "a message is not complete", Lost.SESSION)
+        channel.recovering = None if last else handle
+        if last:
+            handle.preparing = False
+            self._count(channel)
+        token = PendingReply("handle.continue", handle.number, m.confirm_tag)
+        wanted = m.confirm_tag != 0
+        number, link = channel.number, handle.link
+        found.append(Continue(number, token, link, m.dest_name, fragment, last, wanted))

@@ -1,0 +1,404 @@
+"""Channels and handles, server role: what a client asks becomes operations (document §3.3, §3.5).
+
+A mistake costs what it was made on: a handle, a channel, or the connection where neither is known
+to the other side.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gateway.adapters.commands import answers as answering
+from gateway.adapters.commands.answers import PendingReply
+from gateway.adapters.commands.command import Command
+from gateway.adapters.commands.incoming import Posting
+from gateway.adapters.commands.negotiation import HANDLE_MAX, read
+from gateway.adapters.commands.server_channel import MOST_NUMBER, Channel, Handle
+from gateway.adapters.commands.states import CLOSING, OPEN
+from gateway.adapters.commands.violation import Violation, brief, condition_of
+from gateway.adapters.commands.wire import layouts as w
+from gateway.adapters.commands.wire.tables import REPLIES, SERVICES, SUCCESS
+from gateway.adapters.contract import Outlet
+from gateway.errors import LocalError, Lost
+from gateway.operations import (
+    Acknowledge,
+    BeginSession,
+    Browse,
+    CloseDestination,
+    Commit,
+    EndSession,
+    EndSubscription,
+    GiveBack,
+    Listen,
+    OpenDestination,
+    Operation,
+    PauseHandle,
+    Query,
+    Rollback,
+    Service,
+    SessionLost,
+    Token,
+)
+
+if TYPE_CHECKING:
+    from gateway.adapters.commands.engine import Engine
+
+SERVICE = {number: Service(name) for name, number in SERVICES.items()}
+MOST_CHANNELS = 0xFFFF
+Found = list[Operation]
+
+
+class Serving:
+    """All channels and handles of a connection."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self.engine = engine
+        self.channels: dict[int, Channel] = {}
+        self.handles: dict[int, Handle] = {}
+        self._posting = Posting(self)
+        self.at_once = self._posting.at_once
+        self._on_channel: dict[str, Callable[[Channel, Any, Found], None]] = {
+            "channel.ack": self._ack,
+            "channel.commit": self._commit,
+            "channel.rollback": self._rollback,
+        }
+        self._on_handle: dict[str, Callable[[Handle, Any, Found], None]] = {
+            "handle.consume": self._consume,
+            "handle.cancel": self._cancel,
+            "handle.flow": self._flow,
+            "handle.unget": self._unget,
+            "handle.query": self._query,
+            "handle.browse": self._browse,
+            "handle.ready": self._ready,
+        }
+
+    def tuned(self, channel_max: int, handle_max: int) -> None:
+        """For the client's side."""
+
+    # --- in -------------------------------------------------------------------------------------
+
+    def on(self, command: Command, m: Any, fragment: bytes, found: Found) -> None:
+        """One command of a channel or handle. Raises ``Violation`` if the connection dies of it."""
+        name = command.name
+        if name == "handle.open" or name.startswith("channel."):
+            self._of_channel(name, m, found)
+            return
+        handle = self.handles.get(m.handle_id)
+        if handle is None:
+            raise Violation("handle-error", f"{name}: handle {m.handle_id} is not open")
+        channel = handle.channel
+        if channel.state is CLOSING:
+            self.say_channel_close(channel.number, channel.code, "the channel is closed")
+        elif name == "handle.close":
+            self._close_handle(handle, m, found)
+        elif handle.state is OPEN:
+            try:
+                if name not in ("handle.send", "handle.ready"):  # that one answers us
+                    self._posting.whole(channel)
+                if command.fragment:
+                    self._posting.on(name, handle, m, fragment, found)
+                else:
+                    self._on_handle[name](handle, m, found)
+            except Violation as violation:
+                self._violated(violation, channel, handle, found)
+
+    def _of_channel(self, name: str, m: Any, found: Found) -> None:
+        number = m.channel_id
+        if number == 0:
+            raise Violation("syntax-error", "there is no channel 0")
+        channel = self.channels.get(number)
+        if channel is None:
+            if name != "channel.open":
+                raise Violation("channel-error", f"{name}: channel {number} is not open")
+            self._open_channel(m, found)
+        elif name == "channel.close":
+            self._close_channel(channel, m, found)
+        elif channel.state is CLOSING:
+            self.say_channel_close(number, channel.code, "the channel is closed")
+        else:
+            try:
+                if name == "handle.open":
+                    self._posting.whole(channel)
+                    self._open_handle(channel, m, found)
+                elif name == "channel.open":
+                    text = f"channel {number} is open already"
+                    raise Violation("command-invalid", text, Lost.SESSION)
+                else:
+                    self._posting.whole(channel)
+                    self._on_channel[name](channel, m, found)
+            except Violation as violation:
+                self._violated(violation, channel, None, found)
+
+    def _violated(
+        self, violation: Violation, channel: Channel, handle: Handle | None, found: Found
+    ) -> None:
+        """A mistake that costs no more than a channel."""
+        if violation.lost is Lost.LINK and handle is not None:
+            self.lose_handle(handle, violation.code, violation.text, found)
+        elif violation.lost is Lost.CONNECTION:
+            raise violation
+        else:
+            self.lose_channel(channel, violation.code, violation.text, found)
+
+    # --- channels -------------------------------------------------------------------------------
+
+    def _open_channel(self, m: w.ChannelOpen, found: Found) -> None:
+        number, most = m.channel_id, self.engine.limits.channel_max or MOST_CHANNELS
+        channel = Channel(number, self.engine, m.transacted, m.restartable)
+        self.channels[number] = channel
+        try:
+            read(m.options)
+            if len(self.channels) > most:
+                raise Violation("resource-error", f"more than {most} channels", Lost.SESSION)
+            if m.out_of_band:
+                text = "nothing is agreed about transfer out of band"
+                raise Violation("not-implemented", text, Lost.SESSION)
+        except Violation as violation:
+            self.say_channel_close(number, violation.code, violation.text)
+            channel.die(violation.code)
+            return
+        token = PendingReply("channel.open", 0, m.confirm_tag)
+        found.append(BeginSession(number, token, m.transacted, m.restartable))
+
+    def _close_channel(self, channel: Channel, m: w.ChannelClose, found: Found) -> None:
+        if channel.state is CLOSING:
+            self.vanish(channel)
+            return
+        self._posting.abandon(channel)
+        found.append(EndSession(channel.number, PendingReply("channel.close", 0, 1)))
+
+    def vanish(self, channel: Channel) -> None:
+        """Both sides have closed it."""
+        self.channels.pop(channel.number, None)
+        for number in list(channel.handles):
+            del self.handles[number]
+        channel.handles.clear()
+        channel.state = CLOSING
+
+    def lose_channel(self, channel: Channel, code: int, text: str, found: Found) -> None:
+        """Close it for an error."""
+        if channel.state is OPEN:
+            self.say_channel_close(channel.number, code, text)
+            channel.die(code)
+            condition = condition_of(code)
+            assert condition is not None
+            found.append(SessionLost(channel.number, condition, text))
+
+    def say_channel_close(self, number: int, code: int, text: str) -> None:
+        self.engine.write(w.ChannelClose(number, code, brief(text)))
+
+    def exhausted(self, channel: Channel) -> None:
+        """There are no more numbers for its messages."""
+        code = REPLIES["resource-error"]
+        self.lose_channel(channel, code, "no more message numbers", self.engine.found_now())
+
+    def _ack(self, channel: Channel, m: w.ChannelAck, found: Found) -> None:
+        token = asked("channel.ack", 0, m.confirm_tag)
+        found.append(Acknowledge(channel.number, token, m.message_nbr))
+
+    def _commit(self, channel: Channel, m: w.ChannelCommit, found: Found) -> None:
+        """What was sent to the client is confirmed with it (§3.3.4), acknowledged or not."""
+        self._need_transaction(channel, m.options)
+        found.append(Acknowledge(channel.number, None, MOST_NUMBER))
+        found.append(Commit(channel.number, PendingReply("channel.commit", 0, m.confirm_tag)))
+
+    def _rollback(self, channel: Channel, m: w.ChannelRollback, found: Found) -> None:
+        self._need_transaction(channel, m.options)
+        found.append(Rollback(channel.number, PendingReply("channel.rollback", 0, m.confirm_tag)))
+
+    def _need_transaction(self, channel: Channel, options: bytes) -> None:
+        read(options)
+        if not channel.transacted:
+            raise Violation("command-invalid", "the channel is not transacted", Lost.SESSION)
+        channel.posts = 0
+
+    # --- handles --------------------------------------------------------------------------------
+
+    def _open_handle(self, channel: Channel, m: w.HandleOpen, found: Found) -> None:
+        number = m.handle_id
+        if number == 0:
+            raise Violation("syntax-error", "there is no handle 0")
+        there = self.handles.get(number)
+        if there is not None:
+            if there.state is OPEN:
+                text = f"handle {number} is open already"
+                self.lose_handle(there, REPLIES["command-invalid"], text, found)
+            return
+        service = SERVICE.get(m.service_type)
+        handle = Handle(channel, m, service or Service.QUEUE)
+        self.handles[number] = channel.handles[number] = handle
+        try:
+            read(m.options)
+            if service is None:
+                text = f"there is no service type {m.service_type}"
+                raise Violation("invalid-service", text, Lost.LINK)
+            if len(self.handles) > HANDLE_MAX:
+                raise Violation("resource-error", f"more than {HANDLE_MAX} handles", Lost.LINK)
+            if service is Service.PEER and (m.temporary or m.consumer or m.browser):
+                text = "a peer is neither consumed, browsed nor temporary"
+                raise Violation("syntax-error", text, Lost.LINK)
+        except Violation as violation:
+            self._violated(violation, channel, handle, found)
+            return
+        found.append(
+            OpenDestination(
+                channel.number,
+                PendingReply("handle.open", number, m.confirm_tag),
+                handle.link,
+                handle.service,
+                m.dest_name,
+                m.temporary,
+                self.engine.peer.name,
+                m.producer,
+                m.consumer,
+                m.browser,
+                m.mime_type,
+                m.encoding,
+            )
+        )
+
+    def _close_handle(self, handle: Handle, m: w.HandleClose, found: Found) -> None:
+        if handle.state is CLOSING:
+            self.vanish_handle(handle)
+            return
+        self._posting.abandon(handle.channel, handle)
+        self._posting.end_stream(handle, found)
+        token = PendingReply("handle.close", handle.number, 1)
+        found.append(CloseDestination(handle.channel.number, token, handle.link))
+
+    def vanish_handle(self, handle: Handle) -> None:
+        """Both sides have closed it."""
+        handle.state = CLOSING
+        self.handles.pop(handle.number, None)
+        handle.channel.handles.pop(handle.number, None)
+        handle.channel.forget(handle)
+
+    def lose_handle(self, handle: Handle, code: int, text: str, found: Found) -> None:
+        """Close it for an error, or its channel, where that is wanted as it was."""
+        if self.engine.handle_errors == "channel" and code != SUCCESS:
+            self.lose_channel(handle.channel, code, text, found)
+        elif handle.state is OPEN:
+            handle.state = CLOSING
+            self._posting.abandon(handle.channel, handle)
+            self.engine.write(w.HandleClose(handle.number, code, brief(text)))
+            handle.channel.forget(handle)
+            found.append(CloseDestination(handle.channel.number, None, handle.link))
+
+    def _consume(self, handle: Handle, m: w.HandleConsume, found: Found) -> None:
+        if handle.service is Service.PEER:
+            raise Violation("command-invalid", "a peer is not consumed from", Lost.LINK)
+        if not handle.consumer:
+            raise Violation("access-refused", "the handle is not a consumer's", Lost.LINK)
+        if m.identifier and handle.service is not Service.TOPIC:
+            raise Violation("syntax-error", "only topics have durable subscriptions", Lost.LINK)
+        handle.tags += 1
+        tag = f"{handle.link}/{handle.tags}"
+        token = PendingReply("handle.consume", handle.number, m.confirm_tag, tag)
+        found.append(
+            Listen(
+                handle.channel.number,
+                token,
+                handle.link,
+                tag,
+                m.dest_name,
+                m.prefetch,
+                m.no_local,
+                m.unreliable,
+                m.identifier,
+                text_of(m.selector),
+                m.mime_type,
+            )
+        )
+
+    def _cancel(self, handle: Handle, m: w.HandleCancel, found: Found) -> None:
+        if handle.service is not Service.TOPIC:
+            raise Violation("command-invalid", "only topics have subscriptions", Lost.LINK)
+        if not m.identifier:
+            raise Violation("syntax-error", "which subscription?", Lost.LINK)
+        token = PendingReply("handle.cancel", handle.number, m.confirm_tag)
+        number, link = handle.channel.number, handle.link
+        found.append(EndSubscription(number, token, link, m.dest_name, m.identifier))
+
+    def _flow(self, handle: Handle, m: w.HandleFlow, found: Found) -> None:
+        if handle.service is Service.PEER:
+            raise Violation("command-invalid", "a peer is not paused", Lost.LINK)
+        token = asked("handle.flow", handle.number, m.confirm_tag)
+        found.append(PauseHandle(handle.channel.number, token, handle.link, m.flow_pause))
+
+    def _unget(self, handle: Handle, m: w.HandleUnget, found: Found) -> None:
+        if handle.service is not Service.QUEUE:
+            raise Violation("command-invalid", "only queues take messages back", Lost.LINK)
+        token = PendingReply("handle.unget", handle.number, m.confirm_tag)
+        found.append(GiveBack(handle.channel.number, token, handle.link, m.message_nbr))
+
+    def _query(self, handle: Handle, m: w.HandleQuery, found: Found) -> None:
+        self._need_browser(handle)
+        token = PendingReply("handle.query", handle.number, 0)
+        number, link = handle.channel.number, handle.link
+        selector = text_of(m.selector)
+        found.append(Query(number, token, link, m.dest_name, m.message_nbr, selector, m.mime_type))
+
+    def _browse(self, handle: Handle, m: w.HandleBrowse, found: Found) -> None:
+        self._need_browser(handle)
+        token = PendingReply("handle.browse", handle.number, m.confirm_tag)
+        found.append(Browse(handle.channel.number, token, handle.link, m.message_nbr))
+
+    def _need_browser(self, handle: Handle) -> None:
+        """Original clients look with consumers' handles too."""
+        if handle.service is Service.PEER:
+            raise Violation("command-invalid", "a peer is not browsed", Lost.LINK)
+        if not (handle.browser or handle.consumer):
+            raise Violation("access-refused", "the handle is not a browser's", Lost.LINK)
+
+    def _ready(self, handle: Handle, m: w.HandleReady, found: Found) -> None:
+        if not handle.channel.ready(handle, m.message_size):
+            raise Violation("command-invalid", "no such message was prepared", Lost.LINK)
+
+    # --- out ------------------------------------------------------------------------------------
+
+    def channel_of(self, handle: int) -> int:
+        """The number of its channel; 0 if there is no such handle."""
+        found = self.handles.get(handle)
+        return 0 if found is None else found.channel.number
+
+    def say(self, operation: Operation) -> None:
+        answering.say(self, operation)
+
+    def outlet(self, number: int) -> Outlet:
+        channel = self.channels.get(number)
+        if channel is None:
+            raise LocalError(f"channel {number} is not open")
+        return channel
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def silence(self) -> None:
+        """The connection is being closed: nothing more is delivered."""
+        for channel in self.channels.values():
+            channel.state = CLOSING
+
+    def waiting(self) -> list[tuple[int, Token]]:
+        """Requests of ours: a server has none."""
+        return []
+
+    def abandon(self) -> None:
+        """Nothing more comes: what is half received is forgotten."""
+        for channel in self.channels.values():
+            channel.abandon()
+
+    def forget(self) -> None:
+        self.abandon()
+        self.channels.clear()
+        self.handles.clear()
+
+
+def asked(name: str, handle: int, tag: int) -> PendingReply | None:
+    """A token only where an answer is wanted, and a refusal costs no handle."""
+    return PendingReply(name, handle, tag) if tag else None
+
+
+def text_of(octets: bytes) -> str:
+    """A selector as text. Raises ``Violation``."""
+    try:
+        return octets.decode()
+    except UnicodeDecodeError:
+        raise Violation("syntax-error", "the selector is not UTF-8", Lost.LINK) from None

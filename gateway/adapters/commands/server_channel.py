@@ -1,0 +1,310 @@
+"""Channels and handles as the server keeps them, and the way out of a channel.
+
+Deliveries leave as NOTIFY with their fragments. On a restartable channel, a message of several
+fragments is prepared first (document §3.3.2.2); until the client is ready for it, what else is due
+on the channel waits.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway.adapters.commands.fragments import Arriving, Hashed, loaded, pieces
+from gateway.adapters.commands.frames import frame
+from gateway.adapters.commands.states import CLOSING, OPEN, State
+from gateway.adapters.commands.streams import Part, Stream, without_marks
+from gateway.adapters.commands.wire import layouts as w
+from gateway.adapters.commands.wire.tables import REPLIES, SUCCESS
+from gateway.adapters.core.bounded_cache import BoundedCache
+from gateway.bodies import Body, LargeBody, cut
+from gateway.message import Message
+from gateway.operations import Service, Unsent
+
+if TYPE_CHECKING:
+    from gateway.adapters.commands.engine import Engine
+
+MOST_NUMBER = (1 << 32) - 1
+
+ENDS = 1024
+"""Encoded commands kept by a channel."""
+VARYING_AT, VARYING = 5, Struct(">IIB")
+"""Behind size, type and handle: number of the message, octets of the fragment, bits (§3.5.11)."""
+DELIVERED, REDELIVERED = 8, 16
+
+
+class Waiting(NamedTuple):
+    """A delivery that is not out yet."""
+
+    handle: "Handle"
+    name: str
+    delivery: int
+    redelivered: bool
+    message: Message
+    consumer: str = ""
+
+
+class Handle:
+    """An open handle. ``name`` is what it was opened for, ``names`` what its consumers (by tag)
+    listen to; "" where the message tells."""
+
+    __slots__ = (
+        "number", "channel", "service", "name", "producer", "consumer", "browser", "mime_type",
+        "encoding", "state", "names", "tags", "stream", "preparing", "link",
+    )  # fmt: skip
+
+    def __init__(self, channel: "Channel", record: w.HandleOpen, service: Service) -> None:
+        self.number = record.handle_id
+        self.link = str(record.handle_id)
+        self.channel = channel
+        self.service = service
+        self.name = record.dest_name
+        self.producer = record.producer
+        self.consumer = record.consumer
+        self.browser = record.browser
+        self.mime_type = record.mime_type
+        self.encoding = record.encoding
+        self.state: State = OPEN
+        self.names: dict[str, str] = {}
+        self.tags = 0
+        """Consumers it ever had."""
+        self.stream: Stream | None = None
+        """What the client is streaming over it."""
+        self.preparing = False
+        """The client has prepared a message and may send the rest of it."""
+
+
+class Channel:
+    """An open channel; its ``Outlet``."""
+
+    gate: Callable[[bool], None]
+
+    def __init__(self, number: int, engine: "Engine", transacted: bool, restartable: bool) -> None:
+        self.number = number
+        self.engine = engine
+        self.transacted = transacted
+        self.restartable = restartable
+        self.state: State = OPEN
+        self.code = 0
+        """Why it is closing."""
+        self.handles: dict[int, Handle] = {}
+        self.arriving: Arriving | None = None
+        self.recovering: Handle | None = None
+        """The handle over which the rest of a prepared message comes, until all is here."""
+        self.streamer: Handle | None = None
+        """The handle over which the client streams: nothing else may be sent here (§3.5.3.1)."""
+        self.posts = 0
+        """Messages of the transaction at hand."""
+        self.out: tuple[Handle, str] | None = None
+        """The handle, and the stream, over which we stream to the client."""
+        self._preparing: tuple[Waiting, Body] | None = None
+        """A delivery, and its body as the client gets it."""
+        self._held: deque[Waiting] = deque()
+        self._ends: BoundedCache[tuple[int, str], tuple[bytes, bytes]] = BoundedCache(ENDS)
+        """Commands of deliveries as they are written, without what varies."""
+        self.gate = lambda _: None
+
+    # --- the outlet -----------------------------------------------------------------------------
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        """Hot. What is meant for a handle that is gone stays unsettled with the channel."""
+        handle = self.handles.get(int(consumer.partition("/")[0]))
+        if handle is None or handle.state is not OPEN or self.state is not OPEN:
+            return
+        name = handle.names.get(consumer, "")
+        if handle.service is not Service.QUEUE:
+            name = message.key if handle.service is Service.TOPIC else handle.name
+        plain = self._preparing is None and self.out is None and delivery <= MOST_NUMBER
+        if plain and self._whole(handle, name, consumer, delivery, redelivered, message):
+            return
+        due = Waiting(handle, name, delivery, redelivered, message, consumer)
+        if self._preparing is not None:
+            self._held.append(due)
+            self.gate(False)
+        else:
+            self._out(due)
+
+    def _whole(
+        self,
+        handle: Handle,
+        name: str,
+        consumer: str,
+        delivery: int,
+        redelivered: bool,
+        message: Message,
+    ) -> bool:
+        """A message in one fragment and in one piece, if it is like that. Hot."""
+        engine, limit = self.engine, self.engine.frame_out
+        if len(message.body) >= limit or handle.service is Service.PEER:
+            return False
+        try:
+            head, body = engine.headers.leaving(message, limit)
+        except ValueError:
+            engine.found_now().append(Unsent(self.number, consumer, delivery, message))
+            return True
+        size = len(head) + len(body)
+        if size > limit:
+            return False
+        ends = self._ends.get((handle.number, name))
+        if ends is None:
+            try:
+                octets = frame(w.HandleNotify(handle.number, dest_name=name))
+            except ValueError:
+                engine.found_now().append(Unsent(self.number, consumer, delivery, message))
+                return True
+            ends = octets[:VARYING_AT], octets[VARYING_AT + VARYING.size :]
+            self._ends.keep((handle.number, name), ends)
+        bits = DELIVERED | REDELIVERED if redelivered else DELIVERED
+        octets = b"".join(
+            (ends[0], VARYING.pack(delivery, size, bits), ends[1], head, loaded(body))
+        )
+        engine.put_message(self.number, octets)
+        return True
+
+    def divert(self, pending: list[bytes]) -> None:
+        """The engine looks for itself where the output of a channel goes now."""
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        """Confirms are tags here, and come as answers."""
+
+    def _out(self, due: Waiting) -> None:
+        if due.delivery > MOST_NUMBER:
+            self.engine.work.exhausted(self)
+            return
+        engine, message = self.engine, due.message
+        limit = engine.frame_out
+        if self.out is not None or due.handle.service is Service.PEER:
+            part = Part(message) if due.handle.service is Service.PEER else None
+            if part is not None and part.number and self._streamed(due, part):
+                return
+            # Nothing may come in between (§3.5.3.1): the message ends the stream.
+            self._end_stream(REPLIES["not-allowed"], "a message came in between")
+            if due.handle.state is not OPEN:
+                return
+        try:
+            head, body = engine.headers.leaving(message, limit)
+            frame(w.HandleNotify(due.handle.number, dest_name=due.name))  # whether it has a form
+        except ValueError:
+            found = engine.found_now()
+            found.append(Unsent(self.number, due.consumer, due.delivery, message))
+            return
+        if self.restartable and len(head) + len(body) > limit:
+            self._prepare(due, head, body)
+            return
+        self.notify(due, head, body, False)
+
+    def notify(
+        self, due: Waiting, head: bytes, body: Body, recovery: bool, delivered: bool = True
+    ) -> None:
+        """All fragments of a message, or of what the client lacks of it. The name is on the last
+        (§3.5.11)."""
+        record = w.HandleNotify(
+            due.handle.number,
+            due.delivery,
+            recovery=recovery,
+            delivered=delivered,
+            redelivered=due.redelivered,
+        )
+
+        def make(fragment: bytes, more: bool) -> bytes:
+            record.fragment_size = len(fragment)
+            record.partial = more
+            record.dest_name = "" if more else due.name
+            return frame(record) + fragment
+
+        self.engine.write_message(self, head, body, make)
+
+    # --- streams --------------------------------------------------------------------------------
+
+    def _streamed(self, due: Waiting, part: Part) -> bool:
+        """Goes out as part of a stream; false if it has to be a message."""
+        here = (due.handle, part.number)
+        if self.out is None and part.part == 0 and len(self.handles) == 1:
+            self.out = here
+            header = b"\0\0\0\0" + without_marks(due.message.header)
+            self._flow(due, header + loaded(due.message.body))
+            return True
+        if self.out != here:
+            return False
+        if part.end:
+            self._end_stream(SUCCESS, "the stream has ended")
+        else:
+            self._flow(due, loaded(due.message.body))
+        return True
+
+    def _flow(self, due: Waiting, octets: bytes) -> None:
+        record = w.HandleNotify(
+            due.handle.number, due.delivery, partial=True, delivered=True, streaming=True
+        )
+        for fragment, _ in pieces(octets, self.engine.frame_out):
+            record.fragment_size = len(fragment)
+            self.engine.put_message(self.number, frame(record) + fragment)
+
+    def _end_stream(self, code: int, text: str) -> None:
+        """Either side ends a stream by closing its handle."""
+        if self.out is not None:
+            handle, self.out = self.out[0], None
+            self.engine.work.lose_handle(handle, code, text, self.engine.found_now())
+
+    # --- restartable ----------------------------------------------------------------------------
+
+    def _prepare(self, due: Waiting, head: bytes, body: Body) -> None:
+        first = head + loaded(cut(body, 0, self.engine.frame_out - len(head)))
+        self._preparing = (due, body)
+
+        def make(digest: str) -> bytes:
+            return frame(w.HandlePrepare(due.handle.number, len(first), digest)) + first
+
+        if isinstance(body, LargeBody):
+            self.engine.load(self, Hashed(make, body))
+        else:
+            self.engine.put_on(self.number, make(hashlib.sha1(body).hexdigest()))
+
+    def ready(self, handle: Handle, have: int) -> bool:
+        """The client has so much of the body; false if nobody asked."""
+        if self._preparing is None or self._preparing[0].handle is not handle:
+            return False
+        due, body = self._preparing
+        if have > len(body):
+            return False
+        self._preparing = None
+        self.notify(due, b"", cut(body, have, len(body)), True)
+        self._go_on()
+        return True
+
+    def forget(self, handle: Handle) -> None:
+        """A handle is gone; what waited for it may not hold up the others."""
+        if self._preparing is not None and self._preparing[0].handle is handle:
+            self._preparing = None
+        if self.streamer is handle:
+            self.streamer = None
+        if self.out is not None and self.out[0] is handle:
+            self.out = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        held = self._held
+        if not held:
+            return
+        while held and self._preparing is None:
+            due = held.popleft()
+            if due.handle.state is OPEN and self.state is OPEN:
+                self._out(due)
+        if not held and self.number not in self.engine.loads.tracks:
+            self.gate(True)
+
+    def abandon(self) -> None:
+        """Forget what is half received."""
+        arriving, self.arriving = self.arriving, None
+        if arriving is not None:
+            self.engine.under_way -= arriving.held
+            arriving.abandon()
+
+    def die(self, code: int) -> None:
+        """We close it: only the close goes on."""
+        self.state = CLOSING
+        self.code = code
+        self.abandon()
+        self._preparing = None
+        self._held.clear()

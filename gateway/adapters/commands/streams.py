@@ -1,0 +1,69 @@
+"""Streams over peers (document §3.5.3.1): no message, but octets that go on.
+
+The broker carries messages, so each fragment becomes one, with the stream's header and two fields
+more: which stream it is of, and which part. A peer's handle that has nothing else on its channel
+gets them back as a stream; every other reader sees the messages.
+"""
+
+import secrets
+
+from gateway.adapters.commands import types as fields
+from gateway.adapters.commands.content import COMMAND, SIZE_OCTETS, read_header
+from gateway.adapters.commands.wire.layouts import write_message_properties
+from gateway.message import Message
+from gateway.values import Int
+
+STREAM, PART, END = "X_STREAM", "X_STREAM_PART", "X_STREAM_END"
+MARK = STREAM.encode()
+
+
+class Stream:
+    """What a client streams: ``name`` is where to."""
+
+    __slots__ = ("header", "number", "part", "name")
+
+    def __init__(self, header: bytes) -> None:
+        self.header = header
+        self.number = secrets.token_hex(8)
+        self.part = 0
+        self.name = ""
+
+    def next(self, end: bool = False) -> bytes:
+        """The header of the next part. Raises ``ValueError`` if the fields have no room."""
+        record = read_header(self.header)
+        marks: dict[str, object] = {STREAM: self.number, PART: Int(self.part)}
+        if end:
+            marks[END] = Int(1)
+        table = fields.write_table(marks) + record.headers
+        if len(table) > fields.MOST_OCTETS:
+            raise fields.FieldError("the header has too many fields for a stream")
+        record.headers = table
+        self.part = (self.part + 1) & fields.MOST
+        return write_message_properties(record)[SIZE_OCTETS:]
+
+
+class Part:
+    """A message that is part of a stream, or none: ``number`` is "" then."""
+
+    __slots__ = ("number", "part", "end")
+
+    def __init__(self, message: Message) -> None:
+        self.number, self.part, self.end = "", 0, False
+        if message.dialect.name != COMMAND.name or MARK not in message.header:
+            return
+        table = fields.read_table(read_header(message.header).headers)
+        number, part = table.get(STREAM), table.get(PART)
+        if isinstance(number, str) and isinstance(part, int):
+            self.number, self.part, self.end = number, part, END in table
+
+
+def without_marks(header: bytes) -> bytes:
+    """The header that the stream began with."""
+    record = read_header(header)
+    pieces = [
+        record.headers[start - 2 - len(name.encode("utf-8", "surrogateescape")) : end]
+        for name, _, start, end in fields.entries_of(record.headers)
+        if name not in (STREAM, PART, END)
+    ]
+    record.headers = b"".join(pieces)
+    return write_message_properties(record)[SIZE_OCTETS:]

@@ -1,0 +1,87 @@
+"""What octets of 0.8a2 say, command by command, for people."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from gateway.adapters.commands import types as fields
+from gateway.adapters.commands.content import read_head
+from gateway.adapters.commands.frames import head_of, read_command
+from gateway.adapters.commands.violation import Violation
+from gateway.adapters.commands.wire.tables import HEADER
+from gateway.adapters.methods.trace import Line
+from gateway.adapters.preview import preview
+
+TABLES = frozenset(["challenges", "options", "dictionary", "headers"])
+SECRETS = frozenset(["responses"])
+BEGINNINGS = frozenset([43])
+"""Commands whose fragment always begins with a message header."""
+
+
+def commands(data: bytes, continued: dict[int, bool] | None = None) -> Iterator[Line]:
+    """Describe everything in ``data``. ``continued``: handles over which a message is not complete,
+    kept from call to call, because only the first fragment has a header."""
+    continued = {} if continued is None else continued
+    at = 0
+    if data[:1] == HEADER[:1] and data[1:2] >= HEADER[1:]:
+        # The highest version of the client (§3.2.2); no frame is as large as this would say.
+        yield Line(0, len(HEADER), 0, "protocol header", " ".join(map(str, data[: len(HEADER)])))
+        at = len(HEADER)
+    while at < len(data):
+        start = head_of(data, at)
+        size = 0 if start is None else int.from_bytes(data[at + 2 : start] or data[at:start], "big")
+        if start is None or start + size > len(data):
+            yield Line(at, len(data) - at, 0, "cut", "the last command is cut")
+            return
+        try:
+            command, record = read_command(data, start, start + size)
+        except Violation as violation:
+            yield Line(at, len(data) - at, 0, "broken", violation.text)
+            return
+        end = start + size
+        wanted = getattr(record, "fragment_size", 0) if command.fragment else 0
+        if getattr(record, "out_of_band", False):
+            wanted = 0
+        if end + wanted > len(data):
+            yield Line(at, len(data) - at, 0, "cut", "the last fragment is cut")
+            return
+        number = getattr(record, "handle_id", getattr(record, "channel_id", 0))
+        yield Line(at, end - at, number, "command", f"{command.name} {said(record)}".rstrip())
+        if wanted:
+            partial = bool(getattr(record, "partial", False))
+            first = not continued.get(number, False) and not getattr(record, "recovery", False)
+            continued[number] = partial
+            text = fragment(data[end : end + wanted], first or command.number in BEGINNINGS)
+            yield Line(end, wanted, number, "fragment", text)
+        at = end + wanted
+
+
+def fragment(octets: bytes, first: bool) -> str:
+    if first:
+        try:
+            record, start = read_head(octets)
+        except ValueError as error:
+            return f"{error}; {preview(octets)}"
+        return f"header {said(record)} and {len(octets) - start} octets: {preview(octets[start:])}"
+    return f"{len(octets)} octets: {preview(octets)}"
+
+
+def said(record: Any) -> str:
+    """The fields that say something. Secrets are counted, not shown."""
+    found = []
+    for name, default in record.defaults().items():
+        value = getattr(record, name)
+        if value == default:
+            continue
+        found.append(f"{name}={shown(name, value)}")
+    return " ".join(found)
+
+
+def shown(name: str, value: Any) -> str:
+    if name in SECRETS:
+        return f"<{len(value)} octets>"
+    if name in TABLES:
+        try:
+            return repr(fields.read_table(value))
+        except fields.FieldError as error:
+            return f"<not a table: {error}; {preview(value)}>"
+    return preview(value) if isinstance(value, bytes) else repr(value)

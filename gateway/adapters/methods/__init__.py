@@ -1,0 +1,5 @@
+"""AMQP 0-8, 0-9 and 0-9-1: classes and methods."""
+
+from gateway.adapters.methods.engine import Engine
+
+__all__ = ["Engine"]

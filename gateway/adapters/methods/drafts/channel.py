@@ -1,0 +1,241 @@
+"""One channel of a draft: its state, its consumers and tickets, what is under way on it."""
+
+from collections import deque
+from typing import Any, NamedTuple, Protocol
+
+from gateway.adapters.methods import states
+from gateway.adapters.methods.drafts import outlet
+from gateway.adapters.methods.drafts.assembly import Assembly
+from gateway.adapters.methods.drafts.content import DraftDialect
+from gateway.adapters.methods.drafts.mapping import Awaited, Content, Spoken
+from gateway.adapters.methods.drafts.outlet import Writer
+from gateway.adapters.methods.drafts.pacing import Pace
+from gateway.adapters.methods.drafts.staging import Staging
+from gateway.bodies import Spool
+from gateway.errors import Condition, LocalError, Lost, PeerError
+from gateway.message import Message
+from gateway.operations import Credit, DeclareQueue, Operation
+from gateway.partial_bodies import PartialBodyStore
+
+MOST_TICKETS = 1024
+MOST_CONSUMERS = 0xFFFF
+
+
+class Owner(outlet.Owner, Protocol):
+    """What a channel needs of its engine."""
+
+    later: list[Operation]
+    server: bool
+    vhost: str
+    connection: Any
+    max_message_octets: int
+    announced: int
+    """Octets of the contents that are under way on all channels, and in memory."""
+    spool: Spool | None
+    """Where larger ones go; ``None``: they stay in memory."""
+    partials: PartialBodyStore
+    """Where files are that are not all here (0-9a6)."""
+    first: bool
+    channels: dict[int, "Channel"]
+
+    def follow(self, operations: list[Operation]) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def condition(self, code: int) -> Condition: ...
+
+    def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None: ...
+
+    def violated(self, error: PeerError) -> list[Operation]: ...
+
+
+class Consumer(NamedTuple):
+    """What a consumer's deliveries are called. ``place`` is the queue or destination it asked
+    for; ``key``: deliveries name what they were published to instead (topics). ``tag`` is its
+    name here, ``number`` on the wire."""
+
+    group: str
+    place: str
+    number: int
+    tag: str
+    keyed: bool = False
+    domain: str = ""
+    pace: Pace | None = None
+
+
+class Channel(Writer):
+    """Also its own ``Outlet``."""
+
+    owner: Owner
+    consumers: dict[str, Consumer]
+    __slots__ = (
+        "awaited", "content", "tickets", "prefetch", "transacted", "classes", "unsettled", "files",
+        "wanted", "paced", "prefetch_max", "_tags",
+    )  # fmt: skip
+
+    def __init__(self, number: int, owner: Owner) -> None:
+        super().__init__(number, owner)
+        self.awaited: deque[Awaited] = deque()
+        self.content: Assembly | None = None
+        self.tickets: dict[int, frozenset[str]] = {}
+        self.prefetch = (0, 0)
+        self.transacted = False
+        self.classes: dict[str, str] = {}
+        """Exchanges declared here and their types: what a binding must say depends on it."""
+        self.unsettled: dict[int, None] = {}
+        """Client: deliveries, for rejecting many of them, which is no method here."""
+        self.files = Staging(owner.words.layouts, owner.max_message_octets, owner.partials)
+        self.wanted: dict[str, DeclareQueue] = {}
+        """Client: subscriptions declared and not yet bound (0-9a0)."""
+        self.prefetch_max = 0
+        """Octets that the client will take in advance here (0-9a0); 0 is no limit."""
+        self.paced = False
+        """Some consumer here has a rate."""
+        self._tags = 0
+
+    # --- state -----------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Open, and no content is under way."""
+        return self.state is states.OPEN and self.content is None
+
+    def move(self, word: str) -> None:
+        """Take a step of the table. Raises ``PeerError`` if it is not allowed now."""
+        state = states.after(states.CHANNEL, self.state, word)
+        if state is None:
+            raise PeerError(
+                Condition.CHANNEL_ERROR, f"{word!r} on channel {self.number}, which is {self.state}"
+            )
+        self.state = state
+
+    def opened(self) -> None:
+        self.move("channel.open-ok")
+
+    def fall(self) -> None:
+        """The peer broke a rule: nothing more is taken. We say so when what it asked before is
+        answered."""
+        self.forget_content()
+        self.state = states.FAILED
+
+    def die(self) -> None:
+        """Discard everything but the answer to our close."""
+        self.forget_content()
+        self.move("lose")
+        self.consumers.clear()
+
+    def vanish(self) -> None:
+        """The channel is no more; whoever still holds it as an outlet says nothing."""
+        for number in self.tickets:
+            self.owner.connection.tickets.pop(number, None)
+        self.state = states.CLOSED
+        self.forget_content()
+
+    def forget_content(self) -> None:
+        """What is under way is not; of a file that is being staged, the beginning is kept."""
+        content, self.content = self.content, None
+        if content is not None:
+            self.owner.announced -= content.held
+            content.drop()
+        self.files.cut()
+
+    def covered(self, delivery: int, multiple: bool) -> list[int]:
+        """Client: the deliveries that are settled by this; they are settled then."""
+        tags = [delivery]
+        if multiple:
+            tags = [tag for tag in self.unsettled if not delivery or tag <= delivery]
+        for tag in tags:
+            self.unsettled.pop(tag, None)
+        return tags
+
+    # --- tickets and consumers -------------------------------------------------------------------
+
+    def grant(self, *rights: str) -> int:
+        """A new ticket. It is good on this channel and for these rights; what the user may really
+        do is for the broker to say, whatever the ticket."""
+        if len(self.tickets) >= MOST_TICKETS:
+            raise PeerError(Condition.RESOURCE_ERROR, "too many access tickets")
+        number: int = self.owner.connection.new_ticket(self.number)
+        self.tickets[number] = frozenset(rights)
+        return number
+
+    def ticket(self, number: int, *rights: str) -> None:
+        """Refuse a ticket that was not granted here, or for none of these rights. 0 is what the
+        original clients send, who never ask for one."""
+        if not number:
+            return
+        granted = self.tickets.get(number)
+        if granted is None and self.owner.first and number in self.owner.connection.tickets:
+            text = f"ticket {number} was granted to another channel"
+            raise PeerError(Condition.ACCESS_REFUSED, text, Lost.CONNECTION)
+        if granted is None or (rights and not granted & frozenset(rights)):
+            text = f"ticket {number} is not good for {' or '.join(rights) or 'this'}"
+            raise PeerError(Condition.ACCESS_REFUSED, text, Lost.SESSION)
+
+    def next_tag(self) -> int:
+        """A number for a new consumer."""
+        if len(self.consumers) >= MOST_CONSUMERS:
+            raise PeerError(Condition.RESOURCE_ERROR, "too many consumers", Lost.SESSION)
+        while True:
+            self._tags = self._tags % MOST_CONSUMERS + 1
+            if str(self._tags) not in self.consumers:
+                return self._tags
+
+    def consume(self, consumer: Consumer) -> None:
+        """Server: a consumer is subscribed."""
+        self.consumers[consumer.tag] = consumer
+        if consumer.pace is not None:
+            self.paced = True
+
+    def consumer_at(self, group: str, place: str) -> Consumer | None:
+        """Client: whose delivery this is. Deliveries name where they come from, not a consumer.
+        Hot, where there are few."""
+        keyed = some = None
+        ours = 0
+        for consumer in self.consumers.values():
+            if consumer.group != group:
+                continue
+            if consumer.keyed:
+                keyed = keyed or consumer
+            elif consumer.place == place:
+                return consumer
+            some = consumer
+            ours += 1
+        return keyed or (some if ours == 1 else None)
+
+    # --- contents --------------------------------------------------------------------------------
+
+    def dialect(self, group: str) -> DraftDialect:
+        """How contents of a class are written."""
+        return self.owner.dialects[group]
+
+    def speak(self, spoken: Spoken) -> None:
+        self.owner.speak(self.number, spoken)
+
+    def fail(self, condition: Condition, text: str) -> PeerError:
+        """An error that costs the channel."""
+        return PeerError(condition, text, Lost.SESSION)
+
+    def staged(self, record: Any, content: Content) -> Spoken:
+        return self.files.offer(content, record)
+
+    # --- the outlet ------------------------------------------------------------------------------
+
+    def count(self, consumer: Consumer, message: Message) -> None:
+        """One more for a consumer that has a rate."""
+        assert consumer.pace is not None
+        count = consumer.pace.sent(message.size)
+        if count:
+            self.owner.follow([Credit(self.number, None, consumer.tag, count)])
+
+    def later(self, seconds: float) -> list[Operation]:
+        """Time has passed: consumers with a rate may get more."""
+        found: list[Operation] = []
+        for tag, consumer in self.consumers.items():
+            count = 0 if consumer.pace is None else consumer.pace.later(seconds)
+            if count:
+                found.append(Credit(self.number, None, tag, count))
+        return found
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        raise LocalError(f"{self.owner.table.name} has no confirms")

@@ -1,0 +1,78 @@
+"""The class test: both sides must answer it (0-9a0 §4.12, 0-9a6 likewise).
+
+Text is added by joining it; the least and the greatest of texts are by their octets. A table's
+integers and strings are taken from all its fields, nested ones left out. The checksum of a content
+is the sum of the octets of its body, modulo 2 to the 32nd.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from zlib import adler32
+
+from gateway.adapters.methods.drafts import types as tables
+from gateway.adapters.methods.drafts.mapping import Content, Spoken
+from gateway.adapters.methods.geometry import Method
+from gateway.bodies import Body
+from gateway.errors import Condition, Lost, PeerError
+
+ADD, LEAST, GREATEST = 1, 2, 3
+
+
+def _reduced(operation: int, values: Sequence[Any], nothing: Any) -> Any:
+    if operation not in (ADD, LEAST, GREATEST):
+        text = f"test operation {operation} is unknown"
+        raise PeerError(Condition.COMMAND_INVALID, text, Lost.SESSION)
+    if not values:
+        return nothing
+    if operation == ADD:
+        return b"".join(values) if isinstance(nothing, bytes) else sum(values) % (1 << 64)
+    return min(values) if operation == LEAST else max(values)
+
+
+def _integer(layouts: Any, m: Any, first: bool) -> Any:
+    values = (m.integer_1, m.integer_2, m.integer_3, m.integer_4)
+    return layouts.TestIntegerOk(_reduced(m.operation, values, 0))
+
+
+def _string(layouts: Any, m: Any, first: bool) -> Any:
+    values = (m.string_1.encode("utf-8", "surrogateescape"), m.string_2)
+    return layouts.TestStringOk(_fitting(_reduced(m.operation, values, b""), first))
+
+
+def _table(layouts: Any, m: Any, first: bool) -> Any:
+    fields = tables.read_table(m.table, first).values()
+    integers = [int(value) for value in fields if isinstance(value, int)]
+    texts = [v.encode("utf-8", "surrogateescape") for v in fields if isinstance(v, str)]
+    number = _reduced(m.integer_op, integers, 0) % (1 << 64)
+    return layouts.TestTableOk(number, _fitting(_reduced(m.string_op, texts, b""), first))
+
+
+def _fitting(octets: bytes, first: bool) -> bytes:
+    if first and len(octets) > 0xFFFF:
+        raise PeerError(Condition.RESOURCE_ERROR, "the result does not fit", Lost.SESSION)
+    return octets
+
+
+REQUESTS: dict[str, Callable[[Any, Any, bool], Any]] = {
+    "test.integer": _integer,
+    "test.string": _string,
+    "test.table": _table,
+}
+CONTENT = "test.content"
+
+
+def echoed(layouts: Any, method: Method, header: bytes, body: Body) -> Spoken:
+    """The answer to ``test.content``: the same content, and its checksum."""
+    number = method.number >> 16
+    record = layouts.TestContentOk(checksum(body) & 0xFFFF_FFFF)
+    return Spoken(record, Content(number, header, body))
+
+
+def checksum(body: Body) -> int:
+    """The sum of all octets. The low half of an Adler-32 that begins with 0 is that, modulo 65521,
+    which 256 octets do not reach: five times as fast as adding them up."""
+    total = 0
+    for piece in [body] if isinstance(body, bytes) else body.chunks():
+        view = memoryview(piece)
+        total += sum(adler32(view[at : at + 256], 0) & 0xFFFF for at in range(0, len(view), 256))
+    return total

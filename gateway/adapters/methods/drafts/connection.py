@@ -1,0 +1,397 @@
+"""Channel 0 of the drafts: start, secure, tune, open, close.
+
+0-9a0 has no room for a response in start-ok, so a login takes a round of secure; 0-9a6 writes its
+response as a field table without a length. Both are understood wherever a response comes, and so
+is PLAIN as RFC 4616 has it.
+"""
+
+import secrets
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from gateway.adapters.contract import Authority, Role
+from gateway.adapters.core.heartbeat import Heartbeat
+from gateway.adapters.core.sasl import Challenge, ServerExchange, Step, Success, Waiting
+from gateway.adapters.methods import states
+from gateway.adapters.methods.connection import Ended
+from gateway.adapters.methods.drafts import types as tables
+from gateway.adapters.methods.drafts.channel import MOST_CONSUMERS
+from gateway.adapters.methods.drafts.frames import DraftFrames
+from gateway.adapters.methods.drafts.mapping import MethodMapping, PendingReply
+from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.options import Credentials, Limits
+from gateway.errors import Condition, LocalError, PeerError
+from gateway.message import Table
+from gateway.operations import Closed, Done, Open, Operation, Peer
+from gateway.operations.rules import EARLY
+
+PLAIN = "PLAIN"
+MOST_TICKETS = 32 * 1024
+LARGEST_FRAME = 1 << 20
+"""Octets in any frame but a body that are taken where nobody can say what is too large (0-9a6)."""
+LARGEST_BODY = 64 * 1024
+"""Octets in one body frame where the draft lets nobody say what it can take (0-9a6)."""
+
+
+class Owner(Protocol):
+    """What this part needs of the engine."""
+
+    table: Version
+    words: MethodMapping
+    first: bool
+    frames: DraftFrames
+    body_max: int
+    channel_max: int
+    heartbeat: Heartbeat
+    vhost: str
+
+    def write(self, channel: int, record: Any) -> None: ...
+
+    def put(self, octets: bytes) -> None: ...
+
+    def condition(self, code: int) -> Condition: ...
+
+    def give_up(self) -> list[Operation]: ...
+
+    def go_on(self, act: Callable[[list[Operation]], None]) -> None:
+        """Act on what was waited for, then look at what the peer has said since."""
+        ...
+
+
+def plain_response(response: bytes, first: bool) -> bytes:
+    """A response as RFC 4616 has it, whatever of the known forms it came in."""
+    for skipped in (0, 2, 4):
+        if skipped and int.from_bytes(response[:skipped], "big") != len(response) - skipped:
+            continue
+        try:
+            table = tables.read_table(response[skipped:], first)
+        except (ValueError, struct.error):
+            continue
+        entries = {name.lower(): value for name, value in table.items()}
+        user, password = entries.get("login"), entries.get("password")
+        if isinstance(user, str) and isinstance(password, str):
+            return (
+                b"\0"
+                + user.encode("utf-8", "replace")
+                + b"\0"
+                + password.encode("utf-8", "replace")
+            )
+    return response
+
+
+class DraftConnection:
+    """The connection itself, as opposed to its channels."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        role: Role,
+        authority: Authority | None,
+        limits: Limits,
+        credentials: Credentials | None,
+        mechanisms: tuple[str, ...],
+    ) -> None:
+        self.state = states.HEADER
+        self.peer = Peer(version=owner.table.name)
+        self.said: tuple[Condition | None, str] = (None, "")
+        """Why we closed, while we wait for the answer."""
+        self.caused_by_them = False
+        self.user = ""
+        self.client_id = ""
+        """Who owns what is private (0-9a0)."""
+        self.prefetch_max = 0
+        """Octets that may be under way over all channels (0-9a0); 0 is no limit."""
+        self.shares = 1
+        """What each channel has of it: the whole divided by this."""
+        self.tickets: dict[int, int] = {}
+        """Whose channel each ticket is."""
+        self._last_ticket = 0
+        self._owner = owner
+        self._first = owner.first
+        self._w = owner.words.layouts
+        self._server = role is Role.SERVER
+        self._limits = limits
+        allowed = tuple(name for name in mechanisms if name == PLAIN)
+        self._exchange = ServerExchange(authority, None, allowed)
+        self._login = credentials or Credentials()
+        self._open: Open | None = None
+
+    def on(self, method: Method, m: Any, found: list[Operation]) -> None:
+        """One method on channel 0."""
+        name = method.name
+        if name == "connection.close":
+            self._on_close(m, found)
+        if name == "connection.unknown":
+            return
+        state = states.after(states.CONNECTION, self.state, name)
+        if self.state is states.CLOSING and state is None:
+            return
+        step = _STEPS.get(name)
+        if state is None or step is None:
+            raise PeerError(
+                Condition.COMMAND_INVALID,
+                f"{name} in connection state '{self.state}'",
+                method=method.number,
+            )
+        self.state = state
+        step(self, m, found)
+
+    def begin(self) -> None:
+        """Client: open the conversation."""
+        self.state = states.START
+        self._owner.put(self._owner.table.header)
+
+    # --- server ----------------------------------------------------------------------------------
+
+    def on_protocol_header(self) -> None:
+        """The client has said which version: introduce ourselves."""
+        self.state = states.START
+        offered = " ".join(self._exchange.mechanisms())
+        table = self._owner.table
+        if self._first:
+            start = self._w.ConnectionStart(table.major, table.minor, offered)
+        else:
+            start = self._w.ConnectionStart(table.major, table.minor, offered.encode(), b"en_US")
+        self._owner.write(0, start)
+
+    def _on_start_ok(self, m: Any, found: list[Operation]) -> None:
+        self.peer.mechanism = m.mechanism
+        response = b"" if self._first else plain_response(m.response, False)
+        self._step(self._exchange.start(m.mechanism, response), found)
+
+    def _on_secure_ok(self, m: Any, found: list[Operation]) -> None:
+        self._step(self._exchange.next(plain_response(m.response, self._first)), found)
+
+    def _step(self, step: Step, found: list[Operation]) -> None:
+        limits = self._limits
+        if isinstance(step, Challenge):
+            # It must not be empty (0-9a0: connection.secure); what it holds is left open.
+            self._owner.write(0, self._w.ConnectionSecure(step.data or PLAIN.encode()))
+        elif isinstance(step, Waiting):
+            self._owner.frames.waiting = True
+            self._exchange.later = self._later
+        elif isinstance(step, Success):
+            self.user = step.user
+            self.state = states.TUNE
+            if self._first:
+                tune = self._w.ConnectionTune(
+                    limits.frame_max,
+                    limits.channel_max,
+                    MOST_TICKETS,
+                    MOST_CONSUMERS,
+                    heartbeat=limits.heartbeat,
+                    jms_support=True,
+                    file_support=True,
+                    stream_support=True,
+                )
+            else:
+                tune = self._w.ConnectionTune(limits.channel_max, limits.heartbeat)
+            self._owner.write(0, tune)
+        else:
+            found += self._owner.give_up()
+            found.append(Closed(Condition.ACCESS_REFUSED, f"login of '{step.user}' was refused"))
+            raise Ended
+
+    def _later(self, step: Step) -> None:
+        self._owner.go_on(partial(self._step, step))
+
+    def _on_tune_ok(self, m: Any, found: list[Operation]) -> None:
+        ours = self._limits
+        frame_max = getattr(m, "frame_max", 0)
+        self.prefetch_max = getattr(m, "prefetch_max", 0)
+        if self._first:
+            self._check_tuning(m)
+        elif ours.channel_max and m.channel_max > ours.channel_max:
+            raise PeerError(Condition.NOT_ALLOWED, f"channel-max {m.channel_max} was not proposed")
+        self._tuned(m.channel_max, frame_max, m.heartbeat, ours.heartbeat)
+
+    def _check_tuning(self, m: Any) -> None:
+        """A client may lower what was proposed, and nothing may be 0 (0-9a0 §4.2.6)."""
+        least = self._owner.table.constants["frame-min-size"]
+        for name, given, lowest, proposed in (
+            ("frame-max", m.frame_max, least, self._limits.frame_max),
+            ("channel-max", m.channel_max, 1, self._limits.channel_max),
+            ("ticket-max", m.ticket_max, 1, MOST_TICKETS),
+        ):
+            if given < lowest or (proposed and given > proposed):
+                raise PeerError(Condition.NOT_ALLOWED, f"{name} {given} was not proposed")
+
+    def _on_open(self, m: Any, found: list[Operation]) -> None:
+        method = self._owner.table.by_name["connection.open"]
+        if self._first:
+            self.client_id = m.client_id or secrets.token_hex(16)
+            where = m.virtual_path or "/"
+            asked = PendingReply(method, m)
+            found.append(Open(asked, where, self.user, self.peer, self.client_id, EARLY))
+            return
+        # The virtual host comes with the first channel. Contexts are not kept over connections.
+        self.state = states.OPEN
+        self._owner.write(0, self._w.ConnectionOpenOk(m.context_key))
+
+    def new_ticket(self, channel: int) -> int:
+        """A number that no other ticket of this connection has."""
+        if len(self.tickets) >= MOST_TICKETS:
+            raise PeerError(Condition.RESOURCE_ERROR, "too many access tickets")
+        number = self._last_ticket
+        while True:
+            number = number % 0xFFFF + 1
+            if number not in self.tickets:
+                break
+        self._last_ticket = number
+        self.tickets[number] = channel
+        return number
+
+    def opened(self, m: Any) -> None:
+        """The virtual host is there."""
+        if self._first:
+            if self.state is states.OPENING:
+                self.state = states.OPEN
+            self._owner.write(0, self._w.ConnectionOpenOk(self.client_id))
+
+    # --- client ----------------------------------------------------------------------------------
+
+    def open(self, operation: Open) -> None:
+        """Use this virtual host as soon as we are tuned."""
+        if self._open is not None:
+            raise LocalError("the connection is already being opened")
+        self._open = operation
+        self._owner.vhost = operation.vhost
+        self._say_open()
+
+    def _say_open(self) -> None:
+        if self._open is not None and self.state is states.UNOPENED:
+            self.state = states.OPENING
+            given = (self._open.vhost, self._open.client) if self._first else ("",)
+            self._owner.write(0, self._w.ConnectionOpen(*given))
+
+    def _on_start(self, m: Any, found: list[Operation]) -> None:
+        table = self._owner.table
+        if (m.version_major, m.version_minor) != (table.major, table.minor):
+            raise PeerError(
+                Condition.NOT_IMPLEMENTED,
+                f"the server speaks {m.version_major}-{m.version_minor}, not {table.name}",
+            )
+        listed = m.mechanisms if self._first else m.mechanisms.decode("ascii", "replace")
+        if PLAIN not in listed.split() or self._login.mechanism not in (PLAIN, "AMQPLAIN"):
+            raise PeerError(Condition.NOT_ALLOWED, f"the server offers {listed}, which is not ours")
+        self.peer.mechanism = PLAIN
+        self.state = states.SECURE
+        if self._first:
+            self._owner.write(0, self._w.ConnectionStartOk(PLAIN))
+        else:
+            self._owner.write(0, self._w.ConnectionStartOk(PLAIN, self._response(), "en_US"))
+
+    def _response(self) -> bytes:
+        login = self._login
+        if self._first:
+            return b"\0" + login.user.encode() + b"\0" + login.password.encode()
+        table: Table = {"login": login.user, "password": login.password}
+        return tables.write_table(table, False)
+
+    def _on_secure(self, m: Any, found: list[Operation]) -> None:
+        self._owner.write(0, self._w.ConnectionSecureOk(self._response()))
+
+    def _on_tune(self, m: Any, found: list[Operation]) -> None:
+        limits = self._limits
+        channel_max = _smaller(m.channel_max, limits.channel_max)
+        frame_max = _smaller(getattr(m, "frame_max", 0), limits.frame_max)
+        if self._first:
+            heartbeat = limits.heartbeat
+            tuned = self._w.ConnectionTuneOk(
+                frame_max or 0xFFFF_FFFF,
+                channel_max or 0xFFFF,
+                m.access_max or MOST_TICKETS,
+                heartbeat=heartbeat,
+                jms_support=m.jms_support,
+                file_support=m.file_support,
+                stream_support=m.stream_support,
+            )
+        else:
+            heartbeat = _smaller(m.heartbeat, limits.heartbeat)
+            tuned = self._w.ConnectionTuneOk(channel_max, heartbeat)
+        self._owner.write(0, tuned)
+        if self._first:
+            self._tuned(channel_max, frame_max, m.heartbeat, heartbeat)
+        else:
+            self._tuned(channel_max, 0, heartbeat, heartbeat)
+        self.state = states.UNOPENED
+        self._say_open()
+
+    def _on_open_ok(self, m: Any, found: list[Operation]) -> None:
+        found.append(Done(0, None if self._open is None else self._open.token, self.peer))
+
+    # --- both ------------------------------------------------------------------------------------
+
+    def _tuned(self, channel_max: int, frame_max: int, speak: int, hear: int) -> None:
+        """The smaller of both wishes, where 0 wishes for nothing. In 0-9a0 each side says how
+        often it wants to hear from the other; in 0-9a6 the client decides."""
+        owner, limits = self._owner, self._limits
+        owner.channel_max = _smaller(channel_max, limits.channel_max) or 0xFFFF
+        owner.heartbeat.interval = speak
+        owner.heartbeat.patience = 2 * (hear if self._first else speak)
+        overhead = owner.frames.overhead
+        ours = _smaller(frame_max, limits.frame_max) if self._first else limits.frame_max
+        most = limits.max_message_octets
+        owner.frames.limit = owner.frames.body_limit = (ours or most + overhead) - overhead
+        if self._first:
+            owner.body_max = (ours or 1 << 31) - overhead
+        else:
+            # Tune says no limit, so there is none but that of messages.
+            owner.frames.limit = max(owner.frames.limit, LARGEST_FRAME)
+            owner.frames.body_limit = most
+            owner.body_max = (_smaller(frame_max, limits.frame_max) or LARGEST_BODY) - overhead
+
+    def _on_close(self, m: Any, found: list[Operation]) -> None:
+        """Theirs. If ours is under way too, both sides answer and that is that. A server answers
+        behind its answers to what was asked before."""
+        if self.state is states.CLOSING:
+            closed = Closed(*self.said, theirs=self.caused_by_them)
+        elif m.reply_code <= self._owner.table.constants["reply-success"]:
+            closed = Closed(None, m.reply_text)
+        else:
+            closed = Closed(self._owner.condition(m.reply_code), m.reply_text)
+        if self._server and self.state in (states.OPENING, states.OPEN):
+            closed = self.leave(closed.condition, closed.text)
+        else:
+            self.say_close_ok()
+            found += self._owner.give_up()
+        found.append(closed)
+        raise Ended
+
+    def leave(self, condition: Condition | None, text: str, fault: bool = False) -> Closed:
+        """Server: the connection ends behind our answers to what was asked before. ``fault``: they
+        broke a rule."""
+        self.state = states.LEAVING
+        self.said = condition, text
+        self.caused_by_them = True
+        token = PendingReply(self._owner.table.by_name["connection.close"], None)
+        return Closed(condition, text, token=token, fault=fault)
+
+    def say_close_ok(self) -> None:
+        """The last word to a peer that closes."""
+        self._owner.write(0, self._w.ConnectionCloseOk())
+
+    def _on_close_ok(self, m: Any, found: list[Operation]) -> None:
+        found += self._owner.give_up()
+        found.append(Closed(*self.said, theirs=self.caused_by_them))
+        raise Ended
+
+
+def _smaller(one: int, other: int) -> int:
+    """The smaller limit, where 0 is none."""
+    return min(one, other) if one and other else one or other
+
+
+_STEPS: dict[str, Any] = {
+    "connection.start": DraftConnection._on_start,
+    "connection.start-ok": DraftConnection._on_start_ok,
+    "connection.secure": DraftConnection._on_secure,
+    "connection.secure-ok": DraftConnection._on_secure_ok,
+    "connection.tune": DraftConnection._on_tune,
+    "connection.tune-ok": DraftConnection._on_tune_ok,
+    "connection.open": DraftConnection._on_open,
+    "connection.open-ok": DraftConnection._on_open_ok,
+    "connection.close-ok": DraftConnection._on_close_ok,
+}

@@ -1,0 +1,143 @@
+"""What the broker needs of encoded properties of the drafts, without decoding the rest.
+
+As ``methods/essentials.py`` does for the basic properties, but for any class of content: which
+property stands where is worked out once for each word of flags.
+"""
+
+from typing import NamedTuple
+
+from gateway.adapters.core.bounded_cache import BoundedCache
+from gateway.adapters.methods.drafts import types as tables
+from gateway.adapters.methods.essentials import EPOCH_LIMIT, PERSISTENT, BadExpiration, expiration
+from gateway.adapters.methods.geometry import Content
+from gateway.adapters.record import annotations
+from gateway.message import Essentials
+
+
+class Known(NamedTuple):
+    """One header, in one copy for all messages that have it. ``end``: where its own properties do;
+    what stands behind are child contents."""
+
+    header: bytes
+    essentials: Essentials
+    destination: str
+    end: int
+
+
+PASS, PASS_TEXT, TABLE, MODE, PRIORITY, DESTINATION, EXPIRATION, USER = range(8)
+"""What is to be done at a property: step over octets, or over a text, or look."""
+
+WANTED = {
+    "headers": TABLE,
+    "delivery_mode": MODE,
+    "priority": PRIORITY,
+    "destination": DESTINATION,
+    "expiration": EXPIRATION,
+    "user_id": USER,
+}
+
+Step = tuple[int, int]
+"""What to do, and octets: of the value, or of the length before a table."""
+
+
+class Outline:
+    """Where the properties of one class of content stand."""
+
+    def __init__(self, content: Content, first: bool) -> None:
+        self._first = first
+        self._steps: list[Step] = [
+            step(content, name, str(kind)) for name, kind in annotations(content.record).items()
+        ]
+        self._unknown = 0xFFFF >> len(self._steps)
+        self._plans: BoundedCache[bytes, tuple[Step, ...]] = BoundedCache()
+
+    def plan(self, flags: bytes) -> tuple[Step, ...]:
+        """The properties that these flags name. Raises ``ValueError`` for others."""
+        number = int.from_bytes(flags, "big")
+        if len(flags) < 2:
+            raise ValueError("the properties are cut short")
+        if number & self._unknown:
+            raise ValueError(f"flags {number:04x} name unknown properties")
+        steps = tuple(step for at, step in enumerate(self._steps) if number & 0x8000 >> at)
+        return self._plans.keep(flags, steps)
+
+    def read(self, header: bytes) -> Known:
+        """Raises ``ValueError``. Warm: steps over what nobody asks for, checking lengths and tags.
+        Behind the properties anything may stand."""
+        header = one_word(header)
+        flags = header[:2]
+        try:
+            return self._walk(header, self._plans.get(flags) or self.plan(flags))
+        except IndexError as error:
+            raise ValueError("the properties are cut short") from error
+
+    def _walk(self, header: bytes, steps: tuple[Step, ...]) -> Known:
+        at, size, destination = 2, len(header), ""
+        durable, priority, ttl, user, headers = False, None, None, None, False
+        for kind, width in steps:
+            if kind == PASS_TEXT:
+                at += 1 + header[at]
+            elif kind == PASS:
+                at += width
+            elif kind == TABLE:
+                start = at + width
+                at = start + int.from_bytes(header[at:start], "big")
+                if at > size:
+                    raise ValueError("the headers run past the properties")
+                tables.check_table(header[start:at], self._first)
+                headers = at > start
+            elif kind == MODE:
+                durable = header[at] == PERSISTENT
+                at += 1
+            elif kind == PRIORITY:
+                priority = header[at]
+                at += 1
+            else:
+                start, at = at + 1, at + 1 + header[at]
+                text = header[start:at].decode("utf-8", "surrogateescape")
+                if kind == DESTINATION:
+                    destination = text
+                elif kind == EXPIRATION:
+                    ttl = time_to_live(text)
+                else:
+                    user = text or None
+        if at > size:
+            raise ValueError("the properties are cut short")
+        if ttl is not None and ttl > EPOCH_LIMIT:
+            ttl = None
+        return Known(header, Essentials(durable, priority, ttl, user, headers), destination, at)
+
+
+def one_word(header: bytes) -> bytes:
+    """The header with one word of flags: a further one may follow (0-9a0 §3.5.2, 0-9a6 "Content
+    Header Frame Wire Format"), but no class has properties for it. Raises ``ValueError`` if it
+    names any, for what it names cannot be read."""
+    if len(header) < 2 or not header[1] & 1:
+        return header
+    at = 2
+    while True:
+        word = int.from_bytes(header[at : at + 2], "big")
+        if at + 2 > len(header):
+            raise ValueError("the property flags are cut short")
+        if word & 0xFFFE:
+            raise ValueError(f"further flags {word:04x} name unknown properties")
+        at += 2
+        if not word & 1:
+            return bytes((header[0], header[1] & 0xFE)) + header[at:]
+
+
+def step(content: Content, name: str, kind: str) -> Step:
+    """What is to be done at a property; how wide it is, its writer tells."""
+    empty: dict[str, object] = {"str": "", "bytes": b"", "int": 0}
+    value = empty[kind.split(" ")[0]]
+    width = len(content.write(content.record(**{name: value}))) - 2
+    return WANTED.get(name, PASS_TEXT if value == "" else PASS), width
+
+
+def time_to_live(text: str | None) -> int | None:
+    """Milliseconds; "0" and "" are how these peers say that it never expires. What is no number is
+    none."""
+    try:
+        return expiration(text or None) or None
+    except BadExpiration:
+        return None

@@ -1,0 +1,431 @@
+"""What the peer says in a draft, frame by frame: whom it concerns, whether it is allowed now.
+
+A ``PeerError`` that costs a channel is settled here; one that costs the connection goes up. Errors
+in the classes connection and access cost the connection, all others the channel.
+"""
+
+import struct
+from collections.abc import Callable
+from functools import partial
+from struct import Struct
+from typing import Any, Protocol
+
+from gateway.adapters.methods import states
+from gateway.adapters.methods.drafts import class_test as trials
+from gateway.adapters.methods.drafts.assembly import Assembly, Place
+from gateway.adapters.methods.drafts.channel import Channel, Owner
+from gateway.adapters.methods.drafts.connection import DraftConnection
+from gateway.adapters.methods.drafts.content import CONTENTS
+from gateway.adapters.methods.drafts.essentials import Known
+from gateway.adapters.methods.drafts.mapping import PendingReply, Said, Spoken
+from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.options import Limits
+from gateway.bodies import Body, gathering
+from gateway.errors import Condition, Lost, PeerError
+from gateway.operations import Done, EndSession, Operation, SessionLost, Synchronize
+
+SYNCHREQ, UNREAL = 0x80, 0x40
+SYNCH = (2, 6)
+"""Channel.Synch (0-9a0): the document gives it no number; this is the first one that is free."""
+FLAGS = 0xF0
+"""The high half of an octet of flags; the low half is the revision (0-9a0)."""
+
+THREE_FIELDS = Struct(">HIH")
+"""tune-ok of 0-9a6 as it was a week later: channel-max, frame-max, heartbeat."""
+
+UNDER_WAY = 4
+"""How many of the largest messages one connection may have half sent, over all its channels."""
+
+ASYNCHRONOUS = frozenset(
+    ["channel.flow"]
+    + [f"{group}.{verb}" for group in ("jms", "file", "stream") for verb in ("publish", "cancel")]
+    + [f"{group}.{verb}" for group in ("jms", "file") for verb in ("ack", "reject")]
+)
+"""What a client may send on a channel of 0-9a0 without being answered."""
+
+UNDEFINED = frozenset(["dtx.select", "dtx.start"])
+"""Named by the drafts, with nothing said of what a distributed transaction would be. What a peer
+does not support costs the connection in 0-9a0 (interface tests), the channel in 0-9a6 (dtx)."""
+
+
+class Engine(Owner, Protocol):
+    """What this part needs of the engine."""
+
+    version: str
+    first: bool
+    table: Version
+    connection: DraftConnection
+    channels: dict[int, Channel]
+    channel_max: int
+    announced: int
+    max_message_octets: int
+    limits: Limits
+
+    def put(self, octets: bytes) -> None: ...
+
+    def write(self, channel: int, record: Any) -> None: ...
+
+    def echo(self, channel: int, method: Method, record: Any) -> None: ...
+
+    def refuse_all(
+        self, place: Channel, condition: Condition, text: str, lost: Lost, found: list[Operation]
+    ) -> None: ...
+
+
+class DraftIncoming:
+    """The ``Link`` of the frame loop."""
+
+    def __init__(self, engine: Engine, server: bool) -> None:
+        self._engine = engine
+        self._server = server
+
+    # --- methods ---------------------------------------------------------------------------------
+
+    def on_method(
+        self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
+    ) -> None:
+        """One method frame. Raises ``PeerError`` if the connection dies of it."""
+        engine = self._engine
+        layout = engine.table.geometry.method
+        if end - at < layout.size:
+            raise PeerError(Condition.SYNTAX_ERROR, "a method frame is cut short")
+        group, name, *rest = layout.unpack_from(buf, at)
+        number = group << 16 | name
+        flags = 0
+        for octet in rest[:-1]:
+            flags |= octet & FLAGS
+        method = engine.table.methods.get(number)
+        if method is None or (flags & UNREAL and method.name in UNDEFINED):
+            if flags & UNREAL:
+                self._unknown(number, rest[-1])
+                return
+            raise PeerError(Condition.NOT_IMPLEMENTED, f"method {group},{name} is unknown")
+        method = self._alias(method, end - at - layout.size)
+        place = engine.channels.get(channel)
+        if place is not None and place.state in (states.CLOSING, states.FAILED) and channel:
+            self._while_closing(place, method, found)
+            return
+        if engine.connection.state is states.CLOSING and method.name[:11] != "connection.":
+            return
+        record = self._read(method, buf, at + layout.size, end)
+        if flags & UNREAL:
+            engine.echo(channel, method, record)
+            return
+        if flags & SYNCHREQ and not self._server:
+            raise PeerError(Condition.COMMAND_INVALID, "a server may not ask for synch")
+        try:
+            self._dispatch(channel, place, method, record, found)
+            if flags & SYNCHREQ and engine.limits.synch and place is not None:
+                self._synch(place, method, record, rest[-1], found)
+        except PeerError as error:
+            error.method = error.method or number
+            fatal = method.name.startswith(("connection.", "access."))
+            if fatal or error.lost is not Lost.SESSION or channel not in engine.channels:
+                raise
+            self._lose(channel, error, found)
+        except ValueError as error:
+            raise PeerError(Condition.SYNTAX_ERROR, str(error), method=number) from error
+
+    def _unknown(self, number: int, tag: int) -> None:
+        """A test of a method that we do not have (0-9a0: connection.unknown)."""
+        unknown = self._engine.words.layouts.ConnectionUnknown
+        code, text, _ = self._engine.table.codes[Condition.NOT_IMPLEMENTED.value]
+        self._engine.write(0, unknown(number >> 16, number & 0xFFFF, tag & 0xFFFF, code, text))
+
+    def _synch(
+        self, place: Channel, method: Method, m: Any, tag: int, found: list[Operation]
+    ) -> None:
+        """Answer what has no answer of its own, once it is done and safe (0-9a0 §3.6.4)."""
+        if method.replies or method.name not in ASYNCHRONOUS:
+            return
+        number = place.number
+        layout = self._engine.table.geometry.method
+        flags = (0,) * (layout.size - len(SYNCH) - 4)
+        frames = self._engine.frames
+
+        def then(_: Any) -> list[Operation]:
+            octets = layout.pack(*SYNCH, *flags, tag)
+            self._engine.put(frames.frame(frames.method, number, octets))
+            return []
+
+        done = Synchronize(number, PendingReply(method, m, then))
+        if method.content and place.content is not None:
+            place.content.after = done
+        else:
+            found.append(done)
+
+    def _alias(self, method: Method, size: int) -> Method:
+        """0-9a6: close and close-ok are 9 and 10, or 10 and 11. 10 with fields is a close."""
+        if self._engine.first or method.name != "connection.close-ok" or not size:
+            return method
+        return self._engine.table.by_name["connection.close"]
+
+    def _read(self, method: Method, buf: bytes, at: int, end: int) -> Any:
+        """The method's record."""
+        number = method.number
+        theirs = method.from_client if self._server else method.from_server
+        if not theirs:
+            side = "client" if self._server else "server"
+            raise PeerError(
+                Condition.COMMAND_INVALID, f"a {side} may not send {method.name}", method=number
+            )
+        later = method.name == "connection.tune-ok" and end - at == THREE_FIELDS.size
+        if later and not self._engine.first:
+            channels, _, heartbeat = THREE_FIELDS.unpack_from(buf, at)
+            return method.record(channels, heartbeat)
+        try:
+            record, stop = method.read(buf, at)
+        except (ValueError, struct.error, IndexError) as error:
+            raise PeerError(
+                Condition.SYNTAX_ERROR, f"{method.name}: {error}", method=number
+            ) from error
+        if stop != end:
+            raise PeerError(
+                Condition.SYNTAX_ERROR,
+                f"{method.name} has {end - at} octets of arguments, not {stop - at}",
+                method=number,
+            )
+        return record
+
+    def _while_closing(self, place: Channel, method: Method, found: list[Operation]) -> None:
+        """We have said close, or are about to: only the closing counts."""
+        engine = self._engine
+        if place.state is states.FAILED:
+            if method.name == "channel.close":
+                found.append(EndSession(place.number, PendingReply(method, None)))
+        elif method.name == "channel.close-ok":
+            if place.awaited and isinstance(place.awaited[-1].operation, EndSession):
+                ended = place.awaited.pop()
+                self._end(place, found)
+                if ended.operation.token is not None:
+                    found.append(Done(place.number, ended.operation.token))
+            else:
+                self._end(place, found)
+        elif method.name == "channel.close" and engine.connection.state is not states.CLOSING:
+            engine.write(place.number, engine.words.layouts.ChannelCloseOk())
+
+    def _end(self, place: Channel, found: list[Operation]) -> None:
+        del self._engine.channels[place.number]
+        self._engine.refuse_all(
+            place, Condition.CHANNEL_ERROR, "the channel is closed", Lost.SESSION, found
+        )
+        place.vanish()
+
+    def _dispatch(
+        self, channel: int, place: Channel | None, method: Method, m: Any, found: list[Operation]
+    ) -> None:
+        engine, name = self._engine, method.name
+        if channel == 0 or name.startswith("connection."):
+            if (channel == 0) != name.startswith("connection."):
+                raise PeerError(Condition.COMMAND_INVALID, f"{name} on channel {channel}")
+            engine.connection.on(method, m, found)
+            return
+        state = engine.connection.state
+        if state is not states.OPEN and not (self._server and state is states.OPENING):
+            raise PeerError(Condition.COMMAND_INVALID, f"{name} before the connection is open")
+        if place is None:
+            if name == "channel.close-ok":
+                return
+            if name != "channel.open":
+                raise PeerError(Condition.CHANNEL_ERROR, f"{name} on channel {channel}, not open")
+            if channel > engine.channel_max:
+                raise PeerError(
+                    Condition.NOT_ALLOWED, f"channel {channel} is above {engine.channel_max}"
+                )
+            place = engine.channels[channel] = Channel(channel, engine)
+            place.opened()
+            found += engine.words.serve[name](place, m, PendingReply(method, m))
+            return
+        if place.state is not states.OPEN and name not in states.CHANNEL[place.state]:
+            raise PeerError(Condition.CHANNEL_ERROR, f"{name} on channel {channel}, {place.state}")
+        if place.content is not None and not name.endswith((".reject", ".ack")):
+            raise PeerError(
+                Condition.UNEXPECTED_FRAME, f"{name} where the rest of a content was expected"
+            )
+        self._on_channel(place, method, m, found)
+
+    def _on_channel(self, place: Channel, method: Method, m: Any, found: list[Operation]) -> None:
+        engine, name = self._engine, method.name
+        if name in UNDEFINED:
+            lost = Lost.CONNECTION if engine.first else Lost.SESSION
+            raise PeerError(Condition.NOT_IMPLEMENTED, f"{name} is not implemented", lost)
+        if method.content:
+            keep: Callable[[int], Place] = partial(gathering, engine.spool)
+            if name == "file.stage":
+                keep = place.files.rest
+            place.content = Assembly(self._said(method, m), engine.max_message_octets, keep)
+        elif name in trials.REQUESTS:
+            place.speak(Spoken(trials.REQUESTS[name](engine.words.layouts, m, engine.first)))
+        elif self._server and name in engine.words.serve:
+            if name == "channel.open":
+                raise PeerError(Condition.CHANNEL_ERROR, "second 'channel.open' seen")
+            if name == "channel.close":
+                place.move(name)
+            found += engine.words.serve[name](place, m, PendingReply(method, m))
+        elif name == "channel.close":
+            self._closed_by_server(place, m, found)
+        else:
+            told = engine.words.told(place, method, m)
+            if told is not None:
+                found += told
+            else:
+                self._answered(place, method, m, found)
+
+    def _answered(self, place: Channel, method: Method, m: Any, found: list[Operation]) -> None:
+        """The peer's answer to a request of ours."""
+        awaited = place.awaited[0] if place.awaited else None
+        if awaited is None or method.name not in awaited.method.replies:
+            raise PeerError(
+                Condition.COMMAND_INVALID, f"{method.name} answers nothing that was asked"
+            )
+        place.awaited.popleft()
+        if method.name == "channel.open-ok":
+            place.opened()
+        result = self._engine.words.result.get(method.name)
+        value = None if result is None else result(place, awaited.operation, m)
+        if awaited.operation.token is not None:
+            found.append(Done(place.number, awaited.operation.token, value))
+
+    def _closed_by_server(self, place: Channel, m: Any, found: list[Operation]) -> None:
+        engine = self._engine
+        condition = engine.condition(m.reply_code)
+        engine.write(place.number, engine.words.layouts.ChannelCloseOk())
+        del engine.channels[place.number]
+        place.vanish()
+        engine.refuse_all(place, condition, m.reply_text, Lost.SESSION, found)
+        found.append(SessionLost(place.number, condition, m.reply_text))
+
+    # --- content ---------------------------------------------------------------------------------
+
+    def on_header(
+        self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
+    ) -> None:
+        geometry = self._engine.table.geometry
+        self._on_content(channel, lambda content: content.on_header(geometry, buf[at:end]), found)
+
+    def on_body(self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]) -> None:
+        self._on_content(channel, lambda content: content.on_body(buf[at:end]), found)
+
+    def _on_content(
+        self,
+        channel: int,
+        step: Callable[[Assembly], tuple[bytes, Body] | None],
+        found: list[Operation],
+    ) -> None:
+        engine = self._engine
+        place = engine.channels.get(channel)
+        if engine.connection.state is states.CLOSING:
+            return
+        if place is None:
+            condition = Condition.CHANNEL_ERROR if channel else Condition.UNEXPECTED_FRAME
+            raise PeerError(condition, f"content on channel {channel}, which is not open")
+        if place.state in (states.CLOSING, states.FAILED):
+            return
+        content = place.content
+        if content is None:
+            raise PeerError(Condition.UNEXPECTED_FRAME, "content that nobody announced")
+        method = content.method
+        try:
+            before = content.held
+            try:
+                whole = step(content)
+            finally:
+                engine.announced += content.held - before
+            if engine.announced > UNDER_WAY * engine.max_message_octets:
+                raise PeerError(
+                    Condition.RESOURCE_ERROR,
+                    "too many large messages are under way on this connection",
+                )
+            if whole is None:
+                return
+            place.content = None
+            engine.announced -= content.held
+            self._complete(place, content, *whole, found)
+        except (PeerError, ValueError) as error:
+            self._failed(channel, method, error, found)
+
+    def _failed(
+        self, channel: int, method: Method, error: PeerError | ValueError, found: list[Operation]
+    ) -> None:
+        """Something is wrong with a content, or with what its method says of it."""
+        if not isinstance(error, PeerError):
+            raise PeerError(Condition.SYNTAX_ERROR, str(error), method=method.number) from error
+        error.method = error.method or method.number
+        if error.lost is not Lost.SESSION:
+            raise error
+        self._lose(channel, error, found)
+
+    def _lose(self, channel: int, error: PeerError, found: list[Operation]) -> None:
+        """A mistake that costs the channel. A server says so behind its answers to what was asked
+        before."""
+        lost = SessionLost(channel, error.condition, error.text)
+        method = self._engine.table.methods.get(error.method)
+        if self._server and method is not None:
+            self._engine.channels[channel].fall()
+            lost.token = PendingReply(method, None)
+        else:
+            self._engine.lose(channel, error.condition, error.text, error.method)
+        found.append(lost)
+
+    def _said(self, method: Method, m: Any) -> Said:
+        engine = self._engine
+        dialect = CONTENTS[engine.version, method.number >> 16]
+        return Said(method, m, dialect, engine.words.arrive.get(method.name))
+
+    def _complete(
+        self, place: Channel, content: Assembly, header: bytes, body: Body, found: list[Operation]
+    ) -> None:
+        """All of a message is here."""
+        engine, said = self._engine, content.said
+        known = said.dialect.known(header)  # or it is refused
+        method, m = said.method, said.record
+        if method.name == trials.CONTENT:
+            place.speak(trials.echoed(engine.words.layouts, method, header, body))
+            return
+        awaited = place.awaited[0] if place.awaited else None
+        answers = awaited is not None and method.name in awaited.method.replies
+        if said.arrive is None or (method.name.endswith("browse-ok") and not answers):
+            raise PeerError(Condition.COMMAND_INVALID, f"{method.name} answers nothing")
+        tag, redelivered = getattr(m, "delivery_tag", 0), getattr(m, "redelivered", False)
+        arrived = said.arrive(place, said, tag, redelivered, known, body)
+        if awaited is not None and answers:
+            place.awaited.popleft()
+            if awaited.operation.token is not None:
+                found.append(Done(place.number, awaited.operation.token, arrived))
+        elif arrived is not None:
+            found.append(arrived)
+        if content.after is not None:
+            found.append(content.after)
+
+    # --- at once ---------------------------------------------------------------------------------
+
+    def hear(self, buf: bytes, at: int, end: int) -> Said | None:
+        """A method that brings a message, without flags; ``None`` if it is not good (frame by frame
+        it comes out why)."""
+        engine = self._engine
+        layout = engine.table.geometry.method
+        group, name, *rest = layout.unpack_from(buf, at)
+        method = engine.table.methods[group << 16 | name]
+        try:
+            record, stop = method.read(buf, at + layout.size)
+        except (ValueError, struct.error, IndexError):
+            return None
+        if stop != end or any(octet & FLAGS for octet in rest[:-1]):
+            return None
+        return self._said(method, record)
+
+    def on_message(
+        self,
+        place: Channel,
+        said: Said,
+        tag: int,
+        redelivered: bool,
+        known: Known,
+        body: bytes,
+        found: list[Operation],
+    ) -> None:
+        """A publish or a delivery, whole. Hot."""
+        try:
+            found.append(said.arrive(place, said, tag, redelivered, known, body))  # type: ignore[misc]
+        except (PeerError, ValueError) as error:
+            self._failed(place.number, said.method, error, found)

@@ -1,0 +1,221 @@
+"""What a draft's ``send`` does for each operation that is no request of a client."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from gateway.adapters.methods import states
+from gateway.adapters.methods.drafts.channel import Channel
+from gateway.adapters.methods.drafts.mapping import Awaited, PendingReply, Spoken
+from gateway.adapters.methods.outbound import refused, session_lost
+from gateway.errors import Condition, LocalError, Lost
+from gateway.operations import (
+    BeginSession,
+    Blocked,
+    Cancelled,
+    Close,
+    Confirm,
+    DeclareQueue,
+    Deliver,
+    Done,
+    EndSession,
+    Fetched,
+    Flow,
+    Open,
+    Operation,
+    Publish,
+    QueueState,
+    Refused,
+    Returned,
+    SessionLost,
+    Settle,
+    Unblocked,
+    Unsent,
+    Unsubscribe,
+)
+
+WRONG = Condition.PRECONDITION_FAILED
+"""What the broker says of arguments that mean nothing."""
+
+
+def _request(engine: Any, op: Any) -> None:
+    """A request of ours; its answer brings the token back."""
+    if engine.server:
+        raise LocalError(f"a server does not ask for {type(op).__name__}")
+    if engine.connection.state is not states.OPEN:
+        raise LocalError("the connection is not open")
+    ask = engine.words.ask[type(op)]
+    if isinstance(op, BeginSession):
+        number = op.channel
+        if number in engine.channels or not 0 < number <= engine.channel_max:
+            raise LocalError(f"channel {number} cannot be opened")
+        place = Channel(number, engine)
+    else:
+        place = engine.channel(op.channel)
+        if place.state is not states.OPEN:
+            raise LocalError(f"channel {op.channel} is {place.state}")
+    said = ask(place, op)
+    for spoken in said:
+        engine.speak(op.channel, spoken)
+    if isinstance(op, BeginSession):
+        engine.channels[op.channel] = place
+    method = engine.table.by_record[type(said[-1].record)] if said else None
+    if method is not None and method.replies:
+        place.awaited.append(Awaited(method, op))
+    elif op.token is not None:
+        engine.later.append(Done(op.channel, op.token, _at_once(op)))
+    if isinstance(op, EndSession):
+        place.die()
+
+
+def _at_once(op: Any) -> Any:
+    """The result of what the peer does not answer."""
+    if isinstance(op, Flow):
+        return op.active
+    if isinstance(op, DeclareQueue):
+        return QueueState(op.name, 0, 0)
+    return op.tag if isinstance(op, Unsubscribe) else None
+
+
+def _open(engine: Any, op: Open) -> None:
+    engine.connection.open(op)
+
+
+def _close(engine: Any, op: Close) -> None:
+    if engine.connection.state is not states.CLOSING:
+        engine.say_close(op.condition, op.text)
+
+
+def _publish(engine: Any, op: Publish) -> None:
+    if engine.server:
+        raise LocalError("a server does not publish")
+    engine.channel(op.channel).publish(op.message, op.mandatory, op.immediate)
+
+
+def _deliver(engine: Any, op: Deliver) -> None:
+    if not engine.server:
+        raise LocalError("a client does not deliver")
+    place = engine.channel(op.channel)
+    place.deliver(op.consumer, op.delivery, op.redelivered, op.message)
+
+
+def _confirm(engine: Any, op: Confirm) -> None:
+    engine.channel(op.channel).confirm(op.sequence, op.multiple, op.accepted)
+
+
+def _settle(engine: Any, op: Settle) -> None:
+    place = engine.channel(op.channel)
+    if engine.server:
+        raise LocalError("a server does not settle")
+    if place.state is states.OPEN:
+        for spoken in engine.words.settle(place, op):
+            place.speak(spoken)
+
+
+def _returned(engine: Any, op: Returned) -> None:
+    place = engine.channels.get(op.channel)
+    if place is not None and place.state in (states.OPEN, states.ENDING, states.FAILED):
+        # They may have said close behind their publish: it goes on all the same.
+        engine.follow(engine.words.returned(place, op))
+
+
+def _cancelled(engine: Any, op: Cancelled) -> None:
+    """Neither draft lets a server say so. A later cancel of the client's is no error."""
+    place = engine.channels.get(op.channel)
+    if place is not None:
+        place.consumers.pop(op.tag, None)
+
+
+def _held_back(engine: Any, op: Operation) -> None:
+    """Publishers are to stop, or may go on: channel.flow (0-9a0 §3.8.7 and §3.8.10, 0-9a6 "Flow
+    Control")."""
+    engine.held_back = isinstance(op, Blocked)
+    for place in engine.channels.values():
+        if place.state is states.OPEN:
+            place.speak(Spoken(engine.words.layouts.ChannelFlow(engine.held_back)))
+
+
+def _done(engine: Any, op: Done) -> None:
+    token = op.token
+    if token is None:
+        return
+    if not isinstance(token, PendingReply):
+        raise LocalError("this is not a token of ours")
+    name = token.method.name
+    if name == "connection.open":
+        engine.connection.opened(token.record)
+        return
+    if name == "connection.close":
+        engine.part()
+        return
+    if engine.connection.state is states.CLOSING:
+        return  # close was the last word: what was asked behind its cause has no answer
+    place = engine.channels.get(op.channel)
+    if place is None:
+        return
+    if place.state is states.CLOSING:
+        if name == "channel.close":  # both sides have closed it
+            engine.write(op.channel, engine.words.layouts.ChannelCloseOk())
+        return
+    if token.then is not None:
+        engine.follow(token.then(op.result))
+        return
+    answer = engine.words.answer.get(name)
+    if answer is not None:
+        _answer(engine, answer, place, token, op)
+    elif token.method.replies:
+        place.speak(Spoken(engine.table.by_name[token.method.replies[0]].record()))
+    if name == "channel.open" and engine.held_back:
+        place.speak(Spoken(engine.words.layouts.ChannelFlow(True)))
+    if name == "channel.close":
+        del engine.channels[op.channel]
+        place.vanish()
+
+
+def _answer(engine: Any, answer: Any, place: Channel, token: PendingReply, op: Done) -> None:
+    """Say the answer; a message that has no form here is as if it had not been there."""
+    fetched = op.result
+    try:
+        # All of it is encoded before any is written.
+        place.speak(answer(place, token.record, fetched))
+    except ValueError:
+        if not isinstance(fetched, Fetched):
+            raise
+        message = fetched.message
+        engine.unsent(Unsent(op.channel, "", fetched.delivery, message, fetched.queue))
+        place.speak(answer(place, token.record, None))
+
+
+def _refused(engine: Any, op: Refused) -> None:
+    """Arguments of a binding that mean nothing cost the channel as a missing destination does."""
+    binds = isinstance(op.token, PendingReply) and op.token.method.name.endswith(".bind")
+    if binds and op.condition is WRONG:
+        op = replace(op, condition=Condition.COMMAND_INVALID)
+    declares = isinstance(op.token, PendingReply) and op.token.method.name == "exchange.declare"
+    if declares and op.lost is Lost.CONNECTION:
+        # An unknown class is an error in the class exchange, whose errors cost the channel; the
+        # broker would have ended the connection, and does not know of the channel's end.
+        op = replace(op, lost=Lost.SESSION)
+        engine.follow([EndSession(op.channel, None)])
+    refused(engine, op)
+
+
+Speak = Callable[[Any, Any], None]
+
+REQUEST: Speak = _request
+
+SPEECH: dict[type[Operation], Speak] = {
+    Open: _open,
+    Close: _close,
+    Publish: _publish,
+    Deliver: _deliver,
+    Confirm: _confirm,
+    Settle: _settle,
+    Returned: _returned,
+    Cancelled: _cancelled,
+    Blocked: _held_back,
+    Unblocked: _held_back,
+    Done: _done,
+    Refused: _refused,
+    SessionLost: session_lost,
+}

@@ -1,0 +1,198 @@
+"""Field tables of the drafts.
+
+They know S, L, I, D, T and F. In 0-9a0 S has a length of one octet and L one of two; 0-9a6 has
+grown both to four in every program, though not in its text, so a table is read in the way that
+takes up its octets exactly. What the six tags cannot say goes out with the tag that 0-9-1 has for
+it: nothing is lost, and peers that know more than the drafts can read it.
+"""
+
+import struct
+from typing import Any, NamedTuple
+
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.essentials import check_value
+from gateway.adapters.methods.tags import RABBITMQ, FieldError
+from gateway.adapters.methods.types import DEPTH
+from gateway.message import Table
+from gateway.values import Int, Short
+
+SIGNED_32 = 1 << 31
+SHORTER, LONGER, NESTED = b"SLF"
+
+Lengths = tuple[int, int]
+"""Octets that hold the length of S, and of L."""
+
+FIRST: Lengths = (1, 2)
+SECOND: Lengths = (4, 4)
+AS_WRITTEN: Lengths = (1, 4)
+"""0-9a6 as its text has it."""
+
+READINGS: dict[bool, tuple[Lengths, Lengths]] = {
+    True: (FIRST, SECOND),
+    False: (SECOND, AS_WRITTEN),
+}
+
+
+def read_table(entries: bytes, first: bool) -> Table:
+    """The table whose entries these are; ``first``: in 0-9a0. Raises ``FieldError``."""
+    usual, other = READINGS[first]
+    try:
+        return _read(entries, usual)
+    except FieldError:
+        return _read(entries, other)
+
+
+def _read(entries: bytes, lengths: Lengths) -> Table:
+    try:
+        return _entries(entries, lengths, 0)
+    except (struct.error, IndexError) as error:
+        raise FieldError("a field table is cut short") from error
+
+
+def _entries(buf: bytes, lengths: Lengths, depth: int) -> Table:
+    """The first of several entries with one name counts (0-9a0, 0-9a6: field tables)."""
+    if depth > DEPTH:
+        raise FieldError(f"tables nest deeper than {DEPTH}")
+    table: Table = {}
+    at, end = 0, len(buf)
+    while at < end:
+        stop = at + 1 + buf[at]
+        name = buf[at + 1 : stop].decode("utf-8", "surrogateescape")
+        tag = buf[stop : stop + 1]
+        if tag in (b"S", b"L"):
+            octets, at = _octets(buf, stop + 1, lengths[tag == b"L"])
+            value: Any = octets.decode("utf-8", "surrogateescape")
+        elif tag == b"F":
+            octets, at = _octets(buf, stop + 1, 4)
+            value = _entries(octets, lengths, depth + 1)
+        else:
+            value, at = fields.read_value(buf, stop, depth)
+        table.setdefault(name, value)
+    if at != end:
+        raise FieldError("a field runs past its table")
+    return table
+
+
+def _octets(buf: bytes, at: int, width: int) -> tuple[bytes, int]:
+    start = at + width
+    end = start + int.from_bytes(buf[at:start], "big")
+    if end > len(buf):
+        raise FieldError("a field runs past its table")
+    return buf[start:end], end
+
+
+def check_table(entries: bytes, first: bool) -> None:
+    """Raise ``FieldError`` unless ``read_table`` can read it. Decodes nothing."""
+    usual, other = READINGS[first]
+    try:
+        _walk(entries, 0, len(entries), usual, 0)
+    except (FieldError, IndexError):
+        try:
+            _walk(entries, 0, len(entries), other, 0)
+        except IndexError as error:
+            raise FieldError("a field table is cut short") from error
+
+
+def _walk(buf: bytes, at: int, end: int, lengths: Lengths, depth: int) -> None:
+    if depth > DEPTH:
+        raise FieldError(f"tables nest deeper than {DEPTH}")
+    while at < end:
+        stop = at + 1 + buf[at]
+        if stop >= end:
+            raise FieldError("a field name runs past its table")
+        tag = buf[stop]
+        if tag in (SHORTER, LONGER):
+            start = stop + 1 + lengths[tag == LONGER]
+            at = start + int.from_bytes(buf[stop + 1 : start], "big")
+        elif tag == NESTED:
+            start = stop + 5
+            at = start + int.from_bytes(buf[stop + 1 : start], "big")
+            if at > end:
+                raise FieldError("a field runs past its table")
+            _walk(buf, start, at, lengths, depth + 1)
+        else:
+            at = check_value(buf, stop, end, depth)
+    if at != end:
+        raise FieldError("a field runs past its table")
+
+
+def write_table(table: Table, first: bool, depth: int = 0) -> bytes:
+    """The encoded entries. Raises ``FieldError``."""
+    if depth > DEPTH:
+        raise FieldError(f"tables nest deeper than {DEPTH}")
+    pieces: list[bytes] = []
+    for key, value in table.items():
+        name = str(key).encode("utf-8", "surrogateescape")
+        if len(name) > 255:
+            raise FieldError("a field name holds 255 octets at most")
+        pieces += (bytes((len(name),)), name, _value(value, first, depth))
+    return b"".join(pieces)
+
+
+def _value(value: Any, first: bool, depth: int) -> bytes:
+    if isinstance(value, dict):
+        inner = write_table(value, first, depth + 1)
+        return b"F" + len(inner).to_bytes(4, "big") + inner
+    if type(value) in (int, Short) and -SIGNED_32 <= value < SIGNED_32:
+        return fields.write_value(Int(value), RABBITMQ, depth)
+    encoded = fields.write_value(value, RABBITMQ, depth)
+    if not first or encoded[:1] != b"S":
+        return encoded
+    raw = encoded[5:]
+    if len(raw) <= 0xFF:
+        return b"S" + bytes((len(raw),)) + raw
+    if len(raw) <= 0xFFFF:
+        return b"L" + len(raw).to_bytes(2, "big") + raw
+    return b"C" + encoded[1:]
+
+
+class Entry(NamedTuple):
+    """One entry as it is written. ``text``: its octets, if it is text or binary, else empty."""
+
+    name: bytes
+    text: bytes
+    whole: bytes
+
+
+def cut(entries: bytes, first: bool) -> list[Entry]:
+    """The entries of a table, in the reading that ``read_table`` finds. Raises ``FieldError``."""
+    return _cut(entries, _fitting(entries, first))
+
+
+def usual(entries: bytes, first: bool) -> bytes:
+    """The same table in the reading that is written here, so that others can follow. Raises
+    ``FieldError``."""
+    if _fitting(entries, first) is READINGS[first][0]:
+        return entries
+    return write_table(read_table(entries, first), first)
+
+
+def _fitting(entries: bytes, first: bool) -> Lengths:
+    """The reading that takes up these octets."""
+    readings = READINGS[first]
+    for lengths in readings[:-1]:
+        try:
+            _read(entries, lengths)
+        except FieldError:
+            continue
+        return lengths
+    _read(entries, readings[-1])
+    return readings[-1]
+
+
+def _cut(entries: bytes, lengths: Lengths) -> list[Entry]:
+    found = []
+    at, end = 0, len(entries)
+    while at < end:
+        begin, stop = at, at + 1 + entries[at]
+        tag, text = entries[stop : stop + 1], b""
+        if tag in (b"S", b"L"):
+            text, at = _octets(entries, stop + 1, lengths[tag == b"L"])
+        elif tag in (b"x", b"C"):
+            text, at = _octets(entries, stop + 1, 4)
+        elif tag == b"F":
+            _, at = _octets(entries, stop + 1, 4)
+        else:
+            _, at = fields.read_value(entries, stop, 0)
+        found.append(Entry(entries[begin + 1 : stop], text, entries[begin:at]))
+    return found

@@ -1,0 +1,36 @@
+"""0-9a0 in terms of operations: destinations, subscriptions, and three classes of content.
+
+A queue is a queue. A topic is a key of ``amq.topic`` and needs no defining; a subscription is a
+queue ``subscription:name`` bound there, as the durable subscriptions of other versions are. The
+service type "fuzzy" asks for the queue first. Publishing to a queue that is not there, or with
+"immediate" to nobody, costs the channel: there is no way to give a message back.
+"""
+
+from gateway.adapters.methods.drafts.mapping import MethodMapping
+from gateway.adapters.methods.drafts.v0_9a0.client import ASK, RESULT, settle, told
+from gateway.adapters.methods.drafts.v0_9a0.messages import (
+    ARRIVE,
+    delivery,
+    publication,
+    returned,
+    second_step,
+    source,
+)
+from gateway.adapters.methods.drafts.v0_9a0.server import ANSWER, SERVE
+from gateway.adapters.methods.wire import layouts_0_9a0
+
+WORDS = MethodMapping(
+    layouts_0_9a0,
+    SERVE,
+    ANSWER,
+    ASK,
+    RESULT,
+    ARRIVE,
+    source,
+    delivery,
+    publication,
+    returned,
+    second_step,
+    settle,
+    told,
+)

@@ -1,0 +1,145 @@
+"""Messages of 0-9a0, both ways and in both roles."""
+
+from typing import Any
+
+from gateway.adapters.methods.drafts.channel import Channel, Consumer
+from gateway.adapters.methods.drafts.essentials import Known
+from gateway.adapters.methods.drafts.mapping import Arrive, Content, Said
+from gateway.adapters.methods.drafts.v0_9a0.names import FUZZY, GROUPS, QUEUE, TOPIC, TOPICS
+from gateway.adapters.methods.wire import layouts_0_9a0 as w
+from gateway.bodies import Body
+from gateway.errors import Condition, LocalError
+from gateway.message import Essentials, Message
+from gateway.operations import (
+    Deliver,
+    EndSession,
+    Fetched,
+    Operation,
+    Publish,
+    Returned,
+)
+
+
+class Fuzzy(Message):
+    """A publish to a queue, or else to the topic of that name."""
+
+    __slots__ = ()
+
+
+class Topical(Message):
+    """A publish to a topic."""
+
+    __slots__ = ()
+
+
+def service(place: Channel, kind: int, known: tuple[int, ...] = (QUEUE, TOPIC, FUZZY)) -> int:
+    if kind not in known:
+        raise place.fail(Condition.COMMAND_INVALID, f"service type {kind} is not valid here")
+    return kind
+
+
+def content_of(place: Channel, group: str, message: Message) -> Content:
+    dialect = place.dialect(group)
+    return Content(dialect.number, *dialect.form_of(message))
+
+
+def _essentials(said: Said, known: Known) -> Essentials:
+    """Files are always durable."""
+    found = known.essentials
+    return found if said.dialect.group != "file" else found._replace(durable=True)
+
+
+def published(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+) -> Operation:
+    """Hot."""
+    m, essentials = said.record, _essentials(said, known)
+    if m.ticket:
+        place.ticket(m.ticket, "publish")
+    kind = service(place, m.service_type)
+    if kind == TOPIC:
+        topical = Topical(said.dialect, known.header, body, TOPICS, m.destination, essentials)
+        return Publish(place.number, topical, m.immediate, False)
+    made = Fuzzy if kind == FUZZY else Message
+    message = made(said.dialect, known.header, body, "", m.destination, essentials)
+    return Publish(place.number, message, True, m.immediate)
+
+
+def _arrived(place: Channel, said: Said, tag: int, known: Known, body: Body) -> tuple[str, Message]:
+    """The tag of whose it is, and what it is; unsettled from now on if it is to be acknowledged."""
+    if tag:
+        place.unsettled[tag] = None
+    key = said.record.destination
+    consumer = place.consumer_at(said.dialect.group, key)
+    name, exchange = "", ""
+    if consumer is not None:
+        name, exchange = consumer.tag, TOPICS if consumer.keyed else ""
+    essentials = _essentials(said, known)
+    return name, Message(said.dialect, known.header, body, exchange, key, essentials)
+
+
+def _browsed(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+) -> Fetched:
+    _, message = _arrived(place, said, tag, known, body)
+    return Fetched(tag, redelivered, message, said.record.message_count)
+
+
+def delivered(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+) -> Operation:
+    """Client. Hot."""
+    name, message = _arrived(place, said, tag, known, body)
+    return Deliver(place.number, name, tag, redelivered, message)
+
+
+ARRIVE: dict[str, Arrive] = {
+    **{f"{group}.publish": published for group in GROUPS},
+    **{f"{group}.deliver": delivered for group in GROUPS},
+    "jms.browse-ok": _browsed,
+    "file.browse-ok": _browsed,
+}
+
+
+def source(consumer: Consumer, message: Message) -> str:
+    return message.key if consumer.keyed else consumer.place
+
+
+def delivery(consumer: Consumer, name: str, tag: int, redelivered: bool) -> Any:
+    if consumer.group == "stream":
+        return w.StreamDeliver(name)
+    record: Any = w.JmsDeliver if consumer.group == "jms" else w.FileDeliver
+    return record(tag, redelivered, name)
+
+
+def publication(group: str, message: Message, mandatory: bool, immediate: bool) -> Any:
+    """Client: to a queue by its name, or to a topic."""
+    if message.exchange not in ("", TOPICS):
+        raise LocalError(f"0-9a0 has no exchange '{message.exchange}'")
+    kind = TOPIC if message.exchange else QUEUE
+    record: Any = {"jms": w.JmsPublish, "file": w.FilePublish, "stream": w.StreamPublish}[group]
+    return record(0, kind, message.key, immediate)
+
+
+def second_step(op: Returned) -> list[Operation]:
+    """Server: what is no queue is a topic."""
+    message = op.message
+    if not isinstance(message, Fuzzy) or op.condition is not Condition.NO_ROUTE:
+        return []
+    again = Topical(
+        message.dialect, message.header, message.body, TOPICS, message.key, message.essentials
+    )
+    return [Publish(op.channel, again, False, False)]
+
+
+def returned(place: Channel, op: Returned) -> list[Operation]:
+    """Server: nobody has taken a publish."""
+    message = op.message
+    if again := second_step(op):
+        return again
+    text = f"'{message.key[:80]}' is not there"
+    if isinstance(message, Topical) or op.condition is Condition.NO_CONSUMERS:
+        text = f"'{message.key[:80]}' has no consumers"
+    group, number = place.owner.table.by_name["jms.publish"], place.number
+    place.owner.lose(number, op.condition, text, group.number)
+    return [EndSession(number, None)]

@@ -1,0 +1,446 @@
+"""What a client of 0-9a0 asks for, and our answers."""
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from gateway.adapters.methods.drafts.channel import Channel, Consumer
+from gateway.adapters.methods.drafts.mapping import PendingReply, Spoken, group_of
+from gateway.adapters.methods.drafts.pacing import pace_of
+from gateway.adapters.methods.drafts.v0_9a0.channels import close_channel, grant, open_channel, say
+from gateway.adapters.methods.drafts.v0_9a0.messages import content_of, service
+from gateway.adapters.methods.drafts.v0_9a0.names import (
+    GROUPS,
+    OWNER,
+    OWNING_USER,
+    QUEUE,
+    REGEXP,
+    SIMPLE,
+    SUBSCRIPTION,
+    TOPIC,
+    TOPICS,
+    TPATH,
+)
+from gateway.adapters.methods.wire import layouts_0_9a0 as w
+from gateway.errors import Condition, Lost, PeerError
+from gateway.message import Table
+from gateway.operations import (
+    DRAFT_LEVELS,
+    STREAMS,
+    Bind,
+    CancelTopic,
+    Commit,
+    DeclareQueue,
+    DeleteQueue,
+    Fetch,
+    Fetched,
+    FindQueue,
+    Flow,
+    FoundQueue,
+    Operation,
+    Outcome,
+    Prefetch,
+    PurgeQueue,
+    PurgeTopic,
+    QueueState,
+    Rollback,
+    SessionLost,
+    Settle,
+    Subscribe,
+    Unsubscribe,
+)
+from gateway.selector import (
+    Expression,
+    ExpressionError,
+    NoExpressions,
+    Selector,
+    SelectorError,
+)
+
+
+def _either(
+    place: Channel,
+    kind: int,
+    name: str,
+    asked: PendingReply,
+    queue: Callable[[PendingReply], list[Operation]],
+    topic: Callable[[PendingReply], list[Operation]],
+) -> list[Operation]:
+    """What is to be done with a queue, or with a topic; or with the one that is there."""
+    subscription = getattr(asked.record, "subscription", "")
+    if service(place, kind) == QUEUE and subscription:
+        raise place.fail(Condition.COMMAND_INVALID, "a queue has no subscriptions")
+    if not name and not (kind == TOPIC and subscription):
+        raise place.fail(Condition.COMMAND_INVALID, "the destination is empty")
+    if kind == QUEUE:
+        return queue(asked)
+    if kind == TOPIC:
+        return topic(asked)
+
+    def then(state: QueueState | None) -> list[Operation]:
+        return topic(asked) if state is None else queue(asked)
+
+    return [FindQueue(place.number, asked._replace(then=then), name)]
+
+
+def _ours(
+    place: Channel, asked: PendingReply, name: str, wanted: Callable[[], list[Operation]]
+) -> list[Operation]:
+    """What is wanted of a queue, unless it is another client's private one."""
+
+    def then(state: FoundQueue | None) -> list[Operation]:
+        trouble = None if state is None else _foreign(place, state)
+        return wanted() if trouble is None else _failed(place, asked, trouble)
+
+    return [FindQueue(place.number, asked._replace(then=then), name)]
+
+
+def _foreign(place: Channel, state: FoundQueue) -> PeerError | None:
+    """What to say if a queue is another client's private one."""
+    owner, connection = state.arguments.get(OWNER), place.owner.connection
+    user = state.arguments.get(OWNING_USER, connection.user)
+    if owner is None or (owner == connection.client_id and user == connection.user):
+        return None
+    return place.fail(Condition.ACCESS_REFUSED, f"'{state.name[:80]}' is another client's")
+
+
+def _failed(place: Channel, asked: PendingReply, error: PeerError) -> list[Operation]:
+    """A request turns out to be wrong only when something has been found out about it."""
+    place.fall()
+    token = asked._replace(then=None)
+    return [SessionLost(place.number, error.condition, error.text, token)]
+
+
+def _made(
+    place: Channel,
+    token: PendingReply | None,
+    name: str,
+    private: bool,
+    auto_cancel: bool,
+    template: str = "",
+) -> DeclareQueue:
+    """A queue for a destination or subscription. One that is private belongs to the client's
+    identifier and outlives the connection, unless it is temporary."""
+    if private and auto_cancel:
+        return DeclareQueue(
+            place.number, token, name, exclusive=True, auto_delete=True, levels=DRAFT_LEVELS,
+            template=template,
+        )  # fmt: skip
+    connection = place.owner.connection
+    owner = {OWNER: connection.client_id, OWNING_USER: connection.user} if private else {}
+    return DeclareQueue(
+        place.number, token, name, durable=True, auto_delete=auto_cancel, arguments=owner,
+        levels=DRAFT_LEVELS, template=template,
+    )  # fmt: skip
+
+
+def _define(place: Channel, m: w.DestinationDefine, asked: PendingReply) -> list[Operation]:
+    """What is there already stays as it is (destination.define)."""
+    place.ticket(m.ticket, "dynamic")
+    number, name = place.number, m.destination
+    if service(place, m.service_type, (QUEUE, TOPIC)) == TOPIC:
+        return say(place, w.DestinationDefineOk(name or f"topic-{secrets.token_hex(8)}", 0))
+    made = _made(place, asked, name, m.private, m.auto_cancel, m.template)
+    if not name:
+        return [made]
+
+    def then(state: FoundQueue | None) -> list[Operation]:
+        if state is None:
+            return [made]
+        trouble = _foreign(place, state) if m.private else None
+        if trouble is not None:
+            return _failed(place, asked, trouble)
+        return [DeclareQueue(number, asked, name, passive=True)]
+
+    return [FindQueue(number, asked._replace(then=then), name)]
+
+
+def _query(place: Channel, m: w.DestinationQuery, asked: PendingReply) -> list[Operation]:
+    place.ticket(m.ticket)
+    return _either(
+        place,
+        m.service_type,
+        m.destination,
+        asked,
+        lambda token: [DeclareQueue(place.number, token, m.destination, passive=True)],
+        lambda token: say(place, w.DestinationQueryOk(TOPIC, m.destination, 0, 0, 0)),
+    )
+
+
+def _purge(place: Channel, m: w.DestinationPurge, asked: PendingReply) -> list[Operation]:
+    """A topic holds nothing, but its subscriptions do (§4.5.5)."""
+    place.ticket(m.ticket, "purge")
+    return _either(
+        place,
+        m.service_type,
+        m.destination,
+        asked,
+        lambda token: [PurgeQueue(place.number, token, m.destination)],
+        lambda token: [PurgeTopic(place.number, token, m.destination)],
+    )
+
+
+def _cancel_destination(
+    place: Channel, m: w.DestinationCancel, asked: PendingReply
+) -> list[Operation]:
+    place.ticket(m.ticket, "dynamic", "purge")
+    return _either(
+        place,
+        m.service_type,
+        m.destination,
+        asked,
+        lambda token: _deleted(place, token, m.destination, m.ifempty),
+        lambda token: [CancelTopic(place.number, token, m.destination, m.ifempty)],
+    )
+
+
+def _deleted(place: Channel, asked: PendingReply, name: str, if_empty: bool) -> list[Operation]:
+    """Cancelling what is not there costs the connection (§4.5.7, §4.6.7)."""
+
+    def then(state: FoundQueue | None) -> list[Operation]:
+        if state is None:
+            number, text = asked.method.number, f"'{name[:80]}' is not there"
+            error = PeerError(Condition.NOT_FOUND, text, Lost.CONNECTION, number)
+            return place.owner.violated(error)
+        return [DeleteQueue(place.number, asked, name, False, if_empty)]
+
+    return [FindQueue(place.number, asked._replace(then=then), name)]
+
+
+def _bound(place: Channel, m: w.SubscriptionDefine) -> tuple[str, Table]:
+    """Key and arguments of a new subscription's binding to ``amq.topic``. May raise."""
+    text, kind = m.topic_selector, m.topic_seltype
+    arguments: Table = {}
+    if not text:
+        raise place.fail(Condition.COMMAND_INVALID, "the topic selector is empty")
+    if kind == REGEXP:
+        try:
+            Expression(text)
+        except NoExpressions as error:
+            raise place.fail(Condition.NOT_IMPLEMENTED, str(error)) from error
+        except ExpressionError as error:
+            raise place.fail(Condition.COMMAND_INVALID, f"topic selector: {error}") from error
+        arguments["x-regexp"] = True
+    elif kind not in (0, SIMPLE, TPATH):
+        raise place.fail(Condition.COMMAND_INVALID, f"topic selector type {kind} is unknown")
+    wanted = _selector(place, m.message_selector, m.message_seltype)
+    if wanted is not None:
+        arguments["x-selector"] = wanted.text
+    return text.replace("/", ".") if kind == TPATH else text, arguments
+
+
+def _defined(m: w.SubscriptionDefine, state: FoundQueue) -> None:
+    """The answer tells the topic selector that there is."""
+    for source, key, arguments in state.bindings:
+        if source == TOPICS:
+            m.topic_selector = key
+            m.topic_seltype = REGEXP if arguments.get("x-regexp") is True else SIMPLE
+            return
+
+
+def _selector(place: Channel, text: bytes, kind: int) -> Selector | None:
+    """A message selector. Both types are conditions as JMS has them: the simple one, which every
+    server should have, is described nowhere."""
+    if not text:
+        return None
+    if kind not in (1, 2):
+        raise place.fail(Condition.COMMAND_INVALID, f"message selector type {kind} is unknown")
+    try:
+        return Selector(text.decode("utf-8", "replace"))
+    except SelectorError as error:
+        raise place.fail(Condition.COMMAND_INVALID, f"message selector: {error}") from error
+
+
+def _subscribe(place: Channel, m: w.SubscriptionDefine, asked: PendingReply) -> list[Operation]:
+    place.ticket(m.ticket, "subscribe", "dynamic")
+    number = place.number
+    name = m.subscription or f"~{secrets.token_hex(8)}"
+    queue = SUBSCRIPTION + name
+    m.subscription = name
+    try:
+        key, arguments = _bound(place, m)
+        wrong = None
+    except PeerError as error:
+        wrong = error  # which does not matter if the subscription is there
+
+    def then(state: FoundQueue | None) -> list[Operation]:
+        trouble = wrong
+        if state is not None:
+            trouble = _foreign(place, state) if m.private else None
+        if trouble is not None:
+            return _failed(place, asked, trouble)
+        if state is not None:
+            _defined(m, state)
+            return [DeclareQueue(number, asked, queue, passive=True)]
+        return [
+            _made(place, None, queue, m.private, m.auto_cancel, m.template),
+            Bind(number, asked, queue, TOPICS, key, arguments),
+        ]
+
+    return [FindQueue(number, asked._replace(then=then), queue)]
+
+
+def _query_subscription(
+    place: Channel, m: w.SubscriptionQuery, asked: PendingReply
+) -> list[Operation]:
+    place.ticket(m.ticket)
+    return [DeclareQueue(place.number, asked, SUBSCRIPTION + m.subscription, passive=True)]
+
+
+def _purge_subscription(
+    place: Channel, m: w.SubscriptionPurge, asked: PendingReply
+) -> list[Operation]:
+    place.ticket(m.ticket, "purge")
+    return [PurgeQueue(place.number, asked, SUBSCRIPTION + m.subscription)]
+
+
+def _cancel_subscription(
+    place: Channel, m: w.SubscriptionCancel, asked: PendingReply
+) -> list[Operation]:
+    place.ticket(m.ticket, "dynamic", "purge")
+    return _deleted(place, asked, SUBSCRIPTION + m.subscription, m.ifempty)
+
+
+def _consume(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    place.ticket(m.ticket, "consume", "subscribe")
+    group, number = group_of(asked.method), place.number
+    # "The server MUST ignore the message-selector field when a client consumes from a
+    # subscription" (§4.7.1).
+    text = b"" if m.subscription else getattr(m, "message_selector", b"")
+    wanted = _selector(place, text, getattr(m, "message_seltype", 0))
+    arguments: Table = {STREAMS: True} if group == "stream" else {}
+    no_ack = getattr(m, "auto_ack", True)
+    pace = pace_of(m)
+    credit = 1 if pace else getattr(m, "auto_cancel", 0) or None
+    tag = place.next_tag()
+
+    def started(token: PendingReply, queue: str, name: str, keyed: bool) -> list[Operation]:
+        place.consume(Consumer(group, name, tag, str(tag), keyed, pace=pace))
+        matches = None if keyed or wanted is None else wanted.matches
+        limit = Prefetch(number, None, m.prefetch_count, m.prefetch_size)
+        subscribe = Subscribe(
+            number, token, queue, str(tag), no_ack, m.exclusive, m.no_local, arguments,
+            filter=matches, credit=credit,
+        )  # fmt: skip
+        return [limit, subscribe]
+
+    def queue(token: PendingReply) -> list[Operation]:
+        name = m.destination
+        return _ours(place, token, name, lambda: started(token, name, name, False))
+
+    def topic(token: PendingReply) -> list[Operation]:
+        if m.subscription:
+            name = SUBSCRIPTION + m.subscription
+            return _ours(place, token, name, lambda: started(token, name, m.subscription, True))
+        name = f"{SUBSCRIPTION}~{secrets.token_hex(8)}"
+        chosen = {} if wanted is None else {"x-selector": wanted.text}
+        return [
+            _made(place, None, name, True, True),
+            Bind(number, None, name, TOPICS, m.destination, chosen),
+            *started(token, name, m.destination, True),
+        ]
+
+    return _either(place, m.service_type, m.destination, asked, queue, topic)
+
+
+def _cancel(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    tag = str(m.consumer_tag)
+    place.consumers.pop(tag, None)
+    return [Unsubscribe(place.number, None, tag)]
+
+
+def _browse(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    place.ticket(m.ticket, "consume", "subscribe")
+    empty = w.JmsBrowseEmpty if group_of(asked.method) == "jms" else w.FileBrowseEmpty
+
+    def taken(token: PendingReply, name: str) -> list[Operation]:
+        fetch = Fetch(place.number, token, name, m.auto_ack)
+        return _ours(place, token, name, lambda: [fetch])
+
+    def queue(token: PendingReply) -> list[Operation]:
+        return taken(token, m.destination)
+
+    def topic(token: PendingReply) -> list[Operation]:
+        if not m.subscription:
+            return say(place, empty())
+        return taken(token, SUBSCRIPTION + m.subscription)
+
+    return _either(place, m.service_type, m.destination, asked, queue, topic)
+
+
+def _ack(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    return [Settle(place.number, m.delivery_tag, m.multiple, Outcome.ACCEPT)]
+
+
+def _reject(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    """What is to be requeued is for others: this channel does not get it again (0-9a0 §4.7.10)."""
+    outcome = Outcome.REFUSE if m.requeue else Outcome.REJECT
+    return [Settle(place.number, m.delivery_tag, False, outcome)]
+
+
+SERVE: dict[str, Any] = {
+    "channel.open": open_channel,
+    "channel.flow": lambda place, m, asked: [Flow(place.number, None, not m.flow_pause)],
+    "channel.close": close_channel,
+    "access.grant": grant,
+    "destination.define": _define,
+    "destination.query": _query,
+    "destination.purge": _purge,
+    "destination.cancel": _cancel_destination,
+    "subscription.define": _subscribe,
+    "subscription.query": _query_subscription,
+    "subscription.purge": _purge_subscription,
+    "subscription.cancel": _cancel_subscription,
+    **{f"{group}.consume": _consume for group in GROUPS},
+    **{f"{group}.cancel": _cancel for group in GROUPS},
+    **{f"{group}.browse": _browse for group in ("jms", "file")},
+    **{f"{group}.ack": _ack for group in ("jms", "file")},
+    **{f"{group}.reject": _reject for group in ("jms", "file")},
+    "tx.commit": lambda place, m, asked: [Commit(place.number, asked)],
+    "tx.abort": lambda place, m, asked: [Rollback(place.number, asked)],
+}
+
+
+def _consuming(place: Channel, m: Any, tag: Any) -> Spoken:
+    consumer = place.consumers[str(tag)]
+    record = {"jms": w.JmsConsumeOk, "file": w.FileConsumeOk, "stream": w.StreamConsumeOk}
+    return Spoken(record[consumer.group](consumer.number))
+
+
+def _browsed(place: Channel, m: Any, fetched: Fetched | None) -> Spoken:
+    jms = isinstance(m, w.JmsBrowse)
+    if fetched is None:
+        return Spoken(w.JmsBrowseEmpty() if jms else w.FileBrowseEmpty())
+    message = fetched.message
+    name = message.key if m.subscription else m.destination
+    record: Any = w.JmsBrowseOk if jms else w.FileBrowseOk
+    said = record(fetched.delivery, fetched.redelivered, name, fetched.remaining)
+    return Spoken(said, content_of(place, "jms" if jms else "file", message))
+
+
+ANSWER: dict[str, Any] = {
+    "destination.define": lambda place, m, state: Spoken(
+        w.DestinationDefineOk(state.name, state.messages)
+    ),
+    "destination.query": lambda place, m, state: Spoken(
+        w.DestinationQueryOk(QUEUE, state.name, state.messages, state.consumers, 0)
+    ),
+    "destination.purge": lambda place, m, count: Spoken(w.DestinationPurgeOk(count or 0)),
+    "destination.cancel": lambda place, m, count: Spoken(w.DestinationCancelOk(count or 0)),
+    "subscription.define": lambda place, m, state: Spoken(
+        w.SubscriptionDefineOk(
+            m.subscription,
+            m.topic_selector,
+            m.topic_seltype,
+            state.messages if isinstance(state, QueueState) else 0,
+        )
+    ),
+    "subscription.query": lambda place, m, state: Spoken(
+        w.SubscriptionQueryOk(m.subscription, state.messages, state.consumers)
+    ),
+    "subscription.purge": lambda place, m, count: Spoken(w.SubscriptionPurgeOk(count or 0)),
+    "subscription.cancel": lambda place, m, count: Spoken(w.SubscriptionCancelOk(count or 0)),
+    **{f"{group}.consume": _consuming for group in GROUPS},
+    "jms.browse": _browsed,
+    "file.browse": _browsed,
+}

@@ -1,0 +1,37 @@
+"""0-9a6 in terms of operations: exchanges, queues, and four classes of content.
+
+Its exchanges ``queue`` and ``topic``, which clients declare before anything else, are
+``amq.direct`` and ``amq.topic`` here; what finds no binding in ``queue`` goes to the queue that is
+called like its destination, so that queues are shared with those who publish to them by name. A
+queue in a namespace ("domain") is called ``namespace:queue``. The key of a message is its
+destination.
+"""
+
+from gateway.adapters.methods.drafts.mapping import MethodMapping
+from gateway.adapters.methods.drafts.v0_9a6.client import ASK, RESULT, settle, told
+from gateway.adapters.methods.drafts.v0_9a6.messages import (
+    ARRIVE,
+    delivery,
+    publication,
+    returned,
+    second_step,
+    source,
+)
+from gateway.adapters.methods.drafts.v0_9a6.server import ANSWER, SERVE
+from gateway.adapters.methods.wire import layouts_0_9a6
+
+WORDS = MethodMapping(
+    layouts_0_9a6,
+    SERVE,
+    ANSWER,
+    ASK,
+    RESULT,
+    ARRIVE,
+    source,
+    delivery,
+    publication,
+    returned,
+    second_step,
+    settle,
+    told,
+)

@@ -1,0 +1,166 @@
+"""What our client asks of a server of 0-9a6."""
+
+from typing import Any
+
+from gateway.adapters.methods.drafts import types as tables
+from gateway.adapters.methods.drafts.channel import Channel, Consumer
+from gateway.adapters.methods.drafts.mapping import PendingReply, Said, Spoken
+from gateway.adapters.methods.drafts.v0_9a6.messages import delivered
+from gateway.adapters.methods.drafts.v0_9a6.names import NAMES, THEIRS
+from gateway.adapters.methods.drafts.v0_9a6.server import file_opened, open_file
+from gateway.adapters.methods.geometry import Method
+from gateway.adapters.methods.wire import layouts_0_9a6 as w
+from gateway.errors import LocalError
+from gateway.operations import (
+    BeginSession,
+    Bind,
+    Commit,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    EndSession,
+    Fetch,
+    Flow,
+    Operation,
+    Outcome,
+    Prefetch,
+    PurgeQueue,
+    QueueState,
+    Rollback,
+    Select,
+    Settle,
+    Subscribe,
+    Unsubscribe,
+)
+
+
+def _ask_open(place: Channel, op: BeginSession) -> list[Spoken]:
+    return [Spoken(w.ChannelOpen(place.owner.vhost or "/"))]
+
+
+def _ask_exchange(place: Channel, op: DeclareExchange) -> list[Spoken]:
+    kind = NAMES.get(op.type, op.type)
+    if op.type not in NAMES and not op.type.startswith("x-") and not op.passive:
+        raise LocalError(f"no exchange class for the type '{op.type}'")
+    return [
+        Spoken(
+            w.ExchangeDeclare(
+                0,
+                THEIRS.get(op.name, op.name),
+                kind,
+                op.passive,
+                op.durable,
+                op.auto_delete,
+                op.internal,
+            )
+        )
+    ]
+
+
+def _ask_bind(place: Channel, op: Bind) -> list[Spoken]:
+    arguments = dict(op.arguments)
+    if op.key or not arguments:
+        arguments["destination"] = op.key
+    entries = tables.write_table(arguments, False)
+    source = THEIRS.get(op.source, op.source)
+    if op.to_exchange:
+        target = THEIRS.get(op.destination, op.destination)
+        return [Spoken(w.ExchangeBind(0, "", target, source, entries))]
+    return [Spoken(w.QueueBind(0, "", op.destination, source, entries))]
+
+
+def _ask_queue(place: Channel, op: DeclareQueue) -> list[Spoken]:
+    return [
+        Spoken(
+            w.QueueDeclare(0, "", op.name, "", op.passive, op.durable, op.exclusive, op.auto_delete)
+        )
+    ]
+
+
+def _ask_prefetch(place: Channel, op: Prefetch) -> list[Spoken]:
+    """It goes with the next consumer."""
+    place.prefetch = (op.count, op.size)
+    return []
+
+
+def _ask_consume(place: Channel, op: Subscribe) -> list[Spoken]:
+    count, size = place.prefetch
+    return [
+        Spoken(w.JmsConsume(0, "", op.queue, size, count, op.no_local, op.no_ack, op.exclusive))
+    ]
+
+
+def _ask_cancel(place: Channel, op: Unsubscribe) -> list[Spoken]:
+    consumer = place.consumers.get(op.tag)
+    if consumer is None:
+        raise LocalError(f"no consumer '{op.tag}'")
+    return [Spoken(w.JmsCancel(consumer.number))]
+
+
+def settle(place: Channel, op: Settle) -> list[Spoken]:
+    tags = place.covered(op.delivery, op.multiple)
+    if op.outcome is Outcome.ACCEPT:
+        return [Spoken(w.JmsAck(op.delivery, op.multiple))]
+    requeue = op.outcome.returns
+    return [Spoken(w.JmsReject(tag, requeue)) for tag in tags]
+
+
+ASK: dict[type[Operation], Any] = {
+    BeginSession: _ask_open,
+    EndSession: lambda place, op: [Spoken(w.ChannelClose(200, "Normal shutdown"))],
+    Flow: lambda place, op: [Spoken(w.ChannelFlow(not op.active))],
+    DeclareExchange: _ask_exchange,
+    DeleteExchange: lambda place, op: [
+        Spoken(w.ExchangeDelete(0, THEIRS.get(op.name, op.name), op.if_unused))
+    ],
+    DeclareQueue: _ask_queue,
+    DeleteQueue: lambda place, op: [
+        Spoken(w.QueueDelete(0, "", op.name, op.if_unused, op.if_empty))
+    ],
+    PurgeQueue: lambda place, op: [Spoken(w.QueuePurge(0, "", op.name))],
+    Bind: _ask_bind,
+    Prefetch: _ask_prefetch,
+    Subscribe: _ask_consume,
+    Unsubscribe: _ask_cancel,
+    Fetch: lambda place, op: [Spoken(w.JmsBrowse(0, "", op.queue, op.no_ack))],
+    Select: lambda place, op: [Spoken(w.TxSelect())],
+    Commit: lambda place, op: [Spoken(w.TxCommit())],
+    Rollback: lambda place, op: [Spoken(w.TxRollback())],
+}
+
+
+def _result_consume(place: Channel, op: Subscribe, m: w.JmsConsumeOk) -> str:
+    tag = op.tag or str(m.consumer_tag)
+    place.consumers[tag] = Consumer("jms", op.queue, m.consumer_tag, tag)
+    return tag
+
+
+def _result_cancel(place: Channel, op: Unsubscribe, m: Any) -> str:
+    place.consumers.pop(op.tag, None)
+    return op.tag
+
+
+RESULT: dict[str, Any] = {
+    "queue.declare-ok": lambda place, op, m: QueueState(m.queue, m.message_count, m.consumer_count),
+    "queue.purge-ok": lambda place, op, m: m.message_count,
+    "queue.delete-ok": lambda place, op, m: m.message_count,
+    "jms.consume-ok": _result_consume,
+    "jms.cancel-ok": _result_cancel,
+}
+
+
+def told(place: Channel, method: Method, m: Any) -> list[Operation] | None:
+    asked = PendingReply(method, m)
+    if method.name == "channel.flow":
+        return [Flow(place.number, None, not m.flow_pause)]
+    if method.name == "file.open":
+        return open_file(place, m, asked)
+    if method.name == "file.open-ok":
+        return file_opened(place, m, asked)
+    if method.name == "file.deliver":
+        staged = place.files.taken(m.identifier)
+        said = Said(method, m, place.dialect("file"), None)
+        known = said.dialect.known(staged.header)
+        return [delivered(place, said, m.delivery_tag, m.redelivered, known, staged.body)]
+    return None

@@ -1,0 +1,164 @@
+"""Messages of 0-9a6, both ways and in both roles."""
+
+from typing import Any
+
+from gateway.adapters.methods.drafts.channel import Channel, Consumer
+from gateway.adapters.methods.drafts.content import DraftDialect
+from gateway.adapters.methods.drafts.essentials import Known
+from gateway.adapters.methods.drafts.mapping import Arrive, Content, Said, Spoken
+from gateway.adapters.methods.drafts.v0_9a6.names import (
+    DIRECT,
+    GROUPS,
+    OURS,
+    THEIRS,
+    queue_name,
+)
+from gateway.adapters.methods.wire import layouts_0_9a6 as w
+from gateway.bodies import Body
+from gateway.errors import Condition
+from gateway.message import Message
+from gateway.operations import (
+    Deliver,
+    Fetched,
+    Operation,
+    Publish,
+    Returned,
+)
+
+
+class Tried(Message):
+    """A publish to the exchange ``queue``, which may still go to the queue of that name."""
+
+    __slots__ = ("mandatory", "immediate")
+
+    mandatory: bool
+    immediate: bool
+
+
+def content_of(place: Channel, group: str, message: Message) -> Content:
+    dialect = place.dialect(group)
+    return Content(dialect.number, *dialect.form_of(message))
+
+
+def published(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+) -> Operation:
+    """Hot."""
+    m, essentials, key = said.record, known.essentials, known.destination
+    if m.ticket:
+        place.ticket(m.ticket, "write")
+    exchange = OURS.get(m.exchange, m.exchange)
+    mandatory = getattr(m, "mandatory", False)
+    if exchange == DIRECT and not place.transacted:
+        tried = Tried(said.dialect, known.header, body, exchange, key, essentials)
+        tried.mandatory, tried.immediate = mandatory, m.immediate
+        return Publish(place.number, tried, True, m.immediate)
+    message = Message(said.dialect, known.header, body, exchange, key, essentials)
+    return Publish(place.number, message, mandatory, m.immediate)
+
+
+def published_file(
+    place: Channel, m: Any, dialect: DraftDialect, header: bytes, body: Body
+) -> Operation:
+    """A file that was staged. Files are always durable (message persistence)."""
+    known = dialect.known(header)
+    known = known._replace(essentials=known.essentials._replace(durable=True))
+    method = place.owner.table.by_name["file.publish"]
+    return published(place, Said(method, m, dialect, None), 0, False, known, body)
+
+
+def _message(said: Said, known: Known, body: Body) -> Message:
+    exchange = OURS.get(said.record.exchange, said.record.exchange)
+    return Message(said.dialect, known.header, body, exchange, known.destination, known.essentials)
+
+
+def _staged(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+) -> None:
+    place.files.staged(known.header)
+
+
+def _bounced(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+) -> Operation:
+    m = said.record
+    condition = place.owner.condition(m.reply_code)
+    return Returned(place.number, _message(said, known, body), condition, m.reply_text)
+
+
+def _browsed(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+) -> Fetched:
+    return Fetched(tag, redelivered, _message(said, known, body), said.record.message_count)
+
+
+def delivered(
+    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+) -> Operation:
+    """Client: the consumer is the one on that queue. Hot."""
+    m = said.record
+    consumer = place.consumer_at(said.dialect.group, queue_name(m.domain, m.queue))
+    if tag:
+        place.unsettled[tag] = None
+    name = consumer.tag if consumer is not None else ""
+    return Deliver(place.number, name, tag, redelivered, _message(said, known, body))
+
+
+ARRIVE: dict[str, Arrive] = {
+    **dict.fromkeys(["basic.publish", "jms.publish", "stream.publish"], published),
+    **dict.fromkeys(["basic.deliver", "jms.deliver", "stream.deliver"], delivered),
+    **dict.fromkeys(["basic.bounce", "jms.bounce"], _bounced),
+    **dict.fromkeys(["basic.browse-ok", "jms.browse-ok"], _browsed),
+    "file.stage": _staged,
+}
+
+
+def source(consumer: Consumer, message: Message) -> str:
+    return THEIRS.get(message.exchange, message.exchange)
+
+
+def delivery(consumer: Consumer, exchange: str, tag: int, redelivered: bool) -> Any:
+    group, domain, queue = consumer.group, consumer.domain, consumer.place
+    if group == "basic":
+        return w.BasicDeliver(exchange, domain, queue)
+    if group == "stream":
+        return w.StreamDeliver(tag, exchange, domain, queue)
+    record: Any = w.JmsDeliver if group == "jms" else w.FileDeliver
+    return record(tag, redelivered, exchange, domain, queue)
+
+
+def publication(group: str, message: Message, mandatory: bool, immediate: bool) -> Any:
+    """Client: the default exchange is ``queue`` here, where each queue is bound by its name."""
+    exchange = THEIRS.get(message.exchange, message.exchange or "queue")
+    if group == "basic":
+        return w.BasicPublish(0, exchange, mandatory, immediate)
+    if group == "jms":
+        return w.JmsPublish(0, exchange, mandatory, immediate)
+    return (w.StreamPublish if group == "stream" else w.FilePublish)(0, exchange, immediate)
+
+
+def second_step(op: Returned) -> list[Operation]:
+    """Server: from ``queue`` it goes on to the queue of that name."""
+    message = op.message
+    if not isinstance(message, Tried) or op.condition is not Condition.NO_ROUTE:
+        return []
+    again = Message(
+        message.dialect, message.header, message.body, "", message.key, message.essentials
+    )
+    return [Publish(op.channel, again, message.mandatory, message.immediate)]
+
+
+def returned(place: Channel, op: Returned) -> list[Operation]:
+    """Server: a publish comes back. Classes without bounce drop it."""
+    message = op.message
+    if again := second_step(op):
+        return again
+    group = next((n for n in GROUPS if message.dialect is place.dialect(n)), "jms")
+    bounce = {"basic": w.BasicBounce, "jms": w.JmsBounce}.get(group)
+    if bounce is not None:
+        code, name, _ = place.owner.table.codes[op.condition.value]
+        exchange = THEIRS.get(message.exchange, message.exchange or "queue")
+        place.speak(
+            Spoken(bounce(code, op.text or name, exchange), content_of(place, group, message))
+        )
+    return []

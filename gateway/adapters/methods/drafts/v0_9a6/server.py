@@ -1,0 +1,310 @@
+"""What a client of 0-9a6 asks for, and our answers."""
+
+from typing import Any
+
+from gateway.adapters.methods.drafts import types as tables
+from gateway.adapters.methods.drafts.channel import Channel, Consumer
+from gateway.adapters.methods.drafts.mapping import PendingReply, Spoken, group_of
+from gateway.adapters.methods.drafts.pacing import pace_of
+from gateway.adapters.methods.drafts.v0_9a6.messages import content_of, published_file
+from gateway.adapters.methods.drafts.v0_9a6.names import (
+    ACKED,
+    BUILT_IN,
+    GROUPS,
+    KEYED,
+    OURS,
+    RIGHTS,
+    THEIRS,
+    TYPES,
+    queue_name,
+)
+from gateway.adapters.methods.wire import layouts_0_9a6 as w
+from gateway.errors import Condition
+from gateway.message import Table
+from gateway.operations import (
+    DRAFT_LEVELS,
+    STREAMS,
+    BeginSession,
+    Bind,
+    Commit,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    EndSession,
+    EnterRealm,
+    Fetch,
+    Fetched,
+    FindQueue,
+    Flow,
+    Open,
+    Operation,
+    Outcome,
+    Prefetch,
+    PurgeQueue,
+    QueueState,
+    Rollback,
+    Select,
+    Settle,
+    Subscribe,
+    Unsubscribe,
+)
+from gateway.operations.rules import EARLY
+
+
+def _open(place: Channel, m: w.ChannelOpen, asked: PendingReply) -> list[Operation]:
+    """The virtual host comes here; all channels of a connection use one."""
+    owner: Any = place.owner
+    if m.out_of_band:
+        raise place.fail(Condition.NOT_IMPLEMENTED, "out-of-band transport is not implemented")
+    begin = BeginSession(place.number, asked)
+    vhost = m.virtual_host or "/"
+    if owner.vhost:
+        if owner.vhost != vhost:
+            raise place.fail(
+                Condition.NOT_ALLOWED, f"this connection uses the virtual host '{owner.vhost}'"
+            )
+        return [begin]
+    owner.vhost = vhost
+    connection = owner.connection
+    method = owner.table.by_name["connection.open"]
+    opening = PendingReply(method, w.ConnectionOpen())
+    return [Open(opening, vhost, connection.user, connection.peer, rules=EARLY), begin]
+
+
+def _request(place: Channel, m: w.AccessRequest, asked: PendingReply) -> list[Operation]:
+    rights = [name for name in RIGHTS if getattr(m, name)]
+    granted = Spoken(w.AccessRequestOk(place.grant(*rights)))
+
+    def then(_: None) -> list[Operation]:
+        place.speak(granted)
+        return []
+
+    return [EnterRealm(place.number, asked._replace(then=then), m.realm, m.exclusive)]
+
+
+def _declare_exchange(place: Channel, m: w.ExchangeDeclare, asked: PendingReply) -> list[Operation]:
+    place.ticket(m.ticket)
+    kind = TYPES.get(m.class_, m.class_ if m.class_.startswith("x-") else "")
+    if not kind and not (m.passive and not m.class_):
+        raise place.fail(Condition.COMMAND_INVALID, f"exchange class '{m.class_[:80]}' is unknown")
+    name = OURS.get(m.exchange, m.exchange)
+    built_in = BUILT_IN.get(name)
+    if built_in is not None:
+        if kind and kind != built_in:
+            raise place.fail(Condition.NOT_ALLOWED, f"exchange '{m.exchange}' is no {m.class_}")
+        return [DeclareExchange(place.number, asked, name, passive=True)]
+    if kind:
+        place.classes[name] = kind
+    return [
+        DeclareExchange(
+            place.number, asked, name, kind, m.passive, m.durable, m.auto_delete, m.internal
+        )
+    ]
+
+
+def _bind(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    place.ticket(m.ticket)
+    source = OURS.get(m.bind_to, m.bind_to)
+    try:
+        arguments = tables.read_table(m.arguments, False)
+    except ValueError as error:
+        raise place.fail(Condition.COMMAND_INVALID, str(error)) from error
+    key = _key(place, source, arguments)
+    to_exchange = isinstance(m, w.ExchangeBind)
+    target = OURS.get(m.exchange, m.exchange) if to_exchange else queue_name(m.domain, m.queue)
+    return [Bind(place.number, asked, target, source, key, arguments, to_exchange, lasting=True)]
+
+
+def _key(place: Channel, source: str, arguments: Table) -> str:
+    """A binding's ``destination``, taken out of its arguments, unless headers are asked for: there
+    it is the name of one."""
+    kind = BUILT_IN.get(source) or place.classes.get(source, "")
+    if kind == "headers":
+        return ""
+    key = arguments.pop("destination", None)
+    if key is None and kind in KEYED:
+        raise place.fail(Condition.COMMAND_INVALID, "the binding has no destination")
+    return "" if key is None else str(key)
+
+
+def _delete_exchange(place: Channel, m: w.ExchangeDelete, asked: PendingReply) -> list[Operation]:
+    place.ticket(m.ticket)
+    return [DeleteExchange(place.number, asked, OURS.get(m.exchange, m.exchange), m.if_unused)]
+
+
+def _declare_queue(place: Channel, m: w.QueueDeclare, asked: PendingReply) -> list[Operation]:
+    """Who declares a queue that is there need not know what others have declared."""
+    place.ticket(m.ticket)
+    name = queue_name(m.domain, m.queue) if m.queue else ""
+    number = place.number
+    if m.passive:
+        return [DeclareQueue(number, asked, name, passive=True)]
+    made = DeclareQueue(
+        number, asked, name, False, m.durable, m.private, m.auto_delete, levels=DRAFT_LEVELS,
+        template=m.template,
+    )  # fmt: skip
+    if not name:
+        return [made]
+
+    def then(state: QueueState | None) -> list[Operation]:
+        return [made if state is None else DeclareQueue(number, asked, name, passive=True)]
+
+    return [FindQueue(number, asked._replace(then=then), name)]
+
+
+def _purge(place: Channel, m: w.QueuePurge, asked: PendingReply) -> list[Operation]:
+    place.ticket(m.ticket)
+    return [PurgeQueue(place.number, asked, queue_name(m.domain, m.queue))]
+
+
+def _delete_queue(place: Channel, m: w.QueueDelete, asked: PendingReply) -> list[Operation]:
+    place.ticket(m.ticket)
+    name = queue_name(m.domain, m.queue)
+    return [DeleteQueue(place.number, asked, name, m.if_unused, m.if_empty)]
+
+
+def _consume(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    place.ticket(m.ticket, "read")
+    group = group_of(asked.method)
+    number = place.next_tag()
+    tag = str(number)
+    pace = pace_of(m)
+    place.consume(Consumer(group, m.queue, number, tag, domain=m.domain, pace=pace))
+    no_ack = group not in ACKED or m.auto_ack
+    count, size = getattr(m, "prefetch_count", 0), getattr(m, "prefetch_size", 0)
+    name = queue_name(m.domain, m.queue)
+    return [
+        Prefetch(place.number, None, count, size),
+        Subscribe(
+            place.number,
+            asked,
+            name,
+            tag,
+            no_ack,
+            m.exclusive,
+            m.no_local,
+            {STREAMS: True} if group == "stream" else {},
+            credit=1 if pace else None,
+        ),
+    ]
+
+
+def _cancel(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    return [Unsubscribe(place.number, asked, str(m.consumer_tag))]
+
+
+def _browse(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    place.ticket(m.ticket, "read")
+    return [Fetch(place.number, asked, queue_name(m.domain, m.queue), getattr(m, "auto_ack", True))]
+
+
+def _ack(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    return [Settle(place.number, m.delivery_tag, m.multiple, Outcome.ACCEPT)]
+
+
+def _reject(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    """What is to be requeued is for others: this channel does not get it again (0-9a0 §4.7.10)."""
+    outcome = Outcome.REFUSE if m.requeue else Outcome.REJECT
+    return [Settle(place.number, m.delivery_tag, False, outcome)]
+
+
+def open_file(place: Channel, m: w.FileOpen, asked: PendingReply) -> list[Operation]:
+    owner: Any = place.owner
+    place.speak(place.files.opened(owner.connection.user, owner.vhost, m))
+    return []
+
+
+def file_opened(place: Channel, m: w.FileOpenOk, asked: PendingReply) -> list[Operation]:
+    for spoken in place.files.accepted(m):
+        place.speak(spoken)
+    return []
+
+
+def _publish_file(place: Channel, m: w.FilePublish, asked: PendingReply) -> list[Operation]:
+    place.ticket(m.ticket, "write")
+    staged = place.files.taken(m.identifier)
+    return [published_file(place, m, place.dialect("file"), staged.header, staged.body)]
+
+
+def _select(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    place.transacted = True
+    return [Select(place.number, asked)]
+
+
+SERVE: dict[str, Any] = {
+    "channel.open": _open,
+    "channel.flow": lambda place, m, asked: [Flow(place.number, None, not m.flow_pause)],
+    "channel.close": lambda place, m, asked: [EndSession(place.number, asked)],
+    "access.request": _request,
+    "exchange.declare": _declare_exchange,
+    "exchange.bind": _bind,
+    "exchange.delete": _delete_exchange,
+    "queue.declare": _declare_queue,
+    "queue.bind": _bind,
+    "queue.purge": _purge,
+    "queue.delete": _delete_queue,
+    **{f"{group}.consume": _consume for group in GROUPS},
+    **{f"{group}.cancel": _cancel for group in GROUPS},
+    "basic.browse": _browse,
+    "jms.browse": _browse,
+    **{f"{group}.ack": _ack for group in ACKED},
+    **{f"{group}.reject": _reject for group in ACKED},
+    "file.open": open_file,
+    "file.open-ok": file_opened,
+    "file.publish": _publish_file,
+    "tx.select": _select,
+    "tx.commit": lambda place, m, asked: [Commit(place.number, asked)],
+    "tx.rollback": lambda place, m, asked: [Rollback(place.number, asked)],
+}
+
+
+def _declared(place: Channel, m: w.QueueDeclare, state: QueueState) -> Spoken:
+    name = state.name.removeprefix(f"{m.domain}:") if m.domain and m.queue else state.name
+    return Spoken(w.QueueDeclareOk(name, "", state.messages, state.consumers))
+
+
+def _consuming(place: Channel, m: Any, tag: Any) -> Spoken:
+    consumer = place.consumers[str(tag)]
+    record = {
+        "basic": w.BasicConsumeOk,
+        "jms": w.JmsConsumeOk,
+        "file": w.FileConsumeOk,
+        "stream": w.StreamConsumeOk,
+    }[consumer.group]
+    return Spoken(record(consumer.number))
+
+
+def _cancelled(record: Any) -> Any:
+    def answer(place: Channel, m: Any, tag: Any) -> Spoken:
+        place.consumers.pop(str(m.consumer_tag), None)
+        return Spoken(record())
+
+    return answer
+
+
+def _browsed(place: Channel, m: Any, fetched: Fetched | None) -> Spoken:
+    plain = isinstance(m, w.BasicBrowse)
+    if fetched is None:
+        return Spoken(w.BasicBrowseEmpty() if plain else w.JmsBrowseEmpty())
+    message = fetched.message
+    exchange = THEIRS.get(message.exchange, message.exchange)
+    if plain:
+        record: Any = w.BasicBrowseOk(exchange, fetched.remaining)
+    else:
+        record = w.JmsBrowseOk(fetched.delivery, fetched.redelivered, exchange, fetched.remaining)
+    return Spoken(record, content_of(place, "basic" if plain else "jms", message))
+
+
+ANSWER: dict[str, Any] = {
+    "queue.declare": _declared,
+    "queue.purge": lambda place, m, count: Spoken(w.QueuePurgeOk(count or 0)),
+    "queue.delete": lambda place, m, count: Spoken(w.QueueDeleteOk(count or 0)),
+    **{f"{group}.consume": _consuming for group in GROUPS},
+    "basic.cancel": _cancelled(w.BasicCancelOk),
+    "jms.cancel": _cancelled(w.JmsCancelOk),
+    "file.cancel": _cancelled(w.FileCancelOk),
+    "stream.cancel": _cancelled(w.StreamCancelOk),
+    "basic.browse": _browsed,
+    "jms.browse": _browsed,
+}

@@ -1,0 +1,281 @@
+"""What ``Engine.send`` does for each operation: the way from the vocabulary to methods.
+
+Requests of the client role go through the verbs of ``topology``; the rest is answers and messages.
+Which side may send a method is checked where it is written, from the tables.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from gateway.adapters.methods import states, topology
+from gateway.adapters.methods.channel import Channel, PendingReply
+from gateway.adapters.methods.connection import Connection
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.methods.wire import layouts as w
+from gateway.bodies import Body
+from gateway.errors import Condition, LocalError, Lost
+from gateway.operations import (
+    Blocked,
+    Cancelled,
+    Close,
+    Confirm,
+    Deliver,
+    Done,
+    Fetched,
+    Open,
+    Operation,
+    Outcome,
+    Publish,
+    Refused,
+    Returned,
+    SessionLost,
+    Settle,
+    Unblocked,
+    Unsent,
+    UpdateSecret,
+)
+
+
+class Speaker(Protocol):
+    """What is needed of the engine."""
+
+    table: Version
+    channels: dict[int, Channel]
+    channel_max: int
+    server: bool
+    connection: Connection
+
+    def channel(self, number: int) -> Channel: ...
+
+    def write(self, channel: int, record: Any) -> None: ...
+
+    def write_content(self, channel: int, record: Any, header: bytes, body: Body) -> None: ...
+
+    def unsent(self, what: Unsent) -> None: ...
+
+    def request(self, place: Channel, record: Any, token: Any) -> None: ...
+
+    def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None: ...
+
+    def part(self) -> None: ...
+
+    def say_close(
+        self, condition: Condition | None, text: str, method: int = 0, theirs: bool = False
+    ) -> None: ...
+
+
+def _usable(engine: Speaker, number: int) -> Channel | None:
+    """The channel, ``None`` if it is closing (what is said there is lost anyway)."""
+    place = engine.channel(number)
+    return place if place.state is states.OPEN else None
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+
+def _request(engine: Speaker, op: Any) -> None:
+    if engine.connection.state is not states.OPEN:
+        raise LocalError("the connection is not open")
+    name = topology.method_of(op, engine.table.by_name)
+    if name not in engine.table.by_name:
+        raise LocalError(f"{name} is not in {engine.table.name}")
+    if name == "channel.open":
+        _begin(engine, op)
+        return
+    place = engine.channel(op.channel)
+    if place.state is not states.OPEN:
+        raise LocalError(f"channel {op.channel} is {place.state}")
+    engine.request(place, topology.BY_METHOD[name].write(place, op), op.token)
+    if name == "channel.close":
+        place.die()
+
+
+def _begin(engine: Speaker, op: Any) -> None:
+    number = op.channel
+    if number in engine.channels or not 0 < number <= engine.channel_max:
+        raise LocalError(f"channel {number} cannot be opened")
+    place = Channel(number, engine)  # type: ignore[arg-type]
+    record = topology.BY_METHOD["channel.open"].write(place, op)
+    engine.request(place, record, op.token)
+    engine.channels[number] = place
+
+
+def _open(engine: Speaker, op: Open) -> None:
+    engine.connection.open(op)
+
+
+def _close(engine: Speaker, op: Close) -> None:
+    if engine.connection.state is not states.CLOSING:
+        engine.say_close(op.condition, op.text)
+
+
+def _update_secret(engine: Speaker, op: UpdateSecret) -> None:
+    engine.connection.update_secret(op)
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+def _publish(engine: Speaker, op: Publish) -> None:
+    if engine.server:
+        raise LocalError("a server does not publish")
+    engine.channel(op.channel).publish(op.message, op.mandatory, op.immediate)
+
+
+def _deliver(engine: Speaker, op: Deliver) -> None:
+    if not engine.server:
+        raise LocalError("a client does not deliver")
+    engine.channel(op.channel).deliver(op.consumer, op.delivery, op.redelivered, op.message)
+
+
+def _confirm(engine: Speaker, op: Confirm) -> None:
+    if not engine.server:
+        raise LocalError("a client does not confirm")
+    engine.channel(op.channel).confirm(op.sequence, op.multiple, op.accepted)
+
+
+def _settle(engine: Speaker, op: Settle) -> None:
+    if _usable(engine, op.channel) is None:
+        return  # what was delivered there goes back anyway
+    if op.outcome == Outcome.ACCEPT:
+        record: Any = w.BasicAck(op.delivery, op.multiple)
+    elif op.multiple:
+        record = w.BasicNack(op.delivery, True, op.outcome.returns)
+    else:
+        record = w.BasicReject(op.delivery, op.outcome.returns)
+    engine.write(op.channel, record)
+
+
+def _returned(engine: Speaker, op: Returned) -> None:
+    if engine.channel(op.channel).state not in (states.OPEN, states.ENDING, states.FAILED):
+        # They may have said close behind their publish: it comes back all the same.
+        return
+    code, name, _ = engine.table.codes[op.condition.value]
+    message = op.message
+    record = w.BasicReturn(code, op.text or name, message.exchange, message.key)
+    header, body = message.form_for(BASIC)
+    engine.write_content(op.channel, record, header, body)
+
+
+def _cancelled(engine: Speaker, op: Cancelled) -> None:
+    """Only to those who have said they understand it."""
+    if _usable(engine, op.channel) and engine.connection.capable("consumer_cancel_notify"):
+        engine.write(op.channel, w.BasicCancel(op.tag, True))
+
+
+def _blocked(engine: Speaker, op: Blocked) -> None:
+    if "connection.blocked" in engine.table.by_name:
+        engine.connection.blocked(w.ConnectionBlocked(op.reason[:80]))
+
+
+def _unblocked(engine: Speaker, op: Unblocked) -> None:
+    if "connection.unblocked" in engine.table.by_name:
+        engine.connection.blocked(w.ConnectionUnblocked())
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+def _done(engine: Speaker, op: Done) -> None:
+    token = op.token
+    if token is None:
+        return
+    if not isinstance(token, PendingReply):
+        raise LocalError("this is not a token of ours")
+    name = token.method.name
+    if name == "connection.open":
+        engine.connection.opened()
+        return
+    if name == "connection.close":
+        engine.part()
+        return
+    if engine.connection.state is states.CLOSING:
+        return  # close was the last word: what was asked behind its cause has no answer
+    if name == "connection.update-secret":
+        engine.write(0, w.ConnectionUpdateSecretOk())
+        return
+    place = engine.channels.get(op.channel)
+    if place is None:
+        return
+    if place.state is states.CLOSING:
+        if name == "channel.close":  # both sides have closed it
+            engine.write(op.channel, w.ChannelCloseOk())
+        return
+    if name == "basic.get":
+        _fetched(engine, op)
+    else:
+        engine.write(op.channel, _answer(engine.table, token.method, op.result))
+    if name == "channel.close":
+        del engine.channels[op.channel]
+        place.vanish()
+
+
+def _answer(table: Version, method: Method, result: Any) -> Any:
+    verb = topology.BY_METHOD[method.name]
+    if verb.answer is not None:
+        return verb.answer(result)
+    return table.by_name[method.replies[0]].record()
+
+
+def _fetched(engine: Speaker, op: Done) -> None:
+    fetched = op.result
+    if not isinstance(fetched, Fetched):
+        engine.write(op.channel, w.BasicGetEmpty())
+        return
+    message = fetched.message
+    record = w.BasicGetOk(
+        fetched.delivery, fetched.redelivered, message.exchange, message.key, fetched.remaining
+    )
+    try:
+        header, body = engine.channels[op.channel].form_of(message)
+        engine.write_content(op.channel, record, header, body)
+    except ValueError:
+        # The method is encoded before anything is written.
+        engine.unsent(Unsent(op.channel, "", fetched.delivery, message, fetched.queue))
+        engine.write(op.channel, w.BasicGetEmpty())
+
+
+def refused(engine: Speaker, op: Refused) -> None:
+    """The broker says no; what that costs, the peer is told, and which request of its it was."""
+    method = getattr(op.token, "method", None)
+    number = 0 if method is None else method.number
+    if op.lost is Lost.NOTHING:
+        return
+    if op.lost is Lost.CONNECTION or op.channel == 0:
+        if engine.connection.state is not states.CLOSING:
+            engine.say_close(op.condition, op.text, number, theirs=True)
+        return
+    _lost(engine, op, number)
+
+
+def _lost(engine: Speaker, op: Refused | SessionLost, number: int = 0) -> None:
+    place = engine.channels.get(op.channel)
+    if place is not None and place.state is not states.CLOSING:
+        engine.lose(op.channel, op.condition, op.text, number)
+
+
+def session_lost(engine: Speaker, op: SessionLost) -> None:
+    """The broker has ended a channel."""
+    _lost(engine, op)
+
+
+Speak = Callable[[Any, Any], None]
+
+SPEECH: dict[type[Operation], Speak] = {
+    **{kind: _request for kind in topology.METHODS},
+    Open: _open,
+    Close: _close,
+    UpdateSecret: _update_secret,
+    Publish: _publish,
+    Deliver: _deliver,
+    Confirm: _confirm,
+    Settle: _settle,
+    Returned: _returned,
+    Cancelled: _cancelled,
+    Blocked: _blocked,
+    Unblocked: _unblocked,
+    Done: _done,
+    Refused: refused,
+    SessionLost: session_lost,
+}

@@ -1,0 +1,318 @@
+"""Requests and their answers: each a method of the table on one side, an operation on the other.
+
+A ``Verb`` holds both directions, so the server's reading and the client's writing stand side by
+side and cannot drift apart. What a version does not have is simply not in its table of methods.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.wire import layouts as w
+from gateway.message import Table
+from gateway.operations import (
+    BeginSession,
+    Bind,
+    Commit,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    EndSession,
+    Fetch,
+    Flow,
+    Operation,
+    Prefetch,
+    PurgeQueue,
+    QueueState,
+    Recover,
+    Rollback,
+    Select,
+    SelectConfirms,
+    Subscribe,
+    Token,
+    Unbind,
+    Unsubscribe,
+)
+
+
+class Speaker(Protocol):
+    """What the verbs need of a channel."""
+
+    number: int
+    tags: fields.Tags
+
+
+class Verb(NamedTuple):
+    """One request. ``answer`` and ``result`` are ``None`` if the answer carries nothing."""
+
+    method: str
+    read: Callable[[Speaker, Any, Token], Operation]
+    write: Callable[[Speaker, Any], Any]
+    answer: Callable[[Any], Any] | None = None
+    result: Callable[[Any], Any] | None = None
+
+
+def _table(speaker: Speaker, entries: bytes) -> Table:
+    return fields.read_table(entries, speaker.tags) if entries else {}
+
+
+def _entries(speaker: Speaker, table: Table) -> bytes:
+    return fields.write_table(table, speaker.tags) if table else b""
+
+
+# --- exchanges -----------------------------------------------------------------------------------
+
+
+def _read_declare_exchange(speaker: Speaker, m: w.ExchangeDeclare, token: Token) -> Operation:
+    return DeclareExchange(
+        speaker.number,
+        token,
+        m.exchange,
+        m.type,
+        m.passive,
+        m.durable,
+        m.auto_delete,
+        m.internal,
+        _table(speaker, m.arguments),
+    )
+
+
+def _write_declare_exchange(speaker: Speaker, op: DeclareExchange) -> w.ExchangeDeclare:
+    return w.ExchangeDeclare(
+        exchange=op.name,
+        type=op.type,
+        passive=op.passive,
+        durable=op.durable,
+        auto_delete=op.auto_delete,
+        internal=op.internal,
+        arguments=_entries(speaker, op.arguments),
+    )
+
+
+def _read_bind_exchange(kind: type[Bind | Unbind]) -> Callable[[Speaker, Any, Token], Operation]:
+    def read(speaker: Speaker, m: Any, token: Token) -> Operation:
+        arguments = _table(speaker, m.arguments)
+        return kind(speaker.number, token, m.destination, m.source, m.routing_key, arguments, True)
+
+    return read
+
+
+def _write_bind_exchange(record: Callable[..., Any]) -> Callable[[Speaker, Any], Any]:
+    def write(speaker: Speaker, op: Bind | Unbind) -> Any:
+        return record(
+            destination=op.destination,
+            source=op.source,
+            routing_key=op.key,
+            arguments=_entries(speaker, op.arguments),
+        )
+
+    return write
+
+
+# --- queues --------------------------------------------------------------------------------------
+
+
+def _read_declare_queue(speaker: Speaker, m: w.QueueDeclare, token: Token) -> Operation:
+    arguments = _table(speaker, m.arguments)
+    return DeclareQueue(
+        speaker.number, token, m.queue, m.passive, m.durable, m.exclusive, m.auto_delete, arguments
+    )
+
+
+def _write_declare_queue(speaker: Speaker, op: DeclareQueue) -> w.QueueDeclare:
+    return w.QueueDeclare(
+        queue=op.name,
+        passive=op.passive,
+        durable=op.durable,
+        exclusive=op.exclusive,
+        auto_delete=op.auto_delete,
+        arguments=_entries(speaker, op.arguments),
+    )
+
+
+def _read_bind_queue(kind: type[Bind | Unbind]) -> Callable[[Speaker, Any, Token], Operation]:
+    def read(speaker: Speaker, m: Any, token: Token) -> Operation:
+        arguments = _table(speaker, m.arguments)
+        return kind(speaker.number, token, m.queue, m.exchange, m.routing_key, arguments)
+
+    return read
+
+
+def _write_bind_queue(record: Callable[..., Any]) -> Callable[[Speaker, Any], Any]:
+    def write(speaker: Speaker, op: Bind | Unbind) -> Any:
+        return record(
+            queue=op.destination,
+            exchange=op.source,
+            routing_key=op.key,
+            arguments=_entries(speaker, op.arguments),
+        )
+
+    return write
+
+
+def _read_purge(speaker: Speaker, m: w.QueuePurge, token: Token) -> Operation:
+    return PurgeQueue(speaker.number, token, m.queue)
+
+
+def _read_delete_queue(speaker: Speaker, m: w.QueueDelete, token: Token) -> Operation:
+    return DeleteQueue(speaker.number, token, m.queue, m.if_unused, m.if_empty)
+
+
+# --- consuming -----------------------------------------------------------------------------------
+
+
+def _read_consume(speaker: Speaker, m: w.BasicConsume, token: Token) -> Operation:
+    return Subscribe(
+        speaker.number,
+        token,
+        m.queue,
+        m.consumer_tag,
+        m.no_ack,
+        m.exclusive,
+        m.no_local,
+        _table(speaker, m.arguments),
+    )
+
+
+def _write_consume(speaker: Speaker, op: Subscribe) -> w.BasicConsume:
+    return w.BasicConsume(
+        queue=op.queue,
+        consumer_tag=op.tag,
+        no_ack=op.no_ack,
+        exclusive=op.exclusive,
+        no_local=op.no_local,
+        arguments=_entries(speaker, op.arguments),
+    )
+
+
+def _read_get(speaker: Speaker, m: w.BasicGet, token: Token) -> Operation:
+    return Fetch(speaker.number, token, m.queue, m.no_ack)
+
+
+def _recover(method: str, record: Callable[..., Any]) -> Verb:
+    return Verb(
+        method,
+        lambda speaker, m, token: Recover(speaker.number, token, m.requeue),
+        lambda speaker, op: record(requeue=op.requeue),
+    )
+
+
+def _plain(method: str, kind: Callable[[int, Token], Operation], record: Callable[[], Any]) -> Verb:
+    """A request without arguments."""
+    return Verb(
+        method, lambda speaker, m, token: kind(speaker.number, token), lambda speaker, op: record()
+    )
+
+
+VERBS: tuple[Verb, ...] = (
+    _plain("channel.open", BeginSession, w.ChannelOpen),
+    Verb(
+        "channel.close",
+        lambda speaker, m, token: EndSession(speaker.number, token),
+        lambda speaker, op: w.ChannelClose(200, "Normal shutdown"),
+    ),
+    Verb(
+        "channel.flow",
+        lambda speaker, m, token: Flow(speaker.number, token, m.active),
+        lambda speaker, op: w.ChannelFlow(op.active),
+        lambda active: w.ChannelFlowOk(bool(active)),
+        lambda ok: ok.active,
+    ),
+    Verb("exchange.declare", _read_declare_exchange, _write_declare_exchange),
+    Verb(
+        "exchange.delete",
+        lambda speaker, m, token: DeleteExchange(speaker.number, token, m.exchange, m.if_unused),
+        lambda speaker, op: w.ExchangeDelete(exchange=op.name, if_unused=op.if_unused),
+    ),
+    Verb("exchange.bind", _read_bind_exchange(Bind), _write_bind_exchange(w.ExchangeBind)),
+    Verb("exchange.unbind", _read_bind_exchange(Unbind), _write_bind_exchange(w.ExchangeUnbind)),
+    Verb(
+        "queue.declare",
+        _read_declare_queue,
+        _write_declare_queue,
+        lambda state: w.QueueDeclareOk(state.name, state.messages, state.consumers),
+        lambda ok: QueueState(ok.queue, ok.message_count, ok.consumer_count),
+    ),
+    Verb("queue.bind", _read_bind_queue(Bind), _write_bind_queue(w.QueueBind)),
+    Verb("queue.unbind", _read_bind_queue(Unbind), _write_bind_queue(w.QueueUnbind)),
+    Verb(
+        "queue.purge",
+        _read_purge,
+        lambda speaker, op: w.QueuePurge(queue=op.name),
+        lambda count: w.QueuePurgeOk(count or 0),
+        lambda ok: ok.message_count,
+    ),
+    Verb(
+        "queue.delete",
+        _read_delete_queue,
+        lambda speaker, op: w.QueueDelete(
+            queue=op.name, if_unused=op.if_unused, if_empty=op.if_empty
+        ),
+        lambda count: w.QueueDeleteOk(count or 0),
+        lambda ok: ok.message_count,
+    ),
+    Verb(
+        "basic.qos",
+        lambda speaker, m, token: Prefetch(
+            speaker.number, token, m.prefetch_count, m.prefetch_size, m.global_
+        ),
+        lambda speaker, op: w.BasicQos(op.size, op.count, op.shared),
+    ),
+    Verb(
+        "basic.consume",
+        _read_consume,
+        _write_consume,
+        lambda tag: w.BasicConsumeOk(tag),
+        lambda ok: ok.consumer_tag,
+    ),
+    Verb(
+        "basic.cancel",
+        lambda speaker, m, token: Unsubscribe(speaker.number, token, m.consumer_tag),
+        lambda speaker, op: w.BasicCancel(op.tag),
+        lambda tag: w.BasicCancelOk(tag),
+        lambda ok: ok.consumer_tag,
+    ),
+    Verb("basic.get", _read_get, lambda speaker, op: w.BasicGet(queue=op.queue, no_ack=op.no_ack)),
+    _recover("basic.recover", w.BasicRecover),
+    _recover("basic.recover-sync", w.BasicRecoverSync),
+    _recover("basic.recover-async", w.BasicRecoverAsync),
+    _plain("tx.select", Select, w.TxSelect),
+    _plain("tx.commit", Commit, w.TxCommit),
+    _plain("tx.rollback", Rollback, w.TxRollback),
+    _plain("confirm.select", SelectConfirms, w.ConfirmSelect),
+)
+
+BY_METHOD: dict[str, Verb] = {verb.method: verb for verb in VERBS}
+
+METHODS: dict[type[Any], str] = {
+    BeginSession: "channel.open",
+    EndSession: "channel.close",
+    Flow: "channel.flow",
+    DeclareExchange: "exchange.declare",
+    DeleteExchange: "exchange.delete",
+    Bind: "queue.bind",
+    Unbind: "queue.unbind",
+    DeclareQueue: "queue.declare",
+    PurgeQueue: "queue.purge",
+    DeleteQueue: "queue.delete",
+    Prefetch: "basic.qos",
+    Subscribe: "basic.consume",
+    Unsubscribe: "basic.cancel",
+    Fetch: "basic.get",
+    Recover: "basic.recover",
+    Select: "tx.select",
+    Commit: "tx.commit",
+    Rollback: "tx.rollback",
+    SelectConfirms: "confirm.select",
+}
+
+
+def method_of(operation: Operation, known: dict[str, Any]) -> str:
+    """The method that says this request, in a version that knows these methods."""
+    if isinstance(operation, Bind | Unbind) and operation.to_exchange:
+        return "exchange.bind" if isinstance(operation, Bind) else "exchange.unbind"
+    method = METHODS[type(operation)]
+    if isinstance(operation, Recover) and operation.token is None:
+        return "basic.recover-async" if "basic.recover-async" in known else method
+    return method

@@ -1,0 +1,61 @@
+"""Messages as they come over links, and little ones that we make ourselves."""
+
+from typing import Any
+
+from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.encoding import write_value
+from gateway.adapters.performatives.sections import HEADER, RAW_VALUE, part, read_header
+from gateway.message import Essentials, Message, Properties
+
+CACHED = 8192
+"""Headers kept before the cache is emptied. Connections share it (one thread)."""
+
+LONGEST = 512
+"""Octets of a header that is worth keeping."""
+
+_TRANSPORT = b"\x00\x53\x70"
+
+_SEEN: dict[bytes, tuple[Essentials, bool]] = {}
+
+
+def carried(octets: bytes, exchange: str, key: str) -> tuple[Message, bool]:
+    """The message that was transferred, and whether it was delivered before. Raises
+    ``FieldError``. Hot."""
+    header, body = part(octets)
+    seen = _SEEN.get(header)
+    if seen is None:
+        seen = SECTIONS.essentials(header), _again(header)
+        if len(header) <= LONGEST:
+            if len(_SEEN) >= CACHED:
+                _SEEN.clear()
+            _SEEN[header] = seen
+    return Message(SECTIONS, header, body, exchange, key, seen[0]), seen[1]
+
+
+def _again(header: bytes) -> bool:
+    """What the header section says of it (§3.2.1). What it does not say counts as no: nobody marks
+    a first delivery."""
+    if _TRANSPORT not in header:
+        return False
+    transport = read_header(header)[0].get(HEADER)
+    if transport is None:
+        return False
+    return transport.first_acquirer is False or bool(transport.delivery_count)
+
+
+def command(value: Any) -> Message:
+    """A message to a coordinator: an amqp-value section with a record (§4.2, §4.3)."""
+    return Message(
+        SECTIONS, RAW_VALUE, b"\x00\x53\x77" + write(value), "", "", SECTIONS.essentials(b"")
+    )
+
+
+def request(properties: Properties, value: Any) -> Message:
+    """A message with a value for its body, which may be null."""
+    header = SECTIONS.write(properties)
+    body = b"\x00\x53\x77" + write_value(value)
+    return Message(SECTIONS, RAW_VALUE + header, body, "", "", SECTIONS.essentials(header))
+
+
+__all__ = ["carried", "command", "request"]

@@ -1,0 +1,119 @@
+"""Channel numbers of one connection: which session stands on which, in both directions (§2.5.1).
+
+The numbers of the two directions have nothing to do with each other. ``sessions`` is by ours,
+``arriving`` by the peer's.
+"""
+
+import heapq
+from typing import TYPE_CHECKING
+
+from gateway.adapters.performatives.session import Session
+from gateway.adapters.performatives.violation import Violation, framing_error, illegal_state
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import AmqpError
+from gateway.errors import LocalError, Lost, PeerError
+from gateway.operations import Operation
+
+if TYPE_CHECKING:
+    from gateway.adapters.performatives.engine import Engine
+    from gateway.adapters.performatives.receiving_link import Incoming
+
+
+class Channels:
+    """The sessions of a connection."""
+
+    def __init__(self, engine: "Engine", limit: int) -> None:
+        self.sessions: dict[int, Session] = {}
+        self.arriving: dict[int, Session] = {}
+        self.limit = limit
+        """The highest number the peer may use."""
+        self.limit_out = 0
+        """The highest it takes."""
+        self.drains: set[Incoming] = set()
+        """Links of ours that the peer was asked to drain."""
+        self._engine = engine
+        self._remote: dict[int, int] = {}
+        self._free: list[int] = []
+        self._unused = 0
+
+    def check(self, channel: int) -> None:
+        """Raises ``Violation`` for a number above our channel-max (§2.7.1)."""
+        if channel > self.limit:
+            raise framing_error(f"channel {channel} is above {self.limit}")
+
+    def drain_again(self) -> None:
+        """Once a second: Artemis overhears a drain that comes while it ends the one before."""
+        self.drains -= {link for link in self.drains if not link.drain_again()}
+
+    def on_begin(self, channel: int, record: w.Begin, found: list[Operation]) -> None:
+        """A session of theirs, or the answer to one of ours."""
+        self.check(channel)
+        if channel in self.arriving:
+            raise illegal_state(f"a session stands on channel {channel} already")
+        if record.remote_channel is None:
+            session = self.new()
+        else:
+            ours = self.sessions.get(record.remote_channel)
+            if ours is None or record.remote_channel in self._remote:
+                text = f"no session of channel {record.remote_channel} waits for a begin"
+                raise Violation(AmqpError.NOT_ALLOWED, text)
+            session = ours
+        self.arriving[channel] = session
+        self._remote[session.number] = channel
+        try:
+            session.on_begin(record, channel, found)
+        except PeerError as violated:
+            if violated.lost is Lost.CONNECTION:
+                raise
+            self._engine.on_violation(violated, channel, found)
+
+    def new(self, number: int | None = None) -> Session:
+        """An endpoint on the lowest channel that is free, or on this one. Raises ``Violation`` if
+        all are used, ``LocalError`` for one that cannot be."""
+        if number is None:
+            number = self._lowest()
+        elif number in self.sessions or not 0 <= number <= min(self.limit, self.limit_out):
+            raise LocalError(f"channel {number} cannot be opened")
+        session = self.sessions[number] = Session(self._engine, number)
+        return session
+
+    def _lowest(self) -> int:
+        while self._free:
+            number = heapq.heappop(self._free)
+            if number not in self.sessions:
+                return number
+        while self._unused in self.sessions:
+            self._unused += 1
+        number = self._unused
+        if number > self.limit_out:
+            text = f"sessions on more than {self.limit_out + 1} channels"
+            raise Violation(AmqpError.RESOURCE_LIMIT_EXCEEDED, text)
+        self._unused += 1
+        return number
+
+    def ended(self, session: Session) -> None:
+        """The peer has ended: its number is free at once, ours is not yet (§2.5.5 END RCVD)."""
+        if self.sessions.get(session.number) is session:
+            remote = self._remote.pop(session.number, None)
+            if remote is not None:
+                self.arriving.pop(remote, None)
+
+    def gone(self, session: Session) -> None:
+        """Both ends have ended: the numbers are free again."""
+        self.ended(session)
+        if self.sessions.get(session.number) is session:
+            del self.sessions[session.number]
+            heapq.heappush(self._free, session.number)
+            session.retire()
+
+    def end(self, found: list[Operation]) -> None:
+        """The connection is over, and all sessions with it."""
+        sessions = list(self.sessions.values())
+        self.sessions.clear()
+        self._remote.clear()
+        self.arriving.clear()
+        for session in sessions:
+            session.lost(found)
+
+
+__all__ = ["Channels"]

@@ -1,0 +1,327 @@
+"""The client role of sessions and links: operations of ours as what 1.0 has for them.
+
+One ``Asker`` belongs to one session. Publishing, consuming, transactions and topology have a module
+each; here is what is said of the session itself, and which operation goes where.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from gateway.adapters.performatives import addresses as places
+from gateway.adapters.performatives.client_management import Requests
+from gateway.adapters.performatives.client_receivers import Consuming
+from gateway.adapters.performatives.client_senders import Publishing
+from gateway.adapters.performatives.client_transactions import Transacting
+from gateway.adapters.performatives.links import Link
+from gateway.adapters.performatives.sending_link import Sent
+from gateway.adapters.performatives.session import Session
+from gateway.adapters.performatives.violation import reason
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import AmqpError
+from gateway.errors import Condition, LocalError, Lost
+from gateway.operations import (
+    AttachSource,
+    AttachTarget,
+    BeginSession,
+    Bind,
+    Commit,
+    Credit,
+    DeclareExchange,
+    DeclareQueue,
+    DeclareTransaction,
+    DeleteExchange,
+    DeleteQueue,
+    DetachLink,
+    Discharge,
+    Done,
+    EndSession,
+    Fetch,
+    Flow,
+    Modify,
+    Operation,
+    Post,
+    Prefetch,
+    Publish,
+    PurgeQueue,
+    Recover,
+    Refused,
+    Retire,
+    Rollback,
+    Select,
+    SelectConfirms,
+    SessionLost,
+    Settle,
+    Subscribe,
+    Token,
+    Unbind,
+    Unsubscribe,
+    UpdateSecret,
+)
+
+DETACHED = "the link was detached"
+
+
+class Asker:
+    """What we do on one session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.engine = cast(Any, session.engine)
+        self.form: str = self.engine.addresses or places.form_of(self.engine.peer)
+        self.beginning: Token = None
+        self.ending: Token = None
+        self.leaving = False
+        """It ends as soon as all is sent."""
+        self.foreign = False
+        """The peer has begun it, and was refused."""
+        self._serial = 0
+        self.work = Transacting(self)
+        self.publishing = Publishing(self)
+        self.consuming = Consuming(self)
+        self.requests = Requests(self)
+
+    def link_name(self, kind: str) -> str:
+        """A name that no other link of this connection has."""
+        self._serial += 1
+        return f"{kind}:{self.session.number}.{self._serial}"
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def answer(self, token: Token, result: Any = None) -> None:
+        """Nobody needs to be asked."""
+        if token is not None:
+            self.session.engine.later.append(Done(self.session.number, token, result))
+
+    def refuse(self, token: Token, condition: Condition, text: str) -> None:
+        """It cannot be said."""
+        if token is not None:
+            found = self.session.engine.later
+            found.append(Refused(self.session.number, token, condition, text, Lost.LINK))
+
+    def refused(self, token: Token, lost: bool) -> Refused:
+        """The answer to what can no longer be answered."""
+        scope = Lost.CONNECTION if lost else Lost.SESSION
+        otherwise = f"the {'connection' if lost else 'session'} is gone"
+        condition, text = reason(self.session.reason, otherwise)
+        return Refused(self.session.number, token, condition, text, scope)
+
+    def gone(self, token: Token, link: Link, record: w.Detach | None, lost: bool) -> Refused:
+        """The answer to what was asked of a link that is over: why the peer has detached it, or we
+        have; else its session is over."""
+        error = link.fault if record is None else record.error
+        if record is None and error is None:
+            return self.refused(token, lost)
+        condition, text = reason(error, DETACHED)
+        return Refused(self.session.number, token, condition, text, Lost.LINK)
+
+    def lose(self, text: str, found: list[Operation]) -> None:
+        """The session cannot go on."""
+        self.session.fail(AmqpError.PRECONDITION_FAILED, text, found)
+
+    # --- what the session says ------------------------------------------------------------------
+
+    def on_begin(self, session: Session, record: w.Begin, found: list[Operation]) -> None:
+        if not session.begun:
+            self.foreign = True
+            session.begin()
+            session.fail(AmqpError.NOT_IMPLEMENTED, "a client takes no sessions", found)
+        elif self.beginning is not None:
+            found.append(Done(session.number, self.beginning))
+            self.beginning = None
+
+    def on_attach(self, session: Session, record: w.Attach, found: list[Operation]) -> None:
+        link = session.accept(record, self.requests, found)
+        link.source, link.target = record.source, record.target
+        link.refuse(AmqpError.NOT_IMPLEMENTED, "a client takes no links")
+
+    def on_end(
+        self,
+        session: Session,
+        record: w.End | None,
+        fault: w.Error | None,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        answered = record is not None and session.mute
+        for token in (self.beginning, self.ending):
+            if token is not None:
+                done = answered and token is self.ending
+                found.append(Done(session.number, token) if done else self.refused(token, lost))
+        self.beginning = self.ending = None
+        self.work.drop_waiting(found, lost)
+        if lost or answered or self.foreign:
+            return
+        error = fault if record is None else record.error
+        condition, text = reason(error, "the peer ended the session")
+        found.append(SessionLost(session.number, condition, text))
+        if record is not None:
+            session.end(found)
+
+    def on_acquire(self, link: Link, work: Any) -> None:
+        """Nobody acquires what we send: it is said, and not asked for."""
+        raise link.violated(AmqpError.NOT_IMPLEMENTED, "transactional acquisition")
+
+    def on_range(
+        self, deliveries: list[Sent], state: Any, settled: bool, found: list[Operation]
+    ) -> list[Sent]:
+        """Each is somebody's publish."""
+        return deliveries
+
+    def on_missed(self, state: Any) -> None:
+        """What we send is in transactions of ours only, and those end with an outcome."""
+
+    def on_decided(
+        self,
+        session: Session,
+        runs: Iterable[tuple[int, int]],
+        state: Any,
+        before: int,
+        found: list[Operation],
+    ) -> None:
+        """What we send is kept nowhere here."""
+        for first, last in runs:
+            session.settle_sent(first, last, state)
+
+    def deliver(self, *_: Any) -> None:
+        raise LocalError("a client does not deliver")
+
+    def confirm(self, *_: Any) -> None:
+        raise LocalError("a client does not confirm")
+
+    # --- what is said ---------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """End the session, but not before messages that wait for credit are out: with every other
+        version what was published before is there."""
+        if self.session.mute:
+            return
+        if self.publishing.holding:
+            self.engine.put_off(self.leave)
+        else:
+            self.session.end()
+
+    def detach(self, op: DetachLink) -> None:
+        """A link of ``AttachSource`` or ``AttachTarget``; for good, or to be resumed."""
+        link = self.consuming.links.get(op.link) or self.publishing.named.get(op.link)
+        if link is not None:
+            link.detach(op.closed)
+        self.answer(op.token)
+
+    def select_confirms(self, op: SelectConfirms) -> None:
+        self.publishing.confirming = True
+        self.answer(op.token)
+
+
+def _begin(engine: Any, op: BeginSession) -> None:
+    session = engine.channels.new(op.channel)
+    session.use.beginning = op.token
+    session.begin()
+
+
+def _asker(engine: Any, number: int) -> Asker:
+    """Of an open session. Raises ``LocalError`` if it has ended, or never begun."""
+    session = engine.channel(number)
+    asker: Asker = session.use
+    if session.mute or asker.leaving:
+        raise LocalError(f"channel {number} is lost")
+    return asker
+
+
+def _end(engine: Any, op: EndSession) -> None:
+    asker = _asker(engine, op.channel)
+    engine.say_now()
+    asker.ending, asker.leaving = op.token, True
+    asker.leave()
+
+
+def _nothing(engine: Any, op: Operation) -> None:
+    """An answer that 1.0 has no word for."""
+
+
+def _unsaid(engine: Any, op: Flow) -> None:
+    asker = _asker(engine, op.channel)
+    asker.refuse(op.token, Condition.NOT_IMPLEMENTED, "1.0 stops links, by their credit")
+
+
+def _update_secret(engine: Any, op: UpdateSecret) -> None:
+    """Any session will do."""
+    session = next(
+        (each for each in engine.sessions.values() if each.begun and not each.mute), None
+    )
+    if session is None:
+        raise LocalError("a new secret is sent over a session, and there is none")
+    session.use.requests.update_secret(op)
+
+
+Speak = Callable[[Any, Any], None]
+
+
+def _to(part: str, verb: Callable[[Any, Any], None], transactional: bool = False) -> Speak:
+    """Say it by this part of the session's asker."""
+    name = verb.__name__
+
+    def speak(engine: Any, op: Any) -> None:
+        asker = _asker(engine, op.channel)
+        if engine.unsaid:
+            engine.say_now()
+        if transactional and asker.work.defer(op):
+            return
+        getattr(asker if not part else getattr(asker, part), name)(op)
+
+    return speak
+
+
+def _publish(engine: Any, op: Publish) -> None:
+    """Hot."""
+    asker = _asker(engine, op.channel)
+    if asker.work.selected and asker.work.defer(op):
+        return
+    asker.publishing.publish(op)
+
+
+def _settle(engine: Any, op: Settle) -> None:
+    """Hot."""
+    session = engine.sessions.get(op.channel)
+    if session is None or session.mute:
+        return  # what was delivered there goes back anyway
+    asker: Asker = session.use
+    if asker.work.selected and asker.work.defer(op):
+        return
+    asker.consuming.settle(op)
+
+
+SPEECH: dict[type[Operation], Speak] = {
+    BeginSession: _begin,
+    EndSession: _end,
+    Done: _nothing,
+    Refused: _nothing,
+    Flow: _unsaid,
+    UpdateSecret: _update_secret,
+    Publish: _publish,
+    SelectConfirms: _to("", Asker.select_confirms),
+    AttachTarget: _to("publishing", Publishing.attach),
+    AttachSource: _to("consuming", Consuming.attach),
+    DetachLink: _to("", Asker.detach),
+    Credit: _to("consuming", Consuming.credit),
+    Subscribe: _to("consuming", Consuming.subscribe),
+    Unsubscribe: _to("consuming", Consuming.unsubscribe),
+    Prefetch: _to("consuming", Consuming.set_prefetch),
+    Fetch: _to("consuming", Consuming.fetch),
+    Recover: _to("consuming", Consuming.recover),
+    Settle: _settle,
+    Modify: _to("consuming", Consuming.modify, True),
+    Retire: _to("consuming", Consuming.retire),
+    Select: _to("work", Transacting.select),
+    Commit: _to("work", Transacting.end),
+    Rollback: _to("work", Transacting.end),
+    DeclareTransaction: _to("work", Transacting.declare),
+    Discharge: _to("work", Transacting.discharge),
+    Post: _to("work", Transacting.post),
+    DeclareQueue: _to("requests", Requests.declare_queue),
+    DeleteQueue: _to("requests", Requests.delete_queue),
+    PurgeQueue: _to("requests", Requests.purge_queue),
+    DeclareExchange: _to("requests", Requests.declare_exchange),
+    DeleteExchange: _to("requests", Requests.delete_exchange),
+    Bind: _to("requests", Requests.bind),
+    Unbind: _to("requests", Requests.unbind),
+}

@@ -1,0 +1,321 @@
+"""Client role: topology, as requests to the peer's management node.
+
+RabbitMQ 4 and this gateway have one: "HTTP over AMQP", a pair of links of one name to and from
+``/management``. The subject of a request is a method, its ``to`` a path, its body a map; the
+subject of the response is a status. Where there is none, only what attaching can find out is.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from gateway.adapters.performatives import addresses as places
+from gateway.adapters.performatives import termini
+from gateway.adapters.performatives.carried import carried, request
+from gateway.adapters.performatives.decoding import FieldError, read_value
+from gateway.adapters.performatives.opening import LINK_PAIR
+from gateway.adapters.performatives.receiving_link import Arrival, Incoming
+from gateway.adapters.performatives.sending_link import Outgoing
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import SenderSettleMode
+from gateway.errors import Condition, Lost
+from gateway.message import Properties
+from gateway.operations import (
+    Bind,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    Done,
+    Operation,
+    PurgeQueue,
+    QueueState,
+    Refused,
+    Terminus,
+    Token,
+    Unbind,
+    UpdateSecret,
+)
+from gateway.values import Symbol
+
+if TYPE_CHECKING:
+    from gateway.adapters.performatives.client import Asker
+
+MANAGEMENT, ME = "/management", "$me"
+WINDOW = 100
+
+CONDITIONS = {
+    400: Condition.COMMAND_INVALID,
+    401: Condition.ACCESS_REFUSED,
+    403: Condition.ACCESS_REFUSED,
+    404: Condition.NOT_FOUND,
+    405: Condition.NOT_IMPLEMENTED,
+    409: Condition.PRECONDITION_FAILED,
+    501: Condition.NOT_IMPLEMENTED,
+}
+
+Result = Callable[[Any], Any]
+"""The body of a good response -> what the request is answered with."""
+
+
+class Asking:
+    """A request under way; ``then`` is given the body of a good response and where operations go,
+    and says whether that is the end of it."""
+
+    __slots__ = ("token", "then")
+
+    def __init__(self, token: Token, then: Callable[[Any, list[Operation]], None]) -> None:
+        self.token = token
+        self.then = then
+
+
+class Requests:
+    """A ``LinkUse`` for the pair, and for probes: links whose attach is all that is asked."""
+
+    def __init__(self, asker: "Asker") -> None:
+        self.asker = asker
+        self.session = asker.session
+        self._out: Outgoing | None = None
+        self._in: Incoming | None = None
+        self._asked: dict[str, Asking] = {}
+        self._serial = 0
+
+    # --- what is said ---------------------------------------------------------------------------
+
+    def declare_queue(self, op: DeclareQueue) -> None:
+        if op.passive and not self._offered():
+            self._probe(op.token, places.queue(self.asker.form, op.name), True, op.name)
+            return
+        name = op.name or f"client.gen-{uuid4()}"
+        path = f"/queues/{quote(name, safe='')}"
+
+        def state(body: Any) -> QueueState:
+            found = body if isinstance(body, dict) else {}
+            return QueueState(
+                str(found.get("name", name)),
+                _number(found.get("message_count")),
+                _number(found.get("consumer_count")),
+            )
+
+        if op.passive:
+            self._ask(op.token, "GET", path, None, state)
+            return
+        asked = {
+            "durable": op.durable,
+            "exclusive": op.exclusive,
+            "auto_delete": op.auto_delete,
+            "arguments": op.arguments,
+        }
+        self._ask(op.token, "PUT", path, asked, state)
+
+    def delete_queue(self, op: DeleteQueue) -> None:
+        if op.if_unused or op.if_empty:
+            text = "management deletes without conditions"
+            self.asker.refuse(op.token, Condition.NOT_IMPLEMENTED, text)
+            return
+        self._ask(op.token, "DELETE", f"/queues/{quote(op.name, safe='')}", None, _count)
+
+    def purge_queue(self, op: PurgeQueue) -> None:
+        self._ask(op.token, "DELETE", f"/queues/{quote(op.name, safe='')}/messages", None, _count)
+
+    def declare_exchange(self, op: DeclareExchange) -> None:
+        if op.passive:
+            address = places.exchange(self.asker.form, op.name, "")
+            self._probe(op.token, address, False, None)
+            return
+        asked = {
+            "type": op.type,
+            "durable": op.durable,
+            "auto_delete": op.auto_delete,
+            "internal": op.internal,
+            "arguments": op.arguments,
+        }
+        self._ask(op.token, "PUT", f"/exchanges/{quote(op.name, safe='')}", asked, _nothing)
+
+    def delete_exchange(self, op: DeleteExchange) -> None:
+        if op.if_unused:
+            text = "management deletes without conditions"
+            self.asker.refuse(op.token, Condition.NOT_IMPLEMENTED, text)
+            return
+        self._ask(op.token, "DELETE", f"/exchanges/{quote(op.name, safe='')}", None, _nothing)
+
+    def bind(self, op: Bind) -> None:
+        kind = "destination_exchange" if op.to_exchange else "destination_queue"
+        asked = {
+            "source": op.source,
+            kind: op.destination,
+            "binding_key": op.key,
+            "arguments": op.arguments,
+        }
+        self._ask(op.token, "POST", "/bindings", asked, _nothing)
+
+    def unbind(self, op: Unbind) -> None:
+        """By its path; one with arguments has to be looked for first."""
+        source, to, key = (quote(name, safe="") for name in (op.source, op.destination, op.key))
+        kind = "dste" if op.to_exchange else "dstq"
+        if not op.arguments:
+            path = f"/bindings/src={source};{kind}={to};key={key};args="
+            self._ask(op.token, "DELETE", path, None, _nothing)
+            return
+
+        def listed(body: Any, found: list[Operation]) -> None:
+            for binding in body if isinstance(body, list) else ():
+                if isinstance(binding, dict) and binding.get("arguments") == op.arguments:
+                    self._ask(op.token, "DELETE", str(binding.get("location")), None, _nothing)
+                    return
+            if op.token is not None:
+                found.append(Done(op.channel, op.token))  # undone already
+
+        path = f"/bindings?src={source}&{kind}={to}&key={key}"
+        self._say(op.token, "GET", path, None, listed)
+
+    def update_secret(self, op: UpdateSecret) -> None:
+        self._ask(op.token, "PUT", "/auth/tokens", op.secret, _nothing)
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def _offered(self) -> bool:
+        opened = self.asker.engine.opened
+        return opened is not None and LINK_PAIR in (opened.offered_capabilities or ())
+
+    def _ask(self, token: Token, method: str, path: str, body: Any, result: Result) -> None:
+        """A request with one response, which becomes the answer."""
+
+        def then(body: Any, found: list[Operation]) -> None:
+            if token is not None:
+                found.append(Done(self.session.number, token, result(body)))
+
+        self._say(token, method, path, body, then)
+
+    def _say(
+        self,
+        token: Token,
+        method: str,
+        path: str,
+        body: Any,
+        then: Callable[[Any, list[Operation]], None],
+    ) -> None:
+        if not self._offered():
+            self.asker.refuse(token, Condition.NOT_IMPLEMENTED, "the peer has no management node")
+            return
+        if self._out is None:
+            self._pair()
+        assert self._out is not None
+        self._serial += 1
+        number = str(self._serial)
+        properties = Properties(message_id=number, to=path, subject=method, reply_to=ME)
+        self._asked[number] = Asking(token, then)
+        self._out.deliver(0, request(properties, body), False, True)
+
+    def _pair(self) -> None:
+        """The two links (Link Pairing 1.0)."""
+        name = self.asker.link_name("management")
+        paired = {Symbol("paired"): True}
+        receiver: Incoming = self.session.offer(name, True, self)
+        receiver.source, receiver.target = w.Source(MANAGEMENT), w.Target(ME)
+        receiver.window, receiver.loose = WINDOW, True
+        sender: Outgoing = self.session.offer(name, False, self)
+        sender.source, sender.target = w.Source(ME), w.Target(MANAGEMENT)
+        for link in (sender, receiver):
+            link.snd_mode = SenderSettleMode.SETTLED
+        receiver.attach(properties=paired)  # first: RabbitMQ wants credit before it answers
+        sender.attach(properties=paired)
+        self._out, self._in = sender, receiver
+
+    def _probe(self, token: Token, address: str, queue: bool, name: str | None) -> None:
+        """Is it there? Attaching tells; nothing is sent or taken."""
+        link = self.session.offer(self.asker.link_name("probe"), queue, self)
+        terminus = Terminus(address)
+        link.source = termini.source(terminus) if queue else w.Source()
+        link.target = w.Target() if queue else termini.target(terminus)
+        link.data = token, (None if name is None else QueueState(name, 0, 0))
+        link.attach()
+
+    # --- what links say -------------------------------------------------------------------------
+
+    def on_attached(self, link: Any, record: w.Attach, found: list[Operation]) -> None:
+        if link.data is None:
+            return
+        if (record.source if link.receiver else record.target) is not None:
+            (token, result), link.data = link.data, (None, None)
+            if token is not None:
+                found.append(Done(self.session.number, token, result))
+            link.detach(True, found)
+
+    def on_message(
+        self, link: Incoming, arrival: Arrival, octets: bytes, found: list[Operation]
+    ) -> None:
+        """A response."""
+        if not arrival.settled:
+            self.session.settle([arrival], w.ACCEPTED)
+        try:
+            message, _ = carried(octets, "", "")
+            properties = message.properties
+            body = None
+            if properties.body_kind == "value":
+                body = read_value(message.body[:], 3, len(message.body))[0]
+        except FieldError:
+            return
+        asked = self._asked.pop(str(properties.correlation_id), None)
+        if asked is None:
+            return
+        subject = properties.subject or ""
+        status = int(subject) if subject.isdecimal() else 500
+        if 200 <= status < 300:
+            asked.then(body, found)
+        elif asked.token is not None:
+            condition = CONDITIONS.get(status, Condition.INTERNAL_ERROR)
+            text = body if isinstance(body, str) else f"the management node answers {status}"
+            found.append(Refused(self.session.number, asked.token, condition, text, Lost.LINK))
+
+    def on_outcome(self, *_: Any) -> None:
+        """Requests are sent settled."""
+
+    def on_unsent(self, link: Outgoing, number: int, message: Any, text: str) -> None:
+        """A request that has no form or is too large: its number is its message-id."""
+        asked = self._asked.pop(str(message.properties.message_id), None)
+        if asked is not None:
+            self.asker.refuse(asked.token, Condition.CONTENT_TOO_LARGE, text)
+
+    def on_credit(self, link: Any, record: w.Flow, found: list[Operation]) -> None:
+        if isinstance(link, Outgoing) and link.drain:
+            link.drained(link.credit - link.waiting)
+
+    def on_detached(
+        self,
+        link: Any,
+        record: w.Detach | None,
+        closed: bool,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        if link.data is not None:  # a probe
+            token, _ = link.data
+            if token is not None:
+                found.append(self.asker.gone(token, link, record, lost))
+        elif link in (self._out, self._in):
+            asked, self._asked = self._asked, {}
+            tokens = [each.token for each in asked.values() if each.token is not None]
+            found += [self.asker.gone(token, link, record, lost) for token in tokens]
+            pair, self._out, self._in = (self._out, self._in), None, None
+            for other in pair:
+                if other is not None and not other.over and (record or link.fault):
+                    other.detach(True, found)
+        if record is not None:
+            link.detach(True, found)
+
+
+def _number(value: Any) -> int:
+    return int(value) if isinstance(value, int) else 0
+
+
+def _count(body: Any) -> int:
+    return _number(body.get("message_count")) if isinstance(body, dict) else 0
+
+
+def _nothing(body: Any) -> None:
+    return None
+
+
+__all__ = ["Requests"]

@@ -1,0 +1,304 @@
+"""Client role: publishes of one session, over a sender link for each place they go to.
+
+A link is made at the first publish for its exchange and key; what has no credit yet waits in it, in
+order. With confirms every message goes unsettled and its outcome becomes the ``Confirm`` of its
+number, in order; without, messages go settled.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from gateway.adapters.performatives import addresses as places
+from gateway.adapters.performatives import termini
+from gateway.adapters.performatives.composites import condition_for
+from gateway.adapters.performatives.link_recovery import BadMap, highest, resumed, written
+from gateway.adapters.performatives.sending_link import Outgoing, Parcel, Sent
+from gateway.adapters.performatives.violation import reason
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import AmqpError
+from gateway.errors import Condition
+from gateway.message import Message
+from gateway.operations import (
+    Attached,
+    AttachTarget,
+    Confirm,
+    Done,
+    Flow,
+    Operation,
+    Publish,
+    Returned,
+    Terminus,
+    Token,
+)
+
+if TYPE_CHECKING:
+    from gateway.adapters.performatives.client import Asker
+
+MOST_LINKS = 256
+"""Sender links of one session. Beyond that the one that has been idle longest is closed."""
+
+MOST_WAITING = 1000
+"""Messages waiting for credit in one link at which we ask the owner to pause (``Flow``)."""
+
+
+class Sender:
+    """What we know of a sender link."""
+
+    __slots__ = ("place", "token", "terminus", "stuffed")
+
+    def __init__(self, place: tuple[str, str], token: Token, terminus: Terminus | None) -> None:
+        self.place = place
+        self.token = token
+        self.terminus = terminus
+        """Asked for by name, not made for a publish."""
+        self.stuffed = False
+
+
+class Publishing:
+    """A ``LinkUse``."""
+
+    def __init__(self, asker: "Asker") -> None:
+        self.asker = asker
+        self.session = asker.session
+        self.confirming = False
+        self.links: dict[tuple[str, str], Outgoing] = {}
+        """By exchange and key."""
+        self.named: dict[str, Outgoing] = {}
+        """Those asked for by ``AttachTarget``, by its name for them."""
+        self._sequence = 0
+        self._next = 1
+        """The lowest number that is not confirmed."""
+        self._unconfirmed: dict[int, Message] = {}
+        self._early: dict[int, bool] = {}
+        """Outcomes of later numbers."""
+        self._stuffed = 0
+
+    @property
+    def holding(self) -> bool:
+        """Messages wait to be sent: for an attach, for credit, for the window."""
+        return any(link.held for link in self.links.values())
+
+    # --- out ------------------------------------------------------------------------------------
+
+    def publish(self, op: Publish) -> None:
+        """Hot."""
+        message = op.message
+        link = self.links.get((message.exchange, message.key))
+        if link is None:
+            link = self._open(message.exchange, message.key)
+        work = self.asker.work.current
+        if self.confirming:
+            self._sequence = number = self._sequence + 1
+            self._unconfirmed[number] = message
+            if work is None:
+                link.deliver(number, message, False, False)
+        else:
+            number = 0
+            if work is None:
+                link.deliver(0, message, False, True)
+        if work is not None:
+            number = self.asker.work.number(number)
+            link.send(Parcel(number, message, state=w.TransactionalState(work)))
+        if len(link.held) > MOST_WAITING:
+            self._stuff(link)
+
+    def post(self, link: Outgoing, number: int, message: Message, transaction: bytes) -> None:
+        """A message within a transaction (§4.4.1)."""
+        link.send(Parcel(number, message, state=w.TransactionalState(transaction)))
+
+    def link_for(self, name: str, message: Message) -> Outgoing:
+        """The sender link of that name, else the one for where the message goes."""
+        link = self.named.get(name) or self.links.get((message.exchange, message.key))
+        return link or self._open(message.exchange, message.key)
+
+    def _open(self, exchange: str, key: str) -> Outgoing:
+        if len(self.links) >= MOST_LINKS:
+            self._close_idle()
+        address = places.exchange(self.asker.form, exchange, key)
+        return self._attach((exchange, key), Terminus(address), None, None)
+
+    def _attach(
+        self,
+        place: tuple[str, str],
+        terminus: Terminus,
+        name: str | None,
+        token: Token,
+        unsettled: dict[bytes, Any] | None = None,
+    ) -> Outgoing:
+        name = name or self.asker.link_name("to")
+        link: Outgoing = self.session.offer(name, False, self)
+        link.data = Sender(place, token, terminus if token is not None else None)
+        link.source = w.Source()
+        link.target = termini.target(terminus)
+        self.links[place] = link
+        link.last_tag = highest(unsettled or ())
+        link.attach(unsettled=unsettled)
+        return link
+
+    def attach(self, op: AttachTarget) -> None:
+        """A sender link by name. ``Publish`` with the address as its key goes over it."""
+        address = op.terminus.address or ""
+        known = written(op.unsettled)
+        link = self._attach(("", address), op.terminus, op.name, op.token, known)
+        self.named[op.link] = link
+
+    def _close_idle(self) -> None:
+        """Make room: the first link that has nothing under way goes."""
+        busy = {id(sent.link) for sent in self.session.sent.values()}
+        for place, link in self.links.items():
+            if not link.held and id(link) not in busy and link.heard and link.data.token is None:
+                del self.links[place]
+                link.detach(True)
+                return
+
+    def _stuff(self, link: Outgoing) -> None:
+        """Ask to be told no more for now."""
+        if not link.data.stuffed:
+            link.data.stuffed = True
+            self._stuffed += 1
+            if self._stuffed == 1:
+                self.session.engine.later.append(Flow(self.session.number, None, False))
+
+    def _relieve(self, link: Outgoing, found: list[Operation]) -> None:
+        link.data.stuffed = False
+        self._stuffed -= 1
+        if not self._stuffed:
+            found.append(Flow(self.session.number, None, True))
+
+    # --- what links say -------------------------------------------------------------------------
+
+    def on_attached(self, link: Outgoing, record: w.Attach, found: list[Operation]) -> None:
+        sender: Sender = link.data
+        if record.target is None or sender.token is None:
+            return  # refused: its detach says why
+        try:
+            granted = termini.read(record.target)
+            known = resumed(record)
+        except (termini.BadTerminus, BadMap) as bad:
+            link.fail(AmqpError.INVALID_FIELD, str(bad), found)
+            return
+        if granted.address != sender.place[1]:
+            self.links.pop(sender.place, None)
+            sender.place = ("", granted.address or "")
+            self.links[sender.place] = link
+        result = Attached(granted, "", granted.address or "", resumed=known)
+        found.append(Done(self.session.number, sender.token, result))
+        sender.token = None
+
+    def on_message(self, link: Any, arrival: Any, octets: bytes, found: list[Operation]) -> None:
+        """Nothing comes over a link that we send on."""
+
+    def on_outcome(
+        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+    ) -> None:
+        """Hot: most are accepted."""
+        number = sent.number
+        kind = type(state)
+        if kind is w.TransactionalState:
+            if self.asker.work.on_posted(number, state, found):
+                return
+            state = state.outcome
+            kind = type(state)
+        elif self.asker.work.selected:
+            self.asker.work.finished(number)
+        if kind is w.Accepted:
+            if number > 0:
+                self._confirmed(number, True, found)
+            return
+        if kind is w.Released:
+            self._returned(number, Condition.NO_ROUTE, "the message was released", found)
+            self._confirmed(number, True, found)
+            return
+        if kind is w.Rejected and state.error is not None:
+            error = state.error
+            text = error.description or error.condition
+            self._returned(number, condition_for(error.condition), text, found)
+        self._confirmed(number, False, found)
+
+    def on_unsent(self, link: Outgoing, number: int, message: Message, text: str) -> None:
+        found = self.session.engine.later
+        if self.asker.work.unsent(number, text, found):
+            return
+        self._give_back(number, message, Condition.CONTENT_TOO_LARGE, text, found)
+
+    def on_credit(self, link: Outgoing, record: w.Flow, found: list[Operation]) -> None:
+        if link.drain:
+            link.drained(link.credit - link.waiting)
+        if link.data.stuffed and len(link.held) <= MOST_WAITING >> 1:
+            self._relieve(link, found)
+
+    def on_detached(
+        self,
+        link: Outgoing,
+        record: w.Detach | None,
+        closed: bool,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        sender: Sender = link.data
+        if self.links.get(sender.place) is link:
+            del self.links[sender.place]
+        for name in [name for name, there in self.named.items() if there is link]:
+            del self.named[name]
+        if sender.stuffed:
+            self._relieve(link, found)
+        if sender.token is not None:
+            found.append(self.asker.gone(sender.token, link, record, lost))
+        error = link.fault if record is None else record.error
+        if record is None and error is None:
+            return  # what is unconfirmed stays so, as with every version
+        condition, text = reason(error, "the link was detached")
+        for sent in [sent for sent in self.session.sent.values() if sent.link is link]:
+            if not self.asker.work.unsent(sent.number, text, found):
+                self._confirmed(sent.number, False, found)
+        for parcel in link.held:
+            message = parcel.message
+            if parcel.id is not None or message is None:
+                continue
+            if not self.asker.work.unsent(parcel.number, text, found):
+                self._give_back(parcel.number, message, condition, text, found)
+        if record is not None:
+            link.detach(True, found)
+
+    # --- confirms -------------------------------------------------------------------------------
+
+    def _returned(
+        self, number: int, condition: Condition, text: str, found: list[Operation]
+    ) -> None:
+        message = self._unconfirmed.get(number)
+        if message is not None:
+            found.append(Returned(self.session.number, message, condition, text, number))
+
+    def _give_back(
+        self,
+        number: int,
+        message: Message,
+        condition: Condition,
+        text: str,
+        found: list[Operation],
+    ) -> None:
+        """It was never sent."""
+        found.append(Returned(self.session.number, message, condition, text, max(number, 0)))
+        self._confirmed(number, False, found)
+
+    def _confirmed(self, number: int, accepted: bool, found: list[Operation]) -> None:
+        """One more outcome; numbers are confirmed in order, neighbours with one word. Hot."""
+        if number <= 0 or self._unconfirmed.pop(number, None) is None:
+            return
+        if number != self._next:
+            self._early[number] = accepted
+            return
+        channel = self.session.number
+        while True:
+            last = found[-1] if found else None
+            if last.__class__ is Confirm and last.channel == channel and last.accepted is accepted:
+                last.sequence = number
+                last.multiple = True
+            else:
+                found.append(Confirm(channel, number, False, accepted))
+            self._next = number = number + 1
+            if number not in self._early:
+                return
+            accepted = self._early.pop(number)
+
+
+__all__ = ["Publishing", "Sender"]

@@ -1,0 +1,265 @@
+"""Client role: transactions of one session, by a link to the peer's coordinator (part 4).
+
+``DeclareTransaction`` and ``Discharge`` are said as they are. ``Select`` makes all that the session
+publishes and settles part of a current transaction, which ``Commit`` and ``Rollback`` discharge and
+replace; what is said before the next one is there waits for it.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gateway.adapters.performatives.carried import command
+from gateway.adapters.performatives.outcomes import SYMBOLS
+from gateway.adapters.performatives.sending_link import Outgoing, Sent
+from gateway.adapters.performatives.violation import reason
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import TxnCapability
+from gateway.errors import Condition, Lost
+from gateway.message import Message
+from gateway.operations import (
+    Commit,
+    DeclareTransaction,
+    Discharge,
+    Done,
+    Operation,
+    Post,
+    Refused,
+    Rollback,
+    Select,
+    Token,
+)
+
+if TYPE_CHECKING:
+    from gateway.adapters.performatives.client import Asker
+
+Then = Callable[[Any, list[Operation]], None]
+"""What a command's answer is for: the state, and where operations go."""
+
+Failed = Callable[[list[Operation]], None]
+
+
+class Transacting:
+    """A ``LinkUse``."""
+
+    def __init__(self, asker: "Asker") -> None:
+        self.asker = asker
+        self.session = asker.session
+        self.current: bytes | None = None
+        """The transaction that everything is part of."""
+        self.selected = False
+        self.waiting: list[Operation] = []
+        """Said while there is none."""
+        self._link: Outgoing | None = None
+        self._asked: dict[int, tuple[Token, Then, Failed | None]] = {}
+        """Commands by number."""
+        self._posts: dict[int, Token] = {}
+        """Messages whose routing is asked for."""
+        self._under_way: set[int] = set()
+        """Messages in the current transaction of which no outcome has come. One may wait for the
+        credit of its link, and must not be overtaken by the end of the transaction."""
+        self._ending: tuple[Commit | Rollback, bytes] | None = None
+        self._serial = 0
+
+    # --- what is said ---------------------------------------------------------------------------
+
+    def declare(self, op: DeclareTransaction) -> None:
+        def declared(state: Any, found: list[Operation]) -> None:
+            found.append(Done(op.channel, op.token, state.txn_id))
+
+        self._command(w.Declare(), op.token, declared)
+
+    def discharge(self, op: Discharge) -> None:
+        def discharged(state: Any, found: list[Operation]) -> None:
+            found.append(Done(op.channel, op.token))
+
+        self._command(w.Discharge(op.transaction, op.fail), op.token, discharged)
+
+    def select(self, op: Select) -> None:
+        if self.selected:
+            self.asker.answer(op.token)
+            return
+        self.selected = True
+        self._next(op.token)
+
+    def end(self, op: Commit | Rollback) -> None:
+        """Discharge the current transaction, and declare the next."""
+        if not self.selected:
+            self.asker.refuse(op.token, Condition.PRECONDITION_FAILED, "not transactional")
+            return
+        if self.current is None:
+            self.waiting.append(op)
+            return
+        self._ending = op, self.current
+        self.current = None
+        self._discharge_when_due()
+
+    def _discharge_when_due(self) -> None:
+        if self._ending is None or self._under_way:
+            return
+        (op, transaction), self._ending = self._ending, None
+
+        def discharged(state: Any, found: list[Operation]) -> None:
+            self._next(op.token)
+
+        def failed(found: list[Operation]) -> None:
+            self._next(None)  # rolled back: op is refused, and a new one begins
+
+        record = w.Discharge(transaction, isinstance(op, Rollback))
+        self._command(record, op.token, discharged, failed)
+
+    def _next(self, token: Token) -> None:
+        def declared(state: Any, found: list[Operation]) -> None:
+            self.current = state.txn_id
+            if token is not None:
+                found.append(Done(self.session.number, token))
+            waiting, self.waiting = self.waiting, []
+            for at, operation in enumerate(waiting):
+                if self.current is None:  # one of them has ended it
+                    self.waiting += waiting[at:]
+                    return
+                self.asker.engine.send(operation)
+
+        def failed(found: list[Operation]) -> None:
+            self.selected = False
+            if self.waiting:
+                self.drop_waiting(found, False)
+                self.asker.lose("there is no transaction for what was to be part of one", found)
+
+        self._command(w.Declare(), token, declared, failed)
+
+    def number(self, number: int) -> int:
+        """The number of a message that is sent in the current transaction; one of ours, if it is
+        not to be confirmed."""
+        if not number:
+            self._serial -= 1
+            number = self._serial
+        self._under_way.add(number)
+        return number
+
+    def finished(self, number: int) -> None:
+        """Its outcome is known, or it will not be sent."""
+        if number in self._under_way:
+            self._under_way.discard(number)
+            self._discharge_when_due()
+
+    def defer(self, operation: Operation) -> bool:
+        """Keep it for the next transaction, if there is none at the moment."""
+        if self.selected and self.current is None:
+            self.waiting.append(operation)
+            return True
+        return False
+
+    def drop_waiting(self, found: list[Operation], lost: bool) -> None:
+        """There will be no next transaction."""
+        waiting, self.waiting = self.waiting, []
+        tokens = [getattr(operation, "token", None) for operation in waiting]
+        found += [self.asker.refused(token, lost) for token in tokens if token is not None]
+
+    def post(self, op: Post) -> None:
+        """A message within a transaction; answered with whether it could be routed."""
+        self._serial -= 1
+        self._posts[self._serial] = op.token
+        sender = self.asker.publishing
+        sender.post(sender.link_for(op.link, op.message), self._serial, op.message, op.transaction)
+
+    def _command(self, record: Any, token: Token, then: Then, failed: Failed | None = None) -> None:
+        link = self._link
+        if link is None:
+            link = self._link = self.session.offer(self.asker.link_name("coordinator"), False, self)
+            link.source = w.Source(outcomes=SYMBOLS)
+            link.target = w.Coordinator((TxnCapability.LOCAL_TRANSACTIONS,))
+            link.attach()
+        self._serial -= 1
+        self._asked[self._serial] = token, then, failed
+        link.deliver(self._serial, command(record), False, False)
+
+    # --- what comes back ------------------------------------------------------------------------
+
+    def on_posted(self, number: int, state: w.TransactionalState, found: list[Operation]) -> bool:
+        """The outcome that a message would have. False if nobody asked."""
+        self.finished(number)
+        if number not in self._posts:
+            return False
+        token = self._posts.pop(number)
+        if token is not None:
+            routed = type(state.outcome) is w.Accepted
+            found.append(Done(self.session.number, token, routed))
+        return True
+
+    def unsent(self, number: int, text: str, found: list[Operation]) -> bool:
+        """A message cannot be sent. False if it was not posted in a transaction by name."""
+        self.finished(number)
+        if number not in self._posts:
+            return False
+        token = self._posts.pop(number)
+        if token is not None:
+            condition = Condition.PRECONDITION_FAILED
+            found.append(Refused(self.session.number, token, condition, text, Lost.LINK))
+        return True
+
+    def on_unsent(self, link: Outgoing, number: int, message: Message, text: str) -> None:
+        """A command that the coordinator would not take."""
+        asked = self._asked.pop(number, None)
+        if asked is not None:
+            found = self.session.engine.later
+            self._fail(asked[0], w.Error("amqp:not-allowed", text), found)
+            if asked[2] is not None:
+                asked[2](found)
+
+    def on_attached(self, link: Outgoing, record: w.Attach, found: list[Operation]) -> None:
+        """Refused or not: commands wait for credit, or for the detach."""
+
+    def on_message(self, *_: Any) -> None:
+        """Nothing comes from a coordinator."""
+
+    def on_outcome(
+        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+    ) -> None:
+        asked = self._asked.pop(sent.number, None)
+        if asked is None:
+            return
+        token, then, failed = asked
+        if isinstance(state, w.Declared | w.Accepted):
+            then(state, found)
+            return
+        self._fail(token, getattr(state, "error", None), found)
+        if failed is not None:
+            failed(found)
+
+    def _fail(self, token: Token, error: w.Error | None, found: list[Operation]) -> None:
+        condition, text = reason(error, "the coordinator says no")
+        if token is not None:
+            found.append(Refused(self.session.number, token, condition, text, Lost.LINK))
+
+    def on_credit(self, link: Outgoing, record: w.Flow, found: list[Operation]) -> None:
+        if link.drain:
+            link.drained(link.credit - link.waiting)
+
+    def on_detached(
+        self,
+        link: Outgoing,
+        record: w.Detach | None,
+        closed: bool,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        """With the link all its transactions are rolled back (§4.3)."""
+        self._link = self.current = None
+        self._under_way.clear()
+        tokens = [token for token, _, _ in self._asked.values()] + list(self._posts.values())
+        if self._ending is not None:
+            tokens.append(self._ending[0].token)
+        asker, commands = self.asker, len(self._asked)
+        found += [asker.gone(token, link, record, lost) for token in tokens if token is not None]
+        self._asked.clear()
+        self._posts.clear()
+        self._ending = None
+        if record is not None:
+            link.detach(True, found)
+        elif link.fault is None:
+            return
+        if self.selected:
+            self.selected = False
+            if self.waiting or not commands:
+                self.drop_waiting(found, False)
+                self.asker.lose("the transactions of this session are rolled back", found)

@@ -1,0 +1,512 @@
+"""The server role of transactions (part 4): links to the coordinator, and work in a transaction.
+
+A transaction belongs to the control link that declared it, and may be used on its session. It ends
+with that link, rolled back: by the session layer, which hears of the link's end as of any other.
+"""
+
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from gateway.adapters.performatives.composites import read_composite, symbol_for
+from gateway.adapters.performatives.decoding import FieldError
+from gateway.adapters.performatives.deliveries import runs
+from gateway.adapters.performatives.outcomes import (
+    ACCEPTED,
+    RELEASED,
+    default_outcome,
+    is_transactional,
+    outcome_of,
+    rejected,
+    settle,
+)
+from gateway.adapters.performatives.pending import PendingReply
+from gateway.adapters.performatives.receiving_link import Arrival, Incoming
+from gateway.adapters.performatives.sections import VALUE, split
+from gateway.adapters.performatives.sending_link import Acquired, Outgoing, Sent
+from gateway.adapters.performatives.session import Session
+from gateway.adapters.performatives.violation import error
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import (
+    AmqpError,
+    ReceiverSettleMode,
+    SenderSettleMode,
+    TransactionError,
+    TxnCapability,
+)
+from gateway.errors import Condition, Lost
+from gateway.message import Message
+from gateway.operations import (
+    DeclareTransaction,
+    DetachLink,
+    Discharge,
+    Modify,
+    Operation,
+    Outcome,
+    Post,
+    Retire,
+    RetireMany,
+    SettleMany,
+)
+
+MOST = 255
+"""Transactions that may be open on one session."""
+
+CREDIT = 100
+"""Declares and discharges that may be under way on one control link."""
+
+CAPABILITIES = (TxnCapability.LOCAL_TRANSACTIONS, TxnCapability.MULTI_TXNS_PER_SSN)
+
+REJECTED = "amqp:rejected:list"
+
+
+class Coordinator:
+    """The use of the control links of one session, and the transactions they declared."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.works: dict[bytes, Incoming] = {}
+        """Open transactions, and the control link of each."""
+        self.retired: dict[bytes, list[Sent]] = {}
+        """Deliveries whose outcome is part of a transaction."""
+        self.doomed: set[bytes] = set()
+        """Those that must not be discharged with success (§4.4.4.1)."""
+        self.ending: set[bytes] = set()
+        """Those whose discharge is not answered."""
+        self.gone: dict[bytes, list[Sent]] = {}
+        """Retired deliveries that the peer has settled, by transaction: after a rollback they have
+        their default outcome, as far as the broker does not see to that."""
+        self.acquiring: set[bytes] = set()
+        """Those that links have acquired messages in: only for these is it looked up what."""
+        self._asked = 0
+        """Declares that are not answered."""
+
+    # --- control links --------------------------------------------------------------------------
+
+    def attach(self, record: w.Attach, found: list[Operation]) -> None:
+        """A link to the coordinator (§4.5.1). It cannot be resumed."""
+        link: Incoming = self.session.accept(record, self, found)
+        link.source = record.source
+        link.target = w.Coordinator(CAPABILITIES)
+        snd, rcv = record.snd_settle_mode, record.rcv_settle_mode
+        link.snd_mode = SenderSettleMode.MIXED if snd is None else snd
+        link.rcv_mode = ReceiverSettleMode.FIRST if rcv is None else rcv
+        if link.snd_mode > SenderSettleMode.MIXED or link.rcv_mode > ReceiverSettleMode.SECOND:
+            link.refuse(AmqpError.INVALID_FIELD, "a settle mode that is not defined")
+            return
+        outcomes = getattr(record.source, "outcomes", None)
+        link.data = not outcomes or REJECTED in outcomes
+        link.window = CREDIT
+        link.max_message = self.session.engine.limits.max_message_octets
+        link.attach(max_message_size=link.max_message or None)
+
+    def on_attached(self, link: Any, record: w.Attach, found: list[Operation]) -> None:
+        """We begin no links."""
+
+    def on_credit(self, link: Any, record: w.Flow, found: list[Operation]) -> None:
+        """Controllers have no credit for us."""
+
+    def on_outcome(
+        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+    ) -> None:
+        """We send nothing over a control link."""
+
+    def on_unsent(self, link: Outgoing, number: int, message: Message, text: str) -> None:
+        """We send nothing over a control link."""
+
+    def on_detached(
+        self,
+        link: Any,
+        record: w.Detach | None,
+        closed: bool,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        """What it declared is rolled back (§4.1)."""
+        token = None
+        if record is not None:
+            answer = bool(record.closed)
+            token = PendingReply(lambda result: link.detach(answer))
+        found.append(DetachLink(self.session.number, token, link.number, True, lost))
+        for work in [work for work, owner in self.works.items() if owner is link]:
+            self._rolled_back(work, found)
+
+    def on_message(
+        self, link: Incoming, arrival: Arrival, octets: bytes, found: list[Operation]
+    ) -> None:
+        """Declare or discharge (§4.2, §4.3)."""
+        if arrival.settled:
+            raise link.violated(AmqpError.ILLEGAL_STATE, "a settled message for the coordinator")
+        if is_transactional(arrival.state):
+            raise link.violated(AmqpError.NOT_ALLOWED, "transactional work on a control link")
+        try:
+            record = request(octets)
+        except FieldError as bad:
+            self._reject(arrival, AmqpError.DECODE_ERROR, str(bad))
+            return
+        if isinstance(record, w.Declare):
+            self._declare(link, arrival, record, found)
+        elif isinstance(record, w.Discharge):
+            self._discharge(link, arrival, record, found)
+        else:
+            text = "the coordinator takes declare and discharge"
+            self._reject(arrival, AmqpError.NOT_IMPLEMENTED, text)
+
+    def _reject(self, arrival: Arrival, symbol: str, text: str) -> None:
+        """Say the error by the outcome, or if the source lacks that, by the link's end."""
+        if arrival.link.over:
+            return
+        if arrival.link.data:
+            self.session.settle([arrival], w.Rejected(error(symbol, text)))
+        else:
+            arrival.link.fail(symbol, text, self.session.engine.later)
+
+    def _declare(
+        self, link: Incoming, arrival: Arrival, record: w.Declare, found: list[Operation]
+    ) -> None:
+        if record.global_id is not None:
+            text = "distributed transactions are not supported"
+            self._reject(arrival, AmqpError.NOT_IMPLEMENTED, text)
+            return
+        if len(self.works) + self._asked >= MOST:
+            text = f"more than {MOST} transactions are open on the session"
+            self._reject(arrival, AmqpError.RESOURCE_LIMIT_EXCEEDED, text)
+            return
+        self._asked += 1
+
+        def declared(work: bytes) -> None:
+            self._asked -= 1
+            if not link.over:
+                self.works[work] = link
+                self.session.settle([arrival], w.Declared(work))
+
+        def refused(condition: Condition, text: str) -> None:
+            self._asked -= 1
+            self._reject(arrival, symbol_for(condition, Lost.LINK), text)
+
+        token = PendingReply(declared, refused)
+        found.append(DeclareTransaction(self.session.number, token, link.number))
+
+    def _discharge(
+        self, link: Incoming, arrival: Arrival, record: w.Discharge, found: list[Operation]
+    ) -> None:
+        work, fail = record.txn_id, bool(record.fail)
+        if self.works.get(work) is not link or work in self.ending:
+            self._reject(arrival, TransactionError.UNKNOWN_ID, "no such transaction")
+            return
+        if self._is_posted_in_part(work):
+            raise link.violated(
+                TransactionError.TRANSACTION_ROLLBACK,
+                "a transaction is discharged while a message is posted to it in part",
+            )
+        doomed = work in self.doomed and not fail
+        self.ending.add(work)
+
+        def discharged(result: Any) -> None:
+            if fail or doomed:
+                self._rolled_back(work, self.session.engine.later)
+            else:
+                self._committed(work)
+            if doomed:
+                text = "some of the transaction's work could not be done"
+                self._reject(arrival, TransactionError.TRANSACTION_ROLLBACK, text)
+            else:
+                self.session.settle([arrival], ACCEPTED)
+
+        def refused(condition: Condition, text: str) -> None:
+            self._rolled_back(work, self.session.engine.later)
+            self._reject(arrival, TransactionError.TRANSACTION_ROLLBACK, text)
+
+        token = PendingReply(discharged, refused)
+        found.append(Discharge(self.session.number, token, link.number, work, fail or doomed))
+
+    def _is_posted_in_part(self, work: bytes) -> bool:
+        for link in self.session.links.values():
+            if isinstance(link, Incoming) and link.partial is not None:
+                state = link.partial.arrival.state
+                if is_transactional(state) and state.txn_id == work:
+                    return True
+        return False
+
+    def _forget(self, work: bytes) -> list[Sent]:
+        self.works.pop(work, None)
+        self.doomed.discard(work)
+        self.ending.discard(work)
+        self.acquiring.discard(work)
+        self.retired.pop(work, None)
+        return self.gone.pop(work, [])
+
+    def _live(self, work: bytes) -> list[Sent]:
+        """Retired deliveries that the peer has not settled."""
+        live = self.session.sent
+        return [sent for sent in self.retired.get(work, ()) if live.get(sent.id) is sent]
+
+    def is_open(self, work: bytes) -> bool:
+        return work in self.works and work not in self.ending
+
+    # --- work in a transaction ------------------------------------------------------------------
+
+    def post(
+        self,
+        link: Incoming,
+        arrival: Arrival,
+        message: Message,
+        mandatory: bool,
+        found: list[Operation],
+    ) -> None:
+        """A message that becomes available when its transaction is discharged (§4.4.1). Its outcome
+        then is told at once, in the transaction."""
+        work = arrival.state.txn_id
+        if not self.is_open(work):
+            self._unknown(arrival)
+            return
+
+        def posted(routed: bool) -> None:
+            self._told(arrival, work, ACCEPTED if routed or not mandatory else RELEASED)
+
+        def refused(condition: Condition, text: str) -> None:
+            self._told(arrival, work, rejected(condition, text))
+
+        token = PendingReply(posted, refused)
+        found.append(Post(self.session.number, token, link.number, work, message))
+
+    def unposted(self, arrival: Arrival, state: Any) -> None:
+        """A message for a transaction that could not even be read, or has no place."""
+        work = arrival.state.txn_id
+        if self.is_open(work):
+            self._told(arrival, work, state)
+        else:
+            self._unknown(arrival)
+
+    def _unknown(self, arrival: Arrival) -> None:
+        text = "no such transaction"
+        if arrival.settled:
+            raise arrival.link.violated(TransactionError.UNKNOWN_ID, text)
+        state = w.Rejected(error(TransactionError.UNKNOWN_ID, text))
+        self.session.settle([arrival], state)
+
+    def _told(self, arrival: Arrival, work: bytes, outcome: Any) -> None:
+        """Whoever does not wait for an outcome learns of a bad one when it discharges."""
+        if arrival.settled:
+            if outcome is not ACCEPTED and work in self.works:
+                self.doomed.add(work)
+        else:
+            self.session.settle([arrival], w.TransactionalState(work, outcome))
+
+    def retire(
+        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+    ) -> None:
+        """The outcome of a delivery as part of a transaction (§4.4.2); or anything else that is
+        said of a delivery that has such an outcome already."""
+        if link.over:
+            self.missed(state)  # the terminus has it, and is in no transaction
+            return
+        before = sent.work
+        work: Any = state.txn_id if is_transactional(state) else before
+        acquired = isinstance(sent, Acquired)
+        if isinstance(sent, Acquired) and not sent.decided:
+            if not is_transactional(state) or work != before:
+                self._astray(sent, settled or not is_transactional(state), found)
+                return
+            before = None
+        elif before is not None and work == before:
+            self._again(link, sent, state, settled, found)
+            return
+        if not self.is_open(work):
+            raise link.violated(TransactionError.UNKNOWN_ID, "no such transaction")
+        if before is not None:
+            self._conflict(before, found)
+            if settled:
+                found.append(self._settled(sent, None))
+            return
+        outcome = outcome_of(state.outcome, self.session.number, sent.number)
+        if outcome is None and not settled:
+            return  # nothing is said of its outcome
+        sent.work, sent.retired = work, state.outcome
+        if isinstance(sent, Acquired):
+            sent.decided = True
+        self.retired.setdefault(work, []).append(sent)
+        default = default_outcome(link, sent.number)
+        if acquired:
+            settled = True  # a rollback takes back the acquisition too (§4.4.4.3)
+        elif settled and default is not Outcome.RELEASE:
+            # After a rollback it would be released; so we say what happens then (§4.4.4.2).
+            self.gone.setdefault(work, []).append(sent)
+            settled = False
+        outcome = default if outcome is None else outcome
+        found.append(Retire(self.session.number, work, sent.number, outcome, settled))
+
+    def retire_range(
+        self,
+        link: Outgoing,
+        deliveries: list[Sent],
+        state: Any,
+        settled: bool,
+        found: list[Operation],
+    ) -> list[Sent]:
+        """One operation for all of a link that is in no transaction yet (``retire``). Gives the
+        rest."""
+        work = state.txn_id
+        outcome = outcome_of(state.outcome, self.session.number, 0)
+        default = default_outcome(link, 0)
+        if not self.is_open(work) or (outcome is None and not settled):
+            return deliveries
+        outcome = default if outcome is None else outcome
+        if isinstance(outcome, Modify) and outcome.elsewhere:
+            return deliveries
+        plain = [
+            sent
+            for sent in deliveries
+            if sent.link is link and sent.work is None and sent.number and type(sent) is Sent
+        ]
+        if not plain:
+            return deliveries
+        rest: list[Sent] = []
+        if len(plain) < len(deliveries):
+            taken = {sent.id for sent in plain}
+            rest = [sent for sent in deliveries if sent.id not in taken]
+        retired = state.outcome
+        for sent in plain:
+            sent.work, sent.retired = work, retired
+        self.retired.setdefault(work, []).extend(plain)
+        if settled and default is not Outcome.RELEASE:
+            self.gone.setdefault(work, []).extend(plain)
+            settled = False
+        numbers = [sent.number for sent in plain]
+        found.append(RetireMany(self.session.number, work, numbers, outcome, settled))
+        return rest
+
+    # --- acquisition in a transaction -----------------------------------------------------------
+
+    def acquire(self, link: Outgoing, work: Any) -> None:
+        """What goes over this link from now on is acquired in a transaction (§4.4.3)."""
+        if work is not None:
+            if link.snd_mode == SenderSettleMode.SETTLED:
+                text = "transactional acquisition over a link that settles"
+                raise link.violated(AmqpError.NOT_IMPLEMENTED, text)
+            if not isinstance(work, bytes) or not self.is_open(work):
+                raise link.violated(TransactionError.UNKNOWN_ID, "no such transaction")
+            self.acquiring.add(work)
+        link.acquire(work)
+
+    def _astray(self, sent: Sent, gone: bool, found: list[Operation]) -> None:
+        """The outcome of a delivery that was acquired in a transaction must be part of the same
+        (§4.4.4.3). ``gone``: it is settled already."""
+        work = sent.work
+        if work is not None and work in self.works:
+            text = "an outcome outside of the transaction that its delivery was acquired in"
+            self.works[work].fail(TransactionError.TRANSACTION_ROLLBACK, text, found)
+        if gone:
+            found.append(settle(Outcome.RELEASE, self.session.number, sent.number))
+
+    def _acquirers(self, work: bytes) -> list[Outgoing]:
+        """All links that send. Those that acquired in this transaction do it in none now."""
+        links = [each for each in self.session.links.values() if isinstance(each, Outgoing)]
+        for link in links:
+            if link.acquiring == work:
+                link.acquire(None)
+        return links
+
+    def _acquired(self, work: bytes) -> list[Acquired]:
+        sent = self.session.sent.values()
+        return [each for each in sent if isinstance(each, Acquired) and each.work == work]
+
+    def _keep(self, work: bytes) -> None:
+        """The transaction has succeeded: what was acquired in it stays so."""
+        for link in self._acquirers(work):
+            for parcel in link.held:
+                if is_transactional(parcel.state) and not parcel.started:
+                    parcel.state = None
+        for sent in self._acquired(work):
+            plain = Sent(sent.link, sent.id, sent.number, sent.tag)
+            self.session.sent[sent.id] = sent.link.unsettled[sent.id] = plain
+
+    def _give_back(self, work: bytes, found: list[Operation]) -> None:
+        """It has not: nothing was acquired in it. Where the peer has said an outcome, the broker
+        undoes that."""
+        numbers: set[int] = set()
+        late: set[int] = set()
+        for link in self._acquirers(work):
+            numbers.update(link.release(work))
+            link.flush()
+        acquired = self._acquired(work)
+        for sent in acquired:
+            del self.session.sent[sent.id], sent.link.unsettled[sent.id]
+            if not sent.decided:
+                (late if sent.link.over else numbers).add(sent.number)
+        for first, last in runs(sent.id for sent in acquired):
+            self.session.settle_sent(first, last, RELEASED)
+        number = self.session.number
+        if numbers:
+            found.append(SettleMany(number, sorted(numbers), Outcome.RELEASE))
+        found += [settle(Outcome.RELEASE, number, each) for each in sorted(late)]
+
+    def missed(self, state: Any) -> None:
+        """An outcome within a transaction, for a delivery that has gone back with its link: it
+        cannot be applied, so the transaction cannot be discharged (§4.4.2)."""
+        if is_transactional(state) and state.txn_id in self.works:
+            self.doomed.add(state.txn_id)
+
+    def _again(
+        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+    ) -> None:
+        """More is said of a delivery that was retired in the same transaction. It may be settled;
+        another outcome than before it cannot have."""
+        work = sent.work
+        assert work is not None
+        said = state.outcome if is_transactional(state) else state
+        same = said is None or (is_transactional(state) and said == sent.retired)
+        if same or work in self.ending:
+            if settled or not is_transactional(state):
+                self.gone.setdefault(work, []).append(sent)
+            return
+        self._conflict(work, found)
+        if settled or not is_transactional(state):
+            plain = outcome_of(said, self.session.number, sent.number)
+            found.append(self._settled(sent, None if is_transactional(state) else plain))
+
+    def _conflict(self, work: bytes, found: list[Operation]) -> None:
+        text = "a delivery whose outcome is part of the transaction already"
+        self.works[work].fail(TransactionError.TRANSACTION_ROLLBACK, text, found)
+
+    def _settled(self, sent: Sent, outcome: Outcome | Modify | None) -> Operation:
+        if outcome is None:
+            outcome = default_outcome(sent.link, sent.number)
+        return settle(outcome, self.session.number, sent.number)
+
+    def _committed(self, work: bytes) -> None:
+        """Outcomes apply, and we settle what the peer has not (§4.4.2)."""
+        self._settle_all(self._live(work))
+        if work in self.acquiring:
+            self._keep(work)
+        self._forget(work)
+
+    def _settle_all(self, deliveries: list[Sent]) -> None:
+        """We settle these with the outcomes that they were retired with: one disposition for each
+        run of consecutive ids and one outcome."""
+        for state, some in groupby(deliveries, key=attrgetter("retired")):
+            ids: list[int] = []
+            for sent in some:
+                del self.session.sent[sent.id], sent.link.unsettled[sent.id]
+                ids.append(sent.id)
+            for first, last in runs(ids):
+                self.session.settle_sent(first, last, state)
+
+    def _rolled_back(self, work: bytes, found: list[Operation]) -> None:
+        """Deliveries are live again, as they were; those that the peer has settled meanwhile have
+        the default outcome (§4.4.4.2)."""
+        if work in self.acquiring:
+            self._give_back(work, found)
+        for sent in self._live(work):
+            sent.work = sent.retired = None
+        found += [self._settled(sent, None) for sent in self._forget(work) if not sent.link.over]
+
+
+def request(octets: bytes) -> Any:
+    """The record in the one amqp-value section of a message to the coordinator. Raises
+    ``FieldError``."""
+    body = split(octets).body
+    if len(body) != 1 or body[0][0] != VALUE:
+        raise FieldError("a message to the coordinator holds one amqp-value section")
+    _, start, stop = body[0][1]
+    return read_composite(octets, start, stop)[0]

@@ -1,0 +1,56 @@
+"""Answers to receivers that wait for us to settle (§2.6.12, mode "second" of §2.8.3).
+
+They are given when the store has what the receiver decided: what is said to be settled must not
+come again after a crash. One answer is for all that was decided in one read, if it is the same.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from gateway.adapters.performatives.pending import PendingReply
+from gateway.adapters.performatives.session import Session
+from gateway.operations import Assure, Operation
+
+
+class Decided:
+    """Deliveries whose outcome the receiver has said."""
+
+    __slots__ = ("session", "runs", "assure")
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.runs: list[tuple[int, int, Any]] = []
+        """First, last and state of each."""
+        self.assure = Assure(session.number, PendingReply(self.safe))
+
+    def add(self, first: int, last: int, state: Any) -> None:
+        runs = self.runs
+        if runs and runs[-1][1] + 1 == first and runs[-1][2] == state:
+            first = runs.pop()[0]
+        runs.append((first, last, state))
+
+    def safe(self, result: Any) -> None:
+        for run in self.runs:
+            self.session.settle_sent(*run)
+        self.runs.clear()
+
+
+def decide(
+    session: Session,
+    last: Decided | None,
+    runs: Iterable[tuple[int, int]],
+    state: Any,
+    before: int,
+    found: list[Operation],
+) -> Decided:
+    """Answer later (``SessionUse.on_decided``); together with ``last`` if that came right before,
+    in the same read."""
+    if last is not None and before and found[before - 1] is last.assure:
+        decided = last
+        del found[before - 1]
+    else:
+        decided = Decided(session)
+    for run in runs:
+        decided.add(*run, state)
+    found.append(decided.assure)
+    return decided

@@ -1,0 +1,216 @@
+"""Unsettled deliveries of one session, both ways, and the dispositions about them (§2.6.12,
+§2.7.6). A delivery lives longer than its handle: until it is settled, or its link is closed, failed
+or attached again, or the session ends.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.links import MASK, Link, SessionUse, ahead
+from gateway.adapters.performatives.outcomes import ACCEPTED, TERMINAL, bare, is_transactional
+from gateway.adapters.performatives.receiving_link import Arrival, Incoming
+from gateway.adapters.performatives.sending_link import Outgoing, Sent
+from gateway.adapters.performatives.violation import Violation
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import AmqpError
+from gateway.errors import Lost
+from gateway.operations import Operation
+
+MOST_RETURNED = 1000
+"""Runs of deliveries that have gone back, which a session remembers."""
+
+FEW = 64
+"""Deliveries of one disposition that are acted upon one by one; more of them all at once."""
+
+T = TypeVar("T")
+
+
+class Deliveries(ABC):
+    """The part of a session that knows what is unsettled."""
+
+    use: SessionUse
+
+    def __init__(self, number: int, room: int) -> None:
+        self.number = number
+        self.room = room
+        """Octets of the largest performative that the peer takes."""
+        self.mute = False
+        """Our end is written, or the connection is over."""
+        self.sent: dict[int, Sent] = {}
+        """Ours by id, in the order of their sending."""
+        self.arrivals: dict[int, Arrival] = {}
+        """The peer's by id."""
+        self.returned: deque[tuple[int, int]] = deque(maxlen=MOST_RETURNED)
+        """Ours that went back undecided because their link was closed: first and last id of each
+        run, of the latest runs."""
+
+    @abstractmethod
+    def write(self, record: Any) -> None:
+        """One frame of this session."""
+
+    def violated(self, symbol: str, text: str) -> Violation:
+        """A mistake of the peer that costs the session."""
+        return Violation(symbol, text, Lost.SESSION, self.number)
+
+    def failed(self, link: Link, violated: Violation, found: list[Operation]) -> None:
+        """A mistake of the peer ends the link, if it costs no more than that."""
+        if violated.lost is not Lost.LINK:
+            raise violated
+        link.fail(violated.symbol, violated.text, found, violated.info)
+
+    def on_disposition(self, record: w.Disposition, found: list[Operation]) -> None:
+        """The peer's view of a range of deliveries: ours if it is the receiver. Hot."""
+        if self.mute:
+            return
+        first, last = record.first, record.last
+        reach = 0 if last is None else ahead(last, first)
+        if reach < 0:
+            raise self.violated(AmqpError.INVALID_FIELD, "a disposition ends before it begins")
+        if record.role:
+            deliveries = within(self.sent, first, reach)
+            if self.returned and is_transactional(record.state) and self._missed(first, reach):
+                self.use.on_missed(record.state)
+            if deliveries:
+                self._on_outcome(deliveries, record.state, bool(record.settled), found)
+        elif record.settled:
+            self.forget_arrivals(within(self.arrivals, first, reach))
+
+    def _on_outcome(
+        self, deliveries: list[Sent], state: Any, settled: bool, found: list[Operation]
+    ) -> None:
+        """The receiver's state: kept until it is final or the receiver has settled. Then we settle
+        too, and the use sees to it that the receiver is told if it waits for it (§2.6.12)."""
+        final = settled or type(state) in TERMINAL
+        if not final and not is_transactional(state):
+            for sent in deliveries:
+                sent.state = state
+            return
+        before = len(found)
+        left = deliveries
+        if len(deliveries) > FEW:
+            if final:
+                self._forget_sent(deliveries)
+            left = self.use.on_range(deliveries, state, settled, found)
+        elif final:
+            for sent in deliveries:
+                number = sent.id
+                del self.sent[number], sent.link.unsettled[number]
+        for sent in left:
+            link = sent.link
+            try:
+                link.use.on_outcome(link, sent, state, settled, found)
+            except Violation as violated:
+                self.failed(link, violated, found)
+        if final and not settled:
+            self.use.on_decided(self, runs(sent.id for sent in deliveries), state, before, found)
+
+    def _forget_sent(self, deliveries: list[Sent]) -> None:
+        """These many are settled."""
+        if len(deliveries) == len(self.sent):
+            for link in {sent.link for sent in deliveries}:
+                link.unsettled.clear()
+            self.sent.clear()
+            return
+        for sent in deliveries:
+            number = sent.id
+            del self.sent[number], sent.link.unsettled[number]
+
+    def _missed(self, first: int, reach: int) -> bool:
+        """Whether some of these deliveries have gone back."""
+        return any(
+            ahead(end, first) >= 0 and ahead(begin, first) <= reach for begin, end in self.returned
+        )
+
+    def settle_sent(self, first: int, last: int, state: Any) -> None:
+        """Tell the receiver that we have settled these with this state."""
+        self._say_state(False, first, last, True, state)
+
+    def settle(self, arrivals: Iterable[Arrival], state: Any) -> None:
+        """Tell the sender the state of what it sent. Deliveries of mode "first" are settled by it,
+        those of "second" when the sender has settled them (§2.8.3). One frame for each run of
+        consecutive ids. Hot."""
+        if self.mute:
+            return
+        begin = last = -2
+        mode = False
+        touched: Incoming | None = None
+        for arrival in arrivals:
+            if arrival.settled:
+                continue
+            if arrival.link is not touched:
+                if touched is not None:
+                    touched.top_up()
+                touched = arrival.link
+            number, second = arrival.id, arrival.second
+            if second:
+                arrival.told = state
+            else:
+                arrival.settled = True
+                del self.arrivals[number]
+                touched.unsettled.pop(number, None)
+            if number != last + 1 or second is not mode:
+                if last >= 0:
+                    self._say_state(True, begin, last, not mode, state)
+                begin, mode = number, second
+            last = number
+        if touched is not None:
+            self._say_state(True, begin, last, not mode, state)
+            touched.top_up()
+
+    def _say_state(self, role: bool, first: int, last: int, settled: bool, state: Any) -> None:
+        record = w.Disposition(role, first, None if last == first else last, settled or None, state)
+        if state is not ACCEPTED and len(write(record)) > self.room:
+            record.state = bare(state)
+        self.write(record)
+
+    def forget_arrivals(self, arrivals: Iterable[Arrival]) -> None:
+        """The sender has settled them: so do we, silently."""
+        for arrival in arrivals:
+            arrival.settled = True
+            self.arrivals.pop(arrival.id, None)
+            arrival.link.unsettled.pop(arrival.id, None)
+            arrival.link.top_up()
+
+    def drop_deliveries(self, link: Link) -> None:
+        """Nothing more is said of deliveries of this link."""
+        if isinstance(link, Outgoing):
+            self.returned.extend(runs(n for n, sent in link.unsettled.items() if sent.is_open))
+            for number in link.unsettled:
+                self.sent.pop(number, None)
+            link.unsettled.clear()
+        elif isinstance(link, Incoming):
+            for arrival in link.unsettled.values():
+                arrival.settled = True
+                self.arrivals.pop(arrival.id, None)
+            link.unsettled.clear()
+
+
+def within(book: dict[int, T], first: int, reach: int) -> list[T]:
+    """Entries from ``first`` on for ``reach`` more, in order; takes no longer than the book or the
+    range is long."""
+    if not reach:
+        entry = book.get(first)
+        return [] if entry is None else [entry]
+    if reach < 2 * len(book):
+        numbers: Iterable[int] = range(first, first + reach + 1)
+        if first + reach > MASK:
+            numbers = [number & MASK for number in numbers]
+        return [book[number] for number in numbers if number in book]
+    return [entry for number, entry in book.items() if (number - first) & MASK <= reach]
+
+
+def runs(numbers: Iterable[int]) -> Iterable[tuple[int, int]]:
+    """Runs of consecutive numbers: first and last of each."""
+    first = last = -1
+    for number in numbers:
+        if last >= 0 and number == last + 1:
+            last = number
+            continue
+        if last >= 0:
+            yield first, last
+        first = last = number
+    if last >= 0:
+        yield first, last

@@ -1,0 +1,71 @@
+"""What RabbitMQ 4 says with every delivery: in annotations where the message was published, and in
+the header section whether this is the first time.
+
+Its own client cannot do without (``compat`` is for it). The bare message stays as it came (§3.2).
+"""
+
+from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.encoding import write_value
+from gateway.adapters.performatives.sections import (
+    ANNOTATIONS,
+    DATA,
+    DELIVERY,
+    HEADER,
+    section_value,
+    split_header,
+)
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.message import Message
+from gateway.values import Symbol
+
+EXCHANGE, ROUTING_KEY = Symbol("x-exchange"), Symbol("x-routing-key")
+
+CACHED = 2048
+"""Entries of the cache before it is emptied. Connections share it (one thread)."""
+
+LONGEST = 512
+"""Octets of a header that is worth keeping."""
+
+_SEEN: dict[tuple[bytes, str, str], bytes] = {}
+
+
+def annotated(header: bytes, message: Message) -> bytes:
+    """The header of a first delivery with these annotations; those that somebody has made before
+    stay. Raises ``FieldError``."""
+    key = header, message.exchange, message.key
+    found = _SEEN.get(key)
+    if found is None:
+        found = _written(*key)
+        if len(header) <= LONGEST:
+            if len(_SEEN) >= CACHED:
+                _SEEN.clear()
+            _SEEN[key] = found
+    return found
+
+
+def _written(header: bytes, exchange: str, routing_key: str) -> bytes:
+    sections = split_header(header)
+    unusual = [stop for code, (_, _, stop) in sections.single.items() if code > DATA]
+    unusual += [stop for _, (_, _, stop) in sections.body]
+    at = max(unusual, default=0)
+    transport = sections.single.get(HEADER)
+    record = w.Header() if transport is None else w.read_header(header, transport[1])[0]
+    record.first_acquirer = True
+    rest = at if transport is None else transport[2]
+    delivery = sections.single.get(DELIVERY, (rest,) * 3)
+    old = sections.single.get(ANNOTATIONS, (delivery[2],) * 3)
+    said = section_value(header, old) if old[2] > old[0] else {}
+    annotations = {EXCHANGE: exchange, ROUTING_KEY: routing_key, **said}
+    return b"".join(
+        (
+            header[:at],
+            write(record),
+            header[rest : old[0]],
+            b"\x00\x53\x72",
+            write_value(annotations),
+            header[old[2] :],
+        )
+    )
+
+
+__all__ = ["annotated"]

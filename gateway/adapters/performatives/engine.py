@@ -1,0 +1,511 @@
+"""The adapter of the performative family: 1.0, server or client.
+
+``Engine`` owns the connection endpoint (§2.4): open and close, limits, the idle time-outs, the
+numbers of channels, and the output. Sessions have the rest.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from gateway.adapters.contract import Authority, Capability, Outlet, Role
+from gateway.adapters.core.heartbeat import Due, Heartbeat
+from gateway.adapters.core.output import MOST_OCTETS, no_op, take
+from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
+from gateway.adapters.performatives import client as asking
+from gateway.adapters.performatives import opening
+from gateway.adapters.performatives import outbound as speech
+from gateway.adapters.performatives import server as serving
+from gateway.adapters.performatives.channels import Channels
+from gateway.adapters.performatives.composites import condition_for, symbol_for, write
+from gateway.adapters.performatives.frames import EMPTY, MIN_MAX_FRAME_SIZE, Frames, frame
+from gateway.adapters.performatives.large_messages import Portions
+from gateway.adapters.performatives.links import SessionUse
+from gateway.adapters.performatives.negotiation import Ended, Negotiation
+from gateway.adapters.performatives.session import Session
+from gateway.adapters.performatives.violation import Violation, error, illegal_state
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import AmqpError
+from gateway.bodies import Spool
+from gateway.errors import Condition, LocalError, Lost, PeerError
+from gateway.operations import (
+    Closed,
+    Done,
+    Open,
+    Operation,
+    Peer,
+    Refused,
+    Token,
+)
+
+LARGEST_FRAME = 1 << 20
+"""Octets of a frame of ours, however much the peer would take: others want their turn."""
+
+
+class Engine:
+    """One connection of 1.0; an ``Adapter``."""
+
+    capabilities = Capability.LINKS | Capability.SASL_LAYER | Capability.COMPAT
+
+    def __init__(
+        self,
+        version: str,
+        role: Role,
+        *,
+        authority: Authority | None = None,
+        limits: Limits = Limits(),  # noqa: B008
+        credentials: Credentials | None = None,
+        product: Product = Product(),  # noqa: B008
+        external_subject: str | None = None,
+        mechanisms: tuple[str, ...] = MECHANISMS,
+        wake: Callable[[], None] = no_op,
+        spool: Spool | None = None,
+        addresses: str = "",
+        annotates: bool = False,
+    ) -> None:
+        """``spool``: where messages go that are too large for memory; ``None``: they stay there.
+        ``addresses``: how a client writes them (``places.FORMS``), "" as it seems right.
+        ``annotates``: deliveries say where their message was published, as RabbitMQ's do."""
+        self.version = version
+        self.role = role
+        self.server = server = role is Role.SERVER
+        self.closing = False
+        self.wake = wake
+        self.crowded: Callable[[], None] = no_op
+        self.limits = limits
+        self.product = product
+        self.pending: list[bytes] = []
+        self.frame_max = opening.largest_frame(limits)
+        """Our max-frame-size."""
+        self.frame_out = MIN_MAX_FRAME_SIZE
+        """The peer's, as far as we use it."""
+        self.channel_max = min(limits.channel_max or 0xFFFF, 0xFFFF)
+        self.channels = Channels(self, self.channel_max)
+        self.sessions = self.channels.sessions
+        self.arriving = self.channels.arriving
+        self.drains = self.channels.drains
+        self.heartbeat = Heartbeat(limits)
+        self.heartbeat.patience = 2.0 * limits.heartbeat  # our idle-time-out is half of it (§2.4.5)
+        self.peer = Peer(version=version)
+        self.container = ""
+        """The peer's container-id."""
+        ours = Product().product
+        self.name = product.name or (ours if server else f"{ours}-{uuid4()}")
+        """Our container-id."""
+        self.opened: w.Open | None = None
+        """What the peer opened with."""
+        self.blocked = False
+        """Publishers are held back: no more credit."""
+        self.unsaid: list[Callable[[], None]] = []
+        """What sessions put off, so as to say more at once: called before output is taken."""
+        self.spool = spool
+        self.portions = Portions()
+        self.refill = self.portions.refill
+        self.under_way = 0
+        """Octets in memory of the messages that are half received."""
+        self.later: list[Operation] = []
+        """Found outside ``receive``; the next one, or the next tick, returns them."""
+        self.frames = Frames(self, self.arriving, self.frame_max)
+        self.negotiation = Negotiation(
+            self, server, authority, credentials, external_subject, mechanisms
+        )
+        self._behind = b""
+        """Not looked at yet: the login waits for its answer."""
+        self.addresses = addresses
+        self.annotates = annotates
+        self._speech = speech.SERVER if server else speech.CLIENT
+        self._asked: Open | None = None
+        self._waiting: Token = None
+        self._said_open = self._said_close = self._leaving = False
+        self.refused = False
+        """The virtual host is: our open says that a close follows."""
+        self._reason: tuple[Condition | None, str] = (None, "")
+        self._fault: w.Error | None = None
+        """What the peer did wrong, while it is still to be told."""
+        self._theirs = False
+        self._receiving = False
+        self._parting: list[Session] = []
+        self._weight = 0
+        if not server:
+            self.negotiation.begin()
+
+    # --- in -------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> list[Operation]:
+        """Octets from the peer, whole or cut anywhere; ``b""`` is the end of the stream."""
+        if self.closing:
+            return []
+        found, self.later = self.later, []
+        if not data:
+            return found + self.lost()
+        if self._leaving:
+            return found
+        self.heartbeat.heard = self._receiving = True
+        if self._parting:
+            self._part()
+        try:
+            self._take(data, found)
+        finally:
+            self._receiving = False
+        return found
+
+    def go_on(self, act: Callable[[list[Operation]], None]) -> None:
+        """What the peer waits for has come from elsewhere: act on it, then look at what the peer
+        has said since. What that brings is ``found``."""
+        if self.closing:
+            return
+        found, self.later = self.later, []
+        self.negotiation.waiting = False
+        data, self._behind = self._behind, b""
+        self._take(data, found, act)
+        self.later = found + self.later
+        self.wake()
+
+    def _take(
+        self,
+        data: bytes,
+        found: list[Operation],
+        act: Callable[[list[Operation]], None] | None = None,
+    ) -> None:
+        """Octets from the peer, once ``act`` is done."""
+        negotiation = self.negotiation
+        try:
+            if act is not None:
+                act(found)
+                self.frames.changed = False
+            while data and not negotiation.waiting:
+                if negotiation.header:
+                    data = negotiation.on_octets(data, found)
+                else:
+                    data = self.frames.feed(data, found)
+            self._behind += data
+        except Violation as violation:
+            self._violated(violation.symbol, violation.text, found, violation.info)
+        except PeerError as violated:
+            symbol = symbol_for(violated.condition, Lost.CONNECTION)
+            self._violated(symbol, violated.text, found)
+        except Ended:
+            pass
+
+    def negotiated(self) -> None:
+        """The AMQP layer stands. A client opens at once (§2.4.2)."""
+        self.peer.mechanism = self.negotiation.mechanism
+        if self._asked is not None:
+            self.say_open()
+
+    def on_sasl(self, record: Any, found: list[Operation]) -> None:
+        self.negotiation.on_sasl(record, found)
+
+    def on_empty(self, channel: int) -> None:
+        """A sign of life. It counts as received already; before the open it must not come."""
+        if self.opened is None and not self._said_close:
+            raise illegal_state("an empty frame before the open")
+        self.channels.check(channel)
+
+    def on_violation(self, violated: PeerError, channel: int, found: list[Operation]) -> None:
+        """End the session that a frame was wrong for."""
+        session = self.arriving.get(channel)
+        if session is not None:
+            symbol = getattr(violated, "symbol", "") or symbol_for(violated.condition, Lost.SESSION)
+            session.fail(symbol, violated.text, found)
+
+    def on_performative(self, channel: int, record: Any, found: list[Operation]) -> None:
+        """What is no matter of a session that stands."""
+        kind = type(record)
+        if kind is w.Close:
+            self._on_close(record, found)
+        elif self._said_close:
+            return  # discarded until their close comes (§2.4.6)
+        elif self.opened is None:
+            if kind is not w.Open:
+                raise illegal_state(f"{record.NAME} before the open")
+            self._on_open(channel, record, found)
+        elif kind is w.Begin:
+            self.channels.on_begin(channel, record, found)
+        elif kind is w.Open:
+            raise illegal_state("a second open")
+        else:
+            self.channels.check(channel)
+            raise illegal_state(f"{record.NAME} on channel {channel}, which has no session")
+
+    # --- open and close -------------------------------------------------------------------------
+
+    def _on_open(self, channel: int, record: w.Open, found: list[Operation]) -> None:
+        """The peer's container and limits (§2.7.1)."""
+        if channel:
+            raise Violation(AmqpError.NOT_ALLOWED, "an open comes on channel 0")
+        self.opened = record
+        opening.check_limits(record)
+        self.heartbeat.interval = (record.idle_time_out or 0) / 1000
+        self.frame_out = min(record.max_frame_size or LARGEST_FRAME, LARGEST_FRAME)
+        self.channels.limit_out = 0xFFFF if record.channel_max is None else record.channel_max
+        self.container = record.container_id
+        opening.described(record, self.peer)
+        if self.server:
+            user = self.negotiation.user
+            found.append(Open(speech.OPENING, opening.vhost_of(record), user, self.peer))
+        elif self._waiting is not None and not (record.properties or {}).get(opening.FAILED):
+            found.append(Done(0, self._waiting, self.peer))
+            self._waiting = None
+
+    def ask_open(self, operation: Open) -> None:
+        """Client: use this virtual host as soon as the layers below stand."""
+        if self._asked is not None:
+            raise LocalError("the connection is already being opened")
+        self._asked = operation
+        self._waiting = operation.token
+        if self.negotiation.amqp:
+            self.say_open()
+
+    def say_open(self) -> None:
+        """Our open; once, and before anything else."""
+        if not self._said_open:
+            self._said_open = True
+            record = opening.introduction(self)
+            if self._asked is not None and self._asked.vhost != "/":
+                record.hostname = f"vhost:{self._asked.vhost}"
+            self.write(0, record)
+
+    def _on_close(self, record: w.Close, found: list[Operation]) -> None:
+        """Their close: answer it, unless it answers ours (§2.4.3, §2.4.4). A server answers behind
+        its answers to what was asked before."""
+        if self._said_close:
+            self.finish(*self._reason, found, self._theirs)
+            raise Ended
+        said = record.error
+        condition = condition_for(said.condition) if said is not None else None
+        text = (said.description or said.condition) if said is not None else ""
+        self._reason, self._theirs = (condition, text), True
+        if self.server and self.opened is not None:
+            self._leave(found)
+        else:
+            self._part_with(found)
+        raise Ended
+
+    def _leave(self, found: list[Operation], fault: bool = False) -> None:
+        """Server: the connection ends behind our answers to what was asked before. ``fault``: they
+        broke a rule."""
+        self._leaving = True
+        found.append(Closed(*self._reason, token=speech.LEAVING, fault=fault))
+
+    def _part_with(self, found: list[Operation]) -> None:
+        """Answer their close, or say what they did wrong."""
+        self.say_now()
+        self.channels.end(found)
+        self.say_open()
+        self.write(0, w.Close(self._fault))
+        self.finish(*self._reason, found, self._theirs)
+
+    def part(self) -> None:
+        """The peer has its answers: let it go. We may have closed for what it asked."""
+        if self._said_close:
+            self.finish(*self._reason, self.later, self._theirs)
+        else:
+            self._part_with(self.later)
+
+    def say_close(
+        self, condition: Condition | None, text: str, record: w.Error | None, theirs: bool
+    ) -> None:
+        """Begin to close; nothing may be written after it. Remembers why."""
+        if self._said_close:
+            return
+        self.say_now()
+        self._reason, self._theirs = (condition, text), theirs
+        if self.negotiation.amqp:
+            self.say_open()
+            self.write(0, w.Close(record))
+        self._said_close = True
+        self.arriving.clear()
+
+    def _violated(
+        self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None
+    ) -> None:
+        """They broke a rule and the connection dies of it. A server says so behind its answers to
+        what was asked before."""
+        if self.server and self.opened is not None and not self._said_close:
+            self._fault = error(symbol, text, info)
+            self._reason, self._theirs = (condition_for(symbol), text), True
+            self._leave(found, fault=True)
+        else:
+            self.close_with(symbol, text, found, info)
+
+    def close_with(
+        self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None
+    ) -> None:
+        """The connection dies of what they did: close, and end without waiting."""
+        if self._said_close:
+            self.finish(*self._reason, found, self._theirs)
+            return
+        condition = condition_for(symbol)
+        self.channels.end(found)
+        self.say_close(condition, text, error(symbol, text, info), True)
+        self.finish(condition, text, found)
+
+    def finish(
+        self, condition: Condition | None, text: str, found: list[Operation], theirs: bool = True
+    ) -> None:
+        """Nothing more will come, nor be said."""
+        self.channels.end(found)
+        self._said_close = self.closing = True
+        self.unsaid.clear()
+        self.portions.stalled.clear()
+        self.frames.stop()
+        self.arriving.clear()
+        if self._waiting is not None:
+            why = condition or Condition.CONNECTION_FORCED
+            found.append(Refused(0, self._waiting, why, text, Lost.CONNECTION))
+            self._waiting = None
+        found.append(Closed(condition, text, theirs))
+
+    def lost(self) -> list[Operation]:
+        """The socket is gone."""
+        found: list[Operation] = []
+        if self.closing:
+            return found
+        if self._said_close or self._leaving:
+            self.finish(*self._reason, found, self._theirs)
+        else:
+            self.finish(Condition.CONNECTION_FORCED, "the connection was lost", found)
+        return found
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def session_ended(self, session: Session) -> None:
+        """The peer's end has come: its channel number is free again."""
+        self.channels.ended(session)
+
+    def session_gone(self, session: Session) -> None:
+        """Both ends have ended: the channel numbers are free again; a server's as soon as what was
+        found of the session is performed, which may be before any of it was."""
+        if self.server:
+            self._parting.append(session)
+        else:
+            self.channels.gone(session)
+
+    def _part(self) -> None:
+        for session in self._parting:
+            self.channels.gone(session)
+        self._parting.clear()
+
+    def use(self, session: Session) -> SessionUse:
+        """What is done with a new session."""
+        return serving.Serving(session) if self.server else asking.Asker(session)
+
+    def channel(self, number: int) -> Session:
+        session = self.sessions.get(number)
+        if session is None:
+            raise LocalError(f"channel {number} is not open")
+        return session
+
+    def outlet(self, channel: int) -> Outlet:
+        """The hot way out for an open channel."""
+        return self.channel(channel)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> list[Operation]:
+        """Signs of life in time for the peer, and its silence noticed (§2.4.5); handshake and close
+        have their time-outs."""
+        found, self.later = self.later, []
+        if self.closing or self._leaving:
+            return found
+        opened = self.opened is not None and self._said_open
+        self.channels.drain_again()
+        due = self.heartbeat.look(now, opened, self._said_close)
+        if due is Due.BEAT:
+            self.put(EMPTY)
+        elif due is Due.SILENT:
+            text = f"nothing was heard for {self.heartbeat.patience:g} s"
+            self.close_with(AmqpError.RESOURCE_LIMIT_EXCEEDED, text, found)
+        elif due is Due.UNOPENED:
+            self.finish(Condition.CONNECTION_FORCED, "the handshake took too long", found)
+        elif due is Due.UNCLOSED:
+            found += self.lost()
+        return found
+
+    def found(self) -> list[Operation]:
+        """Take what was found outside ``receive`` and ``tick``, which give it otherwise."""
+        found, self.later = self.later, []
+        return found
+
+    def excuse_silence(self) -> None:
+        """We did not read: the peer counts as heard."""
+        self.heartbeat.heard = True
+
+    # --- out ------------------------------------------------------------------------------------
+
+    def send(self, operation: Operation) -> None:
+        """Say this. Raises ``LocalError`` before any octet is written."""
+        if self.closing:
+            return
+        speak = self._speech.get(type(operation))
+        if getattr(operation, "token", None) is speech.OPENING:
+            speak = speech.opened if isinstance(operation, Done) else speech.refused
+        elif getattr(operation, "token", None) is speech.LEAVING:
+            speak = speech.part
+        elif isinstance(operation, Refused) and operation.lost is Lost.CONNECTION:
+            speak = speech.refused
+        if speak is None:
+            raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
+        if self._said_close and speak is not speech.part:
+            return
+        try:
+            speak(self, operation)
+        except ValueError as wrong:
+            raise LocalError(str(wrong)) from wrong
+
+    def put(self, octets: bytes) -> None:
+        """Write whole frames; nothing after a close. Hot."""
+        if self._said_close:
+            return
+        pending = self.pending
+        if not pending and not self._receiving:
+            pending.append(octets)
+            self.wake()
+        else:
+            pending.append(octets)
+
+    def write(self, channel: int, record: Any, payload: bytes = b"") -> None:
+        """One frame of ours. Raises ``LocalError`` if it does not fit a frame of the peer."""
+        octets = frame(channel, write(record) + payload)
+        if len(octets) > self.frame_out:
+            raise LocalError(f"{record.NAME} does not fit a frame of the peer")
+        self.put(octets)
+
+    def weigh(self, octets: int) -> None:
+        """A large body waits to be written."""
+        self._weight += octets
+        if self._weight > MOST_OCTETS:
+            self.crowded()
+
+    @property
+    def more(self) -> int:
+        """Whether large messages wait for the socket to take what is before them."""
+        return 1 if self.portions.stalled else 0
+
+    def put_off(self, say: Callable[[], None]) -> None:
+        """Say this with the next output, or at ``say_now``."""
+        self.unsaid.append(say)
+        if not self.pending and not self._receiving:
+            self.wake()
+
+    def say_now(self) -> None:
+        """What was put off."""
+        unsaid, self.unsaid = self.unsaid, []
+        receiving, self._receiving = self._receiving, True  # nobody needs to be woken
+        for say in unsaid:
+            say()
+        self._receiving = receiving
+
+    def output(self) -> list[bytes]:
+        """Take what is to be written."""
+        if self.unsaid:
+            self.say_now()
+        if self._parting:
+            self._part()
+        pending = self.pending
+        if not pending:
+            return []
+        self.heartbeat.spoke = True
+        self._weight = 0
+        return take(pending)

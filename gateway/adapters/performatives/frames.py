@@ -1,0 +1,205 @@
+"""The receive loop over frames (§2.3), and the writing of them.
+
+A read holds many frames, whole or cut anywhere. ``feed`` goes over the octets by offset and makes
+no object for a frame. An unfinished frame is kept as a list of pieces, and not looked at again
+before it is complete.
+"""
+
+from struct import Struct
+from typing import Any, Protocol
+
+from gateway.adapters.performatives.composite_fields import MissingField
+from gateway.adapters.performatives.composites import read_performative
+from gateway.adapters.performatives.decoding import FieldError
+from gateway.adapters.performatives.violation import Violation, framing_error
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import (
+    FRAME_AMQP,
+    FRAME_SASL,
+    MIN_MAX_FRAME_SIZE,
+    AmqpError,
+)
+from gateway.errors import Lost, PeerError
+from gateway.operations import Operation
+
+HEAD = Struct(">IBBH")
+"""Size, data offset in words, type, channel."""
+
+EMPTY = HEAD.pack(8, 2, FRAME_AMQP, 0)
+"""A frame without a body: a sign of life (§2.4.5)."""
+
+SASL_LIMIT = 8192
+"""Octets of a SASL frame. §5.3.1 allows 512, which is too few for the tokens that serve as
+passwords; brokers of today read more, and so do we."""
+
+
+class Place(Protocol):
+    """What the loop must know of a session."""
+
+    def on_flow(self, record: w.Flow, found: list[Operation]) -> None: ...
+
+    def on_transfer(
+        self, record: w.Transfer, buf: bytes, at: int, end: int, found: list[Operation]
+    ) -> None: ...
+
+    def on_disposition(self, record: w.Disposition, found: list[Operation]) -> None: ...
+
+    def on_attach(self, record: w.Attach, found: list[Operation]) -> None: ...
+
+    def on_detach(self, record: w.Detach, found: list[Operation]) -> None: ...
+
+    def on_end(self, record: w.End, found: list[Operation]) -> None: ...
+
+
+class Receiver(Protocol):
+    """Where the loop takes what is no matter of a session. All raise ``PeerError``."""
+
+    def on_sasl(self, record: Any, found: list[Operation]) -> None: ...
+
+    def on_performative(self, channel: int, record: Any, found: list[Operation]) -> None:
+        """Open, begin and close; and whatever comes on a channel without a session."""
+        ...
+
+    def on_empty(self, channel: int) -> None: ...
+
+    def on_violation(self, error: PeerError, channel: int, found: list[Operation]) -> None:
+        """A session broke a rule that costs no more than the session."""
+        ...
+
+
+class Frames:
+    """The framing of one connection."""
+
+    def __init__(self, receiver: Receiver, places: dict[int, Any], limit: int) -> None:
+        """``places``: sessions by the peer's channel numbers. ``limit``: our max-frame-size."""
+        self.sasl = False
+        """Frames are those of the SASL layer."""
+        self.changed = False
+        """The layer is over: what follows is a protocol header."""
+        self.limit = limit
+        self._receiver = receiver
+        self._places = places
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._wanted = 0
+        self._stopped = False
+
+    @property
+    def held(self) -> bool:
+        """Is a frame unfinished?"""
+        return self._held > 0
+
+    def stop(self) -> None:
+        """Nothing more is looked at."""
+        self._stopped = True
+        self._pieces.clear()
+
+    def feed(self, data: bytes, found: list[Operation]) -> bytes:
+        """Octets from the peer; gives back those that are no frames, after the layer changed.
+        Raises ``PeerError`` for what costs the connection. Hot."""
+        if self._held:
+            self._pieces.append(data)
+            self._held += len(data)
+            if self._held < self._wanted:
+                return b""
+            data = b"".join(self._pieces)
+            self._pieces.clear()
+            self._held = 0
+        at, end = 0, len(data)
+        limit = SASL_LIMIT if self.sasl else self.limit
+        places, receiver = self._places, self._receiver
+        unpack = HEAD.unpack_from
+        while end - at >= 8:
+            size, offset, kind, channel = unpack(data, at)
+            if size > limit or offset < 2 or offset << 2 > size or kind:
+                self._check(size, offset, kind, limit)
+            stop = at + size
+            if stop > end:
+                break
+            body = at + (offset << 2)
+            at = stop
+            if kind:
+                self._sasl_frame(data, body, stop, found)
+                if self.changed:
+                    self.changed = False
+                    return data[at:]
+                continue
+            if body == stop:
+                receiver.on_empty(channel)
+                continue
+            if self.sasl:
+                raise framing_error("an AMQP frame came before the end of the SASL dialog")
+            record, payload = performative(data, body, stop)
+            place = places.get(channel)
+            step = _STEPS.get(record.__class__) if place is not None else None
+            try:
+                if step is None:
+                    receiver.on_performative(channel, record, found)
+                elif step is _TRANSFER:
+                    place.on_transfer(record, data, payload, stop, found)  # type: ignore[union-attr]
+                else:
+                    getattr(place, step)(record, found)
+            except PeerError as error:
+                if error.lost is Lost.CONNECTION:
+                    raise
+                receiver.on_violation(error, channel, found)
+            if self._stopped:
+                return b""
+        self._keep(data, at, end)
+        return b""
+
+    def _keep(self, data: bytes, at: int, end: int) -> None:
+        """Hold what is left until the frame it begins is complete."""
+        if at < end:
+            self._held = end - at
+            self._wanted = HEAD.unpack_from(data, at)[0] if self._held >= 8 else 8
+            self._pieces.append(data[at:])
+
+    def _check(self, size: int, offset: int, kind: int, limit: int) -> None:
+        """Raises ``Violation`` for a frame header that is not valid here (§2.3.1)."""
+        if size > limit:
+            raise framing_error(f"a frame of {size} octets, where {limit} are allowed")
+        if size < 8 or offset < 2 or offset << 2 > size:
+            raise framing_error(f"a frame of {size} octets with its body at word {offset}")
+        if kind != FRAME_SASL:
+            raise framing_error(f"frames of type {kind} are not known")
+        if not self.sasl:
+            raise framing_error("a SASL frame outside of the SASL dialog")
+
+    def _sasl_frame(self, data: bytes, body: int, stop: int, found: list[Operation]) -> None:
+        """One frame of the SASL layer, which holds exactly one performative (§5.3.1)."""
+        if body == stop:
+            raise framing_error("an empty SASL frame")
+        record, end = performative(data, body, stop, True)
+        if end != stop:
+            raise Violation(AmqpError.DECODE_ERROR, "a SASL frame holds more than it may")
+        self._receiver.on_sasl(record, found)
+
+
+def performative(data: bytes, at: int, end: int, sasl: bool = False) -> tuple[Any, int]:
+    """The record at ``at`` and where its payload begins. Raises ``Violation``."""
+    try:
+        return read_performative(data, at, end, sasl)
+    except MissingField as error:
+        raise Violation(AmqpError.INVALID_FIELD, str(error)) from error
+    except FieldError as error:
+        raise Violation(AmqpError.DECODE_ERROR, str(error)) from error
+
+
+_TRANSFER = "on_transfer"
+_STEPS: dict[type[Any], str] = {
+    w.Transfer: _TRANSFER,
+    w.Flow: "on_flow",
+    w.Disposition: "on_disposition",
+    w.Attach: "on_attach",
+    w.Detach: "on_detach",
+    w.End: "on_end",
+}
+
+
+def frame(channel: int, body: bytes, kind: int = FRAME_AMQP) -> bytes:
+    """A frame without extended header."""
+    return HEAD.pack(len(body) + 8, 2, kind, channel) + body
+
+
+__all__ = ["EMPTY", "HEAD", "MIN_MAX_FRAME_SIZE", "Frames", "Place", "Receiver", "frame"]

@@ -1,0 +1,84 @@
+"""What is said of the connection itself, and all that can be said in each role."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from gateway.adapters.performatives import client as asking
+from gateway.adapters.performatives import server as serving
+from gateway.adapters.performatives.composites import symbol_for
+from gateway.adapters.performatives.violation import error
+from gateway.errors import Lost
+from gateway.operations import Blocked, Close, Done, Open, Operation, Refused, Unblocked
+
+
+class Opening:
+    """The token of the server's ``Open``."""
+
+
+class Leaving:
+    """The token of the ``Closed`` of a peer that waits for our close."""
+
+
+OPENING = Opening()
+LEAVING = Leaving()
+
+
+def opened(engine: Any, op: Done) -> None:
+    """The virtual host is there."""
+    engine.say_open()
+
+
+def part(engine: Any, op: Done) -> None:
+    """What the peer asked before its close is answered."""
+    engine.part()
+
+
+def refused(engine: Any, op: Refused) -> None:
+    """It is not, or something else costs the connection. §2.4.1: an open precedes the close, also
+    for who is not let in."""
+    engine.refused = True
+    symbol = symbol_for(op.condition, Lost.CONNECTION)
+    engine.say_close(op.condition, op.text, error(symbol, op.text), True)
+
+
+def _open(engine: Any, op: Open) -> None:
+    engine.ask_open(op)
+
+
+def _close(engine: Any, op: Close) -> None:
+    record = None
+    if op.condition is not None:
+        record = error(symbol_for(op.condition, Lost.CONNECTION), op.text)
+    engine.say_close(op.condition, op.text, record, False)
+
+
+def _leave(engine: Any, op: Close) -> None:
+    """A client that has no complaint goes when all that it has published is out."""
+    if op.condition is None and any(
+        each.use.publishing.holding for each in engine.sessions.values()
+    ):
+        engine.put_off(partial(_leave, engine, op))
+    else:
+        _close(engine, op)
+
+
+def _blocked(engine: Any, op: Blocked) -> None:
+    engine.blocked = True
+
+
+def _unblocked(engine: Any, op: Unblocked) -> None:
+    engine.blocked = False
+    for session in list(engine.sessions.values()):
+        session.unblocked()
+
+
+Speak = Callable[[Any, Any], None]
+
+SERVER: dict[type[Operation], Speak] = {
+    **serving.SPEECH,
+    Close: _close,
+    Blocked: _blocked,
+    Unblocked: _unblocked,
+}
+CLIENT: dict[type[Operation], Speak] = {**asking.SPEECH, Open: _open, Close: _leave}

@@ -1,0 +1,438 @@
+"""Links over which we receive: credit that we grant, transfers put together, what is unsettled.
+
+A message of one transfer goes through without being gathered. One of several is limited by
+``max_message`` and, with all others of the connection, by ``UNDER_WAY`` times that. A large one
+goes to the spool as it comes, if the link's use can do with that (``spools``).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from gateway.adapters.performatives.decoding import FieldError
+from gateway.adapters.performatives.large_messages import (
+    IN_MEMORY,
+    Parted,
+    Unkept,
+    Unpacking,
+    unpack,
+)
+from gateway.adapters.performatives.links import MASK, Link, LinkUse, ahead
+from gateway.adapters.performatives.outcomes import TERMINAL, is_transactional
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import (
+    DELIVERY_TAG_MAX,
+    MESSAGE_FORMAT,
+    AmqpError,
+    LinkError,
+    ReceiverSettleMode,
+    SenderSettleMode,
+)
+from gateway.operations import Operation
+
+if TYPE_CHECKING:
+    from gateway.adapters.performatives.session import Session
+
+UNDER_WAY = 4
+"""How many of the largest messages one connection may have half sent, over all its links."""
+
+
+SMALL, LARGE = 1024, 64 * 1024
+"""Octets of a payload that is not kept by itself, and of as many together as are."""
+
+
+class Arrival:
+    """A delivery of the peer's. ``settled``: nothing more is to be said of it. ``second``: we wait
+    for the sender to settle (§2.8.3). ``state`` is the sender's, ``told`` what we have said."""
+
+    __slots__ = ("link", "id", "tag", "settled", "second", "state", "told")
+
+    def __init__(
+        self, link: "Incoming", number: int, tag: bytes, settled: bool, second: bool, state: Any
+    ) -> None:
+        self.link = link
+        self.id = number
+        self.tag = tag
+        self.settled = settled
+        self.second = second
+        self.state = state
+        self.told: Any = None
+
+
+class Partial:
+    """A delivery of which transfers are still to come. ``ignored``: nobody wants its octets.
+    ``held``: octets of it in memory; the others are with ``unpacking``, unless it has an
+    ``error``."""
+
+    __slots__ = (
+        "arrival", "pieces", "size", "held", "format", "presettled", "ignored", "unpacking",
+        "error", "tried",
+    )  # fmt: skip
+
+    def __init__(self, arrival: Arrival, format_: int, presettled: bool, ignored: bool) -> None:
+        self.arrival = arrival
+        self.pieces: list[bytes | bytearray] = []
+        self.size = self.held = 0
+        self.unpacking: Unpacking | None = None
+        self.error: Exception | None = None
+        self.tried = False
+        self.format = format_
+        self.presettled = presettled
+        self.ignored = ignored
+
+    def add(self, octets: bytes) -> None:
+        """Small pieces are put together, so that a message of many takes no more room than it is
+        long."""
+        pieces = self.pieces
+        if len(octets) >= SMALL:
+            pieces.append(octets)
+        elif octets:
+            last = pieces[-1] if pieces else None
+            if isinstance(last, bytearray) and len(last) < LARGE:
+                last += octets
+            else:
+                pieces.append(bytearray(octets))
+
+
+class Incoming(Link):
+    """One link over which we receive."""
+
+    __slots__ = ("window", "loose", "slack", "spools", "unsettled", "known", "partial")
+
+    receiver = True
+
+    def __init__(self, session: "Session", name: str, handle: int, use: LinkUse) -> None:
+        super().__init__(session, name, handle, use)
+        self.window = 0
+        """Deliveries the peer may have under way and unsettled: credit is topped up to that. 0:
+        credit is granted by hand (``grant``)."""
+        self.loose = False
+        """What is unsettled does not count against ``window``."""
+        self.slack = 0
+        """Deliveries beyond its credit that are borne."""
+        self.spools = False
+        """Large messages may come as ``Parted``."""
+        self.unsettled: dict[int, Arrival] = {}
+        """By delivery-id (§2.6.12). A sender may use a tag again while we have not settled it: it
+        has, and tags are of use only when a link is resumed."""
+        self.known: dict[bytes, Any] = {}
+        """What we know of deliveries from before the link was resumed: states by tag."""
+        self.partial: Partial | None = None
+
+    def take(self, record: w.Attach) -> None:
+        self.count = record.initial_delivery_count or 0  # Azure's clients leave it out
+
+    def open(self) -> None:
+        self.top_up()
+
+    def stop(self) -> None:
+        self._drop_partial()
+        self.window = 0
+
+    # --- credit ---------------------------------------------------------------------------------
+
+    def grant(self, credit: int, drain: bool = False) -> None:
+        """Let this many more come, counted from now. ``drain``: those that are there, at once."""
+        self.credit, self.drain = credit, drain
+        if drain:
+            self.session.engine.drains.add(self)
+        self.session.write_flow(self)
+
+    def drain_again(self) -> bool:
+        """Ask for it once more, if it is still to be answered."""
+        asked = self.drain and self.credit > 0 and not (self.over or self.session.mute)
+        if asked:
+            self.session.write_flow(self)
+        return asked
+
+    def top_up(self) -> None:
+        """Credit again, when half of the window is free; not while publishers are held back."""
+        window = self.window
+        if not window or self.credit > window >> 1 or self.over or not self.said or not self.heard:
+            return
+        if self.session.engine.blocked:
+            return
+        free = window if self.loose else window - len(self.unsettled)
+        more = free - self.credit
+        if more >= (window + 1) >> 1 or (self.credit <= 0 and more > 0):
+            self.credit = free
+            self.session.write_flow(self)
+
+    def on_flow(self, record: w.Flow, found: list[Operation]) -> None:
+        """The sender's count moves when it drops credit (§2.6.7)."""
+        if record.delivery_count is not None:
+            dropped = ahead(record.delivery_count, self.count)
+            if dropped > 0:
+                self.count = record.delivery_count
+                self.credit = max(0, self.credit - dropped)
+        self.use.on_credit(self, record, found)
+        if self.credit <= 0:
+            self.drain = False
+        self.top_up()
+
+    # --- transfers ------------------------------------------------------------------------------
+
+    def on_transfer(
+        self, record: w.Transfer, buf: bytes, at: int, end: int, found: list[Operation]
+    ) -> None:
+        """Hot: most are whole messages in one transfer."""
+        if (
+            self.partial is None
+            and record.delivery_id is not None
+            and not record.more
+            and self.credit > 0
+            and record.rcv_settle_mode is None
+            and not record.aborted
+            and not record.resume
+            and not record.message_format
+            and (self.max_message == 0 or end - at <= self.max_message)
+            and not self.over
+            and not self.incomplete
+        ):
+            arrival = self._arrival(record)
+            settled = bool(record.settled)
+            if not settled:
+                self._enter(arrival)
+                if self.snd_mode == SenderSettleMode.SETTLED:
+                    raise self._unlike_mode(settled)
+            elif self.snd_mode == SenderSettleMode.UNSETTLED:
+                raise self._unlike_mode(settled)
+            self.credit -= 1
+            self.count = self.count + 1 & MASK
+            self.use.on_message(self, arrival, buf[at:end], found)
+            if self.credit <= self.window >> 1:
+                self.top_up()
+            return
+        if self.over:
+            self._discard(record)
+            return
+        partial = self.partial
+        if partial is None:
+            partial = self._begin(record)
+        else:
+            self._continue(partial, record)
+        if record.aborted:
+            self._abort(partial)
+            return
+        self._gather(partial, buf[at:end])
+        if not record.more:
+            self._complete(partial, found)
+        elif self.spools and not partial.tried:
+            self._spool(partial)
+
+    def _arrival(self, record: w.Transfer) -> Arrival:
+        """What the first transfer says of a delivery (§2.7.5)."""
+        tag, number = record.delivery_tag, record.delivery_id
+        if tag is None or number is None:
+            raise self.violated(AmqpError.INVALID_FIELD, "a delivery without its id and its tag")
+        if len(tag) > DELIVERY_TAG_MAX:
+            text = f"a delivery-tag of {len(tag)} octets, {DELIVERY_TAG_MAX} are the most"
+            raise self.violated(AmqpError.INVALID_FIELD, text)
+        mode = record.rcv_settle_mode
+        if mode is None:
+            mode = self.rcv_mode
+        elif mode > self.rcv_mode and not record.settled:
+            raise self.violated(
+                AmqpError.INVALID_FIELD, "rcv-settle-mode second on a link of mode first"
+            )
+        return Arrival(
+            self,
+            number,
+            tag,
+            bool(record.settled),
+            mode == ReceiverSettleMode.SECOND,
+            record.state,
+        )
+
+    def _enter(self, arrival: Arrival) -> None:
+        """It is unsettled from now on."""
+        if arrival.id in self.session.arrivals:
+            raise self.session.violated(
+                AmqpError.NOT_ALLOWED, f"delivery-id {arrival.id} is unsettled already"
+            )
+        self.unsettled[arrival.id] = arrival
+        self.session.arrivals[arrival.id] = arrival
+
+    def _unlike_mode(self, settled: bool) -> Exception:
+        said = "settled" if settled else "unsettled"
+        return self.violated(
+            AmqpError.INVALID_FIELD, f"a delivery sent {said}, against the link's snd-settle-mode"
+        )
+
+    def _begin(self, record: w.Transfer) -> Partial:
+        """The first transfer of a delivery; takes credit."""
+        if self.credit + self.slack <= 0:
+            raise self.violated(LinkError.TRANSFER_LIMIT_EXCEEDED, "a delivery without credit")
+        resume = bool(record.resume)
+        if self.incomplete and not resume:
+            text = "a new delivery, although the unsettled maps are incomplete"
+            raise self.violated(AmqpError.NOT_ALLOWED, text)
+        arrival = self._arrival(record)
+        self.credit -= 1
+        self.count = self.count + 1 & MASK
+        # One that we do not know is ignored (§2.7.5 resume); of others we know the outcome.
+        if not resume and not arrival.settled:
+            self._enter(arrival)
+        partial = self.partial = Partial(
+            arrival, record.message_format or MESSAGE_FORMAT, arrival.settled, resume
+        )
+        return partial
+
+    def _continue(self, partial: Partial, record: w.Transfer) -> None:
+        """A transfer that goes on with a delivery: what it repeats must be the same (§2.7.5)."""
+        arrival = partial.arrival
+        for name, given, begun in (
+            ("delivery-id", record.delivery_id, arrival.id),
+            ("delivery-tag", record.delivery_tag, arrival.tag),
+            ("message-format", record.message_format, partial.format),
+        ):
+            if given is not None and given != begun:
+                text = f"{name} differs from that of the first transfer"
+                raise self.violated(AmqpError.INVALID_FIELD, text)
+        if record.settled:
+            partial.presettled = True
+        state = record.state
+        if state is not None:
+            before = arrival.state
+            if (
+                is_transactional(before)
+                and is_transactional(state)
+                and before.txn_id != state.txn_id
+            ):
+                text = "transfers of one delivery belong to different transactions"
+                raise self.violated(AmqpError.NOT_ALLOWED, text)
+            arrival.state = state
+
+    def _gather(self, partial: Partial, octets: bytes) -> None:
+        size = len(octets)
+        if self.max_message and partial.size + size > self.max_message:
+            text = f"a message of more than {self.max_message} octets"
+            raise self.violated(LinkError.MESSAGE_SIZE_EXCEEDED, text)
+        if partial.ignored:
+            return
+        partial.size += size
+        if partial.error is not None:
+            return
+        if partial.unpacking is not None:
+            try:
+                partial.unpacking.add(octets)
+            except (FieldError, OSError) as error:
+                self._unkept(partial, error)
+            return
+        engine = self.session.engine
+        engine.under_way += size
+        partial.held += size
+        partial.add(octets)
+        most = engine.limits.max_message_octets
+        if engine.spool is not None:
+            most = min(most or IN_MEMORY, IN_MEMORY)
+            if partial.held > most:
+                text = f"a message of this shape with more than {most} octets"
+                raise self.violated(LinkError.MESSAGE_SIZE_EXCEEDED, text)
+        if most and engine.under_way > UNDER_WAY * most:
+            raise self.violated(
+                AmqpError.RESOURCE_LIMIT_EXCEEDED,
+                "too many large messages are under way on this connection",
+            )
+
+    def _spool(self, partial: Partial) -> None:
+        """As soon as it is known to be large it goes to a file, if that can be."""
+        spool = self.session.engine.spool
+        if spool is None or partial.size < spool.threshold or partial.ignored:
+            return
+        partial.tried = True
+        octets = b"".join(partial.pieces)
+        try:
+            partial.unpacking = unpack(octets, spool)
+        except (FieldError, OSError) as error:
+            self._unkept(partial, error)
+        if partial.unpacking is not None or partial.error is not None:
+            self._release(partial)
+
+    def _unkept(self, partial: Partial, error: Exception) -> None:
+        """It will be refused when it is complete; what comes until then is not kept."""
+        if isinstance(error, OSError):
+            error = Unkept(f"there is no room for the message: {error.strerror}")
+        partial.error = error
+        partial.unpacking = None
+
+    def _release(self, partial: Partial) -> None:
+        """Nothing of it is in memory any more."""
+        self.session.engine.under_way -= partial.held
+        partial.held = 0
+        partial.pieces.clear()
+
+    def _drop_partial(self) -> Partial | None:
+        """Nothing of it is under way any more."""
+        partial, self.partial = self.partial, None
+        if partial is not None:
+            self.session.engine.under_way -= partial.held
+            partial.held = 0
+        return partial
+
+    def _abort(self, partial: Partial) -> None:
+        """An aborted message is discarded and settled (§2.7.5)."""
+        self._drop_partial()
+        self.known.pop(partial.arrival.tag, None)
+        self._settled(partial.arrival)
+        self.top_up()
+
+    def _settled(self, arrival: Arrival) -> None:
+        """The sender has settled a delivery that may be entered."""
+        arrival.settled = True
+        if self.unsettled.get(arrival.id) is arrival:
+            self.session.forget_arrivals([arrival])
+
+    def _complete(self, partial: Partial, found: list[Operation]) -> None:
+        """The last transfer has come."""
+        self._drop_partial()
+        arrival = partial.arrival
+        if partial.ignored:
+            self._resumed(partial)
+            return
+        if self.snd_mode == (
+            SenderSettleMode.UNSETTLED if partial.presettled else SenderSettleMode.SETTLED
+        ):
+            raise self._unlike_mode(partial.presettled)
+        if partial.presettled:
+            self._settled(arrival)
+        if partial.format != MESSAGE_FORMAT:
+            self._unknown_format(arrival, partial.format)
+            return
+        self.use.on_message(self, arrival, self._whole(partial), found)
+        self.top_up()
+
+    def _whole(self, partial: Partial) -> bytes | Parted:
+        """The message, whatever it is by now."""
+        if partial.unpacking is not None:
+            try:
+                return partial.unpacking.finish()
+            except (FieldError, OSError) as error:
+                self._unkept(partial, error)
+        if partial.error is not None:
+            return Parted(b"", None, partial.error)
+        return b"".join(partial.pieces)
+
+    def _unknown_format(self, arrival: Arrival, number: int) -> None:
+        text = f"message-format {number:#x} is not known"
+        if arrival.settled:
+            raise self.violated(AmqpError.NOT_IMPLEMENTED, text)
+        self.session.settle([arrival], w.Rejected(w.Error(AmqpError.NOT_IMPLEMENTED, text)))
+
+    def _resumed(self, partial: Partial) -> None:
+        """A delivery from before: we know its outcome, and its octets are not wanted (§2.6.13,
+        §3.4.6). The outcome at the sender is the one that counts."""
+        arrival = partial.arrival
+        if arrival.tag in self.known:
+            told = self.known.pop(arrival.tag)
+            if not partial.presettled:
+                self._enter(arrival)
+                final = arrival.state if type(arrival.state) in TERMINAL else told
+                self.session.settle([arrival], final)
+        self.top_up()
+
+    def _discard(self, record: w.Transfer) -> None:
+        """Input for a link that we have detached. What was allowed when it was sent is excused: it
+        may have been under way. More than that cannot have been (§2.6.5)."""
+        if not record.more:
+            self.excused -= 1
+        if self.excused < 0 and self.fault is not None:
+            raise self.session.errant(self)

@@ -1,0 +1,493 @@
+"""Links over which we send: credit that we were given, frames of a message, what is unsettled.
+
+A message that fits one frame and may go at once is written in one piece (``deliver``): the head of
+its transfer is packed by one ``struct`` of the link. Everything else waits in ``held``, in order:
+for the attach, for credit, for the session's window.
+"""
+
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from gateway.adapters.performatives.composite_fields import write_uint
+from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.decoding import FieldError
+from gateway.adapters.performatives.delivery_annotations import annotated
+from gateway.adapters.performatives.frames import HEAD
+from gateway.adapters.performatives.large_messages import Rope
+from gateway.adapters.performatives.links import MASK, Link, LinkUse, ahead
+from gateway.adapters.performatives.outcomes import bare
+from gateway.adapters.performatives.sections import (
+    DATA,
+    HEADER,
+    data_prefix,
+    pieces,
+    section,
+    split_header,
+)
+from gateway.adapters.performatives.splicing import with_ttl
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import (
+    FRAME_AMQP,
+    MESSAGE_FORMAT,
+    AmqpError,
+    SenderSettleMode,
+)
+from gateway.bodies import Body
+from gateway.message import Aged, Message
+from gateway.operations import Credit, Operation
+
+if TYPE_CHECKING:
+    from gateway.adapters.performatives.session import Session
+
+CROWD = 16 * 1024
+"""Pieces waiting to be written that are enough for one turn."""
+
+HEAVY = 1024
+"""Messages from this size on are weighed."""
+
+COUNT = "x-delivery-count"
+"""The note with the number of deliveries that failed."""
+
+_Q = Struct(">Q")
+
+
+class Sent:
+    """An unsettled delivery of ours. ``number`` is what whoever sent it calls it; ``state`` the
+    receiver's last one that was not final; ``work`` the transaction that its outcome is part of,
+    ``retired`` that outcome."""
+
+    __slots__ = ("link", "id", "number", "_tag", "state", "work", "retired")
+
+    def __init__(self, link: "Outgoing", id_: int, number: int, tag: int | bytes) -> None:
+        self.link = link
+        self.id = id_
+        self.number = number
+        self._tag = tag
+        self.state: Any = None
+        self.work: bytes | None = None
+        self.retired: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """Its outcome is part of no transaction."""
+        return self.work is None
+
+    @property
+    def tag(self) -> bytes:
+        tag = self._tag
+        return _Q.pack(tag) if isinstance(tag, int) else tag
+
+
+class Acquired(Sent):
+    """One that was acquired within a transaction, its ``work`` (§4.4.3). ``decided``: the receiver
+    has said its outcome, in the same transaction."""
+
+    __slots__ = ("decided",)
+
+    def __init__(
+        self, link: "Outgoing", id_: int, number: int, tag: int | bytes, work: bytes
+    ) -> None:
+        super().__init__(link, id_, number, tag)
+        self.work = work
+        self.decided = False
+
+    @property
+    def is_open(self) -> bool:
+        return not self.decided
+
+
+class Parcel:
+    """A delivery that could not be sent in one piece, or not at once. ``begin``: how many octets of
+    the message the receiver has already (§3.4.1). Without a message it carries a state only."""
+
+    __slots__ = (
+        "number", "message", "redelivered", "settled", "tag", "state", "resume", "aborted",
+        "begin", "octets", "at", "id", "started",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        message: Message | None,
+        redelivered: bool = False,
+        settled: bool = False,
+        tag: bytes | None = None,
+        state: Any = None,
+        resume: bool = False,
+        aborted: bool = False,
+    ) -> None:
+        self.number = number
+        self.message = message
+        self.redelivered = redelivered
+        self.settled = settled
+        self.tag = tag
+        self.state = state
+        self.resume = resume
+        self.aborted = aborted
+        self.begin: w.Received | None = None
+        self.octets: bytes | Rope = b""
+        self.at = 0
+        self.id: int | None = None
+        """Its delivery-id, as soon as it has used credit."""
+        self.started = False
+
+
+class Outgoing(Link):
+    """One link over which we send."""
+
+    __slots__ = (
+        "initial", "held", "unsettled", "settles", "last_tag", "granted", "acquiring",
+        "_live", "_quick", "_put",
+        "_engine", "_due", "_heads", "_room", "_annotates",
+    )  # fmt: skip
+
+    def __init__(self, session: "Session", name: str, handle: int, use: LinkUse) -> None:
+        super().__init__(session, name, handle, use)
+        self.initial = 0
+        """The delivery-count that our attach says."""
+        self.held: deque[Parcel] = deque()
+        self.unsettled: dict[int, Sent] = {}
+        """What was sent and is not settled, by delivery-id."""
+        self.settles = False
+        """What is sent is settled, as long as nobody says otherwise."""
+        self.last_tag = 0
+        """Our tags are numbers; they go on above those of a link that is resumed."""
+        self.granted: Credit | None = None
+        """The last credit that was passed on. What is delivered before that is acted upon uses it
+        too, and is taken off."""
+        self.acquiring: bytes | None = None
+        """The transaction that what is sent is acquired in (§4.4.3)."""
+        self._live = False
+        self._quick = False
+        """It is attached, and what is sent needs no more than its octets."""
+        self._engine = session.engine
+        self._annotates = session.engine.annotates
+        self._put = session.engine.put
+        self._due = False
+        """A flow has to follow what is held: the credit was drained."""
+        self._heads: tuple[tuple[Struct, bytes, bytes], ...] = ()
+        self._room = 0
+
+    def take(self, record: w.Attach) -> None:
+        self.max_message = record.max_message_size or 0
+
+    def open(self) -> None:
+        self.settles = self.snd_mode == SenderSettleMode.SETTLED
+        channel = HEAD.pack(0, 2, 0, self.session.number)[4:]
+        handle = write_uint(self.handle)
+        heads = []
+        for count, tail in ((4, b"\x43"), (5, b"\x43\x41")):  # format 0, and settled
+            size = 1 + len(handle) + 5 + 10 + len(tail)
+            start = channel + b"\x00\x53\x14\xc0" + bytes((size, count)) + handle + b"\x70"
+            heads.append((Struct(f">I{len(start)}sI2sQ{len(tail)}s"), start, tail))
+        self._heads = tuple(heads)
+        self._room = self._engine.frame_out - heads[1][0].size
+        if self.max_message:
+            self._room = min(self._room, self.max_message)
+        self._live = True
+        self.acquire(self.acquiring)
+        self.flush()
+        self.session.go_on()
+
+    def stop(self) -> None:
+        self._live = self._quick = False
+        self.held.clear()
+
+    def acquire(self, work: bytes | None) -> None:
+        """What is sent from now on is acquired in this transaction, or in none."""
+        self.acquiring = work
+        self._quick = self._live and work is None
+
+    def release(self, work: bytes) -> list[int]:
+        """A transaction is rolled back: what was acquired in it and waits is not sent, and what is
+        half sent is aborted; the numbers of these deliveries."""
+        found: list[int] = []
+        for parcel in list(self.held):
+            if type(parcel.state) is w.TransactionalState and parcel.state.txn_id == work:
+                found.append(parcel.number)
+                if parcel.id is None:
+                    self.held.remove(parcel)
+                else:
+                    parcel.octets, parcel.at, parcel.aborted = b"", 0, True
+        return found
+
+    # --- sending --------------------------------------------------------------------------------
+
+    def deliver(
+        self, number: int, message: Message, redelivered: bool = False, settled: bool | None = None
+    ) -> None:
+        """Send it as soon as that is possible. Hot."""
+        session, granted = self.session, self.granted
+        if granted is not None and granted.count:
+            granted.count -= 1
+        if settled is None:
+            settled = self.settles
+        if not self._quick or self.credit <= 0 or self.held or session.window <= 0 or redelivered:
+            parcel = Parcel(number, message, redelivered, settled)
+            if self.acquiring is not None:
+                parcel.state = w.TransactionalState(self.acquiring)
+            self.send(parcel)
+            return
+        if (
+            message.dialect is SECTIONS
+            and not message.notes
+            and not self._annotates
+            and message.__class__ is Message
+        ):
+            header, body = message.header, message.body
+        else:
+            try:
+                header, body = form(message, self._annotates)
+            except ValueError as error:
+                self.use.on_unsent(self, number, message, str(error))
+                return
+        size = len(body)
+        prefix = data_prefix(size)
+        total = len(header) + len(prefix) + size
+        if (
+            total > self._room
+            or (header and (header[1] != 0x53 or header[2] >= DATA))
+            or body.__class__ is not bytes
+        ):
+            self.send(Parcel(number, message, redelivered, settled))
+            return
+        id_ = session.next_delivery_id
+        session.next_delivery_id = id_ + 1 & MASK
+        session.next_outgoing_id = session.next_outgoing_id + 1 & MASK
+        session.window -= 1
+        self.credit -= 1
+        self.count = self.count + 1 & MASK
+        self.last_tag = tag = self.last_tag + 1
+        layout, start, tail = self._heads[settled]
+        if not settled:
+            session.sent[id_] = self.unsettled[id_] = Sent(self, id_, number, tag)
+        head = layout.pack(layout.size + total, start, id_, b"\xa0\x08", tag, tail)
+        self._put(b"".join((head, header, prefix, body)))
+        if size > HEAVY:
+            self._engine.weigh(size)
+        elif len(self._engine.pending) > CROWD:
+            self._engine.crowded()
+
+    def send(self, parcel: Parcel) -> None:
+        """The same for what is not simple."""
+        if self.over:
+            return
+        self.held.append(parcel)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is held, as far as attach, credit and window allow."""
+        held, session = self.held, self.session
+        while held:
+            if not self._live:
+                session.wait(self)
+                return
+            parcel = held[0]
+            if parcel.id is None and self.credit <= 0:
+                return
+            if session.window <= 0:
+                session.wait(self)
+                return
+            if parcel.id is None and not self._begin(parcel):
+                continue
+            if not self._write(parcel):
+                if not self.over:
+                    session.wait(self)
+                return
+            held.popleft()
+        if self._due and self._live:
+            self._due = False
+            session.write_flow(self, available=0)
+
+    def _begin(self, parcel: Parcel) -> bool:
+        """Make its octets and give it an id. False if it cannot be sent over this link, and is
+        held no more."""
+        message = parcel.message
+        if message is not None:
+            try:
+                parcel.octets = encoded(message, parcel.redelivered, self._annotates)
+            except ValueError as error:
+                self.held.popleft()
+                self.use.on_unsent(self, parcel.number, message, str(error))
+                return False
+            if self.max_message and len(parcel.octets) > self.max_message:
+                self.held.popleft()
+                text = f"the message is larger than the {self.max_message} octets the peer takes"
+                self.use.on_unsent(self, parcel.number, message, text)
+                return False
+            if parcel.begin is not None:
+                parcel.at = place(parcel.octets, parcel.begin)
+                parcel.state = parcel.begin if parcel.at else None
+        session = self.session
+        parcel.id = session.next_delivery_id
+        session.next_delivery_id = parcel.id + 1 & MASK
+        self.credit -= 1
+        self.count = self.count + 1 & MASK
+        tag: int | bytes
+        if parcel.tag is None:
+            self.last_tag = tag = self.last_tag + 1
+            parcel.tag = _Q.pack(tag)
+        else:
+            tag = parcel.tag
+        if not parcel.settled and not parcel.aborted:
+            if type(parcel.state) is w.TransactionalState:
+                work = parcel.state.txn_id
+                sent: Sent = Acquired(self, parcel.id, parcel.number, tag, work)
+            else:
+                sent = Sent(self, parcel.id, parcel.number, tag)
+            session.sent[parcel.id] = self.unsettled[parcel.id] = sent
+        return True
+
+    def _write(self, parcel: Parcel) -> bool:
+        """Write its frames while there is a window, and of a large message as many as the next
+        output takes. False if some are left."""
+        session, engine, octets = self.session, self._engine, parcel.octets
+        large = isinstance(octets, Rope)
+        view = octets if isinstance(octets, Rope) else memoryview(octets)
+        while session.window > 0:
+            if large and engine.portions.full:
+                engine.portions.stall(session)
+                return False
+            record = self._transfer(parcel)
+            room = engine.frame_out - 8 - len(write(record))
+            try:
+                chunk = view[parcel.at : parcel.at + room]
+            except OSError as error:
+                text = f"the message cannot be read: {error.strerror}"
+                self.fail(AmqpError.INTERNAL_ERROR, text, engine.later)
+                return False
+            parcel.at += len(chunk)
+            over = parcel.at == len(octets)
+            record.more = None if over else True
+            body = write(record)
+            head = HEAD.pack(8 + len(body) + len(chunk), 2, FRAME_AMQP, session.number)
+            engine.put(b"".join((head, body, chunk)))
+            if large:
+                engine.portions.loaded += len(chunk)
+            elif len(chunk) > HEAVY:
+                engine.weigh(len(chunk))
+            session.next_outgoing_id = session.next_outgoing_id + 1 & MASK
+            session.window -= 1
+            parcel.started = True
+            if over:
+                return True
+        return False
+
+    def _transfer(self, parcel: Parcel) -> w.Transfer:
+        """The next transfer of a delivery: the first says it all, others the id."""
+        if parcel.started:
+            return w.Transfer(
+                handle=self.handle,
+                delivery_id=parcel.id,
+                more=True,
+                aborted=parcel.aborted or None,
+            )
+        record = w.Transfer(
+            handle=self.handle,
+            delivery_id=parcel.id,
+            delivery_tag=parcel.tag,
+            message_format=MESSAGE_FORMAT,
+            settled=parcel.settled or None,
+            more=True,
+            state=parcel.state,
+            resume=parcel.resume or None,
+            aborted=parcel.aborted or None,
+        )
+        if len(write(record)) > self._engine.frame_out - 8:
+            record.state = bare(record.state)
+        return record
+
+    # --- credit ---------------------------------------------------------------------------------
+
+    def on_flow(self, record: w.Flow, found: list[Operation]) -> None:
+        """The receiver's limit as our credit (§2.6.7)."""
+        if record.properties and "txn-id" in record.properties:
+            self.session.use.on_acquire(self, record.properties["txn-id"])
+        if record.link_credit is None:
+            return
+        seen = self.initial if record.delivery_count is None else record.delivery_count
+        self.credit = min(MASK, max(0, record.link_credit - ahead(self.count, seen)))
+        self.drain = bool(record.drain)
+        self.flush()
+        self.use.on_credit(self, record, found)
+
+    @property
+    def waiting(self) -> int:
+        """Deliveries that are held and will use credit."""
+        held = self.held
+        return len(held) - (1 if held and held[0].id is not None else 0)
+
+    def drained(self, dropped: int) -> None:
+        """So much credit cannot be used: it is given up, and the receiver is told, behind whatever
+        waits for the window. Not if the receiver wants it back meanwhile."""
+        if not self.drain:
+            return
+        dropped = min(dropped, max(self.credit, 0))
+        self.count = self.count + dropped & MASK
+        self.credit -= dropped
+        self._due = True
+        self.flush()
+
+
+# --- messages as octets -------------------------------------------------------------------------
+
+
+def form(message: Message, annotates: bool = False) -> tuple[bytes, Body]:
+    """Header and body as a reader of this version gets them. Raises ``ValueError``."""
+    header, body = message.form_for(SECTIONS)
+    if annotates:
+        header = annotated(header, message)
+    if isinstance(message, Aged):
+        header = with_ttl(header, message.left)
+    return header, body
+
+
+def encoded(message: Message, redelivered: bool, annotates: bool = False) -> bytes | Rope:
+    """The whole message; a large one is read as it is written. Raises ``ValueError``."""
+    header, body = form(message, annotates)
+    if redelivered:
+        failed = (message.notes or {}).get(COUNT)
+        header = again(header, failed if isinstance(failed, int) else None)
+    found = pieces(header, body)
+    if isinstance(body, bytes):
+        return b"".join(found)  # type: ignore[arg-type]
+    return Rope(found)
+
+
+def again(header: bytes, failed: int | None) -> bytes:
+    """The header section of what is not delivered for the first time (§3.2.1): not the first
+    acquirer, and how often it failed. All other octets stay."""
+    found = split_header(header)
+    span = found.single.get(HEADER)
+    if span is not None:
+        record, _ = w.read_header(header, span[1])
+        begin, end = span[0], span[2]
+    else:
+        record = w.Header()
+        unusual = [stop for code, (_, _, stop) in found.body]
+        unusual += [stop for code, (_, _, stop) in found.single.items() if code > DATA]
+        begin = end = max(unusual, default=0)
+    record.first_acquirer = False  # said, although it is the default: silence means nothing
+    if failed is not None and 0 <= failed <= MASK:
+        record.delivery_count = failed or None
+    return header[:begin] + write(record) + header[end:]
+
+
+def place(octets: bytes | Rope, received: w.Received) -> int:
+    """The offset of a position in a message (§3.4.1); 0 if it is none of it, so that all of it is
+    sent again. That is done with large messages too."""
+    if isinstance(octets, Rope):
+        return 0
+    at, end, number = 0, len(octets), 0
+    try:
+        while at < end:
+            _, start, stop = section(octets, at, end)
+            if number == received.section_number:
+                return at + received.section_offset if at + received.section_offset <= stop else 0
+            at, number = stop, number + 1
+    except (FieldError, IndexError):
+        return 0
+    at_end = number == received.section_number and not received.section_offset
+    return end if at_end else 0

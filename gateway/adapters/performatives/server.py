@@ -1,0 +1,461 @@
+"""The server role of sessions and links: what the peer does as operations, and their answers.
+
+Requests carry a ``PendingReply`` as their token, which knows what the answer means. One ``Serving``
+belongs to one session, and is the use of its links but for those to the coordinator.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gateway.adapters.performatives import termini
+from gateway.adapters.performatives.composites import condition_for, symbol_for
+from gateway.adapters.performatives.coordinator import Coordinator
+from gateway.adapters.performatives.decided import Decided, decide
+from gateway.adapters.performatives.incoming_publishes import MANAGEMENT, IncomingPublishes
+from gateway.adapters.performatives.large_messages import Parted
+from gateway.adapters.performatives.link_recovery import (
+    BadMap,
+    highest,
+    plan,
+    read_map,
+    written_map,
+)
+from gateway.adapters.performatives.links import Link
+from gateway.adapters.performatives.outcomes import (
+    OUTCOMES,
+    default_outcome,
+    is_transactional,
+    outcome_of,
+    returned,
+    settle,
+)
+from gateway.adapters.performatives.pending import PendingReply
+from gateway.adapters.performatives.receiving_link import Arrival, Incoming
+from gateway.adapters.performatives.sending_link import Outgoing, Sent
+from gateway.adapters.performatives.session import Session
+from gateway.adapters.performatives.violation import error
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import (
+    AmqpError,
+    LinkError,
+    ReceiverSettleMode,
+    SenderSettleMode,
+)
+from gateway.errors import Condition, Lost
+from gateway.message import Message
+from gateway.operations import (
+    Attached,
+    AttachSource,
+    AttachTarget,
+    BeginSession,
+    Cancelled,
+    Confirm,
+    Credit,
+    Deliver,
+    DetachLink,
+    Done,
+    EndSession,
+    Modify,
+    Operation,
+    Refused,
+    Returned,
+    SelectConfirms,
+    SessionLost,
+    Settle,
+    SettleMany,
+    Stolen,
+    Unsent,
+)
+from gateway.values import Symbol
+
+CREDIT = 1000
+"""Deliveries that a peer may have under way and unconfirmed on one link."""
+
+PAIRED = "paired"
+"""A property of links that belong together (Link Pairing 1.0)."""
+
+
+class Serving:
+    """What the peer does on one session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.decided: Decided | None = None
+        self.coordinator = Coordinator(session)
+        self.posts = IncomingPublishes(session, self.coordinator)
+
+    # --- session --------------------------------------------------------------------------------
+
+    def on_begin(self, session: Session, record: w.Begin, found: list[Operation]) -> None:
+        found.append(BeginSession(session.number, PendingReply(self._begun, self._not_begun, True)))
+        found.append(SelectConfirms(session.number, None))
+
+    def _begun(self, result: Any) -> None:
+        self.session.begin()
+
+    def _not_begun(self, condition: Condition, text: str) -> None:
+        self.session.begin()
+        lose(self.session, condition, text)
+
+    def on_end(
+        self,
+        session: Session,
+        record: w.End | None,
+        fault: w.Error | None,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        if fault is not None:
+            found.append(
+                SessionLost(session.number, condition_for(fault.condition), fault.description or "")
+            )
+        elif record is not None and not session.mute:
+            found.append(EndSession(session.number, PendingReply(self._ended)))
+
+    def _ended(self, result: Any) -> None:
+        self.session.end()
+
+    # --- attach ---------------------------------------------------------------------------------
+
+    def on_attach(self, session: Session, record: w.Attach, found: list[Operation]) -> None:
+        self._steal(record, found)
+        if type(record.target) is w.Coordinator and not record.role:
+            self.coordinator.attach(record, found)
+            return
+        link = session.accept(record, self, found)
+        link.source, link.target = record.source, record.target
+        snd, rcv = record.snd_settle_mode, record.rcv_settle_mode
+        link.snd_mode = SenderSettleMode.MIXED if snd is None else snd
+        link.rcv_mode = ReceiverSettleMode.FIRST if rcv is None else rcv
+        try:
+            if link.snd_mode > SenderSettleMode.MIXED or link.rcv_mode > ReceiverSettleMode.SECOND:
+                raise termini.BadTerminus("a settle mode that is not defined")
+            unsettled = read_map(record.unsettled)
+            if record.role:
+                self._attach_source(link, record, unsettled, found)
+            else:
+                self._attach_target(link, record, unsettled, found)
+        except (termini.BadTerminus, BadMap) as bad:
+            link.refuse(AmqpError.INVALID_FIELD, str(bad))
+
+    def _steal(self, record: w.Attach, found: list[Operation]) -> None:
+        """A link is in one place only: it is taken from where it was (§2.6.1)."""
+        key = record.name, not record.role
+        for session in list(self.session.engine.sessions.values()):
+            live = session.names.get(key)
+            if live is not None and not live.over:
+                live.fail(LinkError.STOLEN, "the link was attached again", found, keep=True)
+            old = session.suspended.pop(key, None)
+            if old is not None:
+                session.drop_deliveries(old)
+
+    def _attach_source(
+        self,
+        link: Outgoing,
+        record: w.Attach,
+        unsettled: dict[bytes, Any] | None,
+        found: list[Operation],
+    ) -> None:
+        session = self.session
+        known = None
+        if unsettled is not None:
+            known = {tag: outcome_of(state, session.number, 0) for tag, state in unsettled.items()}
+
+        def attached(result: Attached) -> None:
+            self._source_attached(link, result, unsettled or {})
+
+        found.append(
+            AttachSource(
+                session.number,
+                PendingReply(attached, refuser(link)),
+                link.number,
+                record.name,
+                session.engine.container,
+                termini.read(record.source),
+                link.snd_mode == SenderSettleMode.SETTLED,
+                known,
+            )
+        )
+
+    def _source_attached(self, link: Outgoing, result: Attached, theirs: dict[bytes, Any]) -> None:
+        """The source as it is, then what is resumed, then the rest."""
+        record = link.record
+        assert record is not None
+        link.source = termini.source(result.terminus, record.source)
+        link.settles = link.snd_mode == SenderSettleMode.SETTLED
+        link.last_tag = highest([*theirs, *[each.tag for each in result.resumed]])
+
+        def resume() -> None:
+            planned = plan(link, result.resumed, theirs, not link.incomplete)
+            link.data = planned.left
+            link.held.extendleft(reversed(planned.parcels))
+            self.session.engine.later.extend(planned.operations)
+
+        link.attach(
+            resume,
+            unsettled=None if record.unsettled is None else written_map(result.resumed),
+            properties=paired(record),
+        )
+
+    def _attach_target(
+        self,
+        link: Incoming,
+        record: w.Attach,
+        unsettled: dict[bytes, Any] | None,
+        found: list[Operation],
+    ) -> None:
+        session = self.session
+        known = None
+        if unsettled is not None:
+            known = {tag: outcome_of(state, session.number, 0) for tag, state in unsettled.items()}
+
+        def attached(result: Attached) -> None:
+            self._target_attached(link, result)
+
+        found.append(
+            AttachTarget(
+                session.number,
+                PendingReply(attached, refuser(link)),
+                link.number,
+                record.name,
+                session.engine.container,
+                termini.read(record.target),
+                known,
+            )
+        )
+
+    def _target_attached(self, link: Incoming, result: Attached) -> None:
+        record = link.record
+        assert record is not None
+        link.target = termini.target(result.terminus)
+        link.data = result
+        link.max_message = self.session.engine.limits.max_message_octets
+        link.spools = result.node != MANAGEMENT
+        link.known = written_map(result.resumed)
+        link.window = CREDIT
+        link.attach(
+            max_message_size=link.max_message or None,
+            unsettled=None if record.unsettled is None else dict(link.known),
+            properties=paired(record),
+        )
+
+    # --- links ----------------------------------------------------------------------------------
+
+    def on_attached(self, link: Any, record: w.Attach, found: list[Operation]) -> None:
+        """We begin no links."""
+
+    def on_credit(self, link: Link, record: w.Flow, found: list[Operation]) -> None:
+        if isinstance(link, Outgoing) and record.link_credit is not None and not link.incomplete:
+            token = PendingReply(link.drained) if link.drain else None
+            count = max(0, link.credit - link.waiting)
+            said = Credit(self.session.number, token, link.number, count, link.drain)
+            link.granted = said
+            found.append(said)
+
+    def on_unsent(self, link: Outgoing, number: int, message: Message, text: str) -> None:
+        """It is not for this receiver; perhaps for another, or a dead-letter queue. The credit that
+        the broker used for it is still there."""
+        later, channel = self.session.engine.later, self.session.number
+        if number:
+            later.append(Unsent(channel, link.number, number, message))
+            count = max(0, link.credit - link.waiting)
+            later.append(Credit(channel, None, link.number, count))
+
+    def on_detached(
+        self,
+        link: Any,
+        record: w.Detach | None,
+        closed: bool,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        token = None
+        if record is not None:
+            answer = bool(record.closed)
+
+            def refused(condition: Condition, text: str) -> None:
+                link.fault = error(symbol_for(condition, Lost.LINK), text)
+                link.detach(answer)
+
+            token = PendingReply(lambda result: link.detach(answer), refused)
+        said = DetachLink(self.session.number, token, link.number, closed, lost)
+        said.failed = closed and (record is None or record.error is not None)
+        if isinstance(link, Outgoing):
+            said.unsettled = {} if closed else self._unsettled(link)
+        else:
+            for arrival in link.unsettled.values():
+                outcome = outcome_of(arrival.told, self.session.number, 0)
+                if outcome is not None:
+                    said.outcomes[arrival.tag] = outcome
+            for tag, state in link.known.items():
+                said.outcomes[tag] = outcome_of(state, self.session.number, 0)
+        found.append(said)
+
+    def _unsettled(self, link: Outgoing) -> dict[int, bytes]:
+        """Tags by delivery number: of what was sent, and of what was to be resumed."""
+        unsettled: dict[int, bytes] = dict(link.data or {})
+        for sent in link.unsettled.values():
+            if sent.number:
+                unsettled[sent.number] = sent.tag
+        for parcel in link.held:
+            if parcel.tag is not None and parcel.number and not parcel.settled:
+                unsettled[parcel.number] = parcel.tag
+        return unsettled
+
+    # --- messages in ----------------------------------------------------------------------------
+
+    def on_message(
+        self, link: Incoming, arrival: Arrival, octets: bytes | Parted, found: list[Operation]
+    ) -> None:
+        self.posts.on_message(link, arrival, octets, found)
+
+    def confirm(self, session: Session, sequence: int, multiple: bool, accepted: bool) -> None:
+        self.posts.confirm(sequence, multiple, accepted)
+
+    # --- outcomes in ----------------------------------------------------------------------------
+
+    def on_outcome(
+        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+    ) -> None:
+        """Hot."""
+        number = sent.number
+        if not number:  # an answer of the management node, or settled before the link was resumed
+            return
+        if sent.work is not None or is_transactional(state):
+            self.coordinator.retire(link, sent, state, settled, found)
+            return
+        simple = OUTCOMES.get(type(state))
+        if simple is not None:
+            found.append(Settle(self.session.number, number, False, simple))
+            return
+        outcome = outcome_of(state, self.session.number, number)
+        if outcome is None:
+            outcome = default_outcome(link, number)
+        found.append(settle(outcome, self.session.number, number))
+
+    def on_range(
+        self, deliveries: list[Sent], state: Any, settled: bool, found: list[Operation]
+    ) -> list[Sent]:
+        """One operation for all that is plain and goes over one link."""
+        link = deliveries[0].link
+        if link.use is not self or link.over:
+            return deliveries
+        if is_transactional(state):
+            return self.coordinator.retire_range(link, deliveries, state, settled, found)
+        number = self.session.number
+        outcome = outcome_of(state, number, 0)
+        if outcome is None:
+            outcome = default_outcome(link, 0)
+        if isinstance(outcome, Modify) and outcome.elsewhere:
+            return deliveries  # how many of these a link may have is counted
+        plain = [s.number for s in deliveries if s.link is link and s.number and s.work is None]
+        if not plain:
+            return deliveries
+        found.append(SettleMany(number, plain, outcome))
+        if len(plain) == len(deliveries):
+            return []
+        return [s for s in deliveries if s.link is not link or not s.number or s.work is not None]
+
+    def on_acquire(self, link: Outgoing, work: Any) -> None:
+        self.coordinator.acquire(link, work)
+
+    def on_missed(self, state: Any) -> None:
+        self.coordinator.missed(state)
+
+    def on_decided(
+        self,
+        session: Session,
+        runs: Iterable[tuple[int, int]],
+        state: Any,
+        before: int,
+        found: list[Operation],
+    ) -> None:
+        self.decided = decide(session, self.decided, runs, state, before, found)
+
+
+def refuser(link: Link) -> Callable[[Condition, str], None]:
+    """What to do when the broker has no such terminus."""
+
+    def refused(condition: Condition, text: str) -> None:
+        link.refuse(symbol_for(condition, Lost.LINK), text)
+
+    return refused
+
+
+def paired(record: w.Attach) -> dict[Any, Any] | None:
+    """The link properties that we understand."""
+    given = record.properties or {}
+    return {Symbol(PAIRED): True} if given.get(PAIRED) is True else None
+
+
+# --- what is said -------------------------------------------------------------------------------
+
+
+def lose(session: Session, condition: Condition, text: str) -> None:
+    """The broker ends a session."""
+    session.fail(symbol_for(condition, Lost.SESSION), text, session.engine.later)
+
+
+def _done(engine: Any, op: Done) -> None:
+    if isinstance(op.token, PendingReply):
+        op.token.done(op.result)
+
+
+def _refused(engine: Any, op: Refused) -> None:
+    """A link, or with the channel the session, pays for it."""
+    session = engine.sessions.get(op.channel)
+    if isinstance(op.token, PendingReply) and (op.lost <= Lost.LINK or op.token.always):
+        op.token.refused(op.condition, op.text)
+    elif session is not None and op.lost is Lost.SESSION:
+        lose(session, op.condition, op.text)
+
+
+def _cancelled(engine: Any, op: Cancelled) -> None:
+    link = _link(engine, op.channel, op.tag)
+    if link is not None:
+        end = "target" if link.receiver else "source"
+        link.fail(AmqpError.RESOURCE_DELETED, f"the {end} was deleted", engine.later)
+
+
+def _stolen(engine: Any, op: Stolen) -> None:
+    link = _link(engine, op.channel, op.link)
+    if link is not None:
+        text = "the link was attached over another connection"
+        link.fail(LinkError.STOLEN, text, engine.later, keep=True)
+
+
+def _link(engine: Any, channel: int, number: str) -> Link | None:
+    session = engine.sessions.get(channel)
+    return None if session is None else session.links.get(number)
+
+
+def _session_lost(engine: Any, op: SessionLost) -> None:
+    session = engine.sessions.get(op.channel)
+    if session is not None:
+        lose(session, op.condition, op.text)
+
+
+def _returned(engine: Any, op: Returned) -> None:
+    session = engine.sessions.get(op.channel)
+    if session is not None and op.sequence:
+        session.use.posts.returned[op.sequence] = returned(op.condition, op.text)
+
+
+def _deliver(engine: Any, op: Deliver) -> None:
+    engine.channel(op.channel).deliver(op.consumer, op.delivery, op.redelivered, op.message)
+
+
+def _confirm(engine: Any, op: Confirm) -> None:
+    engine.channel(op.channel).confirm(op.sequence, op.multiple, op.accepted)
+
+
+SPEECH: dict[type[Operation], Callable[[Any, Any], None]] = {
+    Done: _done,
+    Refused: _refused,
+    Cancelled: _cancelled,
+    Stolen: _stolen,
+    SessionLost: _session_lost,
+    Returned: _returned,
+    Deliver: _deliver,
+    Confirm: _confirm,
+}

@@ -1,0 +1,427 @@
+"""The session endpoint (§2.5), the same for both roles: begin and end, windows, handles, delivery
+ids, and with ``Deliveries`` dispositions. It is also the ``Outlet`` of its channel.
+
+Both ends must have ended before the channel numbers are free. After our end, whatever comes on the
+session is discarded until the peer's (§2.5.4); ``mute`` then lets nothing more out.
+"""
+
+import heapq
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.deliveries import Deliveries
+from gateway.adapters.performatives.links import MASK, OVER, Link, LinkUse, SessionUse, ahead
+from gateway.adapters.performatives.owner import Owner
+from gateway.adapters.performatives.receiving_link import Incoming
+from gateway.adapters.performatives.sending_link import Outgoing
+from gateway.adapters.performatives.violation import Violation, error, framing_error
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import AmqpError, SessionError
+from gateway.errors import LocalError
+from gateway.message import Message
+from gateway.operations import Operation
+from gateway.values import Symbol
+
+WINDOW = 2048
+"""Transfers the peer may send before we say that we take more."""
+
+OUTGOING_WINDOW = 0x7FFF_FFFF
+"""We never hold back transfers for a reason of our own."""
+
+LEAST = 3
+"""Octets of an entry of an unsettled map, at the least."""
+
+HANDLE_MAX = 1023
+"""The highest handle that the peer may use."""
+
+
+def _open_gate(open_: bool) -> None:
+    """Nobody is to be stopped."""
+
+
+class Session(Deliveries):
+    """One session. ``number`` is our channel, ``remote`` the peer's."""
+
+    def __init__(self, engine: Owner, number: int) -> None:
+        super().__init__(number, engine.frame_out - 8)
+        self.engine = engine
+        self.remote: int | None = None
+        self.begun = False
+        """Our begin is written."""
+        self.ended = False
+        """The peer's end has come."""
+        self.reason: w.Error | None = None
+        """What it said."""
+        self.told = False
+        """The use knows that it is over."""
+        self.gate: Callable[[bool], None] = _open_gate
+        self.next_incoming_id = 0
+        self.incoming_window = WINDOW
+        self.next_outgoing_id = 0
+        self.window = 0
+        """remote-incoming-window of §2.5.6: transfers that we may send."""
+        self.remote_outgoing_window = 0
+        self.handle_max = MASK
+        """The highest handle the peer takes."""
+        self.next_delivery_id = 0
+        self.links: dict[str, Link] = {}
+        """Those that are not over, by number."""
+        self.names: dict[tuple[str, bool], Link] = {}
+        """The same by name and our role."""
+        self.handles: dict[int, Link] = {}
+        """By the peer's handle, until it has detached them."""
+        self._serial = 0
+        self._taken: set[int] = set()
+        self._free: list[int] = []
+        self._waiting: dict[Outgoing, None] = {}
+        """Links that have something to send and no window for it."""
+        self._shut = False
+        self._early: list[Any] = []
+        """What was to be written before our begin."""
+        self.suspended: dict[tuple[str, bool], Link] = {}
+        """Links detached and not closed, of whose deliveries something is still to be said."""
+        self.use: SessionUse = engine.use(self)
+
+    def serial(self) -> str:
+        """A name for the next link, in operations."""
+        self._serial += 1
+        return str(self._serial)
+
+    # --- begin and end --------------------------------------------------------------------------
+
+    def begin(self, **fields: Any) -> None:
+        """Write our begin, as the first or in answer to the peer's (§2.5.1), and what waited."""
+        if self.begun:
+            return
+        self.begun = True
+        record = w.Begin(
+            remote_channel=self.remote,
+            next_outgoing_id=self.next_outgoing_id,
+            incoming_window=WINDOW,
+            outgoing_window=OUTGOING_WINDOW,
+            handle_max=HANDLE_MAX,
+            **fields,
+        )
+        for each in (record, *self._early):
+            self.engine.write(self.number, each)
+        self._early.clear()
+
+    def on_begin(self, record: w.Begin, remote: int, found: list[Operation]) -> None:
+        self.remote = remote
+        self.next_incoming_id = record.next_outgoing_id
+        self.window = record.incoming_window
+        self.remote_outgoing_window = record.outgoing_window
+        if record.handle_max is not None:
+            self.handle_max = record.handle_max
+        if not self.mute:
+            self.use.on_begin(self, record, found)
+
+    def end(self, found: list[Operation] | None = None) -> None:
+        """Answer the peer's end, or begin to end it: then its links are over at once, and the use
+        is told of the end when the peer's comes."""
+        if self.mute:
+            return
+        self._lose_links(False, self.engine.later if found is None else found)
+        self._end(None)
+
+    def fail(
+        self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None
+    ) -> None:
+        """End it for a mistake of the peer (§2.5.4)."""
+        if self.mute:
+            return
+        fault = error(symbol, text, info)
+        self._lose_links(False, found)
+        self._tell(None, fault, False, found)
+        self._end(fault)
+
+    def _end(self, fault: w.Error | None) -> None:
+        self.write(w.End(fault))
+        self.mute = True
+        self._clear()
+        if self.ended:
+            self.engine.session_gone(self)
+
+    def on_end(self, record: w.End, found: list[Operation]) -> None:
+        self.ended = True
+        self.reason = record.error
+        self.engine.session_ended(self)
+        if not self.mute:
+            self._lose_links(False, found)
+        self._tell(record, None, False, found)
+        if self.mute:
+            self.engine.session_gone(self)
+
+    def lost(self, found: list[Operation]) -> None:
+        """The connection is over."""
+        self._lose_links(True, found)
+        self._tell(None, None, True, found)
+        self.mute = True
+        self._clear()
+
+    def retire(self) -> None:
+        """Both ends have ended. It and its use know each other: sessions may come and go by the
+        thousand, and this way they leave nothing for the collector."""
+        self.use = OVER
+
+    def _tell(
+        self, record: w.End | None, fault: w.Error | None, lost: bool, found: list[Operation]
+    ) -> None:
+        if not self.told:
+            self.told = True
+            self.use.on_end(self, record, fault, lost, found)
+
+    def _lose_links(self, lost: bool, found: list[Operation]) -> None:
+        for link in list(self.links.values()):
+            link.on_lost(lost, found)
+            link.stop()
+        self.links.clear()
+        self.names.clear()
+
+    def _clear(self) -> None:
+        self.sent.clear()
+        self.arrivals.clear()
+        self.handles.clear()
+        self._waiting.clear()
+        self.suspended.clear()
+
+    # --- output ---------------------------------------------------------------------------------
+
+    def write(self, record: Any) -> None:
+        """One frame of this session; nothing goes before its begin."""
+        if self.mute:
+            return
+        if self.begun:
+            self.engine.write(self.number, record)
+        else:
+            self._early.append(record)
+
+    def write_attach(self, record: w.Attach) -> None:
+        """Attach, with as much of the unsettled map as fits a frame (§2.7.3)."""
+        room = self.engine.frame_out - 8
+        if record.unsettled and len(record.unsettled) > room // LEAST:
+            record.unsettled = dict(islice(record.unsettled.items(), room // LEAST))
+            record.incomplete_unsettled = True
+        while len(write(record)) > room:
+            if not record.unsettled:
+                text = "our attach does not fit a frame"
+                self.fail(AmqpError.FRAME_SIZE_TOO_SMALL, text, self.engine.later)
+                return
+            some = list(record.unsettled.items())
+            record.unsettled = dict(some[: len(some) // 2])
+            record.incomplete_unsettled = True
+        self.write(record)
+
+    def write_flow(self, link: Link | None = None, echo: bool = False, **fields: Any) -> None:
+        """Our flow state, with that of a link (§2.7.4)."""
+        record = w.Flow(
+            next_incoming_id=None if self.remote is None else self.next_incoming_id,
+            incoming_window=self.incoming_window,
+            next_outgoing_id=self.next_outgoing_id,
+            outgoing_window=OUTGOING_WINDOW,
+            echo=echo or None,
+            **fields,
+        )
+        if link is not None:
+            record.handle = link.handle
+            record.link_credit = max(link.credit, 0)
+            record.drain = link.drain or None
+            if not link.receiver or link.heard:
+                record.delivery_count = link.count
+            if isinstance(link, Outgoing) and link.acquiring is not None:
+                record.properties = {Symbol("txn-id"): link.acquiring}
+        self.write(record)
+
+    # --- links ----------------------------------------------------------------------------------
+
+    def offer(self, name: str, receiver: bool, use: LinkUse) -> Any:
+        """A new link of ours, an ``Incoming`` if we are to receive. ``link.attach`` is the next
+        step. Raises ``LocalError`` if it cannot be."""
+        if (name, receiver) in self.names:
+            raise LocalError(f"a link {name!r} is there already")
+        link = self._made(name, receiver, use)
+        if link.handle > self.handle_max:
+            self.release(link)
+            self.forget(link, True)
+            raise LocalError(f"the peer takes no more than {self.handle_max + 1} links")
+        return link
+
+    def accept(self, record: w.Attach, use: LinkUse, found: list[Operation]) -> Any:
+        """The link that the peer's attach asks for. ``link.attach`` or ``link.refuse`` answer."""
+        link = self._made(record.name, not record.role, use)
+        if link.handle > self.handle_max:
+            self.release(link)
+            del self.links[link.number]
+            raise self.violated(
+                AmqpError.RESOURCE_LIMIT_EXCEEDED,
+                f"more links than the {self.handle_max + 1} handles that you take",
+            )
+        self.handles[record.handle] = link
+        link.on_attach(record, found)
+        return link
+
+    def _made(self, name: str, receiver: bool, use: LinkUse) -> Link:
+        handle = heapq.heappop(self._free) if self._free else len(self._taken)
+        self._taken.add(handle)
+        link = (Incoming if receiver else Outgoing)(self, name, handle, use)
+        self.links[link.number] = link
+        self.names[name, receiver] = link
+        return link
+
+    def forget(self, link: Link, closed: bool) -> None:
+        """A link is over. Its deliveries are live until it is closed or failed (§2.7.6)."""
+        link.stop()
+        self.links.pop(link.number, None)
+        key = link.name, link.receiver
+        if self.names.get(key) is link and (link.heard or not link.said):
+            del self.names[key]
+        self._waiting.pop(link, None)  # type: ignore[call-overload]
+        if closed:
+            self.drop_deliveries(link)
+        elif isinstance(link, Incoming | Outgoing) and link.unsettled:
+            if len(self.suspended) > HANDLE_MAX:
+                oldest = next(iter(self.suspended))
+                self.drop_deliveries(self.suspended.pop(oldest))
+            self.suspended[key] = link
+
+    def release(self, link: Link) -> None:
+        """Both ends have detached: the handle is free again (§2.8.4)."""
+        if link.handle in self._taken:
+            self._taken.discard(link.handle)
+            heapq.heappush(self._free, link.handle)
+            if not self._taken:
+                self._free.clear()
+        key = link.name, link.receiver
+        if self.names.get(key) is link:
+            del self.names[key]
+
+    def on_attach(self, record: w.Attach, found: list[Operation]) -> None:
+        if self.mute:
+            return
+        if record.handle > HANDLE_MAX:
+            raise framing_error(f"handle {record.handle} is above {HANDLE_MAX}")
+        if record.handle in self.handles:
+            raise self.violated(
+                SessionError.HANDLE_IN_USE, f"handle {record.handle} is used by another link"
+            )
+        ours = self.names.get((record.name, not record.role))
+        if ours is not None and ours.said and not ours.heard:
+            self.handles[record.handle] = ours
+            ours.on_attach(record, found)
+            return
+        for link in self.handles.values():
+            same = link.name == record.name and link.receiver is not record.role
+            if same and link.fault is not None and record.unsettled is None:
+                raise self.errant(link)  # a re-attach that was under way (§2.6.5)
+        self.use.on_attach(self, record, found)
+
+    def on_detach(self, record: w.Detach, found: list[Operation]) -> None:
+        if self.mute:
+            return
+        link = self.handles.pop(record.handle, None)
+        if link is None:
+            raise self.unattached(record.handle)
+        link.on_detach(record, found)
+
+    def unattached(self, handle: int) -> Violation:
+        return self.violated(SessionError.UNATTACHED_HANDLE, f"handle {handle} is not attached")
+
+    def errant(self, link: Link) -> Violation:
+        text = f"input for link {link.name[:80]!r}, which was detached with an error"
+        return self.violated(SessionError.ERRANT_LINK, text)
+
+    # --- transfers and flow ---------------------------------------------------------------------
+
+    def on_transfer(
+        self, record: w.Transfer, buf: bytes, at: int, end: int, found: list[Operation]
+    ) -> None:
+        """Hot."""
+        if self.mute:
+            return
+        link = self.handles.get(record.handle)
+        if link is None:
+            raise self.unattached(record.handle)
+        if self.incoming_window <= 0:
+            raise self.violated(SessionError.WINDOW_VIOLATION, "more transfers than the window has")
+        self.incoming_window -= 1
+        self.next_incoming_id = self.next_incoming_id + 1 & MASK
+        self.remote_outgoing_window -= 1
+        try:
+            link.on_transfer(record, buf, at, end, found)
+        except Violation as violated:
+            self.failed(link, violated, found)
+        if self.incoming_window <= WINDOW >> 1:
+            self.incoming_window = WINDOW
+            self.write_flow()
+
+    def on_flow(self, record: w.Flow, found: list[Operation]) -> None:
+        """§2.5.6 for the session, §2.6.7 for the link."""
+        if self.mute:
+            return
+        link = None
+        if record.handle is not None:
+            link = self.handles.get(record.handle)
+            if link is None:
+                raise self.unattached(record.handle)
+        elif (
+            record.delivery_count is not None
+            or record.link_credit is not None
+            or record.available is not None
+            or record.drain
+            or record.properties
+        ):
+            raise self.violated(AmqpError.INVALID_FIELD, "state of a link in a flow without handle")
+        self.next_incoming_id = record.next_outgoing_id
+        self.remote_outgoing_window = record.outgoing_window
+        seen = 0 if record.next_incoming_id is None else record.next_incoming_id
+        # What is sent and not yet seen counts against the window.
+        self.window = max(0, record.incoming_window - ahead(self.next_outgoing_id, seen))
+        if link is not None and not link.over:
+            try:
+                link.on_flow(record, found)
+            except Violation as violated:
+                self.failed(link, violated, found)
+        if record.echo:
+            self.write_flow(link if link is not None and link.said and not link.over else None)
+        self.go_on()
+
+    def wait(self, link: Outgoing) -> None:
+        """A link has something to send and there is no window: stop deliveries."""
+        self._waiting[link] = None
+        if not self._shut:
+            self._shut = True
+            self.gate(False)
+
+    def go_on(self) -> None:
+        """There may be a window again: what waits goes first."""
+        for link in list(self._waiting):
+            if self.window <= 0:
+                return
+            if self.engine.portions.full:
+                self.engine.portions.stall(self)
+                return
+            del self._waiting[link]
+            link.flush()
+        if self._shut and not self._waiting and self.window > 0:
+            self._shut = False
+            self.gate(True)
+
+    def unblocked(self) -> None:
+        """Publishers may go on: credit again."""
+        for link in list(self.links.values()):
+            link.top_up()
+
+    # --- outlet ---------------------------------------------------------------------------------
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        """Hot."""
+        link = self.links.get(consumer)
+        if isinstance(link, Outgoing):
+            link.deliver(delivery, message, redelivered)
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        """Hot."""
+        if not self.mute:
+            self.use.confirm(self, sequence, multiple, accepted)

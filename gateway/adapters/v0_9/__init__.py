@@ -1,5 +1,0 @@
-"""AMQP 0-8, 0-9 and 0-9-1: classes and methods."""
-
-from gateway.adapters.v0_9.engine import Engine
-
-__all__ = ["Engine"]

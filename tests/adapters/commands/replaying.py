@@ -1,0 +1,110 @@
+"""A recorded conversation said again to our server: what it answers where the original did."""
+
+from typing import Any
+
+from gateway.adapters.commands.wire import layouts as w
+from tests.adapters.commands.house import VHOST, Guest, House, parsed
+from tests.adapters.commands.recorded import Line, read
+
+Said = tuple[Any, ...]
+
+
+def brief(record: Any, fragment: bytes) -> Said:
+    """A command as name and fields. Texts of replies and what is tuned are each server's own."""
+    values = {name: getattr(record, name) for name in record.__slots__}
+    values.pop("reply_text", None)
+    if isinstance(record, w.ConnectionTune):
+        values = {}
+    said = (record.NAME, *values.values())
+    return (*said, fragment) if fragment else said
+
+
+def heard(octets: bytes) -> list[Said]:
+    return [brief(record, fragment) for record, fragment in parsed(octets)]
+
+
+def ready(lines: list[Line]) -> House:
+    """A house as the recording needs it: its queue, its user, and what was in the queue before."""
+    house = House()
+    for queue in ("test", "alt.rec.pets"):
+        house.queue(queue)
+    challenge = next((line for line in lines if line.kind == "connection.challenge"), None)
+    plain = challenge is not None and "PLAIN" in challenge.fields[1]
+    house.mechanisms = ("PLAIN", "ANONYMOUS") if plain else ("ANONYMOUS",)
+    for line in lines:
+        if line.kind == "connection.response" and line.fields[1]:
+            table = line.fields[1]
+            user, password = table["LOGIN"][1], table["PASSWORD"][1]
+            refused = [o for o in lines if o.kind == "connection.close" and o.fields[0] == 403]
+            if not refused:
+                house.user(user.rstrip("\0"), password.rstrip("\0"))
+            else:
+                house.user(user.rstrip("\0"), password + " is wrong")
+            if plain:
+                # Who has a name must give it.
+                house.authority.anonymous_user = None
+                house.mechanisms = ("PLAIN",)
+            else:
+                house.mechanisms = ("PLAIN", "ANONYMOUS")
+    if not any(line.kind == "handle.send" for line in lines):
+        fill(house, lines)
+    return house
+
+
+def fill(house: House, lines: list[Line]) -> None:
+    """Messages that the recorded server had: those that it sends."""
+    octets = b"".join(line.octets for line in lines if not line.from_client)
+    bodies: dict[int, bytes] = {}
+    for record, fragment in parsed(octets):
+        if isinstance(record, w.HandleNotify) and record.message_nbr not in bodies:
+            bodies[record.message_nbr] = fragment
+    if not bodies:
+        return
+    for line in lines:
+        if line.kind == "handle.index":
+            last = int(line.fields[2].replace("-", " ").split()[-1])
+            for number in range(last + 1):
+                bodies.setdefault(number, bodies[max(bodies)])
+    house.authority.anonymous_user, before = "guest", house.authority.anonymous_user
+    guest = Guest(house, mechanisms=("ANONYMOUS",))
+    guest.says(b"\x80\x01", w.ConnectionResponse("NONE"), w.ConnectionOpen(0, VHOST, "filler"))
+    guest.says(w.ChannelOpen(1), w.HandleOpen(1, 1, 1, producer=True, dest_name="test"))
+    for number in sorted(bodies):
+        guest.says(w.HandleSend(1, 0, len(bodies[number])), bodies[number])
+    guest.leaves()
+    house.authority.anonymous_user = before
+
+
+def replay(name: str) -> list[tuple[int, list[Said], list[Said]]]:
+    """Where the answers differ: number of the step, the recorded server's, ours."""
+    lines = read(name)
+    house = ready(lines)
+    guests: dict[str, Guest] = {}
+    found: list[tuple[int, list[Said], list[Said]]] = []
+    at = step = 0
+    while at < len(lines):
+        who = lines[at].connection
+        guest = guests.setdefault(who, house.guest(mechanisms=house.mechanisms))
+        while at < len(lines) and lines[at].from_client and lines[at].connection == who:
+            if lines[at].kind == "end":
+                guest.leaves()
+            else:
+                guest.puts(lines[at].octets)
+            at += 1
+        wanted: dict[str, bytes] = dict.fromkeys(guests, b"")
+        ended: set[str] = set()
+        while at < len(lines) and not lines[at].from_client:
+            line = lines[at]
+            wanted[line.connection] = wanted.get(line.connection, b"") + line.octets
+            if line.kind == "end":
+                ended.add(line.connection)
+            at += 1
+        for name_, one in guests.items():
+            theirs = heard(wanted.get(name_, b""))
+            ours = [brief(*said) for said in one.gets()]
+            if name_ in ended and not one.adapter.closing:
+                theirs.append(("end",))
+            if theirs != ours:
+                found.append((step, theirs, ours))
+        step += 1
+    return found

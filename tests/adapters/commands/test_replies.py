@@ -1,0 +1,87 @@
+"""What costs the connection is told behind the answers to what was asked before."""
+
+from typing import Any
+
+import pytest
+
+from gateway.adapters.commands.frames import frame
+from gateway.adapters.commands.wire import layouts as w
+from gateway.adapters.commands.wire.tables import REPLIES
+from tests.adapters.commands.house import VHOST, Guest, House, parsed
+from tests.adapters.commands.test_serving import content, entered
+
+VIOLATIONS: dict[str, tuple[Any, str]] = {
+    "a channel that is not open": (w.ChannelCommit(9, 1), "channel-error"),
+    "a handle that is not open": (w.HandleCancel(9, 1, "x", "y"), "handle-error"),
+    "no channel": (w.ChannelOpen(0), "syntax-error"),
+    "a command of the server": (b"\x00\x05\x0a\x1f\x00\x01\x00", ""),
+    "no command": (b"\x00\x02\xff\xff", ""),
+}
+
+
+@pytest.fixture
+def house() -> House:
+    made = House()
+    made.queue("test")
+    return made
+
+
+def octets(*records: Any) -> bytes:
+    return b"".join(r if isinstance(r, bytes) else frame(r) for r in records)
+
+
+def sending(tag: int) -> bytes:
+    """A durable message whose receipt is to be told."""
+    body = content(b"m", durable=True)
+    return octets(w.HandleSend(1, tag, len(body))) + body
+
+
+def hasty(guest: Guest, *asked: Any) -> list[Any]:
+    """One read, behind which the store is not safe yet; what is said of it then."""
+    guest.session.perform(guest.adapter.receive(octets(*asked)))
+    guest.session.perform(guest.adapter.found())
+    assert not guest.adapter.output(), "nothing overtakes the answer"
+    assert not guest.adapter.closing
+    guest.session.perform(guest.adapter.receive(octets(w.ChannelOpen(7, 3))))  # nobody hears it
+    guest.turn()
+    return [record for record, _ in parsed(b"".join(guest.adapter.output()))]
+
+
+@pytest.mark.parametrize("violation", VIOLATIONS)
+def test_a_violation(house: House, violation: str) -> None:
+    guest = entered(house)
+    record, reply = VIOLATIONS[violation]
+    answer, close = hasty(guest, sending(5), record)
+    assert answer == w.HandleReply(1, 5, 200)
+    assert isinstance(close, w.ConnectionClose) and close.reply_code != REPLIES["reply-success"]
+    if reply:
+        assert close.reply_code == REPLIES[reply] and close.reply_text
+    assert guest.adapter.closing and guest.session.closed and not guest.session.parted
+
+
+def test_a_goodbye(house: House) -> None:
+    guest = entered(house)
+    answer, close = hasty(guest, sending(5), w.ConnectionClose(200, "bye"))
+    assert answer == w.HandleReply(1, 5, 200) and close == w.ConnectionClose(200, "")
+    assert guest.adapter.closing and guest.session.parted
+
+
+def test_they_hang_up_before_it_is_told(house: House) -> None:
+    guest = entered(house)
+    guest.session.perform(guest.adapter.receive(octets(sending(5), w.ChannelOpen(0))))
+    guest.leaves()
+    assert guest.session.closed and house.broker.vhosts[VHOST].queues["test"].depth == 1
+
+
+def test_what_is_wrong_before_the_virtual_host_is_open(house: House) -> None:
+    guest = house.guest(mechanisms=("PLAIN", "ANONYMOUS"))
+    guest.says(b"\x80\x01", w.ConnectionResponse("NONE"))
+    said = guest.says(w.ConnectionOpen(1, VHOST, "guest"), w.ChannelOpen(0))
+    assert [type(record) for record in said] == [w.ConnectionReply, w.ConnectionClose]
+
+
+def test_a_virtual_host_that_is_not_there_is_the_first_that_is_wrong(house: House) -> None:
+    guest = house.guest(mechanisms=("PLAIN", "ANONYMOUS"))
+    guest.says(b"\x80\x01", w.ConnectionResponse("NONE"))
+    (close,) = guest.says(w.ConnectionOpen(1, "/none", "guest"), w.ChannelOpen(0))
+    assert close.reply_code != REPLIES["syntax-error"] and "/none" in close.reply_text
