@@ -14,10 +14,10 @@ from struct import Struct
 from typing import Any, ClassVar
 from uuid import UUID
 
-from gateway.adapters.record import Record
 from gateway.adapters.performatives import composite_fields as t
-from gateway.adapters.performatives.encoding import WRITERS
 from gateway.adapters.performatives.decoding import DEPTH, READERS, FieldError, Reader
+from gateway.adapters.performatives.encoding import WRITERS
+from gateway.adapters.record import Record
 from gateway.values import Described, Symbol, ULong
 
 _I = Struct(">I")
