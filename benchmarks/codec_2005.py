@@ -100,7 +100,7 @@ class House:
 
     def _make(self, declare: Any) -> None:
         client = self.broker.attach("/", "guest", "maker")
-        client.channel(1, Nobody()).declare_queue(declare)
+        client.channel(1, Nobody()).topology.declare_queue(declare)
         client.close()
 
     def turn(self) -> list[Any]:

@@ -258,12 +258,12 @@ class Gateway:
             ChannelInfo(
                 connection=session.number,
                 number=number,
-                confirm=channel.confirms is not None,
-                transactional=channel.transaction is not None,
-                consumers=len(channel.consumers),
-                unacknowledged=len(channel.unsettled),
-                prefetch=channel.new_limit,
-                global_prefetch=channel.limit,
+                confirm=channel.publish_path.confirms is not None,
+                transactional=channel.transactions.own is not None,
+                consumers=len(channel.window.consumers),
+                unacknowledged=len(channel.window.unsettled),
+                prefetch=channel.consumer_limit,
+                global_prefetch=channel.window.limit,
             )
             for session in self.registry
             for number, channel in session.channels.items()

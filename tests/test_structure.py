@@ -26,10 +26,6 @@ SLICED = {
         TODO,
     ),
     "broker.consumers.Turns": ("broker.queues.Queue", TODO),
-    "broker.consumers.Window": ("broker.requests.Requests", TODO),
-    "broker.requests.Requests": ("broker.settling.Settling", TODO),
-    "broker.settling.Settling": ("broker.linked.Linked", TODO),
-    "broker.linked.Linked": ("broker.channel.Channel", TODO),
     "broker.state.BrokerState": ("broker.broker.Broker", TODO),
     "broker.routing.Routing": ("broker.vhost.VirtualHost", TODO),
     "broker.queues.Queue": ("broker.void.Void", "a queue that keeps nothing is a kind of queue"),
@@ -64,9 +60,8 @@ TANGLED = {
         TODO,
     ),
     "broker": (
-        "broker browsing channel client consumers cursors deadletters deliveries exchanges "
-        "exclusions kinds linked posting queues recovery replies requests returning routing "
-        "seeking settling snapshots state transactions vhost void waste",
+        "broker channel client consumers cursors deadletters deliveries exchanges exclusions "
+        "kinds queues returning routing seeking state vhost void waste",
         TODO,
     ),
     "http.events": ("durable hub sources views", TODO),
@@ -162,8 +157,7 @@ def circles(needs: Mapping[str, set[str]]) -> set[str]:
 
     @cache
     def reached(file: str) -> frozenset[str]:
-        found: set[str] = set()
-        left = [file]
+        found, left = set(), [file]
         while left:
             new = needs[left.pop()] - found
             found |= new

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from gateway.broker.access import Access
-from gateway.broker.channel import Channel
 from gateway.broker.client import Client
 from gateway.broker.counters import (
     BindingSnapshot,
@@ -21,6 +20,7 @@ from gateway.broker.counters import (
 )
 from gateway.broker.limits import Limits as Limits
 from gateway.broker.names import check_name
+from gateway.broker.publish_path import PublishPath
 from gateway.broker.recovery import TOPOLOGY, restore_topology
 from gateway.broker.snapshots import (
     consumer_snapshots,
@@ -53,7 +53,7 @@ class Broker(BrokerState):
         self.vhosts: dict[str, VirtualHost] = {}
         self.templates: dict[str, Table] = {}
         """Arguments of queues, by the name that a declaration may give for them."""
-        self.confirming: dict[Channel, None] = {}
+        self.confirming: dict[PublishPath, None] = {}
         self._safe = store.mark - 1
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._alarms: dict[str, None] = {}
@@ -139,10 +139,10 @@ class Broker(BrokerState):
         clean = 0 if store.dirty else store.mark
         if self._waiting and clean:
             self._run_waiting(clean)
-        for channel in list(self.confirming):
-            confirms = channel.confirms
-            if confirms is None or confirms.tell(self._safe, clean, channel.recipient.confirm):
-                self.confirming.pop(channel, None)
+        for path in list(self.confirming):
+            confirms = path.confirms
+            if confirms is None or confirms.tell(self._safe, clean, path.listener.confirm):
+                self.confirming.pop(path, None)
 
     def committed(self, mark: int) -> None:
         """Batches up to ``mark`` are safe; never the one that is still gathering."""

@@ -42,7 +42,7 @@ class Client:
         if number in self.channels:
             raise LocalError(f"channel {number} is open already")
         channel = Channel(self, number, recipient)
-        channel.limit, channel.size = self.prefetch
+        channel.window.limit, channel.window.size = self.prefetch
         self.channels[number] = channel
         return channel
 
@@ -64,4 +64,4 @@ class Client:
     def forget_exchange(self, name: str) -> None:
         """An exchange is gone; one of the same name may come that needs asking for anew."""
         for channel in self.channels.values():
-            channel.writable.pop(name, None)
+            channel.publish_path.writable.pop(name, None)

@@ -7,10 +7,14 @@ when its turn comes and leaves, and is woken when something of its is settled.
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice, takewhile
+from operator import lt
 from typing import TYPE_CHECKING
 
 from gateway.broker.cursors import Cursor
 from gateway.broker.deliveries import Entry
+from gateway.broker.undertakings import PORTION
+from gateway.errors import Condition, Refusal
 from gateway.message import Message, Table
 
 if TYPE_CHECKING:
@@ -20,55 +24,10 @@ SOON = 1
 """Milliseconds until a queue is looked at for which nothing was left in this turn: before those
 that had their share, or one long queue would keep all others waiting."""
 
+MOST_STALE = 1000
+"""Numbers of settled deliveries that an index may hold before it is rebuilt."""
+
 Deliver = Callable[[str, int, bool, Message], None]
-
-
-class Window:
-    """Unsettled deliveries of one channel by tag, and the limits over all its consumers.
-
-    ``held`` and ``octets`` count what was delivered to consumers (not what was fetched). ``open``
-    is false while the peer is ``paused`` or has stopped the flow, the way out is ``gated``, or
-    settlements that take several turns keep it ``busy`` (how many).
-    """
-
-    __slots__ = (
-        "last", "unsettled", "held", "octets", "limit", "size", "open", "consumers",
-        "flowing", "paused", "gated", "closed", "busy",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.last = 0
-        self.unsettled: dict[int, Entry] = {}
-        self.held = 0
-        self.octets = 0
-        self.limit = 0
-        self.size = 0
-        self.open = True
-        self.flowing = True
-        self.paused = self.gated = self.closed = False
-        self.busy = 0
-        self.consumers: dict[str, Consumer] = {}
-
-    def reopen(self) -> None:
-        """Something has changed that decides whether anything may go out."""
-        now_open = self.flowing and not (self.paused or self.gated or self.closed or self.busy)
-        if now_open == self.open:
-            return
-        self.open = now_open
-        if now_open:
-            self.wake()
-        else:
-            self.halt()
-
-    def wake(self) -> None:
-        """Something may go out again."""
-        for consumer in list(self.consumers.values()):
-            consumer.wake()
-
-    def halt(self) -> None:
-        """Nothing may go out: the direct way must not find us waiting."""
-        for consumer in self.consumers.values():
-            consumer.rest()
 
 
 class Consumer:
@@ -89,7 +48,7 @@ class Consumer:
         self,
         tag: str,
         queue: "Queue",
-        window: Window,
+        window: "Window",
         deliver: Deliver,
         cancelled: Callable[[str], None],
         *,
@@ -261,6 +220,167 @@ class Consumer:
         self.rest()
         if told is not None:
             told(left)
+
+
+class UnsettledIndex:
+    """Numbers of unsettled deliveries by consumer, gathered when a consumer gives up its
+    deliveries, so that a thousand consumers that do so do not search all deliveries a thousand
+    times. Channels whose consumers do not pay nothing for it."""
+
+    __slots__ = ("numbers", "last", "count")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.numbers: dict[Consumer, list[int]] = {}
+        self.last = 0
+        """Deliveries up to this one are indexed."""
+        self.count = 0
+
+    def take(self, consumer: Consumer, unsettled: dict[int, Entry]) -> list[int]:
+        """Numbers of deliveries to this consumer, ascending; some may be settled. ``unsettled`` is
+        in the order of numbers."""
+        if self.count > 2 * len(unsettled) + MOST_STALE:
+            self.clear()
+        fresh = list(takewhile(lambda number: number > self.last, reversed(unsettled)))
+        for number in reversed(fresh):
+            holder = unsettled[number].consumer
+            if holder is not None:
+                self.numbers.setdefault(holder, []).append(number)
+            self.last = number
+        self.count += len(fresh)
+        return self.drop(consumer)
+
+    def drop(self, consumer: Consumer) -> list[int]:
+        """Forget the numbers of this consumer, and give them to the caller."""
+        found = self.numbers.pop(consumer, [])
+        self.count -= len(found)
+        return found
+
+
+class Window:
+    """Unsettled deliveries of one channel by tag, and the limits over all its consumers.
+
+    ``held`` and ``octets`` count what was delivered to consumers (not what was fetched). ``open``
+    is false while the peer is ``paused`` or has stopped the flow, the way out is ``gated``, or
+    settlements that take several turns keep it ``busy`` (how many).
+    """
+
+    __slots__ = (
+        "last", "unsettled", "held", "octets", "limit", "size", "open", "consumers",
+        "flowing", "paused", "gated", "closed", "busy", "index",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.unsettled: dict[int, Entry] = {}
+        self.held = 0
+        self.octets = 0
+        self.limit = 0
+        self.size = 0
+        self.open = True
+        self.flowing = True
+        self.paused = self.gated = self.closed = False
+        self.busy = 0
+        self.consumers: dict[str, Consumer] = {}
+        self.index = UnsettledIndex()
+
+    def reopen(self) -> None:
+        """Something has changed that decides whether anything may go out."""
+        now_open = self.flowing and not (self.paused or self.gated or self.closed or self.busy)
+        if now_open == self.open:
+            return
+        self.open = now_open
+        if now_open:
+            self.wake()
+        else:
+            self.halt()
+
+    def wake(self) -> None:
+        """Something may go out again."""
+        for consumer in list(self.consumers.values()):
+            consumer.wake()
+
+    def halt(self) -> None:
+        """Nothing may go out: the direct way must not find us waiting."""
+        for consumer in self.consumers.values():
+            consumer.rest()
+
+    def take_up_to(self, delivery: int) -> tuple[list[int], list[Entry]]:
+        """Take all unsettled up to a tag, 0 for all there are. Two lists, as a pair for each would
+        be garbage collected meanwhile."""
+        unsettled = self.unsettled
+        if delivery == 0 or delivery == next(reversed(unsettled), 0):
+            tags, entries = list(unsettled), list(unsettled.values())
+            unsettled.clear()
+            return tags, entries
+        if delivery not in unsettled:
+            raise unknown_tag(delivery)
+        tags = []
+        for tag in unsettled:
+            if tag > delivery:
+                break
+            tags.append(tag)
+        return tags, [unsettled.pop(tag) for tag in tags]
+
+    def take(self, deliveries: list[int]) -> list[Entry]:
+        """Take these. Refuses (406) an unknown tag before it takes any."""
+        unsettled = self.unsettled
+        if not all(map(unsettled.__contains__, deliveries)):
+            raise unknown_tag(next(each for each in deliveries if each not in unsettled))
+        return list(map(unsettled.pop, deliveries))
+
+    def take_from(self, consumer: Consumer) -> dict[int, Entry]:
+        """Take all unsettled deliveries to one consumer, ascending; they still count for it."""
+        unsettled = self.unsettled
+        if consumer.held > PORTION:
+            self.index.drop(consumer)
+            found = {n: entry for n, entry in unsettled.items() if entry.consumer is consumer}
+        else:
+            numbers = self.index.take(consumer, unsettled)
+            found = {n: unsettled[n] for n in numbers if n in unsettled}
+        if len(found) == len(unsettled):
+            unsettled.clear()
+        for number in found if unsettled else ():
+            del unsettled[number]
+        return found
+
+    def hold(self, entry: Entry) -> int:
+        """One more unsettled delivery; its tag."""
+        self.last = tag = self.last + 1
+        self.unsettled[tag] = entry
+        return tag
+
+    def unsettled_entry(self, delivery: int) -> Entry:
+        """Refuses an unknown tag with 406."""
+        entry = self.unsettled.get(delivery)
+        if entry is None:
+            raise unknown_tag(delivery)
+        return entry
+
+    def restore(self, tags: list[int], entries: list[Entry]) -> None:
+        """These are unsettled again. Settling up to a tag relies on ascending tags."""
+        self.index.clear()
+        unsettled = self.unsettled
+        ascending = not unsettled or not tags or tags[-1] < next(iter(unsettled))
+        if ascending:
+            later = unsettled.copy()
+            unsettled.clear()
+            unsettled.update(zip(tags, entries, strict=True))
+            unsettled.update(later)
+            ascending = all(map(lt, tags, islice(tags, 1, None)))
+        else:
+            unsettled.update(zip(tags, entries, strict=True))
+        if not ascending:
+            sorted_tags = sorted(unsettled)
+            found = [unsettled[tag] for tag in sorted_tags]
+            unsettled.clear()
+            unsettled.update(zip(sorted_tags, found, strict=True))
+
+
+def unknown_tag(delivery: int) -> Refusal:
+    return Refusal(Condition.PRECONDITION_FAILED, f"unknown delivery tag {delivery}")
 
 
 class Turns:

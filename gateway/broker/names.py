@@ -37,3 +37,8 @@ def check_key(key: str) -> None:
 
 def refusal(text: str) -> Refusal:
     return Refusal(Condition.COMMAND_INVALID, text)
+
+
+def title(kind: str, name: str, vhost: str) -> str:
+    """How RabbitMQ names a thing in its texts."""
+    return f"{kind} '{name}' in vhost '{vhost}'"

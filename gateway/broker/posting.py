@@ -1,8 +1,7 @@
-"""Rules for publishing that most messages do not meet: user ids, copies, immediate delivery."""
+"""Rules for publishing that most messages do not meet: copies, immediate delivery."""
 
 from collections.abc import Iterable
 
-from gateway.broker.access import Access
 from gateway.broker.deadletters import header_keys, look, written_anew
 from gateway.broker.limits import type_name
 from gateway.broker.queues import Queue
@@ -16,19 +15,6 @@ class ToAll(Message):
     takes it off the way of plain messages."""
 
     __slots__ = ()
-
-
-def check_user(access: Access, user: str, claimed: str) -> None:
-    """A message may only name the user who sends it, except for one who may impersonate."""
-    if claimed == user:
-        return
-    known = access.user(user)
-    if known is not None and "impersonator" in known.tags:
-        return
-    raise Refusal(
-        Condition.PRECONDITION_FAILED,
-        f"user_id property set to '{claimed}' but authenticated user was '{user}'",
-    )
 
 
 def read_copies(message: Message) -> tuple[Message, list[str]]:

@@ -21,7 +21,6 @@ from gateway.message import Message, Table
 from gateway.selector.names import NORMAL_PRIORITY
 
 if TYPE_CHECKING:
-    from gateway.broker.client import Client
     from gateway.broker.exchanges import Binding
     from gateway.broker.exclusions import Exclusions
     from gateway.broker.vhost import VirtualHost
@@ -40,6 +39,12 @@ class Sender(Protocol):
     """A link that sends to a queue, and ends with it."""
 
     def queue_gone(self) -> None: ...
+
+
+class QueueOwner(Protocol):
+    """The connection that an exclusive queue belongs to, and ends with."""
+
+    exclusive: "dict[Queue, None]"
 
 
 TAKEN = 0
@@ -77,7 +82,7 @@ class Queue(Turns):
         number: int,
         *,
         durable: bool,
-        owner: "Client | None",
+        owner: "QueueOwner | None",
         auto_delete: bool,
         arguments: Table,
         limits: QueueArguments,

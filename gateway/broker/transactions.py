@@ -1,4 +1,4 @@
-"""A transaction of one channel: publishes and settlements that wait for commit.
+"""Transactions of a channel: publishes and settlements that wait for their commit.
 
 The messages being settled stay with the channel, out of reach of another settlement; rolling back
 gives them back as they were.
@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from gateway.broker.deliveries import Entry
 from gateway.broker.undertakings import PORTION
 from gateway.message import Message
-from gateway.operations import Outcome
+from gateway.operations import Modify, Outcome
 
 
 class Transaction:
-    """``publishes``: message, mandatory, immediate. ``settlements``: tag, entry, outcome."""
+    """The channel's own (0-9-1 class tx). ``publishes``: message, mandatory, immediate.
+    ``settlements``: tag, entry, outcome."""
 
     __slots__ = ("publishes", "settlements", "octets")
 
@@ -45,3 +46,15 @@ class Transaction:
     def take_settlements(self) -> list[tuple[int, Entry, Outcome]]:
         settlements, self.settlements = self.settlements, []
         return settlements
+
+
+class DeclaredTransaction:
+    """A transaction that a coordinator declared under an id (1.0 §4.2): messages posted, and
+    deliveries retired (number, entry, verdict, and whether the peer has forgotten the delivery)."""
+
+    __slots__ = ("posts", "retired", "octets")
+
+    def __init__(self) -> None:
+        self.posts: list[Message] = []
+        self.retired: list[tuple[int, Entry, Outcome | Modify, bool]] = []
+        self.octets = 0

@@ -6,7 +6,7 @@ Nothing here asks for permissions; ``channel`` does, in the name of its user.
 import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from gateway.broker.counters import Totals
 from gateway.broker.exchanges import (
@@ -26,9 +26,9 @@ from gateway.broker.limits import (
     check_same_flags,
     read_queue_arguments,
 )
-from gateway.broker.names import check_name
+from gateway.broker.names import check_name, title
 from gateway.broker.plain import write_plain
-from gateway.broker.queues import Queue
+from gateway.broker.queues import Queue, QueueOwner
 from gateway.broker.routing import Routing
 from gateway.broker.state import BrokerState
 from gateway.broker.undertakings import whatever
@@ -37,9 +37,6 @@ from gateway.broker.void import Void
 from gateway.errors import Condition, Refusal
 from gateway.operations import DeclareExchange, DeclareQueue
 from gateway.operations.rules import RABBITMQ, VersionRules
-
-if TYPE_CHECKING:
-    from gateway.broker.client import Client
 
 PREDECLARED: tuple[tuple[str, type[Exchange]], ...] = (
     ("", Direct),
@@ -64,6 +61,19 @@ def reserved(kind: str, name: str) -> Refusal:
     )
 
 
+class Attached(Protocol):
+    """A connection that uses the virtual host."""
+
+    channels: Any
+    """Those that are open, by number."""
+
+    def close(self) -> None: ...
+
+    def forget_rights(self) -> None: ...
+
+    def forget_exchange(self, name: str) -> None: ...
+
+
 class VirtualHost(Routing):
     """One name space. ``clients`` are those attached to it; ``routers`` counts what makes one
     exchange's routes depend on another: bindings between exchanges, and alternates."""
@@ -73,7 +83,7 @@ class VirtualHost(Routing):
         self.name = name
         self.store = ledger.store
         self.void = Void(self)
-        self.clients: dict[Client, None] = {}
+        self.clients: dict[Attached, None] = {}
         self.routers = 0
         self.bindings = 0
         self.forgotten = False
@@ -83,7 +93,7 @@ class VirtualHost(Routing):
 
     def title(self, kind: str, name: str) -> str:
         """How RabbitMQ names a thing in its texts."""
-        return f"{kind} '{name}' in vhost '{self.name}'"
+        return title(kind, name, self.name)
 
     # --- exchanges ------------------------------------------------------------------------------
 
@@ -197,7 +207,7 @@ class VirtualHost(Routing):
             raise self.locked(found.name)
         check_same_arguments(QUEUE_ARGUMENTS, op.arguments, found.arguments, what)
 
-    def make_queue(self, name: str, op: DeclareQueue, client: "Client") -> Queue:
+    def make_queue(self, name: str, op: DeclareQueue, owner: QueueOwner) -> Queue:
         check_name("name of the queue", name)
         limits = read_queue_arguments(op.arguments, self.title("queue", name))
         check_names(limits, self.title("queue", name))
@@ -208,14 +218,14 @@ class VirtualHost(Routing):
             name,
             self.ledger.number(),
             durable=op.durable,
-            owner=client if op.exclusive else None,
+            owner=owner if op.exclusive else None,
             auto_delete=op.auto_delete,
             arguments=op.arguments,
             limits=limits,
             levels=op.levels,
         )
         if op.exclusive:
-            client.exclusive[queue] = None
+            owner.exclusive[queue] = None
         self.enter_queue(queue)
         self.save_queue(queue)
         for text in without_effect(op.arguments):

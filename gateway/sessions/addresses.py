@@ -102,5 +102,5 @@ def resolve(
     if not create or not name:
         raise Refusal(Condition.NOT_FOUND, f"no queue or exchange '{name}'")
     made = DeclareQueue(channel.number, None, name, durable=True, levels=LINK_LEVELS)
-    channel.declare_queue(made)
+    channel.topology.declare_queue(made)
     return Place("queue", name)

@@ -75,14 +75,14 @@ def make_temporary(channel: Channel, name: str) -> str:
         return private_queue(channel, name)
     if found.owner is not channel.client:
         raise Refusal(Condition.ACCESS_REFUSED, f"'{name}' is not a queue of this client")
-    channel.purge_queue(PurgeQueue(channel.number, None, name))
+    channel.topology.purge_queue(PurgeQueue(channel.number, None, name))
     return name
 
 
 def private_queue(channel: Channel, name: str = "") -> str:
     """A queue of the connection, such as the one where answers to a peer handle come in."""
     made = DeclareQueue(channel.number, None, name, exclusive=True, levels=DRAFT_LEVELS)
-    return channel.declare_queue(made).name
+    return channel.topology.declare_queue(made).name
 
 
 def delete_private(channel: Channel, name: str) -> None:
@@ -158,7 +158,7 @@ def subscribe(
     durable = bool(identifier)
     wanted = subscription_name(channel, client, identifier) if durable else ""
     key = binding_key(name)
-    queue = channel.declare_queue(
+    queue = channel.topology.declare_queue(
         DeclareQueue(
             channel.number,
             None,

@@ -308,7 +308,7 @@ class Handling:
         found = channel.vhost.queues.get(name)
         if found is None:
             raise Refusal(Condition.NOT_FOUND, f"no subscription '{op.identifier}'")
-        channel.need("configure", "queue", name)
+        channel.permissions.need("configure", "queue", name)
         check_owner(channel, name, handle.client)
         for other in self._handles.values():
             where = self._session.channels.get(other.channel)
@@ -327,7 +327,7 @@ class Handling:
             handle.paused = op.paused
             if op.paused:
                 for tag in handle.consumers:
-                    consumer = channel.consumers.get(tag)
+                    consumer = channel.window.consumers.get(tag)
                     handle.free[tag] = None if consumer is None else consumer.credit
                     channel.credit(tag, 0)
         self._session.answer(op.channel, op.token)
@@ -338,23 +338,23 @@ class Handling:
 
     def _acknowledge(self, channel: Channel, op: Acknowledge) -> None:
         credited = self._credited.setdefault(op.channel, set())
-        credited.intersection_update(channel.unsettled)
+        credited.intersection_update(channel.window.unsettled)
         last = 0
         places: dict[str, int] = {}
-        for number, entry in channel.unsettled.items():
+        for number, entry in channel.window.unsettled.items():
             if number > op.up_to:
                 break
             last = number
             if entry.consumer is not None and number not in credited:
                 places[entry.consumer.tag] = places.get(entry.consumer.tag, 0) + 1
-            if channel.transaction is not None:
+            if channel.transactions.own is not None:
                 credited.add(number)
 
         def free() -> None:
             for tag, count in places.items():
                 self._free(channel, tag, count)
 
-        steps = channel.settling(last, Outcome.ACCEPT) if last else None
+        steps = channel.settlements.settling(last, Outcome.ACCEPT) if last else None
         if steps is not None:
             self._session.portions.undertake(channel, op, steps, whole=False, then=free)
             return
@@ -368,18 +368,18 @@ class Handling:
             have = handle.free[tag]
             handle.free[tag] = None if have is None else have + count
             return
-        consumer = channel.consumers.get(tag)
+        consumer = channel.window.consumers.get(tag)
         if consumer is not None and consumer.credit is not None:
             channel.credit(tag, consumer.credit + count)
 
     def _give_back(self, channel: Channel, op: GiveBack) -> None:
         """At once, also within a transaction: somebody else is to have it."""
-        entry = channel.unsettled.pop(op.delivery, None)
+        entry = channel.window.unsettled.pop(op.delivery, None)
         if entry is None:
             self._session.answer(op.channel, op.token, False)
             return
         consumer = entry.consumer
-        channel.conclude([(entry, Outcome.RELEASE)])
+        channel.settlements.conclude([(entry, Outcome.RELEASE)])
         self._session.answer(op.channel, op.token, True)
         if consumer is not None and op.delivery not in self._credited.get(op.channel, ()):
             self._free(channel, consumer.tag, 1)
@@ -404,7 +404,7 @@ class Handling:
         self._session.answer(op.channel, op.token, found)
 
     def _look(self, channel: Channel, handle: Handle, start: int, selector: Any) -> Index:
-        channel.need("read", "queue", handle.queue)
+        channel.permissions.need("read", "queue", handle.queue)
         channel.vhost.queue(handle.queue, channel.client)
         index, numbers = handle.index, []
         end = EFFORT.steps + MOST_STEPS

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from gateway.broker.channel import Channel
 from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
-from gateway.broker.linked import Holding, giving_up, parted
 from gateway.broker.replies import REPLY_TO
+from gateway.broker.settlements import note_failure
+from gateway.broker.suspension import Holding, giving_up, parted
 from gateway.broker.undertakings import PORTION, whatever
 from gateway.errors import Condition, Refusal
 from gateway.operations import (
@@ -165,8 +166,8 @@ class Linking:
             exclusions=exclusions,
             ages=True,
         )
-        if channel.replies is not None and source.node.queue == REPLY_TO:
-            source.terminus.address = f"/queues/{channel.replies.name}"
+        if channel.publish_path.replies is not None and source.node.queue == REPLY_TO:
+            source.terminus.address = f"/queues/{channel.publish_path.replies.name}"
 
     def _adopt(
         self, channel: Channel, op: AttachSource, old: Link | None, link: Link
@@ -179,10 +180,10 @@ class Linking:
         old.drop_exclusions()
         copies = link.node is not None and link.node.copies(link.terminus)
         if op.unsettled is None or op.settled or copies:
-            channel.release(list(parked.values()))
+            channel.links.release(list(parked.values()))
             return []
         entries = {tag: entry for tag, entry in parked.items() if not entry.lane.queue.gone}
-        numbers = channel.adopt(op.link, list(entries.values()))
+        numbers = channel.links.adopt(op.link, list(entries.values()))
         resumed = []
         for (tag, entry), number in zip(entries.items(), numbers, strict=True):
             outcome = op.unsettled.get(tag)
@@ -279,7 +280,7 @@ class Linking:
             # The adapter's detach has to wait for answers; what it would suspend goes back.
             self._here.pop((link.number, link.tag), None)
             channel = session.channels.get(link.number)
-            held = channel.park(link.tag) if channel is not None and link.key.source else {}
+            held = channel.links.park(link.tag) if channel is not None and link.key.source else {}
             self._links.forget(link, held=held.values())
 
     # --- detaching ------------------------------------------------------------------------------
@@ -287,15 +288,15 @@ class Linking:
     def _detach(self, channel: Channel, op: DetachLink) -> None:
         link = self._here.pop((op.channel, op.link), None)
         for work in self._works.pop((op.channel, op.link), ()):
-            if channel.much_to_discharge(work):
-                steps = channel.discharging(work, True)
+            if channel.transactions.much_to_discharge(work):
+                steps = channel.transactions.discharging(work, True)
                 self._session.broker.undertakings.begin(steps, whatever, whole=False)
-            elif work in channel.works:
-                channel.discharge(work, True)
+            elif work in channel.transactions.declared:
+                channel.transactions.discharge(work, True)
         self._managing.leave(op.channel, op.link)
         if link is not None:
-            link.exclusions = channel.exclusions(op.link)
-            held = channel.park(op.link) if link.key.source else {}
+            link.exclusions = channel.links.exclusions(op.link)
+            held = channel.links.park(op.link) if link.key.source else {}
             if op.closed:
                 refusal = None if op.failed else self._reason_to_keep(channel, link)
                 steps = self._closing(link, held, not op.failed, refusal)
@@ -332,7 +333,7 @@ class Linking:
             what = channel.vhost.title("queue", queue.name)
             return Refusal(Condition.RESOURCE_LOCKED, f"{what} is a subscription in use")
         try:
-            channel.need("configure", "queue", queue.name)
+            channel.permissions.need("configure", "queue", queue.name)
         except Refusal as refusal:
             return refusal
         return None
@@ -427,7 +428,7 @@ class Linking:
         self._session.answer_when_safe(op.channel, op.token, holds=False)
 
     def _modify(self, channel: Channel, op: Modify) -> None:
-        channel.modify(op)
+        channel.settlements.modify(op)
 
     def late(self, op: Any) -> bool:
         """Is this the outcome of a delivery whose link is suspended? Then it applies, unless the
@@ -445,8 +446,8 @@ class Linking:
             outcome = Outcome.RELEASE
             if op.elsewhere and not (link.node is not None and link.node.copies(link.terminus)):
                 outcome = self._declined(link, entry)
-            channel.note_failure(entry, op)
-        channel.conclude([(entry, outcome)])
+            note_failure(entry, op)
+        channel.settlements.conclude([(entry, outcome)])
         return True
 
     def _declined(self, link: Link, entry: Entry) -> Outcome:
@@ -463,7 +464,7 @@ class Linking:
     # --- transactions ---------------------------------------------------------------------------
 
     def _declare(self, channel: Channel, op: DeclareTransaction) -> None:
-        work = channel.declare_transaction()
+        work = channel.transactions.declare()
         self._works.setdefault((op.channel, op.link), []).append(work)
         self._session.answer(op.channel, op.token, work)
 
@@ -472,26 +473,26 @@ class Linking:
         if op.transaction in works:
             works.remove(op.transaction)
         self._session.publisher = True
-        if channel.much_to_discharge(op.transaction):
-            steps = channel.discharging(op.transaction, op.fail)
+        if channel.transactions.much_to_discharge(op.transaction):
+            steps = channel.transactions.discharging(op.transaction, op.fail)
             self._session.portions.undertake(channel, op, steps)
             return
-        channel.discharge(op.transaction, op.fail)
+        channel.transactions.discharge(op.transaction, op.fail)
         self._session.answer_when_safe(op.channel, op.token)
 
     def _post(self, channel: Channel, op: Post) -> None:
-        routed = channel.promise(op.transaction, op.message)
+        routed = channel.transactions.post(op.transaction, op.message)
         self._session.answer(op.channel, op.token, routed)
 
     def _retire(self, channel: Channel, op: Retire) -> None:
-        channel.retire(op.transaction, op.delivery, op.outcome, op.settled)
+        channel.transactions.retire(op.transaction, op.delivery, op.outcome, op.settled)
 
     def _retire_many(self, channel: Channel, op: RetireMany) -> None:
-        channel.retire_many(op.transaction, op.deliveries, op.outcome, op.settled)
+        channel.transactions.retire_many(op.transaction, op.deliveries, op.outcome, op.settled)
 
 
 def apply(channel: Channel, delivery: int, outcome: Outcome | Modify) -> None:
     if isinstance(outcome, Modify):
-        channel.modify(replace(outcome, delivery=delivery))
+        channel.settlements.modify(replace(outcome, delivery=delivery))
     else:
-        channel.settle(delivery, False, outcome)
+        channel.settlements.settle(delivery, False, outcome)

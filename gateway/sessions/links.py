@@ -13,8 +13,9 @@ from gateway.broker.broker import Broker
 from gateway.broker.channel import nothing
 from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
-from gateway.broker.linked import Verdict, give_up, giving_up
 from gateway.broker.queues import Queue
+from gateway.broker.settlements import Verdict
+from gateway.broker.suspension import give_up, giving_up
 from gateway.broker.undertakings import PORTION
 from gateway.broker.vhost import VirtualHost
 from gateway.operations import Cancelled, Outcome, Terminus

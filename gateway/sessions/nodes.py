@@ -119,11 +119,11 @@ def is_transient(channel: Channel, queue: str, links: Links) -> bool:
 def writable(channel: Channel, place: Place) -> tuple[str, str | None]:
     """Exchange and key of a place this user may write to."""
     if place.kind == "queue":
-        channel.find_writable("")
+        channel.publish_path.find_writable("")
         if place.name not in channel.vhost.replies:
             channel.vhost.queue(place.name, channel.client)
         return "", place.name
-    channel.find_writable(place.name)
+    channel.publish_path.find_writable(place.name)
     return place.name, place.key
 
 
@@ -230,7 +230,7 @@ def subscription(
         arguments=ownership(channel, owner),
         levels=LINK_LEVELS,
     )
-    queue = channel.declare_queue(declared).name
+    queue = channel.topology.declare_queue(declared).name
     if named:
         check_owner(channel, queue, owner)
     arguments = {**(filters.headers or {}), **filters.conditions}
@@ -279,7 +279,7 @@ def make_dynamic(
         key = f"amq.dynamic-{secrets.token_urlsafe(16)}{hint}"
         return granted(terminus, f"/exchanges/{TOPICS}/{quote(key, safe='')}"), ""
     made = DeclareQueue(channel.number, None, "", levels=LINK_LEVELS, hint=hint)
-    queue = channel.declare_queue(made).name
+    queue = channel.topology.declare_queue(made).name
     links.made(channel.vhost, channel.vhost.queues[queue], policy)
     return granted(terminus, f"/queues/{quote(queue, safe='')}"), queue
 

@@ -25,20 +25,20 @@ Call = Callable[[Channel, Any], Any]
 
 PLAIN: dict[type[Operation], Call] = {
     Prefetch: lambda channel, op: channel.prefetch(op.count, op.size, op.shared),
-    Select: lambda channel, _: channel.select(),
-    SelectConfirms: lambda channel, _: channel.select_confirms(),
+    Select: lambda channel, _: channel.transactions.select(),
+    SelectConfirms: lambda channel, _: channel.publish_path.select_confirms(),
 }
 """Answered at once, in their order, with nothing."""
 
 TOPOLOGY: dict[type[Operation], Call] = {
-    Bind: Channel.bind,
+    Bind: lambda channel, op: channel.topology.bind(op),
     CancelTopic: cancel_topic,
-    DeclareExchange: Channel.declare_exchange,
-    DeclareQueue: Channel.declare_queue,
-    DeleteExchange: Channel.delete_exchange,
-    DeleteQueue: Channel.delete_queue,
-    PurgeQueue: Channel.purge_queue,
+    DeclareExchange: lambda channel, op: channel.topology.declare_exchange(op),
+    DeclareQueue: lambda channel, op: channel.topology.declare_queue(op),
+    DeleteExchange: lambda channel, op: channel.topology.delete_exchange(op),
+    DeleteQueue: lambda channel, op: channel.topology.delete_queue(op),
+    PurgeQueue: lambda channel, op: channel.topology.purge_queue(op),
     PurgeTopic: purge_topic,
-    Unbind: Channel.unbind,
+    Unbind: lambda channel, op: channel.topology.unbind(op),
 }
 """Answered with their result when it is safe."""

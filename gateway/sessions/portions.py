@@ -33,36 +33,36 @@ class Portions:
 
     def _settle(self, channel: Channel, op: Settle) -> None:
         if not op.multiple:
-            channel.settle(op.delivery, False, op.outcome)
+            channel.settlements.settle(op.delivery, False, op.outcome)
             return
-        steps = channel.settling(op.delivery, op.outcome)
+        steps = channel.settlements.settling(op.delivery, op.outcome)
         if steps is not None:
             self.undertake(channel, op, steps, whole=False)
 
     def _settle_many(self, channel: Channel, op: SettleMany) -> None:
-        steps = channel.settling_many(op.deliveries, op.outcome)
+        steps = channel.settlements.settling_many(op.deliveries, op.outcome)
         if steps is not None:
             self.undertake(channel, op, steps, whole=False)
 
     def _recover(self, channel: Channel, op: Recover) -> None:
-        if channel.much_to_settle:
-            self.undertake(channel, op, channel.recovering(op.requeue), whole=False)
+        if channel.settlements.much_to_settle:
+            self.undertake(channel, op, channel.settlements.recovering(op.requeue), whole=False)
         else:
-            channel.recover(op.requeue)
+            channel.settlements.recover(op.requeue)
             self._session.answer(op.channel, op.token)
 
     def _rollback(self, channel: Channel, op: Rollback) -> None:
-        if channel.much_to_commit:
-            self.undertake(channel, op, channel.rolling_back(), whole=False)
+        if channel.transactions.much_to_commit:
+            self.undertake(channel, op, channel.transactions.rolling_back(), whole=False)
         else:
-            channel.rollback()
+            channel.transactions.rollback()
             self._session.answer(op.channel, op.token)
 
     def _commit(self, channel: Channel, op: Commit) -> None:
-        if channel.much_to_commit:
-            self.undertake(channel, op, channel.committing())
+        if channel.transactions.much_to_commit:
+            self.undertake(channel, op, channel.transactions.committing())
         else:
-            channel.commit()
+            channel.transactions.commit()
             self._session.answer_when_safe(op.channel, op.token)
 
     def undertake(

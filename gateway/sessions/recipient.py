@@ -37,7 +37,7 @@ class ChannelRecipient:
 
     def returned(self, message: Message, condition: Condition, text: str) -> None:
         channel = self._session.channels.get(self._number)
-        sequence = 0 if channel is None else channel.sequence
+        sequence = 0 if channel is None else channel.publish_path.sequence
         returned = Returned(self._number, message, condition, text, sequence)
         self._session.say(self._number, returned, message.weight)
         self._session.follow()

@@ -114,7 +114,7 @@ class Line:
             return False
         if kind is Publish:
             # A confirm may not overtake what comes back, which keeps its place.
-            confirmed = channel is not None and channel.confirms is not None
+            confirmed = channel is not None and channel.publish_path.confirms is not None
             return confirmed or self.octets > MOST_OCTETS
         if isinstance(operation, Credit):
             return operation.drain

@@ -135,7 +135,7 @@ class Session:
             **dict.fromkeys(TOPOLOGY, self._topology),
             **self.consuming.handlers,
             EnterRealm: self._enter_realm,
-            Unsent: lambda channel, op: channel.unsent(
+            Unsent: lambda channel, op: channel.settlements.unsent(
                 op.consumer, op.delivery, op.message, op.queue
             ),
             Synchronize: self._synchronize,
@@ -181,7 +181,7 @@ class Session:
                 elif kind is Settle and not operation.multiple:  # type: ignore[attr-defined]
                     channel = channels.get(operation.channel)  # type: ignore[attr-defined]
                     if channel is not None:
-                        channel.settle(
+                        channel.settlements.settle(
                             operation.delivery,  # type: ignore[attr-defined]
                             False,
                             operation.outcome,  # type: ignore[attr-defined]
@@ -278,7 +278,7 @@ class Session:
             # With links, a message that is refused costs the message only.
             channel = self.channels[number]
             channel.recipient.returned(operation.message, refusal.condition, refusal.text)
-            channel.publish_refused()
+            channel.publish_path.publish_refused()
             return
         if self._linking is not None and self._linking.late(operation):
             return
@@ -504,9 +504,9 @@ class Session:
         if self._paused:
             channel.pause()
         self.channels[number] = channel
-        channel.counts_rejected = Capability.LINKS in self.adapter.capabilities
+        channel.settlements.counts_rejected = Capability.LINKS in self.adapter.capabilities
         if operation.transacted:
-            channel.select()
+            channel.transactions.select()
         self.answer(number, operation.token)
 
     def drop(self, number: int, then: Callable[[], None] = nothing) -> None:

@@ -93,7 +93,7 @@ def bind_subscription(channel: Channel, wanted: Bind, earlier: bool = False) -> 
     it may be what the condition does not want, so that the consumer has to look."""
     queues = channel.vhost.queues
     try:
-        binding = channel.binding(wanted, *channel.ends(wanted))
+        binding = channel.topology.binding(wanted, *channel.topology.ends(wanted))
         found = queues[wanted.destination]
         others = [other for other in found.bindings if other != binding]
         changed = bool(others) and binding not in found.bindings
@@ -148,7 +148,7 @@ def subscriptions_to(channel: Channel, key: str) -> tuple[list[Queue], bool]:
 def purge_topic(channel: Channel, op: PurgeTopic) -> int:
     found, _ = subscriptions_to(channel, op.key)
     for queue in found:
-        channel.need("read", "queue", queue.name)
+        channel.permissions.need("read", "queue", queue.name)
     return sum(queue.purge() for queue in found)
 
 
@@ -157,5 +157,5 @@ def cancel_topic(channel: Channel, op: CancelTopic) -> int:
     if op.if_empty and some:
         raise Refusal(Condition.PRECONDITION_FAILED, f"topic '{op.key}' has subscriptions")
     for queue in found:
-        channel.need("configure", "queue", queue.name)
+        channel.permissions.need("configure", "queue", queue.name)
     return sum(channel.vhost.remove_queue(queue) for queue in found)

@@ -111,7 +111,7 @@ def put_queue(channel: Channel, segment: str, body: Any, _: str) -> Response:
     there = name in channel.vhost.queues
     asked = members(body, durable=bool, exclusive=bool, auto_delete=bool, arguments=dict)
     asked.setdefault("durable", True)
-    channel.declare_queue(DeclareQueue(channel.number, None, name, **asked))
+    channel.topology.declare_queue(DeclareQueue(channel.number, None, name, **asked))
     return Response(200 if there else 201, described(channel, channel.vhost.queues[name]))
 
 
@@ -120,12 +120,12 @@ def get_queue(channel: Channel, segment: str, _: Any, __: str) -> Response:
 
 
 def delete_queue(channel: Channel, segment: str, _: Any, __: str) -> Response:
-    gone = channel.delete_queue(DeleteQueue(channel.number, None, named(segment)))
+    gone = channel.topology.delete_queue(DeleteQueue(channel.number, None, named(segment)))
     return Response(200, {"message_count": ULong(gone)})
 
 
 def purge_queue(channel: Channel, segment: str, _: Any, __: str) -> Response:
-    gone = channel.purge_queue(PurgeQueue(channel.number, None, named(segment)))
+    gone = channel.topology.purge_queue(PurgeQueue(channel.number, None, named(segment)))
     return Response(200, {"message_count": ULong(gone)})
 
 
@@ -152,12 +152,14 @@ def described(channel: Channel, queue: Queue) -> Table:
 def put_exchange(channel: Channel, segment: str, body: Any, _: str) -> Response:
     asked = members(body, durable=bool, auto_delete=bool, internal=bool, type=str, arguments=dict)
     asked.setdefault("durable", True)
-    channel.declare_exchange(DeclareExchange(channel.number, None, named(segment), **asked))
+    channel.topology.declare_exchange(
+        DeclareExchange(channel.number, None, named(segment), **asked)
+    )
     return Response(204)
 
 
 def delete_exchange(channel: Channel, segment: str, _: Any, __: str) -> Response:
-    channel.delete_exchange(DeleteExchange(channel.number, None, named(segment)))
+    channel.topology.delete_exchange(DeleteExchange(channel.number, None, named(segment)))
     return Response(204)
 
 
@@ -173,7 +175,7 @@ def post_binding(channel: Channel, _: str, body: Any, __: str) -> Response:
     queue, exchange = asked.get("destination_queue"), asked.get("destination_exchange")
     if "source" not in asked or (queue is None) == (exchange is None):
         raise Refusal(Condition.SYNTAX_ERROR, "a binding has a source and one destination")
-    channel.bind(
+    channel.topology.bind(
         Bind(
             channel.number,
             None,
@@ -195,7 +197,7 @@ def get_bindings(channel: Channel, _: str, __: Any, query: str) -> Response:
         raise Refusal(Condition.SYNTAX_ERROR, "give src, key, and dstq or dste")
     target = asked["dste" if to_exchange else "dstq"]
     source = channel.vhost.exchange(asked["src"])
-    channel.need("read", "exchange", source.name)
+    channel.permissions.need("read", "exchange", source.name)
     found = [
         shown(binding)
         for binding in source.bindings
@@ -243,7 +245,9 @@ def delete_binding(channel: Channel, segment: str, _: Any, __: str) -> Response:
         if here == wanted:
             arguments = binding.arguments
             number, name = channel.number, found["src"]
-            channel.unbind(Unbind(number, None, target, name, binding.key, arguments, to_exchange))
+            channel.topology.unbind(
+                Unbind(number, None, target, name, binding.key, arguments, to_exchange)
+            )
     return Response(204)
 
 

@@ -147,8 +147,8 @@ def others_subscriptions(version: str) -> None:
     guest = Guest(house, version)
     channel = guest.session.channels[1]
     name, given = "subscription:them:news", {USER: "them", CLIENT: "them"}
-    channel.declare_queue(DeclareQueue(1, None, name, durable=True, arguments=given))
-    channel.bind(Bind(1, None, name, "amq.topic", "a"))
+    channel.topology.declare_queue(DeclareQueue(1, None, name, durable=True, arguments=given))
+    channel.topology.bind(Bind(1, None, name, "amq.topic", "a"))
     assert named(guest.says(guest.w.DestinationCancel(0, 2, "a")), "destination.cancel-ok")
     assert name in house.queues
 

@@ -140,7 +140,7 @@ class House:
 
 
 def declare(channel: Channel, name: str = "q", **given: Any) -> QueueState:
-    return channel.declare_queue(DeclareQueue(channel.number, None, name, **given))
+    return channel.topology.declare_queue(DeclareQueue(channel.number, None, name, **given))
 
 
 def limited(channel: Channel, name: str = "q", **arguments: Any) -> QueueState:
@@ -150,27 +150,27 @@ def limited(channel: Channel, name: str = "q", **arguments: Any) -> QueueState:
 
 
 def exchange(channel: Channel, name: str, type: str = "direct", **given: Any) -> None:
-    channel.declare_exchange(DeclareExchange(channel.number, None, name, type, **given))
+    channel.topology.declare_exchange(DeclareExchange(channel.number, None, name, type, **given))
 
 
 def bind(channel: Channel, to: str, source: str, key: str = "", **given: Any) -> None:
-    channel.bind(Bind(channel.number, None, to, source, key, **given))
+    channel.topology.bind(Bind(channel.number, None, to, source, key, **given))
 
 
 def unbind(channel: Channel, to: str, source: str, key: str = "", **given: Any) -> None:
-    channel.unbind(Unbind(channel.number, None, to, source, key, **given))
+    channel.topology.unbind(Unbind(channel.number, None, to, source, key, **given))
 
 
 def delete_queue(channel: Channel, name: str, **given: Any) -> int:
-    return channel.delete_queue(DeleteQueue(channel.number, None, name, **given))
+    return channel.topology.delete_queue(DeleteQueue(channel.number, None, name, **given))
 
 
 def delete_exchange(channel: Channel, name: str, **given: Any) -> None:
-    channel.delete_exchange(DeleteExchange(channel.number, None, name, **given))
+    channel.topology.delete_exchange(DeleteExchange(channel.number, None, name, **given))
 
 
 def purge(channel: Channel, name: str) -> int:
-    return channel.purge_queue(PurgeQueue(channel.number, None, name))
+    return channel.topology.purge_queue(PurgeQueue(channel.number, None, name))
 
 
 def consume(channel: Channel, queue: str = "q", tag: str = "c", **given: Any) -> str:

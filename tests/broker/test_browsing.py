@@ -60,7 +60,7 @@ def test_pages_show_everything_once_and_in_order(
     assert bodies(pages(channel, "q", 5)) == [f"{n:02}" for n in left]
     for found in held:
         assert found is not None
-        channel.settle(found.delivery, False, Outcome.RELEASE)
+        channel.settlements.settle(found.delivery, False, Outcome.RELEASE)
     house.commit()
     everything = sorted(range(len(priorities)), key=lambda n: (-priorities[n], n))
     gone = {expected[index] for index in taken if index < len(expected)}
@@ -118,8 +118,8 @@ def test_notes_on_an_unsettled_message_survive_a_restart() -> None:
     house.commit()
     found = channel.fetch("q")
     assert found is not None
-    channel.annotate(found.delivery, {"x-note": 1})
-    channel.settle(found.delivery, False, Outcome.RELEASE)
+    channel.settlements.annotate(found.delivery, {"x-note": 1})
+    channel.settlements.settle(found.delivery, False, Outcome.RELEASE)
     house.commit()
     again = House(store.survivors())
     channel, _ = again.channel()

@@ -35,7 +35,7 @@ def test_runs_are_told_together_and_in_order() -> None:
 def test_transient_is_confirmed_at_the_end_of_the_turn(house: House) -> None:
     channel, heard = house.channel()
     declare(channel)
-    channel.select_confirms()
+    channel.publish_path.select_confirms()
     put(channel, "a", "b", "c")
     assert heard.confirms == []
     house.broker.end_turn()
@@ -47,7 +47,7 @@ def test_transient_is_confirmed_at_the_end_of_the_turn(house: House) -> None:
 def test_durable_is_confirmed_when_committed(house: House) -> None:
     channel, heard = house.channel()
     declare(channel, durable=True)
-    channel.select_confirms()
+    channel.publish_path.select_confirms()
     put(channel, "a", durable=True)
     house.broker.end_turn()
     batch = house.store.take()
@@ -66,11 +66,11 @@ def test_durable_consumed_in_the_same_batch_needs_no_commit(house: House) -> Non
     channel, heard = house.channel()
     declare(channel, durable=True)
     house.commit()
-    channel.select_confirms()
+    channel.publish_path.select_confirms()
     consume(channel)
     put(channel, "a", durable=True)
     assert house.store.dirty
-    channel.settle(1, False, Outcome.ACCEPT)
+    channel.settlements.settle(1, False, Outcome.ACCEPT)
     assert not house.store.dirty
     house.broker.end_turn()
     assert heard.confirms == [(1, False, True)]
@@ -78,7 +78,7 @@ def test_durable_consumed_in_the_same_batch_needs_no_commit(house: House) -> Non
 
 def test_returned_before_confirmed(house: House) -> None:
     channel, heard = house.channel()
-    channel.select_confirms()
+    channel.publish_path.select_confirms()
     channel.publish(message("a", "nowhere"), mandatory=True)
     channel.publish(message("b", "nowhere"))
     house.commit()
@@ -89,23 +89,23 @@ def test_returned_before_confirmed(house: House) -> None:
 def test_modes_exclude_each_other(house: House) -> None:
     channel, _ = house.channel()
     with refused(Condition.PRECONDITION_FAILED, "channel is not transactional"):
-        channel.commit()
+        channel.transactions.commit()
     with refused(Condition.PRECONDITION_FAILED, "channel is not transactional"):
-        channel.rollback()
-    channel.select()
-    channel.select()
+        channel.transactions.rollback()
+    channel.transactions.select()
+    channel.transactions.select()
     with refused(Condition.PRECONDITION_FAILED, "cannot switch from tx to confirm mode"):
-        channel.select_confirms()
+        channel.publish_path.select_confirms()
     other, _ = house.channel()
-    other.select_confirms()
+    other.publish_path.select_confirms()
     with refused(Condition.PRECONDITION_FAILED, "cannot switch from confirm to tx mode"):
-        other.select()
+        other.transactions.select()
 
 
 def test_publishes_wait_for_commit(house: House) -> None:
     channel, heard = house.channel()
     declare(channel)
-    channel.select()
+    channel.transactions.select()
     put(channel, "a", "b")
     channel.publish(message("c", "nowhere"), mandatory=True)
     with refused(Condition.NOT_FOUND, "no exchange 'none'"):
@@ -113,12 +113,12 @@ def test_publishes_wait_for_commit(house: House) -> None:
     assert fetch_all(channel) == []
     assert heard.returns == []
     assert house.broker.octets == 3
-    channel.commit()
+    channel.transactions.commit()
     assert fetch_all(channel) == ["a", "b"]
     assert len(heard.returns) == 1
     put(channel, "e")
-    channel.rollback()
-    channel.commit()
+    channel.transactions.rollback()
+    channel.transactions.commit()
     assert fetch_all(channel) == []
 
 
@@ -128,17 +128,17 @@ def test_settlements_wait_for_commit(house: House) -> None:
     channel.prefetch(3)
     consume(channel)
     put(channel, *"abcd")
-    channel.select()
-    channel.settle(2, True, Outcome.ACCEPT)
+    channel.transactions.select()
+    channel.settlements.settle(2, True, Outcome.ACCEPT)
     assert heard.bodies() == ["a", "b", "c"]
     with refused(Condition.PRECONDITION_FAILED, "unknown delivery tag 1"):
-        channel.settle(1, False, Outcome.ACCEPT)
-    channel.rollback()
-    channel.settle(3, False, Outcome.ACCEPT)
-    channel.settle(1, False, Outcome.RELEASE)
-    channel.commit()
+        channel.settlements.settle(1, False, Outcome.ACCEPT)
+    channel.transactions.rollback()
+    channel.settlements.settle(3, False, Outcome.ACCEPT)
+    channel.settlements.settle(1, False, Outcome.RELEASE)
+    channel.transactions.commit()
     assert heard.bodies() == ["a", "b", "c", "a", "d"]
-    assert list(channel.unsettled) == [2, 4, 5]
+    assert list(channel.window.unsettled) == [2, 4, 5]
 
 
 def test_one_batch_for_a_commit(house: House) -> None:
@@ -146,13 +146,13 @@ def test_one_batch_for_a_commit(house: House) -> None:
     declare(channel, durable=True)
     put(channel, "old", durable=True)
     house.commit()
-    channel.select()
+    channel.transactions.select()
     channel.fetch("q")
-    channel.settle(1, False, Outcome.ACCEPT)
+    channel.settlements.settle(1, False, Outcome.ACCEPT)
     put(channel, "new", durable=True)
     assert not house.store.dirty
     mark = house.store.mark
-    channel.commit()
+    channel.transactions.commit()
     assert (house.store.dirty, house.store.mark) == (True, mark)
     assert fetch_all(house.restart().channel()[0]) == ["new"]
 
@@ -161,9 +161,9 @@ def test_closing_rolls_back(house: House) -> None:
     channel, _ = house.channel()
     declare(channel)
     put(channel, "a")
-    channel.select()
+    channel.transactions.select()
     channel.fetch("q")
-    channel.settle(1, False, Outcome.ACCEPT)
+    channel.settlements.settle(1, False, Outcome.ACCEPT)
     put(channel, "b")
     channel.close()
     assert fetch_all(house.channel()[0]) == ["a"]
@@ -173,17 +173,17 @@ def test_closing_rolls_back(house: House) -> None:
 def test_commit_into_a_full_queue(house: House) -> None:
     channel, _ = house.channel()
     limited(channel, max_length=1, overflow="reject-publish")
-    channel.select()
+    channel.transactions.select()
     put(channel, "a", "b")
     with refused(Condition.PRECONDITION_FAILED, "partial tx completion"):
-        channel.commit()
+        channel.transactions.commit()
     assert fetch_all(channel) == ["a"]
 
 
 def test_the_gathering_batch_is_never_safe(house: House) -> None:
     channel, heard = house.channel()
     declare(channel, durable=True)
-    channel.select_confirms()
+    channel.publish_path.select_confirms()
     put(channel, "a", durable=True)
     house.broker.committed(house.store.mark)
     house.broker.end_turn()

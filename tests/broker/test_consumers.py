@@ -50,7 +50,7 @@ def test_round_robin_of_mixed(house: House) -> None:
     put(channel, *"1234")
     assert heard.by_consumer("slow") == ["1"]
     assert heard.by_consumer("fast") == ["2", "3", "4"]
-    channel.settle(1, False, Outcome.ACCEPT)
+    channel.settlements.settle(1, False, Outcome.ACCEPT)
     put(channel, *"56")
     assert heard.by_consumer("slow") == ["1", "6"]
 
@@ -63,9 +63,9 @@ def test_prefetch_per_consumer(house: House) -> None:
     channel.prefetch(0)
     put(channel, *"abcd")
     assert heard.bodies() == ["a", "b"]
-    channel.settle(2, False, Outcome.ACCEPT)
+    channel.settlements.settle(2, False, Outcome.ACCEPT)
     assert heard.bodies() == ["a", "b", "c"]
-    channel.settle(3, True, Outcome.ACCEPT)
+    channel.settlements.settle(3, True, Outcome.ACCEPT)
     assert heard.bodies() == ["a", "b", "c", "d"]
 
 
@@ -77,7 +77,7 @@ def test_prefetch_shared(house: House) -> None:
     consume(channel, tag="two")
     put(channel, *"abcd")
     assert heard.bodies() == ["a", "b"]
-    channel.settle(1, False, Outcome.ACCEPT)
+    channel.settlements.settle(1, False, Outcome.ACCEPT)
     assert heard.bodies() == ["a", "b", "c"]
     channel.prefetch(0, 0, True)
     assert heard.bodies() == ["a", "b", "c", "d"]
@@ -91,9 +91,9 @@ def test_prefetch_size(house: House, shared: bool) -> None:
     consume(channel)
     put(channel, "123456", "1234", "1", "larger than all of it")
     assert heard.bodies() == ["123456", "1234"]
-    channel.settle(1, True, Outcome.ACCEPT)
+    channel.settlements.settle(1, True, Outcome.ACCEPT)
     assert heard.bodies()[2:] == ["1"]
-    channel.settle(3, True, Outcome.ACCEPT)
+    channel.settlements.settle(3, True, Outcome.ACCEPT)
     assert heard.bodies()[3:] == ["larger than all of it"]
 
 
@@ -105,7 +105,7 @@ def test_no_ack_needs_no_credit(house: House) -> None:
     put(channel, "aaa", "bbb")
     assert heard.bodies() == ["aaa", "bbb"]
     with refused(Condition.PRECONDITION_FAILED, "unknown delivery tag 1"):
-        channel.settle(1, False, Outcome.ACCEPT)
+        channel.settlements.settle(1, False, Outcome.ACCEPT)
 
 
 def test_consumer_priorities(house: House) -> None:
@@ -117,8 +117,8 @@ def test_consumer_priorities(house: House) -> None:
     consume(channel, tag="also", arguments={"x-priority": 10})
     put(channel, *"123")
     assert [heard.by_consumer(t) for t in ("high", "also", "low")] == [["1"], ["2"], ["3"]]
-    channel.settle(1, False, Outcome.ACCEPT)
-    channel.settle(3, False, Outcome.ACCEPT)
+    channel.settlements.settle(1, False, Outcome.ACCEPT)
+    channel.settlements.settle(3, False, Outcome.ACCEPT)
     put(channel, "4")
     assert heard.by_consumer("high") == ["1", "4"]
     with refused(Condition.PRECONDITION_FAILED, "x-priority"):
@@ -210,20 +210,20 @@ def test_settle_outcomes(house: House) -> None:
     declare(channel)
     put(channel, *"abcd")
     consume(channel)
-    channel.settle(1, False, Outcome.ACCEPT)
-    channel.settle(2, False, Outcome.REJECT)
+    channel.settlements.settle(1, False, Outcome.ACCEPT)
+    channel.settlements.settle(2, False, Outcome.REJECT)
     channel.unsubscribe("c")
-    channel.settle(3, False, Outcome.RELEASE)
+    channel.settlements.settle(3, False, Outcome.RELEASE)
     for tag in (1, 3, 99):
         with refused(Condition.PRECONDITION_FAILED, f"unknown delivery tag {tag}"):
-            channel.settle(tag, False, Outcome.ACCEPT)
+            channel.settlements.settle(tag, False, Outcome.ACCEPT)
     with refused(Condition.PRECONDITION_FAILED, "unknown delivery tag 99"):
-        channel.settle(99, True, Outcome.ACCEPT)
+        channel.settlements.settle(99, True, Outcome.ACCEPT)
     fetched = channel.fetch("q")
     assert fetched is not None
     assert (fetched.message.body, fetched.redelivered, fetched.remaining) == (b"c", True, 0)
-    assert channel.delivery_count(fetched.delivery) == 1
-    channel.settle(0, True, Outcome.ACCEPT)
+    assert channel.settlements.delivery_count(fetched.delivery) == 1
+    channel.settlements.settle(0, True, Outcome.ACCEPT)
     assert house.broker.octets == 0
 
 
@@ -233,10 +233,10 @@ def test_requeued_to_its_place(house: House) -> None:
     put(channel, *"abcdef")
     for _ in range(5):
         channel.fetch("q")
-    channel.settle(3, False, Outcome.RELEASE)
-    channel.settle(1, False, Outcome.RELEASE)
-    channel.settle(5, False, Outcome.RELEASE)
-    channel.settle(4, True, Outcome.RELEASE)
+    channel.settlements.settle(3, False, Outcome.RELEASE)
+    channel.settlements.settle(1, False, Outcome.RELEASE)
+    channel.settlements.settle(5, False, Outcome.RELEASE)
+    channel.settlements.settle(4, True, Outcome.RELEASE)
     assert fetch_all(channel) == list("abcdef")
 
 
@@ -264,7 +264,7 @@ def test_recover(house: House, requeue: bool) -> None:
     consume(channel)
     other, elsewhere = house.channel()
     consume(other, tag="other")
-    channel.recover(requeue)
+    channel.settlements.recover(requeue)
     if requeue:
         assert sorted(heard.bodies()[2:] + elsewhere.bodies()) == ["a", "b", "fetched"]
         assert elsewhere.bodies()
@@ -272,10 +272,10 @@ def test_recover(house: House, requeue: bool) -> None:
         assert heard.bodies()[2:4] == ["a", "b"]
         assert heard.tags()[2:4] == [4, 5]
     assert all(again for _, _, again, _ in heard.deliveries[2:] + elsewhere.deliveries)
-    channel.settle(0, True, Outcome.ACCEPT)
-    other.settle(0, True, Outcome.ACCEPT)
+    channel.settlements.settle(0, True, Outcome.ACCEPT)
+    other.settlements.settle(0, True, Outcome.ACCEPT)
     assert house.broker.octets == 0
-    assert channel.held == other.held == 0
+    assert channel.window.held == other.window.held == 0
 
 
 @pytest.mark.parametrize("no_ack", [True, False])
@@ -323,7 +323,7 @@ def test_settling_within_deliver(house: House) -> None:
 
     def settled(consumer: str, delivery: int, *rest: object) -> None:
         deliver(consumer, delivery, *rest)  # type: ignore[arg-type]
-        channel.settle(delivery, False, Outcome.ACCEPT)
+        channel.settlements.settle(delivery, False, Outcome.ACCEPT)
 
     heard.deliver = settled  # type: ignore[method-assign]
     channel.prefetch(1)
@@ -340,7 +340,7 @@ def test_cancelled_when_the_queue_goes(house: House) -> None:
     other, _ = house.channel()
     delete_queue(other, "q")
     assert heard.cancels == ["t"]
-    assert channel.consumers == {}
+    assert channel.window.consumers == {}
     declare(channel)
     consume(channel, tag="t")
 

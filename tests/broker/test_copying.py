@@ -34,12 +34,12 @@ def test_settlement_has_no_effect(house: House, outcome: Outcome) -> None:
     consume(channel, copy=True)
     queue = house.client.vhost.queues["q"]
     assert (queue.depth, queue.unsettled, queue.delivered) == (3, 0, 0)
-    channel.settle(1, False, outcome)
-    channel.settle(0, True, outcome)
+    channel.settlements.settle(1, False, outcome)
+    channel.settlements.settle(0, True, outcome)
     assert heard.bodies() == list("abc")
     assert (queue.depth, queue.unsettled, queue.acked) == (3, 0, 0)
     assert house.client.vhost.queues["letters"].depth == 0
-    assert not channel.unsettled
+    assert not channel.window.unsettled
 
 
 def test_settlement_in_a_transaction_and_recovery(house: House) -> None:
@@ -47,15 +47,15 @@ def test_settlement_in_a_transaction_and_recovery(house: House) -> None:
     declare(channel)
     put(channel, *"ab")
     work, heard = house.channel()
-    work.select()
+    work.transactions.select()
     consume(work, copy=True)
-    work.settle(1, False, Outcome.ACCEPT)
-    work.rollback()
-    assert len(work.unsettled) == 2
-    work.recover(False)
+    work.settlements.settle(1, False, Outcome.ACCEPT)
+    work.transactions.rollback()
+    assert len(work.window.unsettled) == 2
+    work.settlements.recover(False)
     assert heard.bodies() == list("abab")
-    work.recover(True)
-    assert heard.bodies() == list("abab") and not work.unsettled
+    work.settlements.recover(True)
+    assert heard.bodies() == list("abab") and not work.window.unsettled
     work.close()
     assert fetch_all(channel) == list("ab")
 
@@ -67,9 +67,9 @@ def test_prefetch_holds_it_back(house: House) -> None:
     channel.prefetch(2)
     consume(channel, copy=True)
     assert heard.bodies() == list("ab")
-    channel.settle(1, False, Outcome.RELEASE)
+    channel.settlements.settle(1, False, Outcome.RELEASE)
     assert heard.bodies() == list("abc")
-    channel.settle(0, True, Outcome.ACCEPT)
+    channel.settlements.settle(0, True, Outcome.ACCEPT)
     assert heard.bodies() == list("abcd")
 
 
@@ -143,7 +143,7 @@ def test_a_requeued_message_is_not_copied_twice(house: House) -> None:
     other, _ = house.channel()
     put(channel, *"ab")
     assert other.fetch("q") is not None
-    other.settle(0, True, Outcome.RELEASE)
+    other.settlements.settle(0, True, Outcome.RELEASE)
     put(channel, "c")
     assert heard.bodies() == list("abc")
     assert fetch_all(other) == list("abc")
@@ -173,5 +173,5 @@ def test_purged_and_gone(house: House) -> None:
     put(channel, "c")
     channel.unsubscribe("c")
     assert "q" not in house.client.vhost.queues
-    channel.settle(0, True, Outcome.ACCEPT)
+    channel.settlements.settle(0, True, Outcome.ACCEPT)
     assert heard.bodies() == list("abc") and house.broker.octets == 0

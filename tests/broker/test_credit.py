@@ -34,7 +34,7 @@ def test_so_many_and_no_more(house: House, kind: dict[str, Any]) -> None:
     channel.credit("c", 2)
     assert heard.bodies() == list("ab")
     if not kind.get("no_ack"):
-        channel.settle(0, True, Outcome.ACCEPT)
+        channel.settlements.settle(0, True, Outcome.ACCEPT)
     assert heard.bodies() == list("ab"), "settling gives no credit"
     channel.credit("c", 3)
     assert heard.bodies() == list("abcde")
@@ -82,7 +82,7 @@ def test_prefetch_counts_too(house: House) -> None:
     consume(channel, credit=2)
     assert heard.bodies() == ["a"]
     assert drain(channel) == [1], "nothing more can go out at once"
-    channel.settle(1, False, Outcome.ACCEPT)
+    channel.settlements.settle(1, False, Outcome.ACCEPT)
     assert heard.bodies() == ["a"]
 
 

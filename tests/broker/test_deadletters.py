@@ -44,7 +44,7 @@ def test_reasons(house: House, reason: str) -> None:
     properties = {"ttl": 50} if reason == "expired" else {}
     put(channel, "a", **properties)
     if reason == "rejected":
-        channel.settle(channel.fetch("q").delivery, False, Outcome.REJECT)
+        channel.settlements.settle(channel.fetch("q").delivery, False, Outcome.REJECT)
     elif reason == "expired":
         house.later(50)
     else:
@@ -97,7 +97,7 @@ def test_deaths_are_counted_per_queue_and_reason(house: House) -> None:
     channel = to_dead(house)
     put(channel, "a")
     for _ in range(3):
-        channel.settle(channel.fetch("q").delivery, False, Outcome.REJECT)
+        channel.settlements.settle(channel.fetch("q").delivery, False, Outcome.REJECT)
         found = channel.fetch("dead", True)
         again = message("a", "q", application=found.message.properties.application)
         channel.publish(again)
@@ -114,7 +114,7 @@ def test_latest_death_first(house: House) -> None:
     put(channel, "a", key="one")
     found = channel.fetch("one")
     assert found is not None
-    channel.settle(found.delivery, False, Outcome.REJECT)
+    channel.settlements.settle(found.delivery, False, Outcome.REJECT)
     house.later(5)
     given = headers(house)
     assert [(d["queue"], d["reason"]) for d in given["x-death"]] == [
@@ -145,7 +145,7 @@ def test_a_circle_with_a_rejection_goes_on(house: House) -> None:
     for _ in range(5):
         found = channel.fetch("work")
         assert found is not None
-        channel.settle(found.delivery, False, Outcome.REJECT)
+        channel.settlements.settle(found.delivery, False, Outcome.REJECT)
         house.later(10)
     counts = {d["queue"]: d["count"] for d in headers(house, "work")["x-death"]}
     assert counts == {"work": 5, "wait": 5}
@@ -163,7 +163,7 @@ def test_copies_and_keys(house: House) -> None:
     declare(channel, "copy")
     channel.publish(message("a", "q", application={"CC": ["copy"]}))
     assert fetch_all(channel, "copy") == ["a"]
-    channel.settle(channel.fetch("q").delivery, False, Outcome.REJECT)
+    channel.settlements.settle(channel.fetch("q").delivery, False, Outcome.REJECT)
     given = headers(house)
     assert given["x-death"][0]["routing-keys"] == ["q", "copy"]
     assert "CC" not in given
@@ -178,7 +178,7 @@ def test_durable_letters_are_kept(house: House) -> None:
     put(channel, "a", durable=True)
     found = channel.fetch("q")
     assert found is not None
-    channel.settle(found.delivery, False, Outcome.REJECT)
+    channel.settlements.settle(found.delivery, False, Outcome.REJECT)
     later = house.restart()
     assert fetch_all(later.channel()[0], "q") == []
     assert headers(later)["x-first-death-queue"] == "q"
@@ -189,7 +189,7 @@ def test_purged_and_deleted_are_no_dead_letters(house: House) -> None:
     put(channel, "a")
     channel.fetch("q")
     house.client.vhost.remove_queue(house.client.vhost.queues["q"])
-    channel.settle(1, False, Outcome.REJECT)
+    channel.settlements.settle(1, False, Outcome.REJECT)
     assert fetch_all(channel, "dead") == []
     assert house.broker.octets == 0
 

@@ -118,7 +118,7 @@ def test_rejections_die_in_portions() -> None:
     put(channel, *map(str, range(1000)), durable=True)
     consume(channel, "q")
     house.commit()
-    channel.settle(0, True, Outcome.REJECT)
+    channel.settlements.settle(0, True, Outcome.REJECT)
     assert house.broker.drops <= DROPS + SLACK
     house.commit()
     after = House(house.store.survivors(), house.broker.now).broker.vhosts["/"]
@@ -136,9 +136,9 @@ def test_a_commit_is_whole() -> None:
     declare(channel, "q", durable=True, arguments=arguments)
     put(channel, *map(str, range(300)), durable=True)
     consume(channel, "q")
-    channel.select()
-    channel.settle(0, True, Outcome.REJECT)
-    channel.commit()
+    channel.transactions.select()
+    channel.settlements.settle(0, True, Outcome.REJECT)
+    channel.transactions.commit()
     assert house.broker.vhosts["/"].queues["letters"].depth == 300
 
 

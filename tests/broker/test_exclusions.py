@@ -18,7 +18,7 @@ def queue_of(house: House, name: str = "q") -> Queue:
 
 
 def decline(channel: Channel, delivery: int) -> None:
-    channel.settle(delivery, False, Outcome.DECLINE)
+    channel.settlements.settle(delivery, False, Outcome.DECLINE)
 
 
 @pytest.fixture(params=[False, True], ids=["in memory", "paged"])
@@ -54,7 +54,7 @@ def test_what_another_gives_back_is_still_excluded(house: House) -> None:
     consume(other, tag="other")
     assert told.bodies() == ["1"]
     other.unsubscribe("other")
-    other.settle(told.tags()[0], False, Outcome.RELEASE)
+    other.settlements.settle(told.tags()[0], False, Outcome.RELEASE)
     assert heard.bodies() == ["1", "2"] and queue_of(house).depth == 1
 
 
@@ -71,7 +71,7 @@ def test_the_direct_way_stays_with_those_who_exclude_nothing(house: House) -> No
     put(channel, "2", "3")
     assert told.bodies() == ["1", "2", "3"]
     channel.unsubscribe("c")
-    assert other.consumers["other"].simple, "who excluded is gone, and with it the price"
+    assert other.window.consumers["other"].simple, "who excluded is gone, and with it the price"
 
 
 def test_it_goes_when_the_consumer_goes(house: House) -> None:
@@ -98,7 +98,7 @@ def test_nothing_is_remembered_of_messages_that_are_gone(house: House, end: str)
     if end == "accept":
         other, told = house.channel()
         consume(other, tag="other")
-        other.settle(0, True, Outcome.ACCEPT)
+        other.settlements.settle(0, True, Outcome.ACCEPT)
     elif end == "purge":
         assert purge(channel, "q") == 2
     elif end == "fetch":
@@ -107,7 +107,7 @@ def test_nothing_is_remembered_of_messages_that_are_gone(house: House, end: str)
         house.later(2000)
     assert queue_of(house).depth == 0
     assert not queue_of(house).excluded
-    cursor = channel.consumers["c"].cursor
+    cursor = channel.window.consumers["c"].cursor
     assert cursor is not None and cursor.exclusions is not None
     assert not cursor.exclusions.places
     put(channel, "3", durable=True)
@@ -155,7 +155,7 @@ def test_what_could_not_be_written_stays_for_others(house: House, no_ack: bool) 
     consume(channel, no_ack=no_ack)
     one = message("1", "q", durable=True)
     channel.publish(one)
-    channel.unsent("c", 1, one)
+    channel.settlements.unsent("c", 1, one)
     assert heard.bodies() == ["1"] and queue_of(house).depth == 1
     put(channel, "2")
     assert heard.bodies() == ["1", "2"]
@@ -170,7 +170,7 @@ def test_what_was_fetched_and_could_not_be_written_goes_back(house: House) -> No
     put(channel, "1", durable=True)
     fetched = channel.fetch("q")
     assert fetched is not None
-    channel.unsent("", fetched.delivery, fetched.message)
+    channel.settlements.unsent("", fetched.delivery, fetched.message)
     assert queue_of(house).depth == 1
 
 
@@ -178,7 +178,7 @@ def test_a_full_queue_excludes_nobody_from_its_next_message(house: House) -> Non
     channel, heard = house.channel()
     declare(channel, arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
     consume(channel, no_ack=True)
-    channel.unsent("c", 1, message("1", "q"))
+    channel.settlements.unsent("c", 1, message("1", "q"))
     assert not queue_of(house).excluded
 
 
@@ -193,8 +193,8 @@ def test_one_link_declines_so_many_and_no_more(
     decline(channel, 1)
     decline(channel, 2)
     with refused(Condition.RESOURCE_ERROR, "undeliverable here"):
-        channel.unsent("c", 3, heard.deliveries[2][3])
-    assert 3 in channel.unsettled, "and it is not lost with the refusal"
+        channel.settlements.unsent("c", 3, heard.deliveries[2][3])
+    assert 3 in channel.window.unsettled, "and it is not lost with the refusal"
     channel.close()
     assert queue_of(house).depth == 3 and not queue_of(house).excluded
 
@@ -219,9 +219,9 @@ def test_what_could_not_be_fetched_stays_for_others(house: House, no_ack: bool) 
         body = in_memory.text(fetched.message)
         got.append(body)
         if body != "2":
-            channel.unsent("", fetched.delivery, fetched.message, fetched.queue)
+            channel.settlements.unsent("", fetched.delivery, fetched.message, fetched.queue)
         elif not no_ack:
-            channel.settle(fetched.delivery, False, Outcome.ACCEPT)
+            channel.settlements.settle(fetched.delivery, False, Outcome.ACCEPT)
     assert got == ["1", "2", "3"] and queue_of(house).depth == 2
     consume(channel)
     assert heard.bodies() == [], "nor do the consumers of its channel have a form for it"
@@ -239,5 +239,5 @@ def test_what_could_not_be_fetched_is_a_dead_letter(house: House, no_ack: bool) 
     put(channel, "1", durable=True)
     fetched = channel.fetch("q", no_ack)
     assert fetched is not None
-    channel.unsent("", fetched.delivery, fetched.message, fetched.queue)
+    channel.settlements.unsent("", fetched.delivery, fetched.message, fetched.queue)
     assert channel.fetch("q") is None and queue_of(house, "dead").depth == 1

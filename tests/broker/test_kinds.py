@@ -76,7 +76,7 @@ def test_conditions_behind_another_exchange(house: House) -> None:
     channel, _ = house.channel()
     declare(channel, "q")
     exchange(channel, "y", "x-selector")
-    channel.bind(bound := bind_to("y", "amq.topic", "#"))
+    channel.topology.bind(bound := bind_to("y", "amq.topic", "#"))
     assert bound.to_exchange
     channel.publish(message("lost", "k", "amq.topic"))
     bind(channel, "q", "y", arguments={"selector": "n = 1"})
@@ -193,7 +193,7 @@ def test_a_lossy_exchange_loses_by_chance_and_tells_nobody(house: House) -> None
     assert isinstance(found, Lossy)
     chances: Iterator[float] = iter([0.1, 0.49, 0.99, 0.0, 0.5, 0.999])
     found.draw = chances.__next__
-    channel.select_confirms()
+    channel.publish_path.select_confirms()
     for body in ("a", "b"):
         channel.publish(message(body, "", "x"), True)
     assert said(house, "never", "usual", "always") == [["a", "b"], ["b"], []]
@@ -211,7 +211,7 @@ def test_a_lossy_exchange_between_two_others(house: House) -> None:
     """The document's picture: the exchange that knows names, the loss, the queue."""
     channel, heard = house.channel()
     exchange(channel, "x", "x-lossy", arguments={"loss": 100})
-    channel.bind(bind_to("x", "amq.direct", "k"))
+    channel.topology.bind(bind_to("x", "amq.direct", "k"))
     declare(channel, "q")
     bind(channel, "q", "x")
     channel.publish(message("a", "k", "amq.direct"), True)

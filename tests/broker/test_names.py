@@ -24,7 +24,7 @@ DOORS: dict[str, Callable[[House, str], object]] = {
     ),
     "queue": lambda house, name: declare(house.channel()[0], name),
     "binding": lambda house, name: bind(house.channel()[0], "there", "amq.topic", name),
-    "exchange binding": lambda house, name: house.channel()[0].bind(
+    "exchange binding": lambda house, name: house.channel()[0].topology.bind(
         Bind(1, None, "amq.fanout", "amq.topic", name, {}, to_exchange=True)
     ),
     "consumer": lambda house, name: house.channel()[0].subscribe("there", name),
@@ -37,7 +37,9 @@ DOORS: dict[str, Callable[[House, str], object]] = {
 
 def promised(house: House, key: str) -> None:
     channel, _ = house.channel()
-    channel.promise(channel.declare_transaction(), message(key=key, exchange="amq.fanout"))
+    channel.transactions.post(
+        channel.transactions.declare(), message(key=key, exchange="amq.fanout")
+    )
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -109,7 +109,7 @@ def test_delivery_limit(house: House) -> None:
     for _ in range(3):
         fetched = channel.fetch("q")
         assert fetched is not None
-        channel.settle(fetched.delivery, False, Outcome.RELEASE)
+        channel.settlements.settle(fetched.delivery, False, Outcome.RELEASE)
     assert channel.fetch("q") is None
     dead = channel.fetch("dead")
     assert dead is not None
@@ -150,7 +150,7 @@ def test_auto_delete(house: House) -> None:
     channel.unsubscribe("two")
     assert "q" not in house.client.vhost.queues
     assert heard.cancels == []
-    channel.settle(1, False, Outcome.ACCEPT)
+    channel.settlements.settle(1, False, Outcome.ACCEPT)
 
 
 def test_delete(house: House) -> None:
@@ -167,9 +167,9 @@ def test_delete(house: House) -> None:
     assert delete_queue(channel, "q") == 1
     assert heard.cancels == ["c"]
     assert delete_queue(channel, "q") == 0
-    channel.settle(1, False, Outcome.RELEASE)
+    channel.settlements.settle(1, False, Outcome.RELEASE)
     assert house.broker.octets == 0
-    assert channel.held == 0
+    assert channel.window.held == 0
 
 
 def test_purge_leaves_what_is_held(house: House) -> None:
@@ -179,7 +179,7 @@ def test_purge_leaves_what_is_held(house: House) -> None:
     channel.fetch("q")
     assert purge(channel, "q") == 2
     assert house.restart().channel()[0].fetch("q") is not None
-    channel.recover(True)
+    channel.settlements.recover(True)
     assert fetch_all(channel) == ["a"]
     assert house.broker.octets == 0
 
@@ -262,7 +262,7 @@ def test_max_length_drops_the_head(house: House) -> None:
 def test_reject_publish(house: House) -> None:
     channel, heard = house.channel()
     limited(channel, max_length=1, overflow="reject-publish")
-    channel.select_confirms()
+    channel.publish_path.select_confirms()
     put(channel, "a", "b")
     house.commit()
     assert heard.confirms == [(1, False, True), (2, False, False)]
@@ -277,7 +277,7 @@ def test_unsettled_do_not_count_for_length(house: House) -> None:
     limited(channel, max_length=1)
     consume(channel)
     put(channel, "a", "b")
-    channel.settle(0, True, Outcome.RELEASE)
+    channel.settlements.settle(0, True, Outcome.RELEASE)
     assert heard.bodies() == ["a", "b", "b"]
 
 
@@ -290,7 +290,7 @@ def test_priorities(house: House) -> None:
     first = channel.fetch("q")
     assert first is not None
     assert first.message.body == b"b9"
-    channel.settle(first.delivery, False, Outcome.RELEASE)
+    channel.settlements.settle(first.delivery, False, Outcome.RELEASE)
     assert fetch_all(channel) == ["b9", "d5", "a1", "e1", "c0"]
 
 
@@ -312,8 +312,8 @@ def test_counters(house: House) -> None:
     put(channel, "a", "b")
     consume(channel)
     put(channel, "c")
-    channel.settle(1, False, Outcome.ACCEPT)
-    channel.settle(2, False, Outcome.RELEASE)
+    channel.settlements.settle(1, False, Outcome.ACCEPT)
+    channel.settlements.settle(2, False, Outcome.RELEASE)
     (queue,) = house.broker.queues_snapshot()
     assert (queue.published, queue.delivered, queue.acked, queue.redelivered) == (3, 4, 1, 1)
     assert (queue.ready, queue.unsettled, queue.consumers) == (0, 2, 1)

@@ -38,7 +38,7 @@ def test_tail_lives_in_the_store(durable: bool, volatile: bool) -> None:
     assert house.broker.octets < 600
     held = [channel.fetch("q") for _ in range(30)]
     put(channel, "last")
-    channel.recover(True)
+    channel.settlements.recover(True)
     assert len([h for h in held if h is not None]) == 30
     assert fetch_all(channel) == [*BODIES, "last"]
     assert house.broker.octets == 0
@@ -53,8 +53,8 @@ def test_paged_to_a_consumer(house: House) -> None:
     assert house.broker.octets <= 3
     channel.prefetch(7)
     consume(channel)
-    while channel.unsettled:
-        channel.settle(0, True, Outcome.ACCEPT)
+    while channel.window.unsettled:
+        channel.settlements.settle(0, True, Outcome.ACCEPT)
     assert heard.bodies() == BODIES
     put(channel, "after")
     assert heard.bodies()[-1] == "after"
@@ -67,7 +67,7 @@ def test_purge_of_a_paged_queue() -> None:
     put(channel, *BODIES)
     channel.fetch("q")
     assert purge(channel, "q") == 99
-    channel.recover(True)
+    channel.settlements.recover(True)
     put(channel, "new")
     assert fetch_all(channel) == ["000", "new"]
     put(channel, *BODIES)
@@ -105,7 +105,7 @@ def test_restart_brings_back_what_is_durable(house: House) -> None:
     put(channel, "4", key="kept")
     first = channel.fetch("kept")
     assert first is not None
-    channel.settle(first.delivery, False, Outcome.ACCEPT)
+    channel.settlements.settle(first.delivery, False, Outcome.ACCEPT)
     channel.fetch("kept")
 
     later = house.restart()
@@ -171,7 +171,7 @@ def test_numbers_are_never_given_twice(house: House) -> None:
 def test_nothing_survives_in_a_volatile_store() -> None:
     house = House(MemoryStore())
     channel, heard = house.channel()
-    channel.select_confirms()
+    channel.publish_path.select_confirms()
     declare(channel, durable=True)
     put(channel, "a", durable=True)
     house.broker.end_turn()

@@ -34,7 +34,7 @@ def asked(channel: Channel) -> Message:
 
 
 def passive(channel: Channel, name: str) -> QueueState:
-    return channel.declare_queue(DeclareQueue(channel.number, None, name, passive=True))
+    return channel.topology.declare_queue(DeclareQueue(channel.number, None, name, passive=True))
 
 
 def asking(house: House) -> tuple[Channel, Heard, str]:
@@ -167,11 +167,11 @@ def test_a_full_socket_keeps_answers(house: House) -> None:
 
 def test_in_a_transaction(house: House) -> None:
     channel, heard, name = asking(house)
-    channel.select()
+    channel.transactions.select()
     ask(channel)
     put(channel, "answer", key=name)
     assert (channel.fetch("q", True), heard.bodies()) == (None, [])
-    channel.commit()
+    channel.transactions.commit()
     assert (asked(channel).properties.reply_to, heard.bodies()) == (name, ["answer"])
 
 
@@ -191,7 +191,7 @@ def test_a_dead_letter_may_be_an_answer(house: House) -> None:
     put(channel, "a", key="work")
     found = channel.fetch("work")
     assert found is not None
-    channel.settle(found.delivery, False, Outcome.REJECT)
+    channel.settlements.settle(found.delivery, False, Outcome.REJECT)
     assert heard.bodies() == ["a"]
 
 

@@ -59,7 +59,7 @@ def test_takes_what_it_wants_and_leaves_the_rest(paged: bool, no_ack: bool) -> N
     assert heard.bodies() == ["red 1", "red 3", "red 5", "red 7"]
     assert fetch_all(channel) == ["blue 2", "green 4", "blue 6"]
     if not no_ack:
-        channel.settle(0, True, Outcome.ACCEPT)
+        channel.settlements.settle(0, True, Outcome.ACCEPT)
     house.commit()
     assert house.store.depths() == {}
     assert house.broker.octets == 0
@@ -100,8 +100,8 @@ def test_looks_at_every_message_once(limits: dict[str, Any]) -> None:
     channel.prefetch(1)
     consume(channel, matches=matches)
     for _ in range(12):
-        if len(heard.tags()) and heard.tags()[-1] in channel.unsettled:
-            channel.settle(heard.tags()[-1], False, Outcome.ACCEPT)
+        if len(heard.tags()) and heard.tags()[-1] in channel.window.unsettled:
+            channel.settlements.settle(heard.tags()[-1], False, Outcome.ACCEPT)
     coloured(channel, "blue 100")
     assert len(heard.bodies()) == 10
     # Out of credit, it had looked at the message it could not take: that one is looked at twice.
@@ -119,7 +119,7 @@ def test_requeued_behind_its_mark_is_looked_at_again_and_nothing_else(house: Hou
     matches = Counting("colour = 'blue' AND JMSXUserID IS NOT NULL")
     consume(channel, matches=matches)
     assert matches.asked == ["blue 2", "blue 3", "blue 4"]
-    other.settle(fetched.delivery, False, Outcome.RELEASE)
+    other.settlements.settle(fetched.delivery, False, Outcome.RELEASE)
     assert matches.asked == ["blue 2", "blue 3", "blue 4", "blue 1"]
     assert heard.bodies() == []
 
@@ -130,7 +130,7 @@ def test_released_comes_back_to_it(house: House) -> None:
     coloured(channel, *ALL)
     channel.prefetch(1)
     consume(channel, matches=Selector(RED).matches)
-    channel.settle(1, False, Outcome.RELEASE)
+    channel.settlements.settle(1, False, Outcome.RELEASE)
     assert [(m.body, again) for _, _, again, m in heard.deliveries] == [
         (b"red 1", False),
         (b"red 1", True),
@@ -306,13 +306,13 @@ def test_dead_letters_and_transactions(house: House) -> None:
     limited(channel, dead_letter_exchange="", dead_letter_routing_key="letters")
     coloured(channel, *ALL)
     work, heard = house.channel()
-    work.select()
+    work.transactions.select()
     consume(work, matches=Selector(RED).matches)
-    work.settle(1, False, Outcome.REJECT)
-    work.settle(2, False, Outcome.ACCEPT)
-    work.rollback()
-    work.settle(1, False, Outcome.REJECT)
-    work.commit()
+    work.settlements.settle(1, False, Outcome.REJECT)
+    work.settlements.settle(2, False, Outcome.ACCEPT)
+    work.transactions.rollback()
+    work.settlements.settle(1, False, Outcome.REJECT)
+    work.transactions.commit()
     assert fetch_all(channel, "letters") == ["red 1"]
     work.close()
     assert fetch_all(channel) == ["blue 2", "red 3", "green 4", "red 5"]
@@ -374,7 +374,7 @@ def test_settling_within_deliver(limits: dict[str, Any]) -> None:
     class Settles(Heard):
         def deliver(self, consumer: str, delivery: int, redelivered: bool, m: Message) -> None:
             super().deliver(consumer, delivery, redelivered, m)
-            work.settle(delivery, False, Outcome.ACCEPT)
+            work.settlements.settle(delivery, False, Outcome.ACCEPT)
 
     heard = Settles()
     work = house.client.channel(50, heard)

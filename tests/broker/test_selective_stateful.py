@@ -61,7 +61,7 @@ class Party:
 
     def has_room(self) -> bool:
         full = not self.no_ack and 0 < self.limit <= len(self.held)
-        return not self.channel.paused and not full and self.credit != 0
+        return not self.channel.window.paused and not full and self.credit != 0
 
 
 class OneQueue(RuleBasedStateMachine):
@@ -216,7 +216,7 @@ class OneQueue(RuleBasedStateMachine):
             self.requeue(numbers)
         if outcome in (Outcome.DECLINE, Outcome.REFUSE) and not party.copy:
             party.declined.update(numbers)
-        party.channel.settle(tag, multiple, outcome)
+        party.channel.settlements.settle(tag, multiple, outcome)
         self.listen()
 
     @precondition(lambda self: self.parties)
@@ -243,7 +243,7 @@ class OneQueue(RuleBasedStateMachine):
 
         party.channel.drain("c", drained)
         self.settle_down()
-        if party.channel.paused:
+        if party.channel.window.paused:
             party.channel.resume()
             self.settle_down()
         assert len(left) == 1
@@ -252,7 +252,7 @@ class OneQueue(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 9))
     def pause(self, pick: int) -> None:
         party = self.parties[sorted(self.parties)[pick % len(self.parties)]]
-        if party.channel.paused:
+        if party.channel.window.paused:
             party.channel.resume()
         else:
             party.channel.pause()
@@ -272,7 +272,7 @@ class OneQueue(RuleBasedStateMachine):
         if not no_ack:
             self.ever_held.add(number)
             self.requeue([number])
-            self.publisher.settle(fetched.delivery, False, Outcome.RELEASE)
+            self.publisher.settlements.settle(fetched.delivery, False, Outcome.RELEASE)
             self.listen()
 
     @rule()

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from gateway.broker import channel as channels
-from gateway.broker import linked, queues, returning, settling, transactions, undertakings
+from gateway.broker import (
+    consumers,
+    coordinator,
+    queues,
+    returning,
+    settlements,
+    suspension,
+    transactions,
+    undertakings,
+)
 from gateway.broker.channel import Channel
 from gateway.broker.deliveries import Entry, Lane
 from gateway.broker.queues import Queue
@@ -21,7 +30,7 @@ PORTION = 10
 
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (channels, linked, queues, settling, transactions):
+    for module in (channels, consumers, coordinator, queues, settlements, suspension, transactions):
         monkeypatch.setattr(module, "PORTION", PORTION)
     monkeypatch.setattr(undertakings, "FREED", PORTION)
 
@@ -33,13 +42,13 @@ def test_a_commit_is_done_in_portions_and_kept_as_a_whole(house: House) -> None:
     put(channel, *map(str, range(3 * PORTION)), key="taken", durable=True)
     consume(channel, "taken")
     house.commit()
-    channel.select()
+    channel.transactions.select()
     put(channel, *map(str, range(5 * PORTION)), durable=True)
-    channel.settle(0, True, Outcome.ACCEPT)
-    assert channel.much_to_commit
+    channel.settlements.settle(0, True, Outcome.ACCEPT)
+    assert channel.transactions.much_to_commit
     told: list[Refusal | None] = []
     undertakings = house.broker.undertakings
-    undertakings.begin(channel.committing(), told.append)
+    undertakings.begin(channel.transactions.committing(), told.append)
     queue = house.broker.vhosts["/"].queues["q"]
     turns = 1
     while undertakings.jobs:
@@ -60,10 +69,10 @@ def test_a_commit_is_done_in_portions_and_kept_as_a_whole(house: House) -> None:
 def test_a_refusal_comes_at_the_end(house: House) -> None:
     channel, _ = house.channel()
     limited(channel, "q", max_length=1, overflow="reject-publish")
-    channel.select()
+    channel.transactions.select()
     put(channel, *map(str, range(3 * PORTION)))
     told: list[Refusal | None] = []
-    house.broker.undertakings.begin(channel.committing(), told.append)
+    house.broker.undertakings.begin(channel.transactions.committing(), told.append)
     while not told:
         house.broker.undertakings.work()
     assert told[0] is not None and told[0].condition is Condition.PRECONDITION_FAILED
@@ -108,15 +117,15 @@ def test_a_mistake_of_ours_does_not_hold_the_store(house: House) -> None:
 
 
 def test_a_discharge_is_done_in_portions(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linked, "PORTION", PORTION)
+    monkeypatch.setattr(coordinator, "PORTION", PORTION)
     channel, _ = house.channel()
     declare(channel, "q", durable=True)
-    number = channel.declare_transaction()
+    number = channel.transactions.declare()
     for body in range(5 * PORTION):
-        channel.promise(number, message(str(body), "q", durable=True))
-    assert channel.much_to_discharge(number)
+        channel.transactions.post(number, message(str(body), "q", durable=True))
+    assert channel.transactions.much_to_discharge(number)
     told: list[Refusal | None] = []
-    house.broker.undertakings.begin(channel.discharging(number, False), told.append)
+    house.broker.undertakings.begin(channel.transactions.discharging(number, False), told.append)
     turns = 1
     while not told:
         assert house.broker.undertakings.holding
@@ -129,13 +138,13 @@ def test_a_discharge_is_done_in_portions(house: House, monkeypatch: pytest.Monke
 def test_a_queue_that_refuses_keeps_room_for_what_is_being_discharged(house: House) -> None:
     channel, _ = house.channel()
     other, heard = house.channel(house.another())
-    other.select_confirms()
+    other.publish_path.select_confirms()
     limited(channel, "q", max_length=5 * PORTION + 6, overflow="reject-publish")
-    number = channel.declare_transaction()
+    number = channel.transactions.declare()
     for body in range(5 * PORTION):
-        channel.promise(number, message(str(body), "q"))
+        channel.transactions.post(number, message(str(body), "q"))
     told: list[Refusal | None] = []
-    house.broker.undertakings.begin(channel.discharging(number, False), told.append)
+    house.broker.undertakings.begin(channel.transactions.discharging(number, False), told.append)
     queue = house.broker.vhosts["/"].queues["q"]
     turns = 1
     while not told:
@@ -172,7 +181,7 @@ def holding(house: House, count: int, **given: Any) -> tuple[Channel, Heard, Que
     channel, heard = house.channel()
     channel.prefetch(count, 0)
     consume(channel, "q")
-    assert len(heard.deliveries) == len(channel.unsettled) == count
+    assert len(heard.deliveries) == len(channel.window.unsettled) == count
     house.commit()
     return channel, heard, house.broker.vhosts["/"].queues["q"]
 
@@ -180,8 +189,8 @@ def holding(house: House, count: int, **given: Any) -> tuple[Channel, Heard, Que
 @pytest.mark.parametrize("outcome", [Outcome.ACCEPT, Outcome.REJECT])
 def test_settling_much_is_done_in_portions(house: House, outcome: Outcome) -> None:
     channel, _, queue = holding(house, 5 * PORTION)
-    assert channel.much_to_settle
-    told = begin(house, channel.settling(5 * PORTION, outcome))
+    assert channel.settlements.much_to_settle
+    told = begin(house, channel.settlements.settling(5 * PORTION, outcome))
     turns = 1
     while not told:
         assert queue.unsettled == (5 - turns) * PORTION, "one portion in each turn"
@@ -189,7 +198,7 @@ def test_settling_much_is_done_in_portions(house: House, outcome: Outcome) -> No
         house.broker.undertakings.work()
         turns += 1
     assert turns >= 6 and told == [None]
-    assert (queue.unsettled, queue.depth, channel.held, house.broker.octets) == (0, 0, 0, 0)
+    assert (queue.unsettled, queue.depth, channel.window.held, house.broker.octets) == (0, 0, 0, 0)
 
 
 def test_dead_letters_of_much_that_is_rejected_come_in_portions(house: House) -> None:
@@ -198,7 +207,7 @@ def test_dead_letters_of_much_that_is_rejected_come_in_portions(house: House) ->
     )
     declare(channel, "dead")
     dead = house.broker.vhosts["/"].queues["dead"]
-    told = begin(house, channel.settling(0, Outcome.REJECT))
+    told = begin(house, channel.settlements.settling(0, Outcome.REJECT))
     while not told:
         before = dead.depth
         house.broker.undertakings.work()
@@ -211,7 +220,7 @@ def test_what_is_given_back_stands_in_its_place_before_anybody_is_served(house: 
     channel, heard, queue = holding(house, 5 * PORTION)
     put(channel, "later")
     other, overheard = house.channel()
-    told = begin(house, channel.settling(0, Outcome.RELEASE))
+    told = begin(house, channel.settlements.settling(0, Outcome.RELEASE))
     put(channel, "last")
     while not told:
         assert queue.depth in (2, 5 * PORTION + 2), "all of it at once"
@@ -225,7 +234,7 @@ def test_what_is_given_back_stands_in_its_place_before_anybody_is_served(house: 
 def test_the_channel_is_served_again_at_the_end(house: House) -> None:
     channel, heard, _ = holding(house, 5 * PORTION)
     put(channel, "later")
-    told = begin(house, channel.settling(0, Outcome.RELEASE))
+    told = begin(house, channel.settlements.settling(0, Outcome.RELEASE))
     while not told:
         assert len(heard.deliveries) == 5 * PORTION
         house.broker.undertakings.work()
@@ -234,30 +243,30 @@ def test_the_channel_is_served_again_at_the_end(house: House) -> None:
 
 def test_a_queue_that_goes_meanwhile_leaves_nothing(house: House) -> None:
     channel, _, queue = holding(house, 5 * PORTION)
-    told = begin(house, channel.settling(0, Outcome.RELEASE))
+    told = begin(house, channel.settlements.settling(0, Outcome.RELEASE))
     house.broker.vhosts["/"].remove_queue(queue)
     while not told:
         house.broker.undertakings.work()
-    assert (queue.unsettled, house.broker.octets, channel.held) == (0, 0, 0)
+    assert (queue.unsettled, house.broker.octets, channel.window.held) == (0, 0, 0)
 
 
 def test_an_unknown_tag_is_refused_before_anything_begins(house: House) -> None:
     channel, _, _ = holding(house, 5 * PORTION)
     with pytest.raises(Refusal):
-        channel.settling(7 * PORTION, Outcome.ACCEPT)
-    assert len(channel.unsettled) == 5 * PORTION and channel.open
+        channel.settlements.settling(7 * PORTION, Outcome.ACCEPT)
+    assert len(channel.window.unsettled) == 5 * PORTION and channel.window.open
 
 
 def test_recovery_is_done_in_portions_and_nothing_comes_between(house: House) -> None:
     channel, heard, _ = holding(house, 5 * PORTION)
-    told = begin(house, channel.recovering(False))
+    told = begin(house, channel.settlements.recovering(False))
     while not told:
         before = len(heard.deliveries)
         put(channel, "new")
         house.broker.undertakings.work()
         if not told:
             assert len(heard.deliveries) - before <= PORTION
-    channel.settle(0, True, Outcome.ACCEPT)
+    channel.settlements.settle(0, True, Outcome.ACCEPT)
     again = heard.bodies()[5 * PORTION :]
     assert again[: 5 * PORTION] == list(map(str, range(5 * PORTION)))
     assert set(again[5 * PORTION :]) == {"new"}
@@ -265,19 +274,19 @@ def test_recovery_is_done_in_portions_and_nothing_comes_between(house: House) ->
 
 def test_a_rollback_is_done_in_portions(house: House) -> None:
     channel, _, queue = holding(house, 5 * PORTION)
-    channel.select()
-    told = begin(house, channel.settling(2 * PORTION, Outcome.ACCEPT))
+    channel.transactions.select()
+    told = begin(house, channel.settlements.settling(2 * PORTION, Outcome.ACCEPT))
     while not told:
         house.broker.undertakings.work()
-    assert list(channel.unsettled) == list(range(2 * PORTION + 1, 5 * PORTION + 1))
+    assert list(channel.window.unsettled) == list(range(2 * PORTION + 1, 5 * PORTION + 1))
     put(channel, *map(str, range(3 * PORTION)))
-    told = begin(house, channel.rolling_back())
+    told = begin(house, channel.transactions.rolling_back())
     turns = 1
     while not told:
         house.broker.undertakings.work()
         turns += 1
     assert turns >= 5
-    assert list(channel.unsettled) == list(range(1, 5 * PORTION + 1)), "ascending again"
+    assert list(channel.window.unsettled) == list(range(1, 5 * PORTION + 1)), "ascending again"
     assert queue.depth == 0 and queue.unsettled == 5 * PORTION
 
 
@@ -297,7 +306,7 @@ def test_closing_with_much_unsettled_gives_it_back_in_portions(house: House) -> 
 
 def test_the_end_of_the_process_completes_what_was_settled(house: House) -> None:
     channel, _, queue = holding(house, 5 * PORTION)
-    told = begin(house, channel.settling(0, Outcome.ACCEPT))
+    told = begin(house, channel.settlements.settling(0, Outcome.ACCEPT))
     house.broker.undertakings.finish()
     assert told == [None] and queue.unsettled == 0
 
@@ -342,29 +351,31 @@ def test_credit_to_be_used_up_lasts_until_a_later_turn(house: House) -> None:
 
 def test_a_discharge_that_fails_is_undone_in_portions(house: House) -> None:
     channel, _, queue = holding(house, 5 * PORTION)
-    number = channel.declare_transaction()
-    for tag in list(channel.unsettled):
-        channel.retire(number, tag, Outcome.ACCEPT, tag > PORTION)
+    number = channel.transactions.declare()
+    for tag in list(channel.window.unsettled):
+        channel.transactions.retire(number, tag, Outcome.ACCEPT, tag > PORTION)
     for body in range(3 * PORTION):
-        channel.promise(number, message(str(body), "q"))
-    told = begin(house, channel.discharging(number, True))
+        channel.transactions.post(number, message(str(body), "q"))
+    told = begin(house, channel.transactions.discharging(number, True))
     turns = 1
     while not told:
         house.broker.undertakings.work()
         turns += 1
     assert turns >= 8
-    assert list(channel.unsettled)[:PORTION] == list(range(1, PORTION + 1))
-    assert queue.depth + len(channel.unsettled) == queue.depth + queue.unsettled == 5 * PORTION
+    assert list(channel.window.unsettled)[:PORTION] == list(range(1, PORTION + 1))
+    assert (
+        queue.depth + len(channel.window.unsettled) == queue.depth + queue.unsettled == 5 * PORTION
+    )
 
 
 def test_what_goes_meanwhile_gets_nothing_of_a_discharge(house: House) -> None:
     channel, _ = house.channel()
     declare(channel, "q", durable=True)
-    number = channel.declare_transaction()
+    number = channel.transactions.declare()
     for body in range(3 * PORTION):
-        channel.promise(number, message(str(body), "q", durable=True))
+        channel.transactions.post(number, message(str(body), "q", durable=True))
     told: list[Refusal | None] = []
-    house.broker.undertakings.begin(channel.discharging(number, False), told.append)
+    house.broker.undertakings.begin(channel.transactions.discharging(number, False), told.append)
     for _ in range(4):
         house.broker.undertakings.work()
     queue = house.broker.vhosts["/"].queues["q"]
@@ -380,7 +391,7 @@ def test_what_goes_meanwhile_gets_nothing_of_a_discharge(house: House) -> None:
 
 def test_few_of_many_are_settled_at_once(house: House) -> None:
     channel, _, queue = holding(house, 5 * PORTION)
-    assert channel.settling(PORTION, Outcome.ACCEPT) is None
+    assert channel.settlements.settling(PORTION, Outcome.ACCEPT) is None
     assert queue.unsettled == 4 * PORTION and not house.broker.undertakings.waiting
 
 
@@ -392,10 +403,10 @@ def test_what_comes_back_has_been_put_in_order_before(
     channel, heard, queue = holding(house, 5 * PORTION)
     put(channel, "later")
     # Tags that do not ascend with the places in the queue, in five runs and more.
-    entries = dict(channel.unsettled)
-    channel.unsettled.clear()
+    entries = dict(channel.window.unsettled)
+    channel.window.unsettled.clear()
     for tag in sorted(entries, key=lambda tag: (tag * 37) % (5 * PORTION + 1)):
-        channel.unsettled[tag] = entries[tag]
+        channel.window.unsettled[tag] = entries[tag]
     seen: list[int] = []
     real = Lane.put_back
 
@@ -406,7 +417,7 @@ def test_what_comes_back_has_been_put_in_order_before(
 
     monkeypatch.setattr(Lane, "put_back", put_back)
     monkeypatch.setattr(returning, "merge", counted := Counted(returning.merge))
-    told = begin(house, channel.settling(0, Outcome.RELEASE))
+    told = begin(house, channel.settlements.settling(0, Outcome.RELEASE))
     while not told:
         before = counted.count
         assert queue.depth in (1, 5 * PORTION + 1)
@@ -456,15 +467,15 @@ def test_watchers_are_told_of_what_comes_back_in_portions(house: House) -> None:
 def test_what_is_settled_is_let_go_of_as_it_is_settled(house: House, committed: bool) -> None:
     """Or all of it would be freed in the last turn."""
     channel, heard, _ = holding(house, 5 * PORTION)
-    places = [weakref.ref(Tracked.track(entry)) for entry in channel.unsettled.values()]
+    places = [weakref.ref(Tracked.track(entry)) for entry in channel.window.unsettled.values()]
     heard.deliveries.clear()
     if committed:
-        channel.select()
-        begin(house, channel.settling(0, Outcome.ACCEPT))
+        channel.transactions.select()
+        begin(house, channel.settlements.settling(0, Outcome.ACCEPT))
         house.broker.undertakings.finish()
-        told = begin(house, channel.committing())
+        told = begin(house, channel.transactions.committing())
     else:
-        told = begin(house, channel.settling(0, Outcome.ACCEPT))
+        told = begin(house, channel.settlements.settling(0, Outcome.ACCEPT))
     gone = 0
     while not told:
         before = gone

@@ -104,7 +104,7 @@ def test_what_is_only_in_the_store_is_not_read(
             assert after["q"].depth == 3
         for one in (*held, middle):
             assert one is not None
-            channel.settle(one.delivery, False, Outcome.RELEASE)
+            channel.settlements.settle(one.delivery, False, Outcome.RELEASE)
         back = fetch_all(channel)
         assert back == ["0", "1", in_memory.text(middle.message)]
         house.commit()

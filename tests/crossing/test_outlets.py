@@ -106,7 +106,7 @@ def test_what_was_not_sent_is_dead_lettered(no_ack: bool) -> None:
     consume(channel, "q", no_ack=no_ack)
     put(channel, "1")
     ((tag, delivery, _, message),) = heard.deliveries
-    channel.unsent(tag, delivery, message)
-    channel.unsent("nobody", 99, message)
+    channel.settlements.unsent(tag, delivery, message)
+    channel.settlements.unsent("nobody", 99, message)
     house.commit()
-    assert fetch_all(channel, "dead") == ["1"] and not channel.unsettled
+    assert fetch_all(channel, "dead") == ["1"] and not channel.window.unsettled

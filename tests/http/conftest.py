@@ -121,17 +121,17 @@ class Rig:
 
     def queue(self, name: str, **options: Any) -> None:
         self.begin()
-        self.channel.declare_queue(DeclareQueue(1, None, name, **options))
+        self.channel.topology.declare_queue(DeclareQueue(1, None, name, **options))
         self.end()
 
     def exchange(self, name: str, kind: str = "topic") -> None:
         self.begin()
-        self.channel.declare_exchange(DeclareExchange(1, None, name, kind))
+        self.channel.topology.declare_exchange(DeclareExchange(1, None, name, kind))
         self.end()
 
     def bind(self, queue: str, exchange: str, key: str) -> None:
         self.begin()
-        self.channel.bind(Bind(1, None, queue, exchange, key))
+        self.channel.topology.bind(Bind(1, None, queue, exchange, key))
         self.end()
 
     def fetch(self, queue: str) -> Any:

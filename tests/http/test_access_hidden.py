@@ -153,7 +153,7 @@ async def test_history_and_destination_are_left_out(hiding: Any, listener: Any) 
         assert (await post(hiding, "work/messages")).status_code == 201
         hiding.begin()
         got = hiding.channel.fetch("hidden-queue", False)
-        hiding.channel.settle(got.delivery, False, Outcome.REJECT)
+        hiding.channel.settlements.settle(got.delivery, False, Outcome.REJECT)
         hiding.end()
         dead = (await reader.until()).data
         assert "application_properties" not in dead
@@ -223,9 +223,9 @@ async def test_a_reader_whose_source_goes_learns_no_name(
         await reader.until("bridge.open")
         hiding.begin()
         if "feed" in query:
-            hiding.channel.delete_exchange(DeleteExchange(1, None, "hidden-ex"))
+            hiding.channel.topology.delete_exchange(DeleteExchange(1, None, "hidden-ex"))
         else:
-            hiding.channel.delete_queue(DeleteQueue(1, None, "hidden-queue"))
+            hiding.channel.topology.delete_queue(DeleteQueue(1, None, "hidden-queue"))
         hiding.end()
         closed = await reader.until("bridge.close")
         assert closed.data["source"].startswith("route:") and closed.data["reconnect"] is False
@@ -385,7 +385,7 @@ async def test_a_quota_of_leases(make_rig: Any, listener: Any) -> None:
             assert again.status == 200
             await rig.until(lambda: counted == {("/", "a"): 5})
             rig.begin()
-            rig.channel.delete_queue(DeleteQueue(1, None, "orders"))
+            rig.channel.topology.delete_queue(DeleteQueue(1, None, "orders"))
             rig.end()
             await again.until("bridge.close")
         # What was leased of a queue that has gone is lost when somebody looks, or in its time.

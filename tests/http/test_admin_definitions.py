@@ -246,19 +246,21 @@ async def test_odd_but_legal_things_go_round(rig: Any, make_rig: Any) -> None:
                 internal=number == 3,
                 arguments=alternate if number else {},
             )
-            channel.declare_exchange(said)
+            channel.topology.declare_exchange(said)
     rig.queue("passing")
     rig.queue("", durable=True, auto_delete=True)
     rig.queue("many", durable=True, arguments={"x-max-priority": 9})
     rig.queue("safe", durable=True, arguments={"x-queue-type": "quorum", "x-delivery-limit": 3})
     for name in (*ODD_NAMES, "passing"):
         for key in ("", "#", "a.*.b", "ä" * 127):
-            channel.bind(Bind(1, None, name, "amq.topic", key, ODD_ARGUMENTS["x-odd"]))
-            channel.bind(Bind(1, None, name, f"0{ODD_NAMES[0]}", key, {"x-selector": "a = 1"}))
+            channel.topology.bind(Bind(1, None, name, "amq.topic", key, ODD_ARGUMENTS["x-odd"]))
+            channel.topology.bind(
+                Bind(1, None, name, f"0{ODD_NAMES[0]}", key, {"x-selector": "a = 1"})
+            )
         matching = {"x-match": "any-with-x", "a": None, "b": b"\xff", "c": Int(5)}
-        channel.bind(Bind(1, None, name, "amq.match", "", matching))
+        channel.topology.bind(Bind(1, None, name, "amq.match", "", matching))
     over = Bind(1, None, f"1{ODD_NAMES[1]}"[:128], "amq.topic", "x.#", {}, to_exchange=True)
-    channel.bind(over)
+    channel.topology.bind(over)
     async with rig.http(ADMIN) as http:
         exported = (await http.get(PATH)).json()
     other = make_rig()
@@ -311,7 +313,7 @@ async def test_the_export_is_made_in_portions(rig: Any) -> None:
         while True:
             turns += 1
             rig.queue(f"other{turns}", durable=True)
-            rig.channel.delete_queue(DeleteQueue(1, None, f"q{turns:05}"))
+            rig.channel.topology.delete_queue(DeleteQueue(1, None, f"q{turns:05}"))
             await asyncio.sleep(0)
 
     async with rig.http(ADMIN) as http:

@@ -243,7 +243,7 @@ async def test_a_deleted_queue_ends_an_explicit_stream(rig: Any, listener: Any) 
     async with rig.served() as port, listener(port, EXPLICIT) as reader:
         await reader.until("bridge.open")
         rig.begin()
-        rig.channel.delete_queue(DeleteQueue(1, None, "orders"))
+        rig.channel.topology.delete_queue(DeleteQueue(1, None, "orders"))
         rig.end()
         assert (await reader.until("bridge.close")).data["reconnect"] is False
         assert not await reader.chunk()

@@ -148,14 +148,14 @@ async def test_idle_time_counts_over_restarts(make_rig: Any, listener: Any) -> N
 async def test_without_its_exchange_a_journal_ends(make_rig: Any, listener: Any) -> None:
     rig = make_rig(volatile=False)
     rig.begin()
-    rig.channel.declare_exchange(DeclareExchange(1, None, "prices", "topic", durable=True))
+    rig.channel.topology.declare_exchange(DeclareExchange(1, None, "prices", "topic", durable=True))
     rig.end()
     query = DURABLE.replace("amq.topic", "prices")
     hub = rig.app.state.hub
     async with rig.served() as port, listener(port, query) as reader:
         await reader.opened()
         rig.begin()
-        rig.channel.delete_exchange(DeleteExchange(1, None, "prices"))
+        rig.channel.topology.delete_exchange(DeleteExchange(1, None, "prices"))
         rig.end()
         hub.review(0.0)
         closed = await reader.until("bridge.close")

@@ -197,7 +197,7 @@ async def test_what_is_over_stays_over(rig: Any, listener: Any) -> None:
     async with rig.served() as port, listener(port, "source=queue:orders") as reader:
         await reader.opened()
         rig.begin()
-        rig.channel.delete_queue(DeleteQueue(1, None, "orders"))
+        rig.channel.topology.delete_queue(DeleteQueue(1, None, "orders"))
         rig.end()
         closed = await reader.until("bridge.close")
         assert closed.data["reconnect"] is False and closed.id == "b0.end"

@@ -262,14 +262,14 @@ async def test_a_deleted_queue_takes_its_leases(rig: Any) -> None:
     async with rig.http() as http:
         (one,) = await take(http, "q")
         rig.begin()
-        rig.channel.delete_queue(DeleteQueue(1, None, "q"))
+        rig.channel.topology.delete_queue(DeleteQueue(1, None, "q"))
         rig.end()
         assert (await http.delete(TOKEN.format(one["token"]))).status_code == 410
         rig.begin()
         rig.broker.create_vhost("gone")
         rig.broker.access.set_permissions("alice", "gone", ".*", ".*", ".*")
         client = rig.broker.attach("gone", "alice", "test")
-        client.channel(1, rig.recorder).declare_queue(DeclareQueue(1, None, "q"))
+        client.channel(1, rig.recorder).topology.declare_queue(DeclareQueue(1, None, "q"))
         rig.end()
         await http.post("/v1/gone/queues/q/messages", content=b"x")
         answer = await http.post("/v1/gone/queues/q/deliveries")

@@ -40,8 +40,8 @@ class Leases(RuleBasedStateMachine):
             self.broker.access.set_permissions(user, "/", ".*", ".*", ".*")
         self.channel = self.broker.attach("/", "alice", "test").channel(1, Heard())
         dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
-        self.channel.declare_queue(DeclareQueue(1, None, "dead"))
-        self.channel.declare_queue(DeclareQueue(1, None, "q", arguments=dead))
+        self.channel.topology.declare_queue(DeclareQueue(1, None, "dead"))
+        self.channel.topology.declare_queue(DeclareQueue(1, None, "q", arguments=dead))
         self.table = LeaseTable(self.broker)
         self.receive_channels = ReceiveChannels(self.broker)
         self.ready: list[int] = []

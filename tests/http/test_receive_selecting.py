@@ -213,7 +213,7 @@ async def test_the_queue_goes_or_the_gateway_stops_while_somebody_seeks(rig: Any
     async with rig.http() as http:
         async with poll(rig, http, group="g") as task:
             rig.begin()
-            rig.channel.delete_queue(DeleteQueue(1, None, "q"))
+            rig.channel.topology.delete_queue(DeleteQueue(1, None, "q"))
             rig.end()
             assert (await task).status_code == 404
         rig.queue("q")

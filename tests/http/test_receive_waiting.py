@@ -82,7 +82,7 @@ async def test_the_queue_goes_while_somebody_waits(rig: Any) -> None:
     rig.queue("q")
     async with rig.http() as http, poll(rig, http) as task:
         rig.begin()
-        rig.channel.delete_queue(DeleteQueue(1, None, "q"))
+        rig.channel.topology.delete_queue(DeleteQueue(1, None, "q"))
         rig.end()
         answer = await task
         assert answer.status_code == 404

@@ -138,7 +138,7 @@ class Consumer:
 def test_every_message_is_somewhere_once(seed: int) -> None:
     house = House()
     owner = Linked(house, "owner")
-    owner.session.channels[0].declare_queue(DeclareQueue(0, None, "q", durable=True))
+    owner.session.channels[0].topology.declare_queue(DeclareQueue(0, None, "q", durable=True))
     house.commit()
     owner.sender(0, "in", w.Target("/queues/q"))
     for number in range(MESSAGES):

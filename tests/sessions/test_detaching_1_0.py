@@ -47,7 +47,7 @@ def hold(peer: LinkPeer, **more: object) -> tuple[str, dict[int, bytes], list[En
         peer.house.broker.tick(peer.house.broker.now + 1)
         got += peer.heard()  # type: ignore[arg-type]
     tags = {said.delivery: tag(said.delivery) for said in got}
-    return link, tags, list(peer.session.channels[1].unsettled.values())
+    return link, tags, list(peer.session.channels[1].window.unsettled.values())
 
 
 def held(entries: list[Entry]) -> int:
@@ -115,7 +115,7 @@ def test_nothing_is_delivered_over_a_link_that_waits_for_its_turn(
     publish_other = LinkPeer(house, container="other")
     assert peer.says(DetachLink(1, "t", link, True)) == []
     publish(publish_other, "q", "new")
-    assert peer.heard() == [] and not peer.session.channels[1].unsettled
+    assert peer.heard() == [] and not peer.session.channels[1].window.unsettled
     assert held(entries) == MANY
     (done,) = work(peer, entries)
     assert done == Done(1, "t")

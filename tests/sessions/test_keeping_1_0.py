@@ -232,7 +232,7 @@ def test_an_outcome_in_a_transaction_and_the_end_of_its_link(
     part of a discharge that succeeds. In no case is it accepted and back in the queue."""
     house = House()
     owner = Linked(house, "owner")
-    owner.session.channels[0].declare_queue(DeclareQueue(0, None, "q", durable=True))
+    owner.session.channels[0].topology.declare_queue(DeclareQueue(0, None, "q", durable=True))
     owner.sender(0, "in", w.Target("/queues/q"))
     owner.says(w.Transfer(0, 0, b"t", 0), MESSAGE)
     queue = house.broker.vhosts["/"].queues["q"]

@@ -91,7 +91,7 @@ def test_sessions_leave_nothing(version: str) -> None:
     peer.asks(Open("open", "/", "guest"))
     peer.asks(BeginSession(2, "begin"))
     (channel,) = peer.session.channels.values()
-    channel.declare_queue(DeclareQueue(0, None, "q"))
+    channel.topology.declare_queue(DeclareQueue(0, None, "q"))
     for _ in range(3):
         a_session(peer)
     said, expected = peer.said[:], peer.house.broker.vhosts["/"].queues["q"].acked

@@ -312,7 +312,7 @@ def test_a_sender_is_told_on_the_wire() -> None:
 
     house = House()
     peer, other = Linked(house), Linked(house, "other")
-    peer.session.channels[0].declare_queue(DeclareQueue(0, None, "q", durable=True))
+    peer.session.channels[0].topology.declare_queue(DeclareQueue(0, None, "q", durable=True))
     peer.sender(0, "in", w.Target("/queues/q"))
     vhost = house.broker.vhosts["/"]
     vhost.remove_queue(vhost.queues["q"])
@@ -628,7 +628,9 @@ def test_a_subscription_is_its_users(house: House, peer: LinkPeer, shared: tuple
 def test_a_queue_that_says_it_is_anothers_is_not_read(house: House, peer: LinkPeer) -> None:
     channel = peer.session.channels[1]
     given = {USER: "other", CLIENT: "me"}
-    channel.declare_queue(DeclareQueue(1, None, "subscription:guest:me:sub", arguments=given))
+    channel.topology.declare_queue(
+        DeclareQueue(1, None, "subscription:guest:me:sub", arguments=given)
+    )
     asked: dict[str, Any] = {"durable": 1, "expiry": "never", "capabilities": ("topic",)}
     for address in ("news", None):
         _, operation = peer.asking(address, name="sub", **asked)
@@ -856,8 +858,8 @@ def test_what_each_of_many_links_holds_is_parked_with_it(house: House, peer: Lin
         other = "10"
         peer.says(*[Retire(1, work, one, Outcome.ACCEPT, False) for one in held[other]])
         peer.done(Discharge(1, "t", "coordinator", work, True))
-        found = channel.park(gone)
+        found = channel.links.park(gone)
         assert list(found) == held.pop(gone)
     for link, numbers in held.items():
-        assert list(channel.park(link)) == numbers
-    assert len(channel.unsettled) == 1 and not channel.unsettled_index.numbers
+        assert list(channel.links.park(link)) == numbers
+    assert len(channel.window.unsettled) == 1 and not channel.window.index.numbers

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.adapters import Role, adapter_for
 from gateway.broker import channel as channels
-from gateway.broker import settling
+from gateway.broker import settlements
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.operations import (
@@ -118,7 +118,7 @@ SOME = 10
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> tuple[Session, list[Operation], Held]:
     """A session that holds 5 portions and has no room for more."""
-    for module in (settling, channels):
+    for module in (settlements, channels):
         monkeypatch.setattr(module, "PORTION", SOME)
     outlet = Held()
     monkeypatch.setattr(Silent, "deliver", outlet.deliver)

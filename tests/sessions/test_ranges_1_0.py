@@ -36,7 +36,7 @@ class Receiver(Linked):
         super().__init__(House(), window=HALF - 1)
         channel = self.session.channels[0]
         for queue in ("q", "dead"):
-            channel.declare_queue(DeclareQueue(0, None, queue))
+            channel.topology.declare_queue(DeclareQueue(0, None, queue))
         self.queue = self.house.broker.vhosts["/"].queues["q"]
         self.dead = self.house.broker.vhosts["/"].queues["dead"]
         self.queue.limits = self.queue.limits._replace(
@@ -112,7 +112,7 @@ def described(peer: Receiver) -> tuple[Any, ...]:
         sorted((e.message.body, str(e.message.notes)) for e in dead),
         len(peer.engine.sessions[0].sent),
         {link.name: len(link.unsettled) for link in peer.engine.sessions[0].links.values()},
-        sorted(peer.session.channels[0].unsettled),
+        sorted(peer.session.channels[0].window.unsettled),
     )
 
 

@@ -34,7 +34,7 @@ def peer(house: House) -> Linked:
 
 def declare(peer: Linked, name: str, durable: bool = True, **given: Any) -> Queue:
     channel = peer.session.channels[0]
-    channel.declare_queue(DeclareQueue(0, None, name, durable=durable, **given))
+    channel.topology.declare_queue(DeclareQueue(0, None, name, durable=durable, **given))
     peer.turn()
     return peer.house.broker.vhosts["/"].queues[name]
 

@@ -18,7 +18,7 @@ def filled() -> House:
     house = House()
     owner = Linked(house, "owner")
     for name in ("q", "r"):
-        owner.session.channels[0].declare_queue(DeclareQueue(0, None, name, durable=True))
+        owner.session.channels[0].topology.declare_queue(DeclareQueue(0, None, name, durable=True))
     house.commit()
     owner.sender(0, "in", w.Target("/queues/q"))
     for number in range(6):

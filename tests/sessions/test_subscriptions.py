@@ -189,10 +189,10 @@ def made_earlier(peer: LinkPeer, owned: bool = True) -> Queue:
     name = "subscription:me:news"
     arguments = {USER: "guest", CLIENT: "me"} if owned else {}
     channel: Channel = peer.session.channels[1]
-    channel.declare_queue(
+    channel.topology.declare_queue(
         DeclareQueue(1, None, name, durable=True, arguments=arguments, levels=LINK_LEVELS)
     )
-    channel.bind(Bind(1, None, name, "amq.topic", "a"))
+    channel.topology.bind(Bind(1, None, name, "amq.topic", "a"))
     publish(peer, 1, 2, 3)
     return the_queue(peer.house)
 

@@ -73,7 +73,7 @@ class Linked:
 def house() -> House:
     found = House()
     owner = Linked(found, "owner")
-    owner.session.channels[0].declare_queue(DeclareQueue(0, None, "q", durable=True))
+    owner.session.channels[0].topology.declare_queue(DeclareQueue(0, None, "q", durable=True))
     found.commit()
     owner.sender(0, "in", w.Target("/queues/q"))
     for number in range(3):
@@ -297,7 +297,7 @@ def test_a_transaction(house: House, fail: bool) -> None:
 def test_the_queue_is_deleted(house: House) -> None:
     peer = Linked(house)
     peer.receiver(0, 2)
-    peer.session.channels[0].delete_queue(DeleteQueue(0, None, "q"))
+    peer.session.channels[0].topology.delete_queue(DeleteQueue(0, None, "q"))
     peer.turn()
     (detach,) = peer.hears()
     assert detach.error.condition == "amqp:resource-deleted"

@@ -10,6 +10,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from gateway.broker.channel import Channel
 from gateway.broker.snapshots import exchange_snapshot, queue_snapshot
 from gateway.http import problems
 from gateway.http.access.principal import Action
@@ -242,8 +243,8 @@ async def rabbit_consumers_in(call: Call) -> Json:
 async def rabbit_aliveness(call: Call) -> Json:
     """Declare a queue, publish to it and get it back, as RabbitMQ does. The queue stays."""
 
-    def prove(channel: Any) -> bool:
-        channel.declare_queue(DeclareQueue(CHANNEL, None, ALIVE))
+    def prove(channel: Channel) -> bool:
+        channel.topology.declare_queue(DeclareQueue(CHANNEL, None, ALIVE))
         dialect = DIALECTS["0-9-1"]
         header = dialect.write(Properties())
         essentials = dialect.essentials(header)

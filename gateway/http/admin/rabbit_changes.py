@@ -55,7 +55,7 @@ async def rabbit_put_queue(call: Call) -> Response:
         auto_delete=flag(body, "auto_delete"),
         arguments=table_of(body),
     )
-    await call.on_channel(lambda channel: channel.declare_queue(op))
+    await call.on_channel(lambda channel: channel.topology.declare_queue(op))
     return done(new)
 
 
@@ -66,7 +66,7 @@ async def rabbit_delete_queue(call: Call) -> Response:
     op = DeleteQueue(
         CHANNEL, None, name, query.get("if-unused") == "true", query.get("if-empty") == "true"
     )
-    await call.on_channel(lambda channel: channel.delete_queue(op))
+    await call.on_channel(lambda channel: channel.topology.delete_queue(op))
     return done(False)
 
 
@@ -74,7 +74,9 @@ async def rabbit_purge_queue(call: Call) -> Response:
     name = call.names["queue"]
     if name not in call.context.broker.vhosts[call.vhost].queues:
         raise missing()
-    await call.on_channel(lambda channel: channel.purge_queue(PurgeQueue(CHANNEL, None, name)))
+    await call.on_channel(
+        lambda channel: channel.topology.purge_queue(PurgeQueue(CHANNEL, None, name))
+    )
     return done(False)
 
 
@@ -92,7 +94,7 @@ async def rabbit_put_exchange(call: Call) -> Response:
         arguments=table_of(body),
     )
     try:
-        await call.on_channel(lambda channel: channel.declare_exchange(op))
+        await call.on_channel(lambda channel: channel.topology.declare_exchange(op))
     except Refusal as refusal:
         if refusal.condition is Condition.COMMAND_INVALID:
             raise Bad(f"unknown exchange type '{op.type}'") from None
@@ -106,7 +108,7 @@ async def rabbit_delete_exchange(call: Call) -> Response:
         raise missing()
     unused = call.request.query_params.get("if-unused") == "true"
     op = DeleteExchange(CHANNEL, None, name, unused)
-    await call.on_channel(lambda channel: channel.delete_exchange(op))
+    await call.on_channel(lambda channel: channel.topology.delete_exchange(op))
     return done(False)
 
 
@@ -137,7 +139,7 @@ async def rabbit_bind(call: Call) -> Response:
     kind, name = destination_of(call)
     table = table_of(call.body)
     op = Bind(CHANNEL, None, name, source_of(call), key, table, to_exchange=kind == "exchange")
-    await call.on_channel(lambda channel: channel.bind(op))
+    await call.on_channel(lambda channel: channel.topology.bind(op))
     return Response(
         status_code=201,
         headers={"location": f"{call.request.url.path}/{quote_plus(quoted(key) or '~')}"},
@@ -166,7 +168,7 @@ async def rabbit_unbind(call: Call) -> Response:
     op = Unbind(
         CHANNEL, None, name, one.source, one.key, one.arguments, to_exchange=one.to_exchange
     )
-    await call.on_channel(lambda channel: channel.unbind(op))
+    await call.on_channel(lambda channel: channel.topology.unbind(op))
     return done(False)
 
 

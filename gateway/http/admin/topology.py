@@ -165,7 +165,7 @@ async def put_exchange(call: Call) -> Response:
         arguments=read_table(body.arguments),
     )
     with precondition(problems.CONFLICT if not new else problems.ARGUMENT):
-        await call.on_channel(lambda channel: channel.declare_exchange(declared))
+        await call.on_channel(lambda channel: channel.topology.declare_exchange(declared))
     return respond(find_exchange(call), 201 if new else 200)
 
 
@@ -173,7 +173,7 @@ async def delete_exchange(call: Call) -> None:
     find_exchange(call)
     op = DeleteExchange(CHANNEL, None, call.names["exchange"], call.query.if_unused)
     with precondition(problems.CONFLICT):
-        await call.on_channel(lambda channel: channel.delete_exchange(op))
+        await call.on_channel(lambda channel: channel.topology.delete_exchange(op))
 
 
 # --- queues ---------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ async def put_queue(call: Call) -> Response:
         levels=0 if body.priority_levels == 1 else body.priority_levels,
     )
     with precondition(problems.CONFLICT):
-        await call.on_channel(lambda channel: channel.declare_queue(declared))
+        await call.on_channel(lambda channel: channel.topology.declare_queue(declared))
     return respond(find_queue(call), 201 if new else 200)
 
 
@@ -236,13 +236,13 @@ async def delete_queue(call: Call) -> Removed:
     query = call.query
     op = DeleteQueue(CHANNEL, None, call.names["queue"], query.if_unused, query.if_empty)
     with precondition(problems.CONFLICT):
-        return Removed(messages=await call.on_channel(lambda c: c.delete_queue(op)))
+        return Removed(messages=await call.on_channel(lambda c: c.topology.delete_queue(op)))
 
 
 async def purge_queue(call: Call) -> Removed:
     find_queue(call)
     op = PurgeQueue(CHANNEL, None, call.names["queue"])
-    return Removed(messages=await call.on_channel(lambda channel: channel.purge_queue(op)))
+    return Removed(messages=await call.on_channel(lambda channel: channel.topology.purge_queue(op)))
 
 
 # --- bindings -------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ async def post_binding(call: Call) -> Response:
     new = await find_binding(call, view.id) is None
     names = (body.destination, body.source, body.routing_key, arguments, to_exchange)
     with precondition(problems.ARGUMENT):
-        await call.on_channel(lambda channel: channel.bind(Bind(CHANNEL, None, *names)))
+        await call.on_channel(lambda channel: channel.topology.bind(Bind(CHANNEL, None, *names)))
     return respond(view, 201 if new else 200)
 
 
@@ -298,7 +298,7 @@ async def delete_binding(call: Call) -> None:
     if found is None:
         raise Problem(problems.NOT_FOUND, "no binding with this id")
     names = (found.destination, found.source, found.key, found.arguments, found.to_exchange)
-    await call.on_channel(lambda channel: channel.unbind(Unbind(CHANNEL, None, *names)))
+    await call.on_channel(lambda channel: channel.topology.unbind(Unbind(CHANNEL, None, *names)))
 
 
 MISSING = (problems.NOT_FOUND,)

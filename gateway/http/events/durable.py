@@ -123,7 +123,7 @@ class DurableSource(Source):
         client = Client(broker, vhost, self.user, f"HTTP events {self.name}")
         vhost.clients[client] = None
         channel = client.channel(CHANNEL, self)
-        channel.allowed.add(("read", self.queue))
+        channel.permissions.grant("read", self.queue)
         try:
             queue = vhost.queues.get(self.queue)
             if queue is None:
@@ -178,12 +178,12 @@ class DurableSource(Source):
         except Unstorable as reason:
             log.error("%r is left out of the journal of %s: %s", message, self.name, reason)
             if self.channel is not None:
-                self.channel.settle(delivery, False, Outcome.ACCEPT)
+                self.channel.settlements.settle(delivery, False, Outcome.ACCEPT)
             return
         self.next += 1
         self.waiting.append(Waiting(store.mark, event))
         if self.channel is not None:
-            self.channel.settle(delivery, False, Outcome.ACCEPT)
+            self.channel.settlements.settle(delivery, False, Outcome.ACCEPT)
         if self.asked != store.mark:
             self.asked = mark = store.mark
             broker.when_safe(lambda: self.safe(mark))

@@ -75,7 +75,7 @@ class LeasedStream(EventStream):
         try:
             client = hub.broker.attach(self.vhost, self.user, f"HTTP events {self.name}")
             self.client, self.channel = client, client.channel(CHANNEL, self)
-            self.channel.allowed.add(("read", self.name.name))
+            self.channel.permissions.grant("read", self.name.name)
             self.channel.prefetch(self.options.credit, hub.settings.receive_octets, False)
             self.tag = self.channel.subscribe(self.name.name)
         except Refusal:
@@ -175,24 +175,24 @@ class LeasedStream(EventStream):
     # --- holder ---------------------------------------------------------------------------------
 
     def held(self, delivery: int) -> Message | None:
-        entry = None if self.channel is None else self.channel.unsettled.get(delivery)
+        entry = None if self.channel is None else self.channel.window.unsettled.get(delivery)
         return None if entry is None or entry.lane.queue.gone else entry.message
 
     def elsewhere(self, delivery: int) -> Outcome | None:
         """The dead letters, or the queue for other consumers: this stream has one of its own, which
         is not given the message again."""
-        entry = None if self.channel is None else self.channel.unsettled.get(delivery)
+        entry = None if self.channel is None else self.channel.window.unsettled.get(delivery)
         if self.channel is not None and entry is not None:
-            self.channel.check_exclusions(entry)
+            self.channel.settlements.check_exclusions(entry)
         return Outcome.DECLINE
 
     def settle(self, delivery: int, outcome: Outcome, notes: Table | None) -> None:
         leased = self.held_leases.pop(delivery, None)
         channel = self.channel
-        if channel is not None and delivery in channel.unsettled:
+        if channel is not None and delivery in channel.window.unsettled:
             if notes:
-                channel.annotate(delivery, notes)
-            channel.settle(delivery, False, outcome)
+                channel.settlements.annotate(delivery, notes)
+            channel.settlements.settle(delivery, False, outcome)
         if leased is not None and self.tag is not None:
             fate = leased.lease.fate
             told = {"token": leased.token}
@@ -208,7 +208,7 @@ class LeasedStream(EventStream):
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         assert self.channel is not None
-        count = self.channel.delivery_count(delivery) + 1
+        count = self.channel.settlements.delivery_count(delivery) + 1
         lease = self.leasing.leases.grant(
             self,
             self.vhost,

@@ -162,7 +162,7 @@ class Source:
         settings = self.hub.settings
         # The journal has the message and its frame, together up to 7/3: what is pinned fits.
         channel.prefetch(settings.queue_prefetch, settings.journal_octets // 3, False)
-        channel.allowed.add(("read", self.name.name))
+        channel.permissions.grant("read", self.name.name)
         self.tag = channel.subscribe(self.name.name, "", False, False, False, {})
         # Deliveries may come before start returns: they need the channel only when settled.
         channel.start(self.tag)
@@ -174,7 +174,7 @@ class Source:
         op = DeclareQueue(CHANNEL, None, name, exclusive=True)
         queue = vhost.make_queue(name, op, channel.client)
         vhost.add_binding(Binding(exchange, queue, key, {}))
-        channel.allowed.add(("read", name))
+        channel.permissions.grant("read", name)
         channel.start(channel.subscribe(name, "", True, True, False, {}))
         self.exchange = exchange
 
@@ -197,7 +197,7 @@ class Source:
         last = self.journal.head
         while unsettled and unsettled[-1][0] > after:
             last, delivery = unsettled.pop()
-            channel.settle(delivery, False, Outcome.RELEASE)
+            channel.settlements.settle(delivery, False, Outcome.RELEASE)
             last -= 1
         self.journal.void(last)
         for view in self.views.values():
@@ -261,7 +261,7 @@ class Source:
         """How many events acceptance stays behind writing: fewer when that would fill the room
         there is for what is not accepted, and nothing more would come."""
         channel = self.channel
-        full = channel is not None and channel.octets * 6 >= self.hub.settings.journal_octets
+        full = channel is not None and channel.window.octets * 6 >= self.hub.settings.journal_octets
         return 0 if full else credit
 
     def accept(self, position: int) -> None:
@@ -276,7 +276,7 @@ class Source:
             last = unsettled.popleft()[1]
         if last and self.channel is not None:
             self.journal.pin = max(position, self.journal.pin or 0)
-            self.channel.settle(last, True, Outcome.ACCEPT)
+            self.channel.settlements.settle(last, True, Outcome.ACCEPT)
 
     # --- recipient ------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ the first look at a queue to the commit."""
 
 def open_transaction(client: Client) -> Channel:
     channel = client.channel(next(NUMBERS), NoRecipient())
-    channel.select()
+    channel.transactions.select()
     return channel
 
 
@@ -45,7 +45,7 @@ def check_all(channel: Channel, messages: list[Message]) -> dict[int, Problem]:
         if problem is not None:
             wrong[index] = problem
     if wrong:
-        channel.rollback()
+        channel.transactions.rollback()
     return wrong
 
 
@@ -53,7 +53,7 @@ def check_route(
     channel: Channel, message: Message, added: dict[Queue, tuple[int, int]]
 ) -> Problem | None:
     vhost = channel.vhost
-    exchange = channel.writable[message.exchange]
+    exchange = channel.publish_path.writable[message.exchange]
     queues = exchange.routes.get(message.key)
     if queues is None:
         queues = vhost.route(exchange, message)

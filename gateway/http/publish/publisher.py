@@ -59,7 +59,7 @@ class Line:
         self.sequence = 0
         self.current: Ticket | None = None
         self.channel: Channel = client.channel(1, self)
-        self.channel.select_confirms()
+        self.channel.publish_path.select_confirms()
         client.ended = self.abandon
 
     def publish(self, message: Message, ticket: Ticket | None = None) -> Ticket:
@@ -78,7 +78,7 @@ class Line:
 
     def took(self, ticket: Ticket) -> bool:
         """Whether the broker took what was published last, known before it is confirmed."""
-        confirms = self.channel.confirms
+        confirms = self.channel.publish_path.confirms
         assert confirms is not None
         # What was confirmed at once leaves no run, or one that it shares with others of its fate.
         refused = bool(confirms.runs) and not confirms.runs[-1].accepted

@@ -96,8 +96,8 @@ class Sender:
         """Whether it makes sense to read the message. Raises ``Problem`` and ``Refusal``."""
         target.permit(caller, vhost)
         channel = self.publisher.line(vhost, caller.user).channel
-        if target.exchange not in channel.writable:
-            channel.find_writable(target.exchange)
+        if target.exchange not in channel.publish_path.writable:
+            channel.publish_path.find_writable(target.exchange)
         here = channel.vhost
         if target.queue and target.key not in here.queues and target.key not in here.replies:
             raise target.missing()
@@ -329,7 +329,7 @@ class Sender:
                         self.failed(wrong[index]) if index in wrong else not_attempted()
                         for index in range(len(items))
                     ]
-                channel.commit()
+                channel.transactions.commit()
                 levels = [durability(channel.vhost, message) for message in messages]
             finally:
                 channel.close()

@@ -75,7 +75,7 @@ class Call:
         self.lost = False
         self.due: int | None = None
         self.channel: Channel = client.channel(number, self)
-        self.channel.select_confirms()
+        self.channel.publish_path.select_confirms()
         self.channel.start(self.channel.subscribe(REPLY_TO, no_ack=True))
         self.alarm = Alarm(client.broker, until)
 

@@ -76,7 +76,7 @@ class ReceiveChannel:
             if got is None:
                 break
             octets -= len(got.message.body)
-            count = channel.delivery_count(got.delivery) + 1
+            count = channel.settlements.delivery_count(got.delivery) + 1
             found.append(Taken(got.delivery, count, got.message))
         return found
 
@@ -101,7 +101,9 @@ class ReceiveChannel:
         got = self.channel.pick(queue, place)
         if got is None:
             return None
-        return Taken(got.delivery, self.channel.delivery_count(got.delivery) + 1, got.message)
+        return Taken(
+            got.delivery, self.channel.settlements.delivery_count(got.delivery) + 1, got.message
+        )
 
     def dead_letter(self, queue: Queue, place: Place) -> None:
         """What was delivered too often goes to the dead letters, if there is such a place."""
@@ -119,14 +121,14 @@ class ReceiveChannel:
 
     def settle(self, delivery: int, outcome: Outcome, notes: Table | None = None) -> None:
         """Nothing happens if the delivery is gone."""
-        if delivery not in self.channel.unsettled:
+        if delivery not in self.channel.window.unsettled:
             return
         if notes:
-            self.channel.annotate(delivery, notes)
-        self.channel.settle(delivery, False, outcome)
+            self.channel.settlements.annotate(delivery, notes)
+        self.channel.settlements.settle(delivery, False, outcome)
 
     def held(self, delivery: int) -> Message | None:
-        entry = self.channel.unsettled.get(delivery)
+        entry = self.channel.window.unsettled.get(delivery)
         if entry is None or entry.lane.queue.gone:
             return None
         return entry.message
@@ -134,7 +136,7 @@ class ReceiveChannel:
     def elsewhere(self, delivery: int) -> Outcome | None:
         """The dead letters, if a rejected delivery would come to another queue. All receivers of
         a user take from this channel, so none of them can be excluded."""
-        entry = self.channel.unsettled.get(delivery)
+        entry = self.channel.window.unsettled.get(delivery)
         if entry is None:
             return None
         queue = entry.lane.queue
@@ -153,7 +155,7 @@ class ReceiveChannel:
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         waiting = self.waiting[consumer]
-        count = self.channel.delivery_count(delivery) + 1
+        count = self.channel.settlements.delivery_count(delivery) + 1
         waiting.taken.append(Taken(delivery, count, message))
         waiting.alarm.ring()
 

@@ -73,7 +73,7 @@ class House:
     def queue(self, name: str, **options: Any) -> Any:
         client = self.broker.attach(VHOST, "guest", "maker")
         channel = client.channel(1, Nobody())
-        channel.declare_queue(DeclareQueue(1, None, name, durable=True, **options))
+        channel.topology.declare_queue(DeclareQueue(1, None, name, durable=True, **options))
         client.close()
         self.commit()
         return self.broker.vhosts[VHOST].queues[name]

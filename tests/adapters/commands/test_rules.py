@@ -81,8 +81,8 @@ def test_a_message_to_the_empty_name_goes_to_every_topic(house: House) -> None:
         reader.says(w.HandleConsume(1, 0, 10, dest_name=name))
     plain = house.queue("plain")
     channel = reader.session.channels[1]
-    channel.bind(Bind(1, None, "plain", "amq.topic", "a.b.c"))
-    channel.bind(Bind(1, None, "plain", "amq.topic", "a.b"))
+    channel.topology.bind(Bind(1, None, "plain", "amq.topic", "a.b.c"))
+    channel.topology.bind(Bind(1, None, "plain", "amq.topic", "a.b"))
     writer = opened(house, "writer")
     writer.says(w.HandleOpen(1, 1, 2, 0, True, False))
     (reply,) = writer.says(sent(1, b"to all", tag=9))

@@ -93,10 +93,10 @@ def test_what_is_another_users_stays(first: Guest, house: House) -> None:
     channel = first.session.channels[1]
     name = "subscription:them:news"
     given = {USER: "other", CLIENT: "them"}
-    channel.declare_queue(
+    channel.topology.declare_queue(
         DeclareQueue(1, None, name, durable=True, arguments=given, levels=DRAFT_LEVELS)
     )
-    channel.bind(Bind(1, None, name, "amq.topic", "a.b"))
+    channel.topology.bind(Bind(1, None, name, "amq.topic", "a.b"))
     w = first.w
     assert named(first.says(w.DestinationCancel(0, 2, "a.b")), "destination.cancel-ok")
     assert set(house.queues) == {name}

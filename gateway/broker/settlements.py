@@ -1,48 +1,48 @@
-"""What becomes of deliveries: accepted, given back, rejected, or delivered again."""
+"""Settlement of deliveries: accepted, given back, rejected, modified, or delivered again."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from operator import lt
-from typing import TYPE_CHECKING
 
-from gateway.broker.consumers import Consumer
+from gateway.broker.consumers import Consumer, Window, unknown_tag
 from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions, exclusions_of, share
 from gateway.broker.queues import Queue
-from gateway.broker.requests import Requests
 from gateway.broker.returning import Returned, handed
 from gateway.broker.transactions import Transaction
 from gateway.broker.undertakings import PORTION
-from gateway.errors import Condition, Refusal, Unstorable
+from gateway.broker.vhost import VirtualHost
+from gateway.errors import Unstorable
 from gateway.message import Message, Table
-from gateway.operations import Outcome
-
-if TYPE_CHECKING:
-    from gateway.broker.client import Client
-
+from gateway.operations import Modify, Outcome
 
 FAILED = "x-delivery-count"
 """Note with the number of deliveries that failed; RabbitMQ's name for it."""
 
+Verdict = Outcome | Modify
 
-class Settling(Requests):
-    """The part of a channel that settles. With a ``transaction``, settlements wait in it."""
 
-    __slots__ = ("transaction", "excluded", "counts_rejected")
+class Settlements:
+    """Of the deliveries in the window of one channel. While there is a ``transaction``, settlements
+    wait in it."""
 
-    def __init__(self, client: "Client") -> None:
-        super().__init__(client)
+    __slots__ = ("window", "vhost", "unsettled", "transaction", "excluded", "counts_rejected")
+
+    def __init__(self, window: Window, vhost: VirtualHost) -> None:
+        self.window = window
+        self.vhost = vhost
+        self.unsettled = window.unsettled
+        """The window's own table: one look-up less for each delivery that is settled."""
         self.transaction: Transaction | None = None
         self.counts_rejected = False
         """A rejected delivery counts as one that failed (1.0 §3.4.3)."""
         self.excluded: dict[Queue, Exclusions] | None = None
-        """What this channel has declined, by queue: none of its consumers, present or to come, and
-        no fetch gets it again (0-9a0 §4.7.10). ``None`` before it has."""
+        """Deliveries that this channel has declined, by queue: none of its consumers, present or to
+        come, and no fetch gets them again (0-9a0 §4.7.10). ``None`` before it has."""
 
     def settle(self, delivery: int, multiple: bool, outcome: Outcome) -> None:
         """Hot for one accepted delivery. Refuses an unknown tag with 406."""
         if multiple:
-            self.settle_all(*self.up_to(delivery), outcome)
+            self.settle_all(*self.window.take_up_to(delivery), outcome)
             return
         entry = self.unsettled.pop(delivery, None)
         if entry is None:
@@ -54,8 +54,9 @@ class Settling(Requests):
             consumer = entry.consumer
             if consumer is not None:
                 consumer.release(entry)
-                if self.limit or self.size:
-                    self.wake()
+                window = self.window
+                if window.limit or window.size:
+                    window.wake()
                 elif not consumer.waiting:
                     consumer.wake()
             return
@@ -71,7 +72,7 @@ class Settling(Requests):
     def much_to_settle(self) -> bool:
         """Whether to settle everything unsettled is more than a portion, or earlier settlements
         are still under way."""
-        return len(self.unsettled) > PORTION or self.busy > 0
+        return len(self.unsettled) > PORTION or self.window.busy > 0
 
     def settle_all(self, tags: list[int], entries: list[Entry], outcome: Outcome) -> None:
         """These have been taken out of the channel."""
@@ -87,8 +88,8 @@ class Settling(Requests):
     def settling(self, delivery: int, outcome: Outcome) -> Iterator[None] | None:
         """Settle all up to a tag, 0 for all there are: now (``None``), or if it is much in portions
         for ``Undertakings``. They are taken now, and an unknown tag is refused (406) now."""
-        tags, entries = self.up_to(delivery)
-        if len(entries) <= PORTION and not self.busy:
+        tags, entries = self.window.take_up_to(delivery)
+        if len(entries) <= PORTION and not self.window.busy:
             self.settle_all(tags, entries, outcome)
             return None
         if outcome is Outcome.REFUSE:
@@ -97,23 +98,6 @@ class Settling(Requests):
         if self.transaction is not None:
             return self.transaction.settling(tags, entries, outcome)
         return self.concluding(handed(entries, outcome))
-
-    def up_to(self, delivery: int) -> tuple[list[int], list[Entry]]:
-        """Take all unsettled up to a tag, 0 for all there are. Two lists, as a pair for each would
-        be garbage collected meanwhile."""
-        unsettled = self.unsettled
-        if delivery == 0 or delivery == next(reversed(unsettled), 0):
-            tags, entries = list(unsettled), list(unsettled.values())
-            unsettled.clear()
-            return tags, entries
-        if delivery not in unsettled:
-            raise unknown_tag(delivery)
-        tags = []
-        for tag in unsettled:
-            if tag > delivery:
-                break
-            tags.append(tag)
-        return tags, [unsettled.pop(tag) for tag in tags]
 
     def conclude(self, settled: Iterable[tuple[Entry, Outcome]], whole: bool = False) -> None:
         """Deliveries have been settled so. Credit is taken back first and used last, that what is
@@ -124,8 +108,9 @@ class Settling(Requests):
         self.part_with(settled, woken, back, whole)
         for queue, found in back.items():
             queue.put_back(found)
-        if self.limit or self.size or self.excluded:
-            self.wake()
+        window = self.window
+        if window.limit or window.size or self.excluded:
+            window.wake()
         else:
             for consumer in woken:
                 consumer.wake()
@@ -138,8 +123,8 @@ class Settling(Requests):
         once."""
         left = iter(settled)
         returns: dict[Queue, Returned] = {}
-        self.busy += 1
-        self.reopen()
+        self.window.busy += 1
+        self.window.reopen()
         try:
             while portion := list(islice(left, PORTION)):
                 back: dict[Queue, list[Entry]] = {}
@@ -152,8 +137,8 @@ class Settling(Requests):
                 yield from queue.taking_back(returned)
                 yield
         finally:
-            self.busy -= 1
-            self.reopen()
+            self.window.busy -= 1
+            self.window.reopen()
 
     def part_with(
         self,
@@ -198,7 +183,7 @@ class Settling(Requests):
                 continue
             exclusions = self.exclusions_from(entry.lane.queue)
             if exclusions.full:
-                self.restore(tags, entries)
+                self.window.restore(tags, entries)
                 exclusions.check()
 
     def exclusions_from(self, queue: Queue) -> Exclusions:
@@ -209,7 +194,7 @@ class Settling(Requests):
         if exclusions is None:
             exclusions = self.excluded[queue] = Exclusions(queue)
             exclusions.shared = True
-            for consumer in self.consumers.values():
+            for consumer in self.window.consumers.values():
                 if consumer.queue is queue and not consumer.copies:
                     share(consumer, exclusions)
         return exclusions
@@ -220,7 +205,7 @@ class Settling(Requests):
         queue again. One that was fetched (accepted beforehand from ``queue``) is declined by the
         channel, or each fetch would find it."""
         entry = self.unsettled.get(delivery)
-        reader = self.consumers.get(consumer)
+        reader = self.window.consumers.get(consumer)
         if entry is not None:
             if entry.consumer is None and not self.vhost.would_dead_letter(
                 entry.lane.queue, message
@@ -269,7 +254,7 @@ class Settling(Requests):
         if lane.next == position:  # it has expired, or the queue is full
             exclusions.drop(lane, position)
         if consumer is None:
-            self.wake()
+            self.window.wake()
         else:
             consumer.wake()
 
@@ -283,7 +268,7 @@ class Settling(Requests):
     def recover(self, requeue: bool) -> None:
         """Everything unsettled is delivered again: from its queue, or to the same consumers."""
         if requeue:
-            self.conclude((entry, Outcome.RELEASE) for entry in self.up_to(0)[1])
+            self.conclude((entry, Outcome.RELEASE) for entry in self.window.take_up_to(0)[1])
             return
         for _ in self.recovering(requeue):
             pass
@@ -291,11 +276,11 @@ class Settling(Requests):
     def recovering(self, requeue: bool) -> Iterator[None]:
         """The same in portions, for ``Undertakings``. It is about what is unsettled now, and
         nothing else is delivered meanwhile."""
-        return self._recovering(self.up_to(0)[1], requeue)
+        return self._recovering(self.window.take_up_to(0)[1], requeue)
 
     def _recovering(self, entries: list[Entry], requeue: bool) -> Iterator[None]:
-        self.busy += 1
-        self.reopen()
+        self.window.busy += 1
+        self.window.reopen()
         try:
             lost = [e for e in entries if requeue or e.consumer is None or not e.consumer.started]
             if not requeue:
@@ -306,39 +291,45 @@ class Settling(Requests):
                             continue
                         entry.lane.queue.redelivered += 1
                         entry.deliveries += 1
-                        self.last += 1
-                        self.unsettled[self.last] = entry
-                        consumer.deliver(consumer.tag, self.last, True, entry.message)
+                        tag = self.window.hold(entry)
+                        consumer.deliver(consumer.tag, tag, True, entry.message)
                     yield
             yield from self.concluding(handed(lost, Outcome.RELEASE))
         finally:
-            self.busy -= 1
-            self.reopen()
+            self.window.busy -= 1
+            self.window.reopen()
 
-    def restore(self, tags: list[int], entries: list[Entry]) -> None:
-        """These are unsettled again. Settling up to a tag relies on ascending tags."""
-        unsettled = self.unsettled
-        ascending = not unsettled or not tags or tags[-1] < next(iter(unsettled))
-        if ascending:
-            later = unsettled.copy()
-            unsettled.clear()
-            unsettled.update(zip(tags, entries, strict=True))
-            unsettled.update(later)
-            ascending = all(map(lt, tags, islice(tags, 1, None)))
-        else:
-            unsettled.update(zip(tags, entries, strict=True))
-        if not ascending:
-            sorted_tags = sorted(unsettled)
-            found = [unsettled[tag] for tag in sorted_tags]
-            unsettled.clear()
-            unsettled.update(zip(sorted_tags, found, strict=True))
+    def modify(self, op: Modify) -> None:
+        """The outcome of §3.4.5. Refuses an unknown delivery with 406."""
+        entry = self.window.unsettled_entry(op.delivery)
+        if op.elsewhere:
+            self.check_exclusions(entry)
+        note_failure(entry, op)
+        del self.unsettled[op.delivery]
+        self.conclude([(entry, Outcome.DECLINE if op.elsewhere else Outcome.RELEASE)])
+
+    def settling_many(self, deliveries: list[int], verdict: Verdict) -> Iterator[None] | None:
+        """These have this outcome: now (``None``), or if they are many in portions for
+        ``Undertakings``. They are taken now, and an unknown tag is refused (406) now."""
+        entries = self.window.take(deliveries)
+        settled = self.outcomes(entries, verdict)
+        if len(entries) > PORTION or self.window.busy:
+            return self.concluding(settled)
+        self.conclude(settled)
+        return None
+
+    def outcomes(self, entries: list[Entry], verdict: Verdict) -> Iterator[tuple[Entry, Outcome]]:
+        """Deliveries and the outcome that all of them have."""
+        for entry in entries:
+            if isinstance(verdict, Modify):
+                note_failure(entry, verdict)
+                yield entry, Outcome.RELEASE
+            else:
+                yield entry, verdict
 
     def annotate(self, delivery: int, notes: Table) -> None:
         """Add headers to an unsettled message, for whoever gets it next. Refuses an unknown tag."""
-        entry = self.unsettled.get(delivery)
-        if entry is None:
-            raise unknown_tag(delivery)
-        note(entry, notes)
+        note(self.window.unsettled_entry(delivery), notes)
 
     def delivery_count(self, delivery: int) -> int:
         """How often an unsettled delivery was delivered before; 0 if the tag is unknown."""
@@ -379,11 +370,15 @@ def count_failure(entry: Entry) -> None:
     note(entry, {FAILED: int(known) + 1})
 
 
+def note_failure(entry: Entry, op: Modify) -> None:
+    """Write the annotations and the failure of a modified delivery onto its message."""
+    if op.annotations:
+        note(entry, op.annotations)
+    if op.failed:
+        count_failure(entry)
+
+
 def has_dead_letter_exchange(entry: Entry) -> bool:
     """Whether somebody is going to see this message when it is rejected. Copies are over."""
     queue = entry.lane.queue
     return isinstance(queue, Queue) and queue.limits.dead_letter_exchange is not None
-
-
-def unknown_tag(delivery: int) -> Refusal:
-    return Refusal(Condition.PRECONDITION_FAILED, f"unknown delivery tag {delivery}")

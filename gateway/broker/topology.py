@@ -1,21 +1,15 @@
-"""What a channel asks of the topology, in the name of its user and with its permissions.
+"""Requests of a channel to declare, bind and delete, performed with the permissions of its user."""
 
-RabbitMQ's rules say which permission each request needs. Answers to permission questions are
-remembered until an administrator changes something.
-"""
-
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from gateway.broker.consumers import Window
-from gateway.broker.exchanges import Binding, Destination, Exchange
-from gateway.broker.names import check_key
-from gateway.broker.posting import check_user
-from gateway.broker.queues import Queue
+from gateway.broker.exchanges import Binding, Destination
+from gateway.broker.permissions import PermissionCache
+from gateway.broker.queues import Queue, QueueOwner
 from gateway.broker.replies import REPLY_TO
 from gateway.broker.vhost import RESERVED, VirtualHost, not_found, reserved
 from gateway.errors import Condition, Refusal
-from gateway.message import Message
+from gateway.message import Table
 from gateway.operations import (
     Bind,
     DeclareExchange,
@@ -26,56 +20,37 @@ from gateway.operations import (
     QueueState,
     Unbind,
 )
-
-if TYPE_CHECKING:
-    from gateway.broker.broker import Broker
-    from gateway.broker.client import Client
-
-MOST_REMEMBERED = 4096
+from gateway.operations.rules import VersionRules
 
 
-class Requests(Window):
-    """The part of a channel that changes topology. ``declared`` is the last queue it declared,
-    which an empty name stands for; ``writable`` the exchanges it may publish to, by name."""
+class Topology:
+    """``owner`` is the connection, to which exclusive queues belong. ``declared`` is the last queue
+    declared, which an empty name stands for; ``templates`` are arguments of queues by the name that
+    a declaration may give for them."""
 
-    __slots__ = ("client", "broker", "vhost", "allowed", "declared", "writable")
+    __slots__ = ("owner", "vhost", "permissions", "rules", "templates", "declared")
 
-    def __init__(self, client: "Client") -> None:
-        super().__init__()
-        self.client = client
-        self.broker: Broker = client.broker
-        self.vhost: VirtualHost = client.vhost
-        self.allowed: set[tuple[str, str]] = set()
+    def __init__(
+        self,
+        owner: QueueOwner,
+        vhost: VirtualHost,
+        permissions: PermissionCache,
+        rules: VersionRules,
+        templates: Mapping[str, Table],
+    ) -> None:
+        self.owner = owner
+        self.vhost = vhost
+        self.permissions = permissions
+        self.rules = rules
+        self.templates = templates
         self.declared = ""
-        self.writable: dict[str, Exchange] = {}
-
-    def need(self, right: str, kind: str, name: str) -> None:
-        """Refuse (403) unless the user has this right: "configure", "write" or "read"."""
-        allowed = self.allowed
-        if (right, name) in allowed:
-            return
-        user, vhost = self.client.user, self.vhost.name
-        shown = name or "amq.default"
-        if not self.broker.access.allows(user, vhost, right, shown):
-            raise Refusal(
-                Condition.ACCESS_REFUSED,
-                f"access to {self.vhost.title(kind, shown)} refused for user '{user}'",
-            )
-        if len(allowed) >= MOST_REMEMBERED:
-            allowed.clear()
-        allowed.add((right, name))
-
-    def forget_rights(self) -> None:
-        """Ask again: users or permissions have changed."""
-        self.allowed.clear()
-        self.writable.clear()
 
     def named(self, queue: str) -> str:
         """The queue meant: an empty name is the one declared last on this channel."""
         if queue:
             return queue
         if not self.declared:
-            condition, lost = self.client.rules.no_queue
+            condition, lost = self.rules.no_queue
             raise Refusal(condition, "no previously declared queue", lost)
         return self.declared
 
@@ -87,22 +62,22 @@ class Requests(Window):
         if op.passive:
             vhost.exchange(op.name)
             return
-        self.need("configure", "exchange", op.name)
+        self.permissions.need("configure", "exchange", op.name)
         alternate = op.arguments.get("alternate-exchange")
         if isinstance(alternate, str) and op.name not in vhost.exchanges:
-            self.need("read", "exchange", op.name)
-            self.need("write", "exchange", alternate)
-        vhost.declare_exchange(op, self.client.rules)
+            self.permissions.need("read", "exchange", op.name)
+            self.permissions.need("write", "exchange", alternate)
+        vhost.declare_exchange(op, self.rules)
 
     def delete_exchange(self, op: DeleteExchange) -> None:
         """Deleting what is not there succeeds as in RabbitMQ, unless rules want it there."""
         self.refuse_default(op.name)
-        self.need("configure", "exchange", op.name)
+        self.permissions.need("configure", "exchange", op.name)
         if op.name.startswith(RESERVED):
             raise reserved("exchange", op.name)
         found = self.vhost.exchanges.get(op.name)
         if found is None:
-            if self.client.rules.must_exist:
+            if self.rules.must_exist:
                 self.vhost.exchange(op.name)
             return
         if op.if_unused and found.used:
@@ -128,7 +103,7 @@ class Requests(Window):
         return QueueState(queue.name, queue.depth, len(queue.consumers))
 
     def passive_queue(self, op: DeclareQueue) -> Queue:
-        return self.vhost.queue(self.named(op.name), self.client)
+        return self.vhost.queue(self.named(op.name), self.owner)
 
     def declare_replies(self, name: str) -> QueueState:
         """Whether somebody waits for direct replies there: declaring makes no such place."""
@@ -140,30 +115,30 @@ class Requests(Window):
     def active_queue(self, op: DeclareQueue) -> Queue:
         vhost = self.vhost
         name = op.name or vhost.new_name(op.hint)
-        self.need("configure", "queue", name)
+        self.permissions.need("configure", "queue", name)
         found = vhost.queues.get(name)
         if found is not None:
-            vhost.check_same_queue(found, op, self.client, self.client.rules)
+            vhost.check_same_queue(found, op, self.owner, self.rules)
             return found
         if op.name.startswith(RESERVED):
             raise reserved("queue", name)
         letters = op.arguments.get("x-dead-letter-exchange")
         if isinstance(letters, str):
-            self.need("read", "queue", name)
-            self.need("write", "exchange", letters)
-        template = self.broker.templates.get(op.template)
+            self.permissions.need("read", "queue", name)
+            self.permissions.need("write", "exchange", letters)
+        template = self.templates.get(op.template)
         if template is not None:
             op = replace(op, arguments={**template, **op.arguments})
-        return vhost.make_queue(name, op, self.client)
+        return vhost.make_queue(name, op, self.owner)
 
     def delete_queue(self, op: DeleteQueue) -> int:
         """How many messages went with it. Deleting what is not there succeeds, unless rules want it
         there."""
         name = self.named(op.name)
-        self.need("configure", "queue", name)
-        if name not in self.vhost.queues and not self.client.rules.must_exist:
+        self.permissions.need("configure", "queue", name)
+        if name not in self.vhost.queues and not self.rules.must_exist:
             return 0
-        queue = self.vhost.queue(name, self.client)
+        queue = self.vhost.queue(name, self.owner)
         what = self.vhost.title("queue", name)
         if op.if_unused and queue.consumers:
             raise Refusal(Condition.PRECONDITION_FAILED, f"{what} in use")
@@ -173,44 +148,8 @@ class Requests(Window):
 
     def purge_queue(self, op: PurgeQueue) -> int:
         name = self.named(op.name)
-        self.need("read", "queue", name)
-        return self.vhost.queue(name, self.client).purge()
-
-    # --- publishing -----------------------------------------------------------------------------
-
-    def checked(self, message: Message) -> Exchange:
-        """The exchange of a message, if this user may publish it there. Refuses with 403, 404 or
-        406."""
-        exchange = self.writable.get(message.exchange)
-        if exchange is None:
-            exchange = self.find_writable(message.exchange)
-        if message.essentials.user_id is not None:
-            check_user(self.broker.access, self.client.user, message.essentials.user_id)
-        most = self.broker.limits.max_message
-        if most is not None and len(message.body) > most:
-            raise Refusal(
-                Condition.PRECONDITION_FAILED,
-                f"message size {len(message.body)} is larger than configured max size {most}",
-            )
-        return exchange
-
-    def find_writable(self, name: str) -> Exchange:
-        """Refuses with 403 or 404."""
-        self.need("write", "exchange", name)
-        exchange = self.vhost.exchange(name)
-        if exchange.internal:
-            raise Refusal(
-                Condition.ACCESS_REFUSED,
-                f"cannot publish to internal {self.vhost.title('exchange', name)}",
-            )
-        self.writable[name] = exchange
-        return exchange
-
-    def routed(self, exchange: Exchange, message: Message) -> tuple[Queue, ...]:
-        """The queues of a message that is published. Refuses a routing key that is too long; one
-        whose route is remembered has been looked at."""
-        check_key(message.key)
-        return self.vhost.route(exchange, message)
+        self.permissions.need("read", "queue", name)
+        return self.vhost.queue(name, self.owner).purge()
 
     # --- bindings -------------------------------------------------------------------------------
 
@@ -226,7 +165,7 @@ class Requests(Window):
         """Undoing what is not there succeeds, as in RabbitMQ: the binding, or either end. Unless
         rules want them there."""
         name, key = self.ends(op)
-        strict = self.client.rules.must_exist
+        strict = self.rules.must_exist
         there = self.vhost.exchanges if op.to_exchange else self.vhost.queues
         if strict or (name in there and op.source in self.vhost.exchanges):
             binding = self.binding(op, name, key)
@@ -244,15 +183,15 @@ class Requests(Window):
             name, kind = self.named(op.destination), "queue"
             # No queue and no key: both are those of the queue declared last.
             key = key or ("" if op.destination else name)
-        if op.to_exchange or not self.client.rules.bind_default:
+        if op.to_exchange or not self.rules.bind_default:
             self.refuse_default(op.source)
-        self.need("write", kind, name)
-        self.need("read", "exchange", op.source)
+        self.permissions.need("write", kind, name)
+        self.permissions.need("read", "exchange", op.source)
         return name, key
 
     def binding(self, op: Bind | Unbind, name: str, key: str) -> Binding:
         vhost = self.vhost
         destination: Destination = (
-            vhost.exchange(name) if op.to_exchange else vhost.queue(name, self.client)
+            vhost.exchange(name) if op.to_exchange else vhost.queue(name, self.owner)
         )
         return Binding(vhost.exchange(op.source), destination, key, op.arguments)

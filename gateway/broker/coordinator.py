@@ -1,0 +1,272 @@
+"""Transactions of one channel: its own (0-9-1 class tx), and those that a peer declares and
+discharges by id (1.0 part 4). Nothing of a transaction is visible before its commit.
+"""
+
+import secrets
+from collections import deque
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Any
+
+from gateway.broker.consumers import Window
+from gateway.broker.deliveries import Entry
+from gateway.broker.publish_path import PublishPath
+from gateway.broker.queues import REFUSED, Queue
+from gateway.broker.settlements import Settlements, Verdict, note_failure
+from gateway.broker.state import BrokerState
+from gateway.broker.transactions import DeclaredTransaction, Transaction
+from gateway.broker.undertakings import PORTION, forgetting
+from gateway.broker.vhost import VirtualHost
+from gateway.errors import Condition, Refusal
+from gateway.message import Message
+from gateway.operations import Modify, Outcome
+
+MOST_TRANSACTIONS = 255
+"""Declared transactions that may be open at a time on one channel."""
+
+
+class TransactionCoordinator:
+    """``own`` is the channel's own transaction, which begins anew with each commit; ``declared``
+    are the open ones by id."""
+
+    __slots__ = ("publish_path", "settlements", "window", "vhost", "state", "own", "declared")
+
+    def __init__(self, publish_path: PublishPath, settlements: Settlements) -> None:
+        self.publish_path = publish_path
+        self.settlements = settlements
+        self.window: Window = settlements.window
+        self.vhost: VirtualHost = publish_path.vhost
+        self.state: BrokerState = publish_path.state
+        self.own: Transaction | None = None
+        self.declared: dict[bytes, DeclaredTransaction] = {}
+
+    @property
+    def held(self) -> int:
+        """Publishes and settlements that wait for a commit."""
+        held = sum(len(one.posts) + len(one.retired) for one in self.declared.values())
+        if self.own is not None:
+            held += len(self.own.publishes) + len(self.own.settlements)
+        return held
+
+    def abandon(self) -> tuple[list[list[Any]], list[Entry]]:
+        """The channel is over, and with it its transactions: the publishes to forget, and the
+        deliveries that go back."""
+        posts: list[list[Any]] = [one.posts for one in self.declared.values()]
+        entries = [entry for one in self.declared.values() for _, entry, _, _ in one.retired]
+        self.state.octets -= sum(one.octets for one in self.declared.values())
+        self.declared.clear()
+        if self.own is not None:
+            self.state.octets -= self.own.octets
+            posts += [self.own.take_publishes()]
+            entries += [entry for _, entry, _ in self.own.take_settlements()]
+        return posts, entries
+
+    # --- the channel's own ----------------------------------------------------------------------
+
+    def select(self) -> None:
+        """Publishes and settlements wait for ``commit`` from now on."""
+        if self.own is None:
+            own = Transaction()
+            self.publish_path.begin_transaction(own)
+            self.own = self.settlements.transaction = own
+
+    def needed_transaction(self) -> Transaction:
+        if self.own is None:
+            raise Refusal(Condition.PRECONDITION_FAILED, "channel is not transactional")
+        return self.own
+
+    def commit(self) -> None:
+        """Do all that was held back, within one batch of the store. Refused (406) when a queue
+        was too full to take a message; the rest is done then, as it is in RabbitMQ."""
+        for _ in self.committing():
+            pass
+
+    def committing(self) -> Iterator[None]:
+        """The same in portions, for ``Undertakings``."""
+        transaction = self.needed_transaction()
+        worst = 0
+        self.state.octets -= transaction.octets
+        publishes, settlements = transaction.take_publishes(), transaction.take_settlements()
+        for count, (message, mandatory, immediate) in enumerate(publishes, 1):
+            exchange = self.vhost.exchanges.get(message.exchange)
+            if exchange is not None:
+                worst = max(worst, self.publish_path.post(exchange, message, mandatory, immediate))
+            if count % PORTION == 0:
+                yield
+        much = len(settlements) > PORTION
+        settlements.reverse()
+        # Each is let go of as it is taken: to free all at the end would take long.
+        settled = (settlements.pop()[1:] for _ in range(len(settlements)))
+        if much:
+            yield from self.settlements.concluding(settled, whole=True)
+        else:
+            self.settlements.conclude(settled, whole=True)
+        if worst == REFUSED:
+            raise Refusal(Condition.PRECONDITION_FAILED, "partial tx completion")
+
+    @property
+    def much_to_commit(self) -> bool:
+        """Whether committing, or rolling back, is more than a portion."""
+        transaction = self.own
+        return transaction is not None and (
+            len(transaction.publishes) + len(transaction.settlements) > PORTION
+        )
+
+    def rollback(self) -> None:
+        """Forget what was held back; what was settled is unsettled again."""
+        for _ in self.rolling_back():
+            pass
+
+    def rolling_back(self) -> Iterator[None]:
+        """The same in portions, for ``Undertakings``."""
+        transaction = self.needed_transaction()
+        self.state.octets -= transaction.octets
+        publishes, settlements = transaction.take_publishes(), transaction.take_settlements()
+        if settlements:
+            tags = [tag for tag, _, _ in settlements]
+            self.window.restore(tags, [entry for _, entry, _ in settlements])
+        yield from forgetting(settlements)
+        yield from forgetting(publishes)
+
+    # --- declared by id -------------------------------------------------------------------------
+
+    def declare(self) -> bytes:
+        """A new transaction's id."""
+        if len(self.declared) >= MOST_TRANSACTIONS:
+            raise Refusal(
+                Condition.RESOURCE_ERROR, f"more than {MOST_TRANSACTIONS} transactions are open"
+            )
+        number = secrets.token_bytes(8)
+        self.declared[number] = DeclaredTransaction()
+        return number
+
+    def known(self, transaction: bytes) -> DeclaredTransaction:
+        found = self.declared.get(transaction)
+        if found is None:
+            raise Refusal(Condition.NOT_FOUND, f"no transaction {transaction.hex()}")
+        return found
+
+    def post(self, transaction: bytes, message: Message) -> bool:
+        """Publish when the transaction is discharged; whether it would be routed now. Refuses
+        as a publish does."""
+        declared = self.known(transaction)
+        exchange = self.publish_path.checked(message)
+        declared.posts.append(message)
+        size = message.weight
+        declared.octets += size
+        self.state.octets += size
+        return bool(self.publish_path.routed(exchange, message))
+
+    def retire(self, transaction: bytes, delivery: int, verdict: Verdict, settled: bool) -> None:
+        """Settle when the transaction is discharged. Until then nobody else can."""
+        declared = self.known(transaction)
+        entry = self.window.unsettled_entry(delivery)
+        if isinstance(verdict, Modify) and verdict.elsewhere:
+            self.settlements.check_exclusions(entry)
+        del self.window.unsettled[delivery]
+        declared.retired.append((delivery, entry, verdict, settled))
+
+    def retire_many(
+        self, transaction: bytes, deliveries: list[int], verdict: Verdict, settled: bool
+    ) -> None:
+        """Likewise, deliveries of one outcome."""
+        declared = self.known(transaction)
+        entries = self.window.take(deliveries)
+        declared.retired += zip(deliveries, entries, repeat(verdict), repeat(settled))
+
+    def discharge(self, transaction: bytes, fail: bool) -> None:
+        """All of it in one batch of the store, or none of it. Refuses (406), rolled back, when a
+        queue is too full to take a message or an exchange has gone."""
+        for _ in self.discharging(transaction, fail):
+            pass
+
+    def much_to_discharge(self, transaction: bytes) -> bool:
+        """Whether discharging is more than a portion."""
+        declared = self.declared.get(transaction)
+        return declared is not None and len(declared.posts) + len(declared.retired) > PORTION
+
+    def discharging(self, transaction: bytes, fail: bool) -> Iterator[None]:
+        """The same in portions, for ``Undertakings``. A queue that may refuse keeps room for what
+        is to come, as it could be full otherwise before the next portion."""
+        declared = self.known(transaction)
+        del self.declared[transaction]
+        self.state.octets -= declared.octets
+        if fail:
+            yield from self.undoing(declared)
+            return
+        ways: list[tuple[Queue, ...]] = []
+        rooms: deque[tuple[Queue, int]] = deque()
+        try:
+            for count, message in enumerate(declared.posts, 1):
+                obstacle = self.find_way(message, ways, rooms)
+                if obstacle:
+                    yield from self.undoing(declared)
+                    raise Refusal(Condition.PRECONDITION_FAILED, obstacle)
+                if count % PORTION == 0:
+                    yield
+            for count, (message, queues) in enumerate(zip(declared.posts, ways, strict=True), 1):
+                for queue in queues:
+                    if queue.refuses_when_full:
+                        _, size = rooms.popleft()
+                        queue.reserve(-size, -1)
+                    if not queue.gone:
+                        queue.put(message, self.publish_path.origin)
+                if count % PORTION == 0:
+                    yield
+        finally:
+            for queue, size in rooms:
+                queue.reserve(-size, -1)
+        settled = self.decided(declared)
+        if len(declared.retired) > PORTION:
+            yield from self.settlements.concluding(settled, whole=True)
+        else:
+            self.settlements.conclude(settled, whole=True)
+
+    def find_way(
+        self, message: Message, ways: list[tuple[Queue, ...]], rooms: deque[tuple[Queue, int]]
+    ) -> str:
+        """Where a message of a transaction is to go, and room for it there; or why it cannot."""
+        exchange = self.vhost.exchanges.get(message.exchange)
+        if exchange is None:
+            return f"no {self.vhost.title('exchange', message.exchange)}"
+        queues = self.vhost.route(exchange, message)
+        size = len(message.body)
+        for queue in queues:
+            if queue.refuses_when_full:
+                if queue.overflows(size):
+                    return f"{self.vhost.title('queue', queue.name)} is full"
+                queue.reserve(size)
+                rooms.append((queue, size))
+        ways.append(queues)
+        return ""
+
+    def decided(self, declared: DeclaredTransaction) -> Iterator[tuple[Entry, Outcome]]:
+        """Deliveries retired, as they come to be settled."""
+        for _, entry, verdict, _ in declared.retired:
+            if isinstance(verdict, Modify):
+                note_failure(entry, verdict)
+                verdict = Outcome.DECLINE if verdict.elsewhere else Outcome.RELEASE
+            yield entry, verdict
+
+    def undoing(self, declared: DeclaredTransaction) -> Iterator[None]:
+        """Rolled back: what the peer still knows of is unsettled again, the rest goes back; so does
+        what was on a link that is over."""
+        tags: list[int] = []
+        live: list[Entry] = []
+        back: list[Entry] = []
+        consumers = self.window.consumers
+        for number, entry, _, settled in declared.retired:
+            consumer = entry.consumer
+            if settled or consumer is None or consumers.get(consumer.tag) is not consumer:
+                back.append(entry)
+            else:
+                tags.append(number)
+                live.append(entry)
+        self.window.restore(tags, live)
+        released = ((entry, Outcome.RELEASE) for entry in back)
+        if len(back) > PORTION:
+            yield from self.settlements.concluding(released)
+        else:
+            self.settlements.conclude(released)
+        yield from forgetting(declared.retired)
+        yield from forgetting(declared.posts)
