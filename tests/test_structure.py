@@ -157,7 +157,8 @@ def circles(needs: Mapping[str, set[str]]) -> set[str]:
 
     @cache
     def reached(file: str) -> frozenset[str]:
-        found, left = set(), [file]
+        found: set[str] = set()
+        left = [file]
         while left:
             new = needs[left.pop()] - found
             found |= new

@@ -159,7 +159,7 @@ def test_a_purged_queue_goes_on_under_another_number() -> None:
     house.commit()
     lane = house.broker.vhosts["/"].queues["q"].lanes[0]
     dropped: list[int] = []
-    house.store.drop = dropped.append  # type: ignore[method-assign]
+    house.store.drop = dropped.append  # type: ignore[method-assign, assignment]
     old = lane.number
     assert purge(channel, "q") == 5
     assert dropped == [old] and lane.number != old

@@ -24,9 +24,9 @@ def narrowed(make_rig: Any, tmp_path: Path) -> Any:
     path.write_bytes(key_set(RSA))
     settings = BearerSettings(issuer=ISSUER, audience="gateway", jwks=str(path), user_claim="name")
     routes = (
-        DeclaredRoute(name="shop", queue="orders", content_types=(FORM["content-type"],)),
+        DeclaredRoute(name="shop", queue="orders", content_types=[FORM["content-type"]]),
         DeclaredRoute(
-            name="news", exchange="amq.topic", key="a", content_types=(FORM["content-type"],)
+            name="news", exchange="amq.topic", key="a", content_types=[FORM["content-type"]]
         ),
     )
     rig = make_rig(bearer=settings, routes=routes)

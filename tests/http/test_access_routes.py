@@ -31,7 +31,7 @@ ROUTES = (
         exchange="prices",
         key="{market}.{symbol}",
         stream=True,
-        content_types=("text/plain",),
+        content_types=["text/plain"],
         unroutable="drop",
     ),
     DeclaredRoute(name="feed", exchange="prices", key="eur.abc", publish=False, stream=True),

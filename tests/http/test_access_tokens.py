@@ -359,5 +359,5 @@ async def test_bad_key_documents_are_503(
 
 def test_keys_that_cannot_be_used_are_passed_over() -> None:
     mixed = {"keys": [7, {"kty": "??"}, SHARED.as_dict(private=True), RSA.as_dict(private=False)]}
-    (key,) = read_keys(json.dumps(mixed).encode(), ("RS256",))
+    (key,) = read_keys(json.dumps(mixed).encode(), ["RS256"])
     assert key.kid == "r1"

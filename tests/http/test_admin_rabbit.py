@@ -229,7 +229,11 @@ async def test_headers_of_very_many_values_are_refused(rig: Any) -> None:
     asked = {"routing_key": "orders", "payload": "x", "payload_encoding": "string"}
     async with rig.http() as http:
         for count, status in ((rabbit_messages.MOST_VALUES, 400), (100, 200)):
-            for headers in ({"a": [[]] * count}, {str(n): n for n in range(count)}):
+            tried: tuple[dict[str, Any], ...] = (
+                {"a": [[]] * count},
+                {str(n): n for n in range(count)},
+            )
+            for headers in tried:
                 body = {**asked, "properties": {"headers": headers}}
                 answer = await http.post("/api/exchanges/%2F/amq.default/publish", json=body)
                 assert answer.status_code == status, answer.text

@@ -27,7 +27,7 @@ ROUTES = (
         exchange="shop",
         key="{market}.{symbol}",
         stream=True,
-        content_types=("application/json", "text/plain"),
+        content_types=["application/json", "text/plain"],
     ),
     route_with_schema(
         {"$schema": "http://json-schema.org/draft-07/schema#"}, name="old", queue="orders"

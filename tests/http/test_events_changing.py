@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.config.web import DeclaredRoute
+from gateway.config.web import DeclaredRoute, RouteQuota
 from gateway.http.app import close
 from gateway.http.events import presence
 from gateway.http.events.changing import Change, apply
@@ -86,7 +86,9 @@ async def test_sources_come_and_go(rig: Any, listener: Any) -> None:
 
 
 async def test_a_change_is_whole_or_not_at_all(make_rig: Any, listener: Any) -> None:
-    routes = (DeclaredRoute(name="one", exchange="b", key="x", stream=True, quota={"streams": 0}),)
+    routes = (
+        DeclaredRoute(name="one", exchange="b", key="x", stream=True, quota=RouteQuota(streams=0)),
+    )
     rig = make_rig(max_sources_per_stream=3, routes=routes)
     rig.exchange("a")
     rig.exchange("b")

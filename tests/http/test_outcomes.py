@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.web import DeclaredRoute
+from gateway.config.web import DeclaredRoute, RouteQuota
 from gateway.http.app import close
 
 TO = "/v1/%2F/queues/kept/messages"
@@ -171,7 +171,9 @@ async def test_a_row(make_rig: Any, name: str) -> None:
     routes = (
         DeclaredRoute(name="dropping", exchange="amq.topic", key="none", unroutable="drop"),
         DeclaredRoute(name="keyed", queue="kept", idempotency="required"),
-        DeclaredRoute(name="scarce", queue="kept", quota={"requests": 1, "requests_seconds": 3600}),
+        DeclaredRoute(
+            name="scarce", queue="kept", quota=RouteQuota(requests=1, requests_seconds=3600)
+        ),
     )
     rig = make_rig(volatile=False, max_body_octets=4096, routes=routes)
     rig.queue("kept", durable=True)
