@@ -93,8 +93,8 @@ class Gateway:
         if isinstance(self.store, SqliteStore):
             self.store.report = log.error
         broker = Broker(self.store, limits, now=int(time.time() * 1000))
-        broker.report = log.error
-        broker.warn = log.warning
+        broker.state.report = log.error
+        broker.state.warn = log.warning
         for name in settings.vhosts:
             if name not in broker.vhosts:
                 broker.create_vhost(name)

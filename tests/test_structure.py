@@ -26,7 +26,6 @@ SLICED = {
         TODO,
     ),
     "broker.consumers.Turns": ("broker.queues.Queue", TODO),
-    "broker.state.BrokerState": ("broker.broker.Broker", TODO),
     "broker.routing.Routing": ("broker.vhost.VirtualHost", TODO),
     "broker.queues.Queue": ("broker.void.Void", "a queue that keeps nothing is a kind of queue"),
     "broker.exchanges.HeadersExchange": (

@@ -43,11 +43,11 @@ FIRST_USER = "guest"
 REASONS = {"memory": "low on memory", "disk": "low on disk"}
 
 
-class Broker(BrokerState):
+class Broker:
     """The door to the broker. ``blocked`` tells publishers why they are held back."""
 
     def __init__(self, store: Store, limits: Limits | None = None, now: int = 0) -> None:
-        super().__init__(store, limits or Limits(), now)
+        self.state = BrokerState(store, limits or Limits(), now)
         self.access = Access(store)
         self.access.changed = self._forget_rights
         self.vhosts: dict[str, VirtualHost] = {}
@@ -63,10 +63,10 @@ class Broker(BrokerState):
         self._recover()
 
     def _recover(self) -> None:
-        records = list(self.store.records(*TOPOLOGY))
+        records = list(self.state.store.records(*TOPOLOGY))
         for kind, key, _ in records:
             if kind == "vhost":
-                self.vhosts[key[0]] = VirtualHost(key[0], self)
+                self.vhosts[key[0]] = VirtualHost(key[0], self.state)
         restore_topology(self.vhosts, records)
         if not self.vhosts:
             self.create_vhost(DEFAULT_VHOST)
@@ -97,8 +97,8 @@ class Broker(BrokerState):
         found = self.vhosts.get(name)
         if found is None:
             check_name("name of the virtual host", name)
-            found = self.vhosts[name] = VirtualHost(name, self)
-            self.store.save("vhost", (name,), {})
+            found = self.vhosts[name] = VirtualHost(name, self.state)
+            self.state.store.save("vhost", (name,), {})
             first = self.access.user(FIRST_USER)
             if first is not None and first.loopback_only:
                 self.access.set_permissions(FIRST_USER, name, ".*", ".*", ".*")
@@ -118,7 +118,7 @@ class Broker(BrokerState):
             self.access.clear_permissions(user, name)
         vhost.forget()
         self._leaving.append(vhost)
-        self.undertakings.begin(self._taking_apart(vhost), whatever, whole=False)
+        self.state.undertakings.begin(self._taking_apart(vhost), whatever, whole=False)
 
     def _taking_apart(self, vhost: VirtualHost) -> Iterator[None]:
         yield from vhost.emptying()
@@ -134,8 +134,8 @@ class Broker(BrokerState):
 
     def end_turn(self) -> None:
         """Say what is due: confirmations, coalesced, and callbacks that wait for nothing more."""
-        self.looks = self.drops = self.given = 0
-        store = self.store
+        self.state.begin_turn()
+        store = self.state.store
         clean = 0 if store.dirty else store.mark
         if self._waiting and clean:
             self._run_waiting(clean)
@@ -146,12 +146,12 @@ class Broker(BrokerState):
 
     def committed(self, mark: int) -> None:
         """Batches up to ``mark`` are safe; never the one that is still gathering."""
-        self._safe = max(self._safe, min(mark, self.store.mark - 1))
+        self._safe = max(self._safe, min(mark, self.state.store.mark - 1))
         self._run_waiting(0)
 
     def when_safe(self, callback: Callable[[], None]) -> None:
         """Call back when all that was done so far is safe: now, if it is."""
-        store = self.store
+        store = self.state.store
         mark = store.mark if store.dirty else store.mark - 1
         if mark <= self._safe and not self._waiting:
             callback()
@@ -183,7 +183,7 @@ class Broker(BrokerState):
         """While the store fails, whether it lacks nothing but messages: an answer about topology
         would wait for them as long as the disk is full, and a client that declares its queue before
         it drains it would never begin."""
-        return "store" in self._alarms and self.store.changed <= self._safe
+        return "store" in self._alarms and self.state.store.changed <= self._safe
 
     def alarm(self, kind: str, raised: bool) -> None:
         """Something ("memory", "disk", "store") is short, or is so no more."""
@@ -261,7 +261,7 @@ class Broker(BrokerState):
             consumers=sum(v.consumers for v in vhosts),
             ready=sum(v.ready for v in vhosts),
             unsettled=sum(v.unsettled for v in vhosts),
-            octets=self.octets,
+            octets=self.state.octets,
             totals=totals,
             blocked=self.blocked,
         )

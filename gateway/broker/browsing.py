@@ -53,7 +53,7 @@ def browse(queue: Queue, after: Place | None, limit: int, octets: int) -> list[S
 def browse_lane(lane: Lane, start: int, limit: int, left: int, found: list[Seen]) -> int:
     """Add what stands from ``start`` on; how many octets are left."""
     queue = lane.queue
-    now = queue.ledger.now
+    now = queue.state.now
     first = bisect_left(lane.ready, start, key=by_position)
     for entry in islice(lane.ready, first, None):
         if len(found) >= limit or (found and left < len(entry.message.body)):
@@ -66,7 +66,7 @@ def browse_lane(lane: Lane, start: int, limit: int, left: int, found: list[Seen]
         return left
     start = max(start, lane.paged_from)
     average = max(1, queue.octets // max(1, queue.depth))
-    portion = max(1, min(limit, queue.ledger.limits.page_in_octets // average))
+    portion = max(1, min(limit, queue.state.limits.page_in_octets // average))
     while len(found) < limit:
         kept = lane.read_paged(start, portion)
         for position, message, expires in kept:

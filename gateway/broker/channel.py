@@ -67,14 +67,14 @@ class Channel:
         self.permissions = PermissionCache(broker.access, client.user, vhost.name)
         self.window = Window()
         self.publish_path = PublishPath(
-            vhost, broker, self.permissions, client, recipient, broker.confirming
+            vhost, broker.state, self.permissions, client, recipient, broker.confirming
         )
         self.publish = self.publish_path.publish
         """Bound once: forwarding would cost a call per message."""
         self.topology = Topology(client, vhost, self.permissions, client.rules, broker.templates)
         self.settlements = Settlements(self.window, vhost)
         self.transactions = TransactionCoordinator(self.publish_path, self.settlements)
-        self.links = LinkSuspension(self.window, broker.undertakings)
+        self.links = LinkSuspension(self.window, broker.state.undertakings)
         self.consumer_limit = 0
         self.consumer_size = 0
 
@@ -343,7 +343,7 @@ class Channel:
         self.client.channels.pop(self.number, None)
         if much:
             steps = self.giving_back(posts, entries)
-            self.broker.undertakings.begin(steps, lambda refusal: then(), whole=False)
+            self.broker.state.undertakings.begin(steps, lambda refusal: then(), whole=False)
         else:
             self.settlements.conclude((entry, Outcome.RELEASE) for entry in entries)
             then()

@@ -145,13 +145,13 @@ class Consumer:
             queue.redelivered += 1
         message = entry.message
         if entry.expires is not None and self.ages:
-            message = message.aged(entry.expires - queue.ledger.now)
+            message = message.aged(entry.expires - queue.state.now)
         if self.no_ack:
             queue.finish(entry)
         else:
             if entry.stored and entry.position > lane.delivered:
                 lane.delivered = entry.position
-                queue.ledger.store.delivered(lane.number, entry.position)
+                queue.state.store.delivered(lane.number, entry.position)
             entry.deliveries += 1
             window.unsettled[tag] = entry
             self.hold(entry)
@@ -207,10 +207,10 @@ class Consumer:
     def late(self) -> bool:
         """Whether it may get more in a later turn, as this one has handed out enough."""
         queue = self.queue
-        ledger = queue.ledger
-        if not queue.depth or ledger.given < ledger.limits.max_deliveries:
+        state = queue.state
+        if not queue.depth or state.given < state.limits.max_deliveries:
             return False
-        ledger.schedule(queue, ledger.now + SOON)
+        state.schedule(queue, state.now + SOON)
         return True
 
     def drop_credit(self) -> None:

@@ -108,12 +108,12 @@ class Lane:
 
     def page_in(self) -> None:
         """Bring back a portion of the tail."""
-        ledger = self.queue.ledger
-        limits = ledger.limits
+        state = self.queue.state
+        limits = state.limits
         average = max(1, self.queue.octets // max(1, self.queue.depth))
         portion = min(max(limits.page_in_octets // average, LEAST_PORTION), LARGEST_PORTION)
         portion = min(portion, max(1, limits.keep_in_memory), self.paged)
-        found = ledger.store.read(self.number, self.paged_from, portion)
+        found = state.store.read(self.number, self.paged_from, portion)
         self.forget_ahead()
         for kept in found:
             if kept.position in self.out:
@@ -137,7 +137,7 @@ class Lane:
         self.counts.pop(position, None)
         if position <= self.restored:
             self.queue.octets -= len(message.header)
-        self.queue.ledger.octets += message.weight
+        self.queue.state.octets += message.weight
         self.paged -= 1
         return entry
 
@@ -149,7 +149,7 @@ class Lane:
         """Up to ``limit`` paged messages from a position on, fewer if some are picked, none if
         there are no more."""
         while True:
-            found = self.queue.ledger.store.read(self.number, start, limit)
+            found = self.queue.state.store.read(self.number, start, limit)
             ready = [kept for kept in found if kept.position not in self.out]
             if ready or not found:
                 return ready
@@ -157,21 +157,21 @@ class Lane:
 
     def pick(self, position: int) -> Entry | None:
         """Take one out of the middle, if it stands here and has not expired."""
-        ledger = self.queue.ledger
+        state = self.queue.state
         index = bisect(self.ready, position, key=by_position) - 1
         if index >= 0 and self.ready[index].position == position:
             entry = self.ready[index]
-            if entry.expires is not None and entry.expires <= ledger.now:
+            if entry.expires is not None and entry.expires <= state.now:
                 return None
             del self.ready[index]
             return entry
         if not self.paged or position < self.paged_from or position in self.out:
             return None
-        found = ledger.store.read(self.number, position, 1)
+        found = state.store.read(self.number, position, 1)
         if not found or found[0].position != position:
             return None
         expires = found[0].expires
-        if expires is not None and expires <= ledger.now:
+        if expires is not None and expires <= state.now:
             return None
         return self.lift(found[0])
 
@@ -190,7 +190,7 @@ class Lane:
     def purge(self) -> None:
         """Remove what is ready from the store, and nothing else: what is unsettled must stay
         there. Nothing is read."""
-        store = self.queue.ledger.store
+        store = self.queue.state.store
         ready = self.ready
         found: list[tuple[int, int]] = []
         if ready and (self.queue.keeps or self.paged_from):
@@ -238,23 +238,23 @@ class Lane:
         position, message = entry.position, entry.message
         if not self.paged or position < self.paged_from:
             return False
-        ledger = self.queue.ledger
+        state = self.queue.state
         self.out.discard(position)
         if not entry.stored:
             try:
-                ledger.store.append(self.number, position, message, entry.expires, False)
+                state.store.append(self.number, position, message, entry.expires, False)
             except Unstorable as reason:
                 queue = self.queue
                 queue.unstorable(message, reason)
                 queue.depth -= 1
                 queue.octets -= len(message.body)
-                ledger.octets -= message.weight
+                state.octets -= message.weight
                 return True
         self.paged += 1
         self.counts[position] = entry.deliveries
         if position <= self.restored:
             self.queue.octets += len(message.header)
-        ledger.octets -= message.weight
+        state.octets -= message.weight
         self.forget_ahead()
         return True
 
@@ -267,7 +267,7 @@ class Lane:
             return self.ready[index]
         if not self.paged or position < self.paged_from or position in self.out:
             return None
-        found = self.queue.ledger.store.read(self.number, position, 1)
+        found = self.queue.state.store.read(self.number, position, 1)
         return found[0] if found and found[0].position == position else None
 
     def paged_after(self, position: int) -> StoredMessage | None:
@@ -288,7 +288,7 @@ class Lane:
         average = max(1, queue.octets // max(1, queue.depth))
         portion = max(1, min(self.portion, AHEAD_OCTETS // average))
         self.portion = min(2 * self.portion, MOST_AHEAD)
-        found = queue.ledger.store.read(self.number, start, portion)
+        found = queue.state.store.read(self.number, start, portion)
         self.ahead = [kept for kept in found if kept.position not in self.out]
         self.ahead_from = start
         self.ahead_to = found[-1].position + 1 if len(found) == portion else self.next

@@ -68,7 +68,7 @@ class Queue(Turns):
     """
 
     __slots__ = (
-        "vhost", "ledger", "name", "durable", "owner", "auto_delete", "arguments", "limits",
+        "vhost", "state", "name", "durable", "owner", "auto_delete", "arguments", "limits",
         "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "levels", "ranks",
         "lanes", "depth", "octets", "unsettled", "passed", "published", "delivered", "acked",
         "redelivered", "bindings", "used", "due", "gone", "created", "watchers", "excluded",
@@ -91,14 +91,14 @@ class Queue(Turns):
         """``levels`` of priority, 0 or one of ``RANKS``, unless an argument says how many."""
         super().__init__()
         self.vhost = vhost
-        self.ledger: BrokerState = vhost.ledger
+        self.state: BrokerState = vhost.state
         self.name = name
         self.durable = durable
         self.owner = owner
         self.auto_delete = auto_delete
         self.arguments = arguments
         self.limits = limits
-        self.keeps = durable and owner is None and not self.ledger.volatile
+        self.keeps = durable and owner is None and not self.state.volatile
         self.ttl = limits.ttl
         self.most_deliveries = limits.delivery_limit
         self.levels = 0 if limits.max_priority is not None else levels
@@ -115,8 +115,8 @@ class Queue(Turns):
         self.acked = 0
         self.redelivered = 0
         self.bindings: dict[Binding, None] = {}
-        self.created = self.ledger.now
-        self.used = self.ledger.now
+        self.created = self.state.now
+        self.used = self.state.now
         self.due: int | None = None
         self.gone = False
         self.watchers: dict[Watcher, None] = {}
@@ -148,15 +148,15 @@ class Queue(Turns):
             consumer.deliver(consumer.tag, tag, False, message)
             return TAKEN
         durable, priority, ttl, _, _, expiry = message.essentials
-        ledger = self.ledger
+        state = self.state
         self.published += 1
         expires = None
         if ttl is not None or self.ttl is not None:
             own = self.ttl
             ttl = LONGEST_TIMER if ttl is None else ttl
-            expires = ledger.now + (ttl if own is None or ttl < own else own)
+            expires = state.now + (ttl if own is None or ttl < own else own)
         if expiry is not None:
-            latest = ledger.now + LONGEST_TIMER if expires is None else expires
+            latest = state.now + LONGEST_TIMER if expires is None else expires
             expires = min(expiry, latest)
         keep = durable and self.keeps
         lane = self.lane(priority) if self.ranks else self.lanes[0]
@@ -173,12 +173,12 @@ class Queue(Turns):
                 keep = keep and not chosen.no_ack
                 if keep:
                     try:
-                        ledger.store.append(lane.number, position, message, expires, True)
+                        state.store.append(lane.number, position, message, expires, True)
                     except Unstorable as reason:
                         return self.unstorable(message, reason)
                     if lane.paged:
                         lane.out.add(position)
-                ledger.octets += message.weight
+                state.octets += message.weight
                 chosen.give(Entry(lane, position, message, expires, keep, origin))
                 if seekers:
                     show(self, lane, position, message, origin, False)
@@ -188,8 +188,8 @@ class Queue(Turns):
                 return TAKEN
         if (
             expires is not None
-            and expires <= ledger.now
-            and (self.vhost.dead_lettering or ledger.drops < ledger.limits.max_drops)
+            and expires <= state.now
+            and (self.vhost.dead_lettering or state.drops < state.limits.max_drops)
         ):
             self.acked += 1
             self.vhost.dead_letter(self, message, "expired")
@@ -200,18 +200,18 @@ class Queue(Turns):
         lane.next = position + 1
         if keep:
             try:
-                ledger.store.append(lane.number, position, message, expires, True)
+                state.store.append(lane.number, position, message, expires, True)
             except Unstorable as reason:
                 return self.unstorable(message, reason)
-        budget = ledger.limits.page_after_octets
+        budget = state.limits.page_after_octets
         if lane.paged or (
             budget is not None
-            and ledger.octets > budget
-            and len(lane.ready) >= ledger.limits.keep_in_memory
+            and state.octets > budget
+            and len(lane.ready) >= state.limits.keep_in_memory
         ):
             if not keep:
                 try:
-                    ledger.store.append(lane.number, position, message, expires, False)
+                    state.store.append(lane.number, position, message, expires, False)
                 except Unstorable as reason:
                     return self.unstorable(message, reason)
             if not lane.paged:
@@ -219,11 +219,11 @@ class Queue(Turns):
             lane.paged += 1
         else:
             lane.ready.append(Entry(lane, position, message, expires, keep, origin))
-            ledger.octets += len(message.header) + (size if body.__class__ is bytes else 0)
+            state.octets += len(message.header) + (size if body.__class__ is bytes else 0)
         self.depth += 1
         self.octets += size
         if expires is not None:
-            ledger.schedule(self, expires)
+            state.schedule(self, expires)
         if self.capped:
             self.drop_excess(LEAST_DROPS)
         if seekers:
@@ -238,7 +238,7 @@ class Queue(Turns):
         """The store cannot keep this message; it is not taken, and no other pays for it."""
         self.published -= 1
         what = self.vhost.title("queue", self.name)
-        self.ledger.report(f"{message} is refused by {what}: {reason}")
+        self.state.report(f"{message} is refused by {what}: {reason}")
         return REFUSED
 
     def lane(self, priority: int | None) -> Lane:
@@ -254,7 +254,7 @@ class Queue(Turns):
             if lane.priority < wanted:
                 break
             place += 1
-        lane = Lane(self, self.ledger.number(), wanted)
+        lane = Lane(self, self.state.number(), wanted)
         self.lanes.insert(place, lane)
         if self.keeps:
             self.vhost.save_queue(self)
@@ -313,13 +313,13 @@ class Queue(Turns):
 
     def drain(self) -> None:
         """Hand out what is ready to those who wait, or as much as one turn can."""
-        ledger = self.ledger
-        most = ledger.limits.max_deliveries
+        state = self.state
+        most = state.limits.max_deliveries
         while self.depth and self.waiting:
-            if ledger.given >= most:
-                ledger.schedule(self, ledger.now + SOON)
+            if state.given >= most:
+                state.schedule(self, state.now + SOON)
                 break
-            ledger.given += 1
+            state.given += 1
             entry = self.head()
             if entry is None:
                 return
@@ -345,7 +345,7 @@ class Queue(Turns):
     def head(self) -> Entry | None:
         """The next message to go; those that have expired before it are gone then. ``None`` also
         while more of them are left than one turn can drop."""
-        now = self.ledger.now
+        now = self.state.now
         for lane in self.lanes:
             while True:
                 if not lane.ready:
@@ -364,10 +364,10 @@ class Queue(Turns):
 
     def enough(self) -> bool:
         """Whether so much was dropped in this turn that the rest waits for a later one."""
-        ledger = self.ledger
-        if ledger.drops < ledger.limits.max_drops:
+        state = self.state
+        if state.drops < state.limits.max_drops:
             return False
-        ledger.schedule(self, ledger.now + SOON)
+        state.schedule(self, state.now + SOON)
         return True
 
     def pull(self, entry: Entry) -> None:
@@ -376,10 +376,10 @@ class Queue(Turns):
         lane.ready.popleft()
         self.depth -= 1
         self.octets -= len(entry.message.body)
-        if lane.paged and len(lane.ready) < self.ledger.limits.keep_in_memory // 4:
+        if lane.paged and len(lane.ready) < self.state.limits.keep_in_memory // 4:
             lane.page_in()
         if lane.ready and (expires := lane.ready[0].expires) is not None:
-            self.ledger.schedule(self, expires)
+            self.state.schedule(self, expires)
 
     def take(self) -> Entry | None:
         """Fetch one message; it counts as delivered."""
@@ -400,10 +400,10 @@ class Queue(Turns):
         """It is over for this message: settled, or gone for good."""
         self.acked += 1
         message = entry.message
-        self.ledger.octets -= message.weight
+        self.state.octets -= message.weight
         if entry.stored and not self.gone:
             lane = entry.lane
-            self.ledger.store.remove(lane.number, entry.position)
+            self.state.store.remove(lane.number, entry.position)
             if lane.out:
                 lane.out.discard(entry.position)
         if self.excluded:
@@ -416,7 +416,7 @@ class Queue(Turns):
 
     def discard(self, entry: Entry, reason: str) -> None:
         """It leaves unwanted: to the dead letters if there is such a place."""
-        self.ledger.drops += 1
+        self.state.drops += 1
         self.finish(entry)
         if not self.gone:
             self.vhost.dead_letter(self, entry.message, reason)
@@ -428,7 +428,7 @@ class Queue(Turns):
         lane = entry.lane
         if entry.stored and entry.position > lane.delivered:
             lane.delivered = entry.position
-            self.ledger.store.delivered(lane.number, entry.position)
+            self.state.store.delivered(lane.number, entry.position)
 
     # --- whose turn -----------------------------------------------------------------------------
 
@@ -515,13 +515,13 @@ class Queue(Turns):
 
     def touch(self) -> None:
         """The queue was used; its own expiry starts anew."""
-        self.used = self.ledger.now
+        self.used = self.state.now
         if self.limits.expires is not None:
-            self.ledger.schedule(self, self.used + self.limits.expires)
+            self.state.schedule(self, self.used + self.limits.expires)
 
     def sweep(self) -> None:
         """Let go of what has expired at the heads, and see when to look again."""
-        now = self.ledger.now
+        now = self.state.now
         for lane in self.lanes:
             while lane.ready or lane.paged:
                 if not lane.ready:
@@ -531,7 +531,7 @@ class Queue(Turns):
                 if entry.expires is None:
                     break
                 if entry.expires > now:
-                    self.ledger.schedule(self, entry.expires)
+                    self.state.schedule(self, entry.expires)
                     break
                 if self.enough():
                     return
@@ -543,10 +543,10 @@ class Queue(Turns):
             return
         lifetime = self.limits.expires
         if lifetime is not None and not self.consumers:
-            if self.used + lifetime <= self.ledger.now:
+            if self.used + lifetime <= self.state.now:
                 self.vhost.remove_queue(self)
                 return
-            self.ledger.schedule(self, self.used + lifetime)
+            self.state.schedule(self, self.used + lifetime)
         while self.dying and not self.enough():
             self.discard(*self.dying.popleft())
         self.sweep()
@@ -562,7 +562,7 @@ class Queue(Turns):
     def purge(self) -> int:
         """Drop everything that is ready; how many there were."""
         count = self.depth
-        store = self.ledger.store
+        store = self.state.store
         for lane, position in list(self.excluded):
             if lane.at(position) is not None:
                 self.included(lane, position)
@@ -572,9 +572,9 @@ class Queue(Turns):
             elif self.keeps or lane.paged_from or self.unsettled:
                 # Others have never been in the store.
                 store.drop(lane.number)
-                lane.number = self.ledger.number()
+                lane.number = self.state.number()
             lane.ready, entries = deque(), lane.ready
-            self.ledger.waste.take(entries)
+            self.state.waste.take(entries)
             lane.paged = 0
             lane.counts.clear()
             lane.forget_ahead()

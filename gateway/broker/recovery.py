@@ -71,9 +71,9 @@ def restore_queue(
         levels=value.get("levels", 0),
     )
     queue.lanes = [Lane(queue, lanes[p], p) for p in sorted(lanes, reverse=True)]
-    ledger = vhost.ledger
+    state = vhost.state
     for lane in queue.lanes:
-        ledger.next_number = max(ledger.next_number, lane.number + 1)
+        state.next_number = max(state.next_number, lane.number + 1)
         depth = depths.get(lane.number)
         if depth is not None:
             lane.restore(depth)
@@ -104,7 +104,7 @@ def drop_orphans(
     """Messages whose queue is not there any more. ``claimed`` numbers belong to somebody else."""
     for vhost in vhosts.values():
         for number in depths.keys() | claimed:
-            vhost.ledger.next_number = max(vhost.ledger.next_number, number + 1)
+            vhost.state.next_number = max(vhost.state.next_number, number + 1)
     known = {
         lane.number
         for vhost in vhosts.values()

@@ -28,7 +28,7 @@ def open_replies(vhost: VirtualHost, current: Queue | None, no_ack: bool) -> Que
     queue = Queue(
         vhost,
         name,
-        vhost.ledger.number(),
+        vhost.state.number(),
         durable=False,
         owner=None,
         auto_delete=True,

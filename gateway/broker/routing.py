@@ -27,8 +27,8 @@ class Routing:
     void: Void
     title: Callable[[str, str], str]
 
-    def __init__(self, ledger: BrokerState, exchanges: dict[str, Exchange]) -> None:
-        self.ledger = ledger
+    def __init__(self, state: BrokerState, exchanges: dict[str, Exchange]) -> None:
+        self.state = state
         self.queues: dict[str, Queue] = {}
         self.replies: dict[str, Queue] = {}
         self.exchanges = exchanges
@@ -57,7 +57,7 @@ class Routing:
 
     def remember(self, exchange: Exchange, key: str, found: tuple[Queue, ...]) -> None:
         routes = exchange.routes
-        if len(routes) >= self.ledger.limits.max_route_cache:
+        if len(routes) >= self.state.limits.max_route_cache:
             routes.clear()
         routes[key] = found
 
@@ -137,16 +137,16 @@ class Routing:
         if self.dead_lettering:
             return
         self.dead_lettering = True
-        left = self.ledger.limits.max_cascade
+        left = self.state.limits.max_cascade
         try:
             while letters:
                 if left <= 0:
                     what = self.title("queue", queue.name)
                     text = "multiply in a circle of queues; as many copies are lost"
-                    self.ledger.report(f"dead letters of {what} {text}: {len(letters)}")
+                    self.state.report(f"dead letters of {what} {text}: {len(letters)}")
                     return
                 cost = self._dead_letter(*letters.popleft())
-                self.ledger.drops += cost
+                self.state.drops += cost
                 left -= cost
         finally:
             letters.clear()
@@ -157,7 +157,7 @@ class Routing:
         exchange = self.exchanges.get(queue.limits.dead_letter_exchange or "")
         if exchange is None:
             return 1
-        dead = dead_message(queue, message, reason, self.ledger.now)
+        dead = dead_message(queue, message, reason, self.state.now)
         headers = look(dead).application or {}
         copies = header_keys(headers, "CC")
         cost = DEAD_LETTER_COST

@@ -33,17 +33,17 @@ OCTETS_OF_A_LOOK = 9
 
 def may_look(queue: "Queue", cursor: Cursor) -> bool:
     """Whether one more message may be looked at in this turn; if not, it goes on later."""
-    ledger = queue.ledger
-    if ledger.looks >= ledger.limits.max_looks:
+    state = queue.state
+    if state.looks >= state.limits.max_looks:
         cursor.behind = True
-        ledger.schedule(queue, ledger.now + PAUSE)
+        state.schedule(queue, state.now + PAUSE)
         return False
-    ledger.looks += 1
+    state.looks += 1
     return True
 
 
 def wants(
-    ledger: BrokerState, consumer: Consumer, cursor: Cursor, message: Message, origin: object
+    state: BrokerState, consumer: Consumer, cursor: Cursor, message: Message, origin: object
 ) -> bool:
     """Whether it asked for messages like this one."""
     if consumer.refuses(origin):
@@ -52,7 +52,7 @@ def wants(
         return True
     before = EFFORT.steps
     wanted = cursor.matches(message)
-    ledger.looks += (EFFORT.steps - before >> STEPS_OF_A_LOOK) + (
+    state.looks += (EFFORT.steps - before >> STEPS_OF_A_LOOK) + (
         len(message.header) >> OCTETS_OF_A_LOOK
     )
     return wanted
@@ -104,7 +104,7 @@ def first_that_wants(
         elif may_look(queue, cursor):
             cursor.looked(lane, position)
             if may_have(cursor, lane, position) and wants(
-                queue.ledger, consumer, cursor, message, origin
+                queue.state, consumer, cursor, message, origin
             ):
                 return consumer
     return None
@@ -126,9 +126,9 @@ def show(
             consumer.rest()
             continue
         # Not put off if there was much to look at: there may be no message to look at later.
-        queue.ledger.looks += 1
+        queue.state.looks += 1
         cursor.looked(lane, position)
-        if wants(queue.ledger, consumer, cursor, message, origin):
+        if wants(queue.state, consumer, cursor, message, origin):
             consumer.give(copied(cursor, position, message, 0))
 
 
@@ -139,7 +139,7 @@ def wanted_now(queue: "Queue", message: Message, origin: object) -> bool:
         and cursor.copies is None
         and not cursor.behind
         and consumer.takes(message)
-        and wants(queue.ledger, consumer, cursor, message, origin)
+        and wants(queue.state, consumer, cursor, message, origin)
         for consumer in queue.seekers
     )
 
@@ -149,11 +149,11 @@ def wanted_now(queue: "Queue", message: Message, origin: object) -> bool:
 
 def go_on(queue: "Queue") -> None:
     """A later turn has come."""
-    ledger = queue.ledger
-    if ledger.looks < ledger.limits.max_looks:
+    state = queue.state
+    if state.looks < state.limits.max_looks:
         queue.drain()
     else:
-        ledger.schedule(queue, ledger.now + SOON)
+        state.schedule(queue, state.now + SOON)
 
 
 def seek(queue: "Queue") -> None:
@@ -182,7 +182,7 @@ def find(queue: "Queue", consumer: Consumer) -> Entry | None:
         consumer.rest()
     if not consumer.waiting:
         return None
-    now = queue.ledger.now
+    now = queue.state.now
     for lane in list(queue.lanes):
         for one in standing(lane, cursor):
             if not may_look(queue, cursor):
@@ -192,7 +192,7 @@ def find(queue: "Queue", consumer: Consumer) -> Entry | None:
             if one.expires is not None and one.expires <= now:
                 cursor.looked(lane, position)
             elif may_have(cursor, lane, position) and wants(
-                queue.ledger, consumer, cursor, message, origin
+                queue.state, consumer, cursor, message, origin
             ):
                 if not consumer.takes(message):
                     consumer.rest()

@@ -352,14 +352,14 @@ def note(entry: Entry, notes: Table) -> None:
     lane = entry.lane
     queue = lane.queue
     try:
-        queue.ledger.store.check(noted)
+        queue.state.store.check(noted)
     except Unstorable as reason:
-        queue.ledger.report(f"{old} stays without a note: {reason}")
+        queue.state.report(f"{old} stays without a note: {reason}")
         return
     entry.message = noted
     if entry.stored and not queue.gone:
         keep = old.essentials.durable and queue.keeps
-        store = queue.ledger.store
+        store = queue.state.store
         store.remove(lane.number, entry.position)
         store.append(lane.number, entry.position, entry.message, entry.expires, keep)
 

@@ -1,6 +1,6 @@
-"""What all queues of a broker share: the time, the store, what memory holds, what is due.
+"""State that all queues of a broker share: the time, the store, the octets in memory, the agenda.
 
-The broker itself is a ``BrokerState``; queues know it as no more than that.
+Queues and virtual hosts know the broker as no more than that.
 """
 
 from collections.abc import Callable
@@ -66,10 +66,14 @@ class BrokerState:
             heappop(agenda)
         return agenda[0][0] if agenda else None
 
+    def begin_turn(self) -> None:
+        """Nothing of the turn's budgets is spent."""
+        self.looks = self.drops = self.given = 0
+
     def tick(self, now: int) -> None:
         """Do what has become due: messages and queues expire."""
         self.now = now
-        self.looks = self.drops = self.given = 0
+        self.begin_turn()
         agenda = self.agenda
         while agenda and agenda[0][0] <= now:
             when, _, thing = heappop(agenda)

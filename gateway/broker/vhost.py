@@ -78,10 +78,10 @@ class VirtualHost(Routing):
     """One name space. ``clients`` are those attached to it; ``routers`` counts what makes one
     exchange's routes depend on another: bindings between exchanges, and alternates."""
 
-    def __init__(self, name: str, ledger: BrokerState) -> None:
-        super().__init__(ledger, {name: kind(name) for name, kind in PREDECLARED})
+    def __init__(self, name: str, state: BrokerState) -> None:
+        super().__init__(state, {name: kind(name) for name, kind in PREDECLARED})
         self.name = name
-        self.store = ledger.store
+        self.store = state.store
         self.void = Void(self)
         self.clients: dict[Attached, None] = {}
         self.routers = 0
@@ -128,7 +128,7 @@ class VirtualHost(Routing):
                 Condition.PRECONDITION_FAILED, f"invalid arg 'alternate-exchange' for {what}"
             )
         check_name("name of the alternate exchange", alternate)
-        self.check_room("exchanges", len(self.exchanges), self.ledger.limits.max_exchanges)
+        self.check_room("exchanges", len(self.exchanges), self.state.limits.max_exchanges)
         made = kind(
             op.name,
             durable=op.durable,
@@ -212,11 +212,11 @@ class VirtualHost(Routing):
         limits = read_queue_arguments(op.arguments, self.title("queue", name))
         check_names(limits, self.title("queue", name))
         check_type(op, self.title("queue", name))
-        self.check_room("queues", len(self.queues), self.ledger.limits.max_queues)
+        self.check_room("queues", len(self.queues), self.state.limits.max_queues)
         queue = Queue(
             self,
             name,
-            self.ledger.number(),
+            self.state.number(),
             durable=op.durable,
             owner=owner if op.exclusive else None,
             auto_delete=op.auto_delete,
@@ -229,7 +229,7 @@ class VirtualHost(Routing):
         self.enter_queue(queue)
         self.save_queue(queue)
         for text in without_effect(op.arguments):
-            self.ledger.warn(f"{self.title('queue', name)}: {text}")
+            self.state.warn(f"{self.title('queue', name)}: {text}")
         return queue
 
     def enter_queue(self, queue: Queue) -> None:
@@ -260,7 +260,7 @@ class VirtualHost(Routing):
                 if not binding.severed and not binding.durable:
                     self.sever(binding)
         self.forget_all_routes()
-        self.ledger.undertakings.begin(self.taking_apart(queues), whatever, whole=False)
+        self.state.undertakings.begin(self.taking_apart(queues), whatever, whole=False)
 
     def leave_out(self, queue: Queue) -> None:
         """Nobody finds it any more: there may be another of its name."""
@@ -313,7 +313,7 @@ class VirtualHost(Routing):
             return
         if save:
             check_name("key of the binding", binding.key)
-        self.check_room("bindings", self.bindings, self.ledger.limits.max_bindings)
+        self.check_room("bindings", self.bindings, self.state.limits.max_bindings)
         binding.source.add(binding)
         self.bindings += 1
         to = binding.destination
@@ -378,7 +378,7 @@ class VirtualHost(Routing):
                 self.store.forget_under("binding", key[:2] if source.gone else key[:4])
         if self.routers:
             self.forget_all_routes()
-        self.ledger.undertakings.begin(self.unlinking(left), whatever, whole=False)
+        self.state.undertakings.begin(self.unlinking(left), whatever, whole=False)
 
     def sever(self, binding: Binding) -> None:
         """One of its ends is gone, and it will be taken apart."""

@@ -16,8 +16,8 @@ SOON = 1
 class Waste:
     """Of one broker. ``BrokerState.octets`` counts them until they have really gone."""
 
-    def __init__(self, ledger: "BrokerState") -> None:
-        self.ledger = ledger
+    def __init__(self, state: "BrokerState") -> None:
+        self.state = state
         self.heaps: deque[deque[Entry]] = deque()
         self.due: int | None = None
 
@@ -38,6 +38,6 @@ class Waste:
                 left -= 1
             if not heap:
                 heaps.popleft()
-        self.ledger.octets -= octets
+        self.state.octets -= octets
         if heaps:
-            self.ledger.schedule(self, self.ledger.now + SOON)
+            self.state.schedule(self, self.state.now + SOON)

@@ -98,7 +98,7 @@ def build(dependencies: HttpDependencies) -> Application:
 def make_context(dependencies: HttpDependencies) -> Context:
     broker, settings = dependencies.broker, dependencies.settings
     cursors = Cursors(dependencies.secret)
-    leasing = Leasing(broker, dependencies.secret)
+    leasing = Leasing(broker.state, dependencies.secret)
     gate = Gate(dependencies, cursors.known)
     hub = Hub(dependencies, cursors, leasing, gate.still_good)
     publisher = Publisher(

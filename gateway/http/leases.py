@@ -89,7 +89,7 @@ class Lease:
         self.length = length
         self.route = route
         """The declared route that it came by: all that its owner knows of the queue."""
-        self.since = table.ledger.now
+        self.since = table.state.now
         self.until = self.since + length
         self.fate = Fate.OPEN
         self.forget = 0
@@ -107,8 +107,8 @@ class Lease:
 class LeaseTable:
     """All leases of this process by number."""
 
-    def __init__(self, ledger: BrokerState) -> None:
-        self.ledger = ledger
+    def __init__(self, state: BrokerState) -> None:
+        self.state = state
         self.leases: dict[int, Lease] = {}
         self.closed: dict[int, Lease] = {}
         self.per_owner: Counter[Owner] = Counter()
@@ -138,7 +138,7 @@ class LeaseTable:
         )
         self.leases[lease.number] = lease
         self.per_owner[owner] += 1
-        self.ledger.schedule(lease, lease.until)
+        self.state.schedule(lease, lease.until)
         return lease
 
     def find(self, number: int) -> Lease | None:
@@ -156,35 +156,35 @@ class LeaseTable:
     def renew(self, lease: Lease, length: int) -> None:
         """An open lease runs ``length`` ms from now."""
         lease.length = length
-        lease.until = self.ledger.now + length
-        self.ledger.schedule(lease, lease.until)
+        lease.until = self.state.now + length
+        self.state.schedule(lease, lease.until)
 
     def look_at(self, lease: Lease) -> None:
         """Its time may have come: to go back to the queue, or to be forgotten."""
-        now = self.ledger.now
+        now = self.state.now
         if lease.fate is Fate.OPEN:
             if lease.message is None:
                 self.settle(lease, Fate.LOST, Outcome.RELEASE, None)
             elif now >= lease.until:
                 self.settle(lease, Fate.EXPIRED, Outcome.RELEASE, None)
             else:
-                self.ledger.schedule(lease, lease.until)
+                self.state.schedule(lease, lease.until)
         elif now >= lease.forget:
             self.leases.pop(lease.number, None)
             self.closed.pop(lease.number, None)
         elif lease.number in self.leases:
-            self.ledger.schedule(lease, lease.forget)
+            self.state.schedule(lease, lease.forget)
 
     def close(self, lease: Lease, fate: Fate) -> None:
         lease.fate = fate
         self.fates[fate] += 1
-        lease.forget = self.ledger.now + 2 * lease.length
+        lease.forget = self.state.now + 2 * lease.length
         tally(self.per_owner, lease.owner, -1)
         self.closed[lease.number] = lease
         if len(self.closed) > MOST_CLOSED:
             oldest = next(iter(self.closed))
             del self.closed[oldest], self.leases[oldest]
-        self.ledger.schedule(lease, lease.forget)
+        self.state.schedule(lease, lease.forget)
 
     def open(self) -> int:
         return len(self.leases) - len(self.closed)
@@ -200,8 +200,8 @@ def tally(counts: Counter[Key], key: Key, more: int) -> None:
 class Leasing:
     """The leases of this process and their tokens. Receives and event streams share one."""
 
-    def __init__(self, ledger: BrokerState, secret: bytes) -> None:
-        self.leases = LeaseTable(ledger)
+    def __init__(self, state: BrokerState, secret: bytes) -> None:
+        self.leases = LeaseTable(state)
         self.tokens = Tokens(secret, os.urandom(EPOCH_OCTETS))
 
     def token(self, lease: Lease) -> str:

@@ -73,7 +73,7 @@ class Listener:
         """For WebSockets, which come without an ``Address``."""
         self._context = context
         self._spool = spool
-        registry.partials.tick(broker.now)
+        registry.partials.tick(broker.state.now)
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._arriving = 0
@@ -181,7 +181,7 @@ class Listener:
 
     def tick(self, now: float) -> None:
         """Once a second (monotonic seconds)."""
-        self.registry.partials.tick(self.broker.now)
+        self.registry.partials.tick(self.broker.state.now)
         for connection in self:
             try:
                 connection.tick(now)

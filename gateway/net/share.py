@@ -26,7 +26,7 @@ class Share:
     def __init__(self, broker: Broker, freed: Callable[[], None]) -> None:
         self.full = False
         self._broker = broker
-        self._store: Store = broker.store
+        self._store: Store = broker.state.store
         self._freed = freed
         self._messages = self._octets = 0
         self._mark = 0

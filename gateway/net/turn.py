@@ -66,7 +66,7 @@ class Turn:
 
     def begin(self) -> None:
         """Tell the broker what time it is."""
-        self.broker.now = int(time.time() * 1000)
+        self.broker.state.now = int(time.time() * 1000)
 
     def end(self) -> None:
         """Settle what the turn has done. Never raises for what a peer or the disk did."""
@@ -76,7 +76,7 @@ class Turn:
         broker.end_turn()
         if self._writing is None and self.store.dirty:
             self._commit()
-        if broker.undertakings.waiting and not self._working:
+        if broker.state.undertakings.waiting and not self._working:
             self._working = True
             self._loop.call_later(BETWEEN_SECONDS, self._work)
         dirty = self._dirty
@@ -85,7 +85,7 @@ class Turn:
             for connection in dirty:
                 self._guarded(connection, connection.flush)
             dirty = self._dirty
-        due = broker.due()
+        due = broker.state.due()
         if due is not None and (self._timer is None or due < self._timer_due):
             self._schedule(due)
         if self.store.pending_octets > self._backlog and not self.pressed:
@@ -112,7 +112,7 @@ class Turn:
     def _expire(self) -> None:
         self._timer = None
         self.begin()
-        self.broker.tick(self.broker.now)
+        self.broker.state.tick(self.broker.state.now)
         self.end()
 
     # --- group commit ---------------------------------------------------------------------------
@@ -122,13 +122,13 @@ class Turn:
         self._working = False
         self.begin()
         try:
-            self.broker.undertakings.work()
+            self.broker.state.undertakings.work()
         except Exception:
             log.exception("internal error in a request of several turns")
         self.end()
 
     def _commit(self) -> None:
-        if self.broker.undertakings.holding:
+        if self.broker.state.undertakings.holding:
             return
         # None: whatever was gathered has cancelled out, and the broker knows that it is safe.
         batch = self.store.take()
@@ -191,7 +191,7 @@ class Turn:
 
     async def drain(self) -> None:
         """Wait until nothing is unwritten (or the store is failing)."""
-        self.broker.undertakings.finish()
+        self.broker.state.undertakings.finish()
         while self._writing is not None or self.store.dirty:
             if self.failing is not None:
                 return

@@ -207,7 +207,7 @@ class Handling:
         """Refuses with 403, 404 or 406."""
         self._session.publisher = True
         full = check_name(handle.name + name)
-        ttl = None if expires is None else max(0, expires - channel.broker.now)
+        ttl = None if expires is None else max(0, expires - channel.broker.state.now)
         if handle.service is Service.TOPIC:
             posted = addressed(message, TOPICS, full, ttl)
             channel.publish(posted if full else to_all(channel, posted))
@@ -226,7 +226,7 @@ class Handling:
             self._staging.leave(handle.staged)
             handle.staged = None
         session = self._session
-        most = channel.broker.limits.max_message
+        most = channel.broker.state.limits.max_message
         if most is not None and op.size > most:
             raise Refusal(Condition.CONTENT_TOO_LARGE, f"a message has {most} octets at most")
         owner = (session.vhost, session.user, handle.client or f"#{session.number}")

@@ -290,7 +290,7 @@ class Linking:
         for work in self._works.pop((op.channel, op.link), ()):
             if channel.transactions.much_to_discharge(work):
                 steps = channel.transactions.discharging(work, True)
-                self._session.broker.undertakings.begin(steps, whatever, whole=False)
+                self._session.broker.state.undertakings.begin(steps, whatever, whole=False)
             elif work in channel.transactions.declared:
                 channel.transactions.discharge(work, True)
         self._managing.leave(op.channel, op.link)

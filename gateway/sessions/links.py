@@ -189,7 +189,7 @@ class Links:
         if link.terminus.timeout == 0:
             self.forget(link)
         else:
-            broker.schedule(link, broker.now + 1000 * link.terminus.timeout)
+            broker.state.schedule(link, broker.state.now + 1000 * link.terminus.timeout)
 
     def _awake(self, link: Link) -> None:
         """It waits no more."""
@@ -217,7 +217,7 @@ class Links:
             then = partial(self._end_node, link, queue, unsubscribe)
         if len(entries) > PORTION:
             steps = giving_up(entries, link.default)
-            link.vhost.ledger.undertakings.begin(steps, lambda refusal: then(), whole=False)
+            link.vhost.state.undertakings.begin(steps, lambda refusal: then(), whole=False)
         else:
             give_up(entries, link.default)
             then()
@@ -273,5 +273,5 @@ class Links:
             self.senders.pop(queue, None)
             node.vhost.remove_queue(queue)
         elif not node.made and "messages" in policy:
-            ledger = node.vhost.ledger
-            ledger.schedule(node, ledger.now + LOOK_AGAIN)
+            state = node.vhost.state
+            state.schedule(node, state.now + LOOK_AGAIN)

@@ -89,12 +89,12 @@ class Portions:
                     session.answer(number, token, then=then)
             free()
 
-        session.broker.undertakings.begin(steps, done, whole)
+        session.broker.state.undertakings.begin(steps, done, whole)
 
     def put_off(self, op: Any) -> None:
         """Perform a request behind what is being done in portions now."""
         free = self._replies.put_off(op.channel, op)
-        undertakings = self._session.broker.undertakings
+        undertakings = self._session.broker.state.undertakings
         undertakings.begin(iter(()), lambda refusal: free(), whole=False)
 
     def give_back(self, number: int, token: Any) -> None:

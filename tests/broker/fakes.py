@@ -133,10 +133,10 @@ class House:
         self.broker.end_turn()
 
     def later(self, milliseconds: int) -> None:
-        self.broker.tick(self.broker.now + milliseconds)
+        self.broker.state.tick(self.broker.state.now + milliseconds)
 
     def restart(self, **limits: Any) -> "House":
-        return House(self.store.survivors(), self.broker.now, **limits)
+        return House(self.store.survivors(), self.broker.state.now, **limits)
 
 
 def declare(channel: Channel, name: str = "q", **given: Any) -> QueueState:

@@ -162,7 +162,7 @@ def test_vhosts(house: House) -> None:
     with refused(Condition.NOT_FOUND, "no vhost 'more'"):
         broker.delete_vhost("more")
     assert broker.snapshot().totals.published == 1
-    assert broker.octets == 0
+    assert broker.state.octets == 0
     assert heard.cancels == []
 
 

@@ -112,7 +112,7 @@ def test_publishes_wait_for_commit(house: House) -> None:
         channel.publish(message("d", "q", "none"))
     assert fetch_all(channel) == []
     assert heard.returns == []
-    assert house.broker.octets == 3
+    assert house.broker.state.octets == 3
     channel.transactions.commit()
     assert fetch_all(channel) == ["a", "b"]
     assert len(heard.returns) == 1
@@ -167,7 +167,7 @@ def test_closing_rolls_back(house: House) -> None:
     put(channel, "b")
     channel.close()
     assert fetch_all(house.channel()[0]) == ["a"]
-    assert house.broker.octets == 0
+    assert house.broker.state.octets == 0
 
 
 def test_commit_into_a_full_queue(house: House) -> None:

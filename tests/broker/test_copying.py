@@ -22,7 +22,7 @@ def test_what_is_there_and_what_comes(limits: dict[str, Any], no_ack: bool) -> N
     put(channel, *"gh")
     assert heard.bodies() == list("abcdefgh")
     assert fetch_all(house.channel()[0]) == list("abcdefgh")
-    assert house.broker.octets == 0
+    assert house.broker.state.octets == 0
 
 
 @pytest.mark.parametrize("outcome", Outcome)
@@ -90,7 +90,7 @@ def test_expired_is_not_copied(house: House) -> None:
     put(channel, "a")
     put(channel, "b", ttl=10)
     put(channel, "c")
-    house.broker.now += 20
+    house.broker.state.now += 20
     consume(channel, copy=True)
     assert heard.bodies() == list("ac")
 
@@ -158,7 +158,7 @@ def test_in_bounded_turns(limits: dict[str, Any]) -> None:
     put(channel, *bodies)
     consume(channel, copy=True)
     assert len(heard.bodies()) == 10
-    while house.broker.due() is not None:
+    while house.broker.state.due() is not None:
         house.later(1)
     assert heard.bodies() == bodies
     assert not house.client.vhost.queues["q"].lanes[0].ahead
@@ -174,4 +174,4 @@ def test_purged_and_gone(house: House) -> None:
     channel.unsubscribe("c")
     assert "q" not in house.client.vhost.queues
     channel.settlements.settle(0, True, Outcome.ACCEPT)
-    assert heard.bodies() == list("abc") and house.broker.octets == 0
+    assert heard.bodies() == list("abc") and house.broker.state.octets == 0

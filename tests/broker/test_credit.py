@@ -119,7 +119,7 @@ def test_drain_waits_until_all_has_been_looked_at(limits: dict[str, Any]) -> Non
     assert told == []
     house.later(1)
     assert told == []
-    while house.broker.due() is not None:
+    while house.broker.state.due() is not None:
         house.later(1)
     assert heard.bodies() == ["wanted"] and told == [4]
 

@@ -55,7 +55,7 @@ def test_reasons(house: House, reason: str) -> None:
         "count": 1,
         "reason": reason,
         "queue": "q",
-        "time": Seconds(house.broker.now // 1000),
+        "time": Seconds(house.broker.state.now // 1000),
         "exchange": "",
         "routing-keys": ["q"],
     }
@@ -90,7 +90,7 @@ def test_no_such_exchange(house: House) -> None:
     channel, _ = house.channel()
     limited(channel, max_length=0, dead_letter_exchange="none")
     put(channel, "a")
-    assert house.broker.octets == 0
+    assert house.broker.state.octets == 0
 
 
 def test_deaths_are_counted_per_queue_and_reason(house: House) -> None:
@@ -132,7 +132,7 @@ def test_a_circle_ends(house: House) -> None:
     for _ in range(6):
         house.later(10)
     assert house.broker.snapshot().ready == 0
-    assert house.broker.octets == 0
+    assert house.broker.state.octets == 0
 
 
 def test_a_circle_with_a_rejection_goes_on(house: House) -> None:
@@ -191,7 +191,7 @@ def test_purged_and_deleted_are_no_dead_letters(house: House) -> None:
     house.client.vhost.remove_queue(house.client.vhost.queues["q"])
     channel.settlements.settle(1, False, Outcome.REJECT)
     assert fetch_all(channel, "dead") == []
-    assert house.broker.octets == 0
+    assert house.broker.state.octets == 0
 
 
 def test_headers_that_cannot_be_read(house: House) -> None:

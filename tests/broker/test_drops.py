@@ -18,9 +18,9 @@ def turns(house: House) -> int:
     """Let time pass until nothing is due any more; how many turns that took."""
     broker = house.broker
     count = 0
-    while (due := broker.due()) is not None:
-        broker.tick(max(due, broker.now))
-        assert broker.drops <= broker.limits.max_drops + SLACK
+    while (due := broker.state.due()) is not None:
+        broker.state.tick(max(due, broker.state.now))
+        assert broker.state.drops <= broker.state.limits.max_drops + SLACK
         house.commit()
         count += 1
         assert count < 10_000
@@ -51,13 +51,13 @@ def test_a_small_circle_is_gone_round_by_every_way(house: House, queues: int) ->
 def test_a_large_circle_comes_to_an_end(queues: int) -> None:
     house = House()
     told: list[str] = []
-    house.broker.report = told.append
+    house.broker.state.report = told.append
     circle(house, queues)
     channel, _ = house.channel()
-    limits = house.broker.limits
-    house.broker.drops = 0
+    limits = house.broker.state.limits
+    house.broker.state.drops = 0
     put(channel, "x", key="q0")
-    assert house.broker.drops <= limits.max_cascade + DEAD_LETTER_COST + 2 * queues + SLACK
+    assert house.broker.state.drops <= limits.max_cascade + DEAD_LETTER_COST + 2 * queues + SLACK
     assert len(told) == 1 and "multiply in a circle" in told[0]
     assert fetch_all(channel, "end")
     assert not house.broker.vhosts["/"]._dead_letters
@@ -68,7 +68,7 @@ def test_many_messages_for_a_circle_share_turns() -> None:
     circle(house, 3)
     channel, _ = house.channel()
     put(channel, *map(str, range(500)), key="q0")
-    assert house.broker.drops <= DROPS + SLACK, "what is too much stands in the queue"
+    assert house.broker.state.drops <= DROPS + SLACK, "what is too much stands in the queue"
     assert house.broker.vhosts["/"].queues["q0"].depth > 0
     assert fetch_all(channel, "q0") == [], "what has expired is not delivered"
     assert turns(house) > 5
@@ -89,7 +89,7 @@ def test_expired_messages_die_in_portions_and_others_are_served() -> None:
     assert 0 < vhost.queues["letters"].depth < 1000
     # Wherever the process dies, a message is in one of the two queues.
     house.commit()
-    after = House(house.store.survivors(), house.broker.now).broker.vhosts["/"]
+    after = House(house.store.survivors(), house.broker.state.now).broker.vhosts["/"]
     assert after.queues["q"].depth + after.queues["letters"].depth == 1001
     consume(channel, "q")
     assert heard.bodies() == [], "expired ones stand before it"
@@ -104,7 +104,7 @@ def test_expired_messages_without_letters_are_dropped_in_portions() -> None:
     declare(channel)
     put(channel, *map(str, range(3 * DROPS)), ttl=10)
     house.later(20)
-    assert house.broker.drops <= DROPS + SLACK
+    assert house.broker.state.drops <= DROPS + SLACK
     turns(house)
     assert house.broker.vhosts["/"].queues["q"].depth == 0
 
@@ -119,9 +119,9 @@ def test_rejections_die_in_portions() -> None:
     consume(channel, "q")
     house.commit()
     channel.settlements.settle(0, True, Outcome.REJECT)
-    assert house.broker.drops <= DROPS + SLACK
+    assert house.broker.state.drops <= DROPS + SLACK
     house.commit()
-    after = House(house.store.survivors(), house.broker.now).broker.vhosts["/"]
+    after = House(house.store.survivors(), house.broker.state.now).broker.vhosts["/"]
     assert after.queues["q"].depth + after.queues["letters"].depth == 1000
     turns(house)
     assert fetch_all(channel, "letters") == [str(number) for number in range(1000)]
@@ -158,7 +158,7 @@ def test_one_large_message_drops_many_small_ones_in_portions() -> None:
     house.commit()
     put(channel, "y" * 10_000)
     queue = house.broker.vhosts["/"].queues["q"]
-    assert house.broker.drops <= DROPS + SLACK
+    assert house.broker.state.drops <= DROPS + SLACK
     assert queue.depth > 1
     turns(house)
     assert fetch_all(channel) == ["y" * 10_000]

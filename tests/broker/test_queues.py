@@ -168,7 +168,7 @@ def test_delete(house: House) -> None:
     assert heard.cancels == ["c"]
     assert delete_queue(channel, "q") == 0
     channel.settlements.settle(1, False, Outcome.RELEASE)
-    assert house.broker.octets == 0
+    assert house.broker.state.octets == 0
     assert channel.window.held == 0
 
 
@@ -181,7 +181,7 @@ def test_purge_leaves_what_is_held(house: House) -> None:
     assert house.restart().channel()[0].fetch("q") is not None
     channel.settlements.recover(True)
     assert fetch_all(channel) == ["a"]
-    assert house.broker.octets == 0
+    assert house.broker.state.octets == 0
 
 
 def test_message_and_queue_ttl(house: House) -> None:
@@ -190,7 +190,7 @@ def test_message_and_queue_ttl(house: House) -> None:
     put(channel, "short", ttl=100)
     put(channel, "long", ttl=5000)
     put(channel, "plain")
-    assert house.broker.due() == house.broker.now + 100
+    assert house.broker.state.due() == house.broker.state.now + 100
     house.later(100)
     assert fetch_all(channel) == ["long", "plain"]
     put(channel, "long", ttl=5000)
@@ -198,7 +198,7 @@ def test_message_and_queue_ttl(house: House) -> None:
     assert house.client.vhost.queues["q"].depth == 1
     house.later(1)
     assert house.client.vhost.queues["q"].depth == 0
-    assert house.broker.due() is None
+    assert house.broker.state.due() is None
 
 
 def test_expired_is_not_delivered_though_nobody_ticked(house: House) -> None:
@@ -206,7 +206,7 @@ def test_expired_is_not_delivered_though_nobody_ticked(house: House) -> None:
     declare(channel)
     put(channel, "old", ttl=10)
     put(channel, "new")
-    house.broker.now += 10
+    house.broker.state.now += 10
     consume(channel)
     assert heard.bodies() == ["new"]
 

@@ -35,13 +35,13 @@ def test_tail_lives_in_the_store(durable: bool, volatile: bool) -> None:
     (queue,) = house.broker.queues_snapshot()
     assert (queue.ready, queue.octets) == (100, 300)
     assert queue.paged > 50
-    assert house.broker.octets < 600
+    assert house.broker.state.octets < 600
     held = [channel.fetch("q") for _ in range(30)]
     put(channel, "last")
     channel.settlements.recover(True)
     assert len([h for h in held if h is not None]) == 30
     assert fetch_all(channel) == [*BODIES, "last"]
-    assert house.broker.octets == 0
+    assert house.broker.state.octets == 0
     assert house.store.depths() == {}
 
 
@@ -50,7 +50,7 @@ def test_paged_to_a_consumer(house: House) -> None:
     channel, heard = house.channel()
     declare(channel)
     put(channel, *BODIES)
-    assert house.broker.octets <= 3
+    assert house.broker.state.octets <= 3
     channel.prefetch(7)
     consume(channel)
     while channel.window.unsettled:
@@ -73,7 +73,7 @@ def test_purge_of_a_paged_queue() -> None:
     put(channel, *BODIES)
     assert delete_queue(channel, "q") == 100
     assert house.store.depths() == {}
-    assert house.broker.octets == 0
+    assert house.broker.state.octets == 0
 
 
 def test_expiry_and_length_reach_into_the_tail() -> None:
@@ -137,11 +137,11 @@ def test_restart_keeps_time(house: House) -> None:
     declare(channel, "a", durable=True, arguments=arguments)
     put(channel, "soon", key="a", ttl=100, durable=True)
     put(channel, "late", key="a", ttl=10_000, durable=True)
-    house.broker.now += 500
+    house.broker.state.now += 500
     later = house.restart()
     again, _ = later.channel()
     assert fetch_all(again, "dead") == ["soon"]
-    assert later.broker.due() == later.broker.now + 9_500
+    assert later.broker.state.due() == later.broker.state.now + 9_500
     later.later(9_500)
     assert fetch_all(again, "dead") == ["late"]
 

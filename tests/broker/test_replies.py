@@ -61,7 +61,7 @@ def test_there_and_back(house: House) -> None:
     assert heard.bodies() == ["answer", "again"]
     assert heard.tags() == [2, 3]
     assert heard.by_consumer("r") == ["answer", "again"]
-    assert house.broker.octets == 0
+    assert house.broker.state.octets == 0
 
 
 def test_only_that_reply_to_is_changed(house: House) -> None:
@@ -162,7 +162,7 @@ def test_a_full_socket_keeps_answers(house: House) -> None:
     channel.pause()
     put(other, "c", key=name)
     channel.close()
-    assert house.broker.octets == 0
+    assert house.broker.state.octets == 0
 
 
 def test_in_a_transaction(house: House) -> None:

@@ -62,7 +62,7 @@ def test_takes_what_it_wants_and_leaves_the_rest(paged: bool, no_ack: bool) -> N
         channel.settlements.settle(0, True, Outcome.ACCEPT)
     house.commit()
     assert house.store.depths() == {}
-    assert house.broker.octets == 0
+    assert house.broker.state.octets == 0
 
 
 def test_what_it_leaves_goes_to_those_without(house: House) -> None:
@@ -148,7 +148,7 @@ def test_one_turn_looks_at_so_many(limits: dict[str, Any]) -> None:
     matches = Counting(RED)
     consume(channel, matches=matches)
     turns = [len(matches.asked)]
-    while house.broker.due() is not None:
+    while house.broker.state.due() is not None:
         house.later(2)
         turns.append(len(matches.asked))
     assert turns == [10, 20, 30, 36]
@@ -169,7 +169,7 @@ def test_a_look_that_costs_more_counts_as_several() -> None:
     matches = Counting(HARD)
     consume(channel, matches=matches)
     assert len(matches.asked) == 1
-    while house.broker.due() is not None:
+    while house.broker.state.due() is not None:
         before = len(matches.asked)
         house.later(2)
         assert len(matches.asked) <= before + 2
@@ -212,7 +212,7 @@ def test_publishing_is_bounded_too() -> None:
     house.broker.end_turn()
     coloured(channel, *(f"blue {n}" for n in range(7)), "red 7")
     assert len(matches.asked) == 3
-    while house.broker.due() is not None:
+    while house.broker.state.due() is not None:
         house.later(1)
     assert heard.bodies() == ["red 7"] and len(matches.asked) == 8
 
@@ -272,7 +272,7 @@ def test_expiry(house: House) -> None:
     coloured(channel, "blue 1", "red 2")
     house.later(50)
     coloured(channel, "blue 3", "red 4")
-    house.broker.now += 60
+    house.broker.state.now += 60
     consume(channel, matches=Selector(RED).matches)
     assert heard.bodies() == ["red 4"]
     house.later(0)

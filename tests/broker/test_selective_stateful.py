@@ -336,7 +336,7 @@ class OneQueue(RuleBasedStateMachine):
         while (fetched := self.publisher.fetch("q", True)) is not None:
             got.add(int(in_memory.octets(fetched.message)))
         assert got == self.ready
-        assert self.house.broker.octets == 0
+        assert self.house.broker.state.octets == 0
         self.house.commit()
         if isinstance(self.house.store, MemoryStore):
             assert not any(rows.kept for rows in self.house.store._queues.values())

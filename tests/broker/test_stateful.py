@@ -60,7 +60,7 @@ class OneQueue(RuleBasedStateMachine):
             for _, tag, _, received in fresh:
                 number = int(in_memory.octets(received))
                 assert number in self.ready, f"{number} was delivered but is not ready"
-                assert self.expires.get(number, 1 << 60) > self.house.broker.now
+                assert self.expires.get(number, 1 << 60) > self.house.broker.state.now
                 self.ready.remove(number)
                 if self.consuming[index][0]:
                     self.done.add(number)
@@ -75,7 +75,7 @@ class OneQueue(RuleBasedStateMachine):
             if durable:
                 self.durable.add(self.number)
             if self.ttl is not None:
-                self.expires[self.number] = self.house.broker.now + self.ttl
+                self.expires[self.number] = self.house.broker.state.now + self.ttl
             body = str(self.number)
             self.channels[0][0].publish(message(body, "q", durable=durable))
         self.settle_model()
@@ -176,16 +176,16 @@ class OneQueue(RuleBasedStateMachine):
         self.heard_before[index] = 0
 
     def forget_expired(self) -> None:
-        now = self.house.broker.now
+        now = self.house.broker.state.now
         for number in [n for n in self.ready if self.expires.get(n, 1 << 60) <= now]:
             self.ready.remove(number)
             self.done.add(number)
 
     @rule(milliseconds=st.integers(1, 700))
     def time_passes(self, milliseconds: int) -> None:
-        self.house.broker.now += milliseconds
+        self.house.broker.state.now += milliseconds
         self.forget_expired()
-        self.house.broker.tick(self.house.broker.now)
+        self.house.broker.state.tick(self.house.broker.state.now)
         self.settle_model()
 
     @rule()
@@ -206,7 +206,7 @@ class OneQueue(RuleBasedStateMachine):
     @invariant()
     def nothing_lost(self) -> None:
         queue = self.house.client.vhost.queues["q"]
-        now = self.house.broker.now
+        now = self.house.broker.state.now
         assert queue.depth == len(self.ready)
         assert queue.unsettled == len(self.held)
         octets = sum(len(str(n)) for n in self.ready)
@@ -242,7 +242,7 @@ class OneQueue(RuleBasedStateMachine):
         while (fetched := channel.fetch("q", True)) is not None:
             rest.append(int(in_memory.octets(fetched.message)))
         assert rest == sorted(self.ready)
-        assert self.house.broker.octets == 0
+        assert self.house.broker.state.octets == 0
         assert self.house.store.depths() == {}
 
 

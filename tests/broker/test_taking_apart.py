@@ -55,9 +55,9 @@ def turns(house: House, done: list[object], slack: int = 1) -> int:
         assert len(done) <= PORTION + slack
         count += bool(done)
         done.clear()
-        if not house.broker.undertakings.waiting:
+        if not house.broker.state.undertakings.waiting:
             return count
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
 
 
 def bound(house: House, source: str, kind: str = "direct", durable: bool = True) -> VirtualHost:
@@ -74,7 +74,7 @@ def bound(house: House, source: str, kind: str = "direct", durable: bool = True)
 
 def survivors(house: House) -> House:
     house.commit()
-    return House(house.store.survivors(), house.broker.now)
+    return House(house.store.survivors(), house.broker.state.now)
 
 
 @pytest.mark.parametrize("kind", ["direct", "topic", "headers", "fanout"])
@@ -182,7 +182,7 @@ def test_exclusive_queues_go_in_portions(house: House, done: list[object]) -> No
     other, heard = house.channel()
     other.publish(message("kept", "", "amq.fanout"))
     vhost = house.broker.vhosts["/"]
-    octets = house.broker.octets
+    octets = house.broker.state.octets
     assert octets
     client.close()
     assert not vhost.queues and len(done) == PORTION * 2
@@ -196,9 +196,9 @@ def test_exclusive_queues_go_in_portions(house: House, done: list[object]) -> No
     assert turns(house, done, slack=PORTION) >= COUNT // PORTION - 1
     assert fetch_all(other, "q0") == ["new"]
     assert vhost.bindings == 1 and list(vhost.queues) == ["q0"]
-    while (due := house.broker.due()) is not None:
-        house.broker.tick(due)
-    assert house.broker.octets == 0
+    while (due := house.broker.state.due()) is not None:
+        house.broker.state.tick(due)
+    assert house.broker.state.octets == 0
 
 
 def test_a_virtual_host_goes_in_portions(house: House, done: list[object]) -> None:
@@ -217,7 +217,7 @@ def test_a_virtual_host_goes_in_portions(house: House, done: list[object]) -> No
     assert "v" not in broker.vhosts and broker.snapshot().totals.published == published
     after = survivors(house).broker
     assert list(after.vhosts) == ["/"]
-    assert not after.store.depths() or after.store.take(), "what it left is nobody's, and goes"
+    assert not after.state.store.depths() or after.state.store.take(), "what it left is nobody's, and goes"
     # Another of its name begins empty, and keeps what it is given.
     broker.create_vhost("v")
     anew, _ = house.channel(broker.attach("v", "guest", "v"))

@@ -47,7 +47,7 @@ def test_a_commit_is_done_in_portions_and_kept_as_a_whole(house: House) -> None:
     channel.settlements.settle(0, True, Outcome.ACCEPT)
     assert channel.transactions.much_to_commit
     told: list[Refusal | None] = []
-    undertakings = house.broker.undertakings
+    undertakings = house.broker.state.undertakings
     undertakings.begin(channel.transactions.committing(), told.append)
     queue = house.broker.vhosts["/"].queues["q"]
     turns = 1
@@ -59,10 +59,10 @@ def test_a_commit_is_done_in_portions_and_kept_as_a_whole(house: House) -> None:
     assert turns >= 8
     assert told == [None]
     house.commit()
-    after = House(house.store.survivors(), house.broker.now).broker.vhosts["/"].queues
+    after = House(house.store.survivors(), house.broker.state.now).broker.vhosts["/"].queues
     assert (after["q"].depth, after["taken"].depth) == (5 * PORTION, 0)
     assert fetch_all(channel) == list(map(str, range(5 * PORTION)))
-    assert house.broker.octets == 0
+    assert house.broker.state.octets == 0
     assert len(heard.deliveries) == 3 * PORTION
 
 
@@ -72,11 +72,11 @@ def test_a_refusal_comes_at_the_end(house: House) -> None:
     channel.transactions.select()
     put(channel, *map(str, range(3 * PORTION)))
     told: list[Refusal | None] = []
-    house.broker.undertakings.begin(channel.transactions.committing(), told.append)
+    house.broker.state.undertakings.begin(channel.transactions.committing(), told.append)
     while not told:
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
     assert told[0] is not None and told[0].condition is Condition.PRECONDITION_FAILED
-    assert not house.broker.undertakings.holding
+    assert not house.broker.state.undertakings.holding
 
 
 def test_each_undertaking_has_a_batch_of_its_own(house: House) -> None:
@@ -125,11 +125,13 @@ def test_a_discharge_is_done_in_portions(house: House, monkeypatch: pytest.Monke
         channel.transactions.post(number, message(str(body), "q", durable=True))
     assert channel.transactions.much_to_discharge(number)
     told: list[Refusal | None] = []
-    house.broker.undertakings.begin(channel.transactions.discharging(number, False), told.append)
+    house.broker.state.undertakings.begin(
+        channel.transactions.discharging(number, False), told.append
+    )
     turns = 1
     while not told:
-        assert house.broker.undertakings.holding
-        house.broker.undertakings.work()
+        assert house.broker.state.undertakings.holding
+        house.broker.state.undertakings.work()
         turns += 1
     assert turns >= 5 and told == [None]
     assert fetch_all(channel) == list(map(str, range(5 * PORTION)))
@@ -144,13 +146,15 @@ def test_a_queue_that_refuses_keeps_room_for_what_is_being_discharged(house: Hou
     for body in range(5 * PORTION):
         channel.transactions.post(number, message(str(body), "q"))
     told: list[Refusal | None] = []
-    house.broker.undertakings.begin(channel.transactions.discharging(number, False), told.append)
+    house.broker.state.undertakings.begin(
+        channel.transactions.discharging(number, False), told.append
+    )
     queue = house.broker.vhosts["/"].queues["q"]
     turns = 1
     while not told:
         before = queue.depth
         put(other, "late")
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
         assert queue.depth - before <= PORTION + 1
         turns += 1
     assert turns >= 9 and told == [None]
@@ -169,7 +173,7 @@ def begin(house: House, steps: Iterator[None] | None) -> list[Refusal | None]:
     """What is done in portions, as many-in-the-store; filled when it is complete."""
     told: list[Refusal | None] = []
     assert steps is not None
-    house.broker.undertakings.begin(steps, told.append, whole=False)
+    house.broker.state.undertakings.begin(steps, told.append, whole=False)
     return told
 
 
@@ -194,11 +198,16 @@ def test_settling_much_is_done_in_portions(house: House, outcome: Outcome) -> No
     turns = 1
     while not told:
         assert queue.unsettled == (5 - turns) * PORTION, "one portion in each turn"
-        assert not house.broker.undertakings.holding, "the store waits for nobody"
-        house.broker.undertakings.work()
+        assert not house.broker.state.undertakings.holding, "the store waits for nobody"
+        house.broker.state.undertakings.work()
         turns += 1
     assert turns >= 6 and told == [None]
-    assert (queue.unsettled, queue.depth, channel.window.held, house.broker.octets) == (0, 0, 0, 0)
+    assert (queue.unsettled, queue.depth, channel.window.held, house.broker.state.octets) == (
+        0,
+        0,
+        0,
+        0,
+    )
 
 
 def test_dead_letters_of_much_that_is_rejected_come_in_portions(house: House) -> None:
@@ -210,7 +219,7 @@ def test_dead_letters_of_much_that_is_rejected_come_in_portions(house: House) ->
     told = begin(house, channel.settlements.settling(0, Outcome.REJECT))
     while not told:
         before = dead.depth
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
         assert dead.depth - before <= PORTION
     assert fetch_all(channel, "dead") == list(map(str, range(5 * PORTION)))
     assert queue.unsettled == 0
@@ -227,7 +236,7 @@ def test_what_is_given_back_stands_in_its_place_before_anybody_is_served(house: 
         assert len(heard.deliveries) == 5 * PORTION, "credit comes back at the end"
         if queue.depth > 2 and not overheard.deliveries:
             consume(other, "q", "other", no_ack=True)
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
     assert overheard.bodies() == [*map(str, range(5 * PORTION)), "later", "last"]
 
 
@@ -237,7 +246,7 @@ def test_the_channel_is_served_again_at_the_end(house: House) -> None:
     told = begin(house, channel.settlements.settling(0, Outcome.RELEASE))
     while not told:
         assert len(heard.deliveries) == 5 * PORTION
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
     assert heard.bodies()[5 * PORTION :] == list(map(str, range(5 * PORTION)))
 
 
@@ -246,8 +255,8 @@ def test_a_queue_that_goes_meanwhile_leaves_nothing(house: House) -> None:
     told = begin(house, channel.settlements.settling(0, Outcome.RELEASE))
     house.broker.vhosts["/"].remove_queue(queue)
     while not told:
-        house.broker.undertakings.work()
-    assert (queue.unsettled, house.broker.octets, channel.window.held) == (0, 0, 0)
+        house.broker.state.undertakings.work()
+    assert (queue.unsettled, house.broker.state.octets, channel.window.held) == (0, 0, 0)
 
 
 def test_an_unknown_tag_is_refused_before_anything_begins(house: House) -> None:
@@ -263,7 +272,7 @@ def test_recovery_is_done_in_portions_and_nothing_comes_between(house: House) ->
     while not told:
         before = len(heard.deliveries)
         put(channel, "new")
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
         if not told:
             assert len(heard.deliveries) - before <= PORTION
     channel.settlements.settle(0, True, Outcome.ACCEPT)
@@ -277,13 +286,13 @@ def test_a_rollback_is_done_in_portions(house: House) -> None:
     channel.transactions.select()
     told = begin(house, channel.settlements.settling(2 * PORTION, Outcome.ACCEPT))
     while not told:
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
     assert list(channel.window.unsettled) == list(range(2 * PORTION + 1, 5 * PORTION + 1))
     put(channel, *map(str, range(3 * PORTION)))
     told = begin(house, channel.transactions.rolling_back())
     turns = 1
     while not told:
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
         turns += 1
     assert turns >= 5
     assert list(channel.window.unsettled) == list(range(1, 5 * PORTION + 1)), "ascending again"
@@ -297,7 +306,7 @@ def test_closing_with_much_unsettled_gives_it_back_in_portions(house: House) -> 
     turns = 1
     while not ended:
         assert queue.depth in (0, 5 * PORTION)
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
         turns += 1
     assert turns >= 6
     reader, _ = house.channel()
@@ -307,12 +316,12 @@ def test_closing_with_much_unsettled_gives_it_back_in_portions(house: House) -> 
 def test_the_end_of_the_process_completes_what_was_settled(house: House) -> None:
     channel, _, queue = holding(house, 5 * PORTION)
     told = begin(house, channel.settlements.settling(0, Outcome.ACCEPT))
-    house.broker.undertakings.finish()
+    house.broker.state.undertakings.finish()
     assert told == [None] and queue.unsettled == 0
 
 
 def test_one_turn_hands_out_so_many_and_no_more(house: House) -> None:
-    house.broker.limits.max_deliveries = PORTION
+    house.broker.state.limits.max_deliveries = PORTION
     publisher, _ = house.channel()
     declare(publisher, "q")
     put(publisher, *map(str, range(5 * PORTION)))
@@ -332,7 +341,7 @@ def test_one_turn_hands_out_so_many_and_no_more(house: House) -> None:
 
 
 def test_credit_to_be_used_up_lasts_until_a_later_turn(house: House) -> None:
-    house.broker.limits.max_deliveries = PORTION
+    house.broker.state.limits.max_deliveries = PORTION
     publisher, _ = house.channel()
     declare(publisher, "q")
     put(publisher, *map(str, range(2 * PORTION)))
@@ -359,7 +368,7 @@ def test_a_discharge_that_fails_is_undone_in_portions(house: House) -> None:
     told = begin(house, channel.transactions.discharging(number, True))
     turns = 1
     while not told:
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
         turns += 1
     assert turns >= 8
     assert list(channel.window.unsettled)[:PORTION] == list(range(1, PORTION + 1))
@@ -375,16 +384,18 @@ def test_what_goes_meanwhile_gets_nothing_of_a_discharge(house: House) -> None:
     for body in range(3 * PORTION):
         channel.transactions.post(number, message(str(body), "q", durable=True))
     told: list[Refusal | None] = []
-    house.broker.undertakings.begin(channel.transactions.discharging(number, False), told.append)
+    house.broker.state.undertakings.begin(
+        channel.transactions.discharging(number, False), told.append
+    )
     for _ in range(4):
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
     queue = house.broker.vhosts["/"].queues["q"]
     assert queue.depth
     house.broker.vhosts["/"].remove_queue(queue)
-    house.broker.undertakings.finish()
+    house.broker.state.undertakings.finish()
     assert told == [None]
     house.later(1)
-    assert house.broker.octets == 0 and queue.depth == 0
+    assert house.broker.state.octets == 0 and queue.depth == 0
     house.commit()
     assert not house.store.depths()
 
@@ -392,7 +403,7 @@ def test_what_goes_meanwhile_gets_nothing_of_a_discharge(house: House) -> None:
 def test_few_of_many_are_settled_at_once(house: House) -> None:
     channel, _, queue = holding(house, 5 * PORTION)
     assert channel.settlements.settling(PORTION, Outcome.ACCEPT) is None
-    assert queue.unsettled == 4 * PORTION and not house.broker.undertakings.waiting
+    assert queue.unsettled == 4 * PORTION and not house.broker.state.undertakings.waiting
 
 
 def test_what_comes_back_has_been_put_in_order_before(
@@ -421,7 +432,7 @@ def test_what_comes_back_has_been_put_in_order_before(
     while not told:
         before = counted.count
         assert queue.depth in (1, 5 * PORTION + 1)
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
         assert counted.count - before <= PORTION
     assert counted.count == 5 * PORTION and seen == [5 * PORTION]
     again = heard.bodies()[5 * PORTION :]
@@ -456,9 +467,9 @@ def test_watchers_are_told_of_what_comes_back_in_portions(house: House) -> None:
     watcher = Watcher()
     queue.watchers[watcher] = None
     channel.close()
-    while house.broker.undertakings.waiting:
+    while house.broker.state.undertakings.waiting:
         before = watcher.told
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
         assert watcher.told - before <= PORTION
     assert watcher.told == 5 * PORTION
 
@@ -472,14 +483,14 @@ def test_what_is_settled_is_let_go_of_as_it_is_settled(house: House, committed: 
     if committed:
         channel.transactions.select()
         begin(house, channel.settlements.settling(0, Outcome.ACCEPT))
-        house.broker.undertakings.finish()
+        house.broker.state.undertakings.finish()
         told = begin(house, channel.transactions.committing())
     else:
         told = begin(house, channel.settlements.settling(0, Outcome.ACCEPT))
     gone = 0
     while not told:
         before = gone
-        house.broker.undertakings.work()
+        house.broker.state.undertakings.work()
         gone = sum(place() is None for place in places)
         assert gone - before <= 2 * PORTION
     assert gone == 5 * PORTION

@@ -63,7 +63,7 @@ def test_what_is_not_done_is_said(
     house: House, arguments: dict[str, Any], warnings: list[str]
 ) -> None:
     said: list[str] = []
-    house.broker.warn = said.append
+    house.broker.state.warn = said.append
     declare(house.channel()[0], durable=True, arguments=arguments)
     declare(house.channel()[0], durable=True, arguments=arguments)
     assert said == [f"queue 'q' in vhost '/': {text}" for text in warnings]

@@ -34,27 +34,27 @@ def test_a_million_messages_go_in_portions(
         assert channel.fetch("q") is not None
     house.commit()
     broker = house.broker
-    size = broker.octets // COUNT
+    size = broker.state.octets // COUNT
     ready = COUNT - held
     assert (delete_queue if deleted else purge)(channel, "q") == ready
     house.commit()
-    assert broker.octets == size * (COUNT - PORTION), "the first portion"
+    assert broker.state.octets == size * (COUNT - PORTION), "the first portion"
     if not deleted:
         assert broker.vhosts["/"].queues["q"].depth == 0
         put(channel, "new", durable=True)
         assert fetch_all(channel) == ["new"]
     elif not held:
-        after = House(house.store.survivors(), broker.now).broker.vhosts["/"].queues
+        after = House(house.store.survivors(), broker.state.now).broker.vhosts["/"].queues
         assert "q" not in after
     for portion in (1, 0):
-        due = broker.due()
+        due = broker.state.due()
         assert due is not None
-        broker.tick(due)
-        assert broker.octets == (size * (COUNT - 2 * PORTION) if portion else size * held)
-    assert not broker.waste.heaps
+        broker.state.tick(due)
+        assert broker.state.octets == (size * (COUNT - 2 * PORTION) if portion else size * held)
+    assert not broker.state.waste.heaps
     if not deleted:
         house.commit()
-        queues = House(house.store.survivors(), broker.now).broker.vhosts["/"].queues
+        queues = House(house.store.survivors(), broker.state.now).broker.vhosts["/"].queues
         assert ("q" in queues) is durable
         if durable:
             assert queues["q"].depth == held, "what is unsettled stays"

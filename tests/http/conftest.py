@@ -101,7 +101,7 @@ class Rig:
         self.channel = self.client.channel(1, self.recorder)
 
     def begin(self) -> None:
-        self.broker.now = int(time.time() * 1000) + self.ahead
+        self.broker.state.now = int(time.time() * 1000) + self.ahead
 
     def end(self) -> None:
         self.turns += 1

@@ -13,13 +13,13 @@ def clocked(rig_class: Any, **options: Any) -> Any:
         time = 1_790_000_000_000
 
         def begin(self) -> None:
-            self.broker.now = self.time
+            self.broker.state.now = self.time
 
         def advance(self, ms: int) -> None:
             """Time passes, and what is due happens."""
             self.time += ms
             self.begin()
-            self.broker.tick(self.time)
+            self.broker.state.tick(self.time)
             self.end()
 
         def put(self, queue: str, *bodies: str, **headers: Any) -> None:

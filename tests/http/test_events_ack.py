@@ -202,7 +202,7 @@ async def test_a_lease_that_runs_out_is_told(rig: Any, listener: Any) -> None:
         event = await reader.until()
         rig.ahead = 2000
         rig.begin()
-        rig.broker.tick(rig.broker.now)
+        rig.broker.state.tick(rig.broker.state.now)
         rig.end()
         lost = await reader.until("bridge.lock-lost")
         assert lost.data == {"token": event.data["lock"]["token"]}

@@ -52,7 +52,7 @@ async def test_browse_takes_nothing(rig: Any) -> None:
 
 async def test_browse_sees_what_is_paged_out(make_rig: Any) -> None:
     rig = clocked(make_rig)
-    rig.broker.limits = Limits(page_after_octets=0, keep_in_memory=2)
+    rig.broker.state.limits = Limits(page_after_octets=0, keep_in_memory=2)
     rig.queue("q")
     rig.put("q", *(f"{n:02}" for n in range(20)))
     assert rig.broker.vhosts["/"].queues["q"].lanes[0].paged == 18

@@ -105,7 +105,7 @@ class Leases(RuleBasedStateMachine):
         for body, (_, until) in sorted(self.held.items()):
             if until <= self.now:
                 self.end(body, Fate.EXPIRED)
-        self.broker.tick(self.now)
+        self.broker.state.tick(self.now)
 
     @invariant()
     def counts_agree(self) -> None:

@@ -44,7 +44,7 @@ def hold(peer: LinkPeer, **more: object) -> tuple[str, dict[int, bytes], list[En
     link, _ = peer.source("q", name="l", **more)
     got = peer.receives(link, MANY + 10)
     while len(got) < MANY:
-        peer.house.broker.tick(peer.house.broker.now + 1)
+        peer.house.broker.state.tick(peer.house.broker.state.now + 1)
         got += peer.heard()  # type: ignore[arg-type]
     tags = {said.delivery: tag(said.delivery) for said in got}
     return link, tags, list(peer.session.channels[1].window.unsettled.values())
@@ -55,7 +55,7 @@ def held(entries: list[Entry]) -> int:
 
 
 def turn(house: House) -> None:
-    house.broker.undertakings.work()
+    house.broker.state.undertakings.work()
     house.commit()
 
 
@@ -65,7 +65,7 @@ def work(peer: LinkPeer, entries: list[Entry]) -> list[Operation]:
     queue = entries[0].lane.queue
     turns = 1
     said: list[Operation] = []
-    while house.broker.undertakings.waiting:
+    while house.broker.state.undertakings.waiting:
         said += peer.heard()
         assert not (said and held(entries)), "answered when it is done"
         before = held(entries), queue.unsettled
@@ -101,7 +101,7 @@ def test_closing(
     assert [said.token for said in answers if isinstance(said, Done)] == ["t", "next"]
     while queue.dying:
         house.broker.end_turn()
-        house.broker.tick(house.broker.now + 1)
+        house.broker.state.tick(house.broker.state.now + 1)
     assert (queue.depth, queue.unsettled) == (left, 0)
     assert house.broker.vhosts["/"].queues["dead"].depth == dead
 
@@ -111,7 +111,7 @@ def test_nothing_is_delivered_over_a_link_that_waits_for_its_turn(
 ) -> None:
     """Another undertaking is before it: what it held is taken from the channel all the same."""
     link, _, entries = hold(peer)
-    house.broker.undertakings.begin(iter([None] * 3), lambda refusal: None, whole=False)
+    house.broker.state.undertakings.begin(iter([None] * 3), lambda refusal: None, whole=False)
     publish_other = LinkPeer(house, container="other")
     assert peer.says(DetachLink(1, "t", link, True)) == []
     publish(publish_other, "q", "new")
@@ -148,7 +148,7 @@ def test_a_link_that_is_stolen_is_parked_first(house: House, peer: LinkPeer) -> 
     work(peer, entries)
     house.commit()
     (attached,) = [said for said in thief.heard() if isinstance(said, Done)]
-    assert len(attached.result.resumed) == MANY and not house.broker.undertakings.waiting
+    assert len(attached.result.resumed) == MANY and not house.broker.state.undertakings.waiting
 
 
 @pytest.mark.parametrize("end", [Closed(), SessionLost(1, None, "")])  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ def test_the_end_comes_meanwhile(house: House, peer: LinkPeer, end: Operation, e
     peer.says(DetachLink(1, "t", link, unsettled=tags))
     turn(house)
     peer.says(end)
-    while house.broker.undertakings.waiting:
+    while house.broker.state.undertakings.waiting:
         turn(house)
     queue = house.broker.vhosts["/"].queues["q"]
     keeps = expiry == "never" or (expiry == "connection-close" and not isinstance(end, Closed))
@@ -168,7 +168,7 @@ def test_the_end_comes_meanwhile(house: House, peer: LinkPeer, end: Operation, e
     assert held(entries) == 0
     assert len(house.registry.links.by_key) == keeps
     peer.session.perform([Closed()])
-    while house.broker.undertakings.waiting:
+    while house.broker.state.undertakings.waiting:
         turn(house)
     assert len(house.registry.links.by_key) == (expiry == "never")
     again = LinkPeer(house)
@@ -181,7 +181,7 @@ def test_what_expires_is_given_up_in_portions(house: House, peer: LinkPeer) -> N
     peer.says(DetachLink(1, None, link, unsettled=tags), EndSession(1, "end"))
     queue = entries[0].lane.queue
     least = queue.unsettled
-    while house.broker.undertakings.waiting:
+    while house.broker.state.undertakings.waiting:
         turn(house)
         assert least - queue.unsettled <= PORTION
         least = queue.unsettled
@@ -224,8 +224,8 @@ def test_nothing_is_left_of_a_queue_that_is_gone(
     house.broker.vhosts["/"].remove_queue(queue)
     peer.says(EndSession(1, None))
     peer.says(BeginSession(1, None))
-    while house.broker.undertakings.waiting:
+    while house.broker.state.undertakings.waiting:
         turn(house)
     peer.says(EndSession(1, None))
-    house.broker.tick(house.broker.now + 1000)
-    assert (queue.unsettled, house.broker.octets) == (0, 0)
+    house.broker.state.tick(house.broker.state.now + 1000)
+    assert (queue.unsettled, house.broker.state.octets) == (0, 0)

@@ -405,7 +405,7 @@ def test_what_was_undeliverable_is_forgotten_with_the_link(peer: LinkPeer, end: 
         peer.says(Closed())
     else:
         peer.says(DetachLink(1, None, link, closed=end == "close"))
-        peer.house.broker.tick(peer.house.broker.now + 2_000)
+        peer.house.broker.state.tick(peer.house.broker.state.now + 2_000)
     assert queue.depth == 1 and not queue.excluded
 
 
@@ -545,9 +545,9 @@ def test_timeout(peer: LinkPeer) -> None:
     suspended(peer, link, peer.receives(link, 1))
     broker = peer.house.broker
     queue = broker.vhosts["/"].queues["q"]
-    broker.tick(broker.now + 4_000)
+    broker.state.tick(broker.state.now + 4_000)
     assert queue.unsettled == 1
-    broker.tick(broker.now + 2_000)
+    broker.state.tick(broker.state.now + 2_000)
     assert (queue.unsettled, queue.depth) == (0, 1)
 
 
@@ -735,7 +735,7 @@ def test_delete_on_no_messages(house: House, peer: LinkPeer) -> None:
     other, _ = peer.source(name)
     (one,) = peer.receives(other)
     peer.says(Settle(1, one.delivery, False, Outcome.ACCEPT))
-    house.broker.tick(house.broker.now + 2_000)
+    house.broker.state.tick(house.broker.state.now + 2_000)
     assert not house.broker.vhosts["/"].queues
 
 

@@ -141,8 +141,8 @@ def depths(said: list[Operation]) -> list[int]:
 
 def work(session: Session) -> int:
     turns = 0
-    while session.broker.undertakings.waiting:
-        session.broker.undertakings.work()
+    while session.broker.state.undertakings.waiting:
+        session.broker.state.undertakings.work()
         session.broker.end_turn()
         turns += 1
     return turns

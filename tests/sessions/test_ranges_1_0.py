@@ -50,20 +50,20 @@ class Receiver(Linked):
             self.feed(packed(w.Flow(0, HALF - 1, 0, 1000, handle, 0, count // links)))
         sent = self.engine.sessions[0].sent
         while len(sent) < count:
-            self.house.broker.tick(self.house.broker.now + 1)
+            self.house.broker.state.tick(self.house.broker.state.now + 1)
             self.engine.output()
         self.engine.output()
 
     def work(self) -> list[int]:
         """All turns that it takes; how many deliveries were settled in each."""
         settled: list[int] = []
-        while self.house.broker.undertakings.waiting:
+        while self.house.broker.state.undertakings.waiting:
             before = self.queue.unsettled
-            self.house.broker.undertakings.work()
+            self.house.broker.state.undertakings.work()
             settled.append(before - self.queue.unsettled)
             self.turn()
         for _ in range(10):
-            self.house.broker.tick(self.house.broker.now + 1)
+            self.house.broker.state.tick(self.house.broker.state.now + 1)
             self.turn()
         return settled
 

@@ -180,12 +180,12 @@ def test_the_time_that_a_message_has_waited_is_taken_off_its_ttl(
     peer.sender(0, "in", w.Target("/queues/q"))
     octets = write(w.Header(durable=True, ttl=10_000)) + MESSAGE
     peer.says(w.Transfer(0, 0, b"0", 0), octets)
-    house.broker.tick(house.broker.now + 4_000)
+    house.broker.state.tick(house.broker.state.now + 4_000)
     (payload,) = received(peer, 1, "/queues/q")
     assert lifetime(payload) == 6_000
     assert payload.endswith(MESSAGE), "the bare message is as it came"
     peer.says(w.Detach(1, True))
-    house.broker.tick(house.broker.now + 1_000)
+    house.broker.state.tick(house.broker.state.now + 1_000)
     (payload,) = received(Linked(house, "other"), 1, "/queues/q")
     assert lifetime(payload) == 5_000
 
@@ -194,7 +194,7 @@ def test_nothing_is_taken_off_where_nobody_said_it(house: House, peer: Linked) -
     declare(peer, "q", arguments={"x-message-ttl": 10_000})
     peer.sender(0, "in", w.Target("/queues/q"))
     peer.says(w.Transfer(0, 0, b"0", 0), DURABLE)
-    house.broker.tick(house.broker.now + 1_000)
+    house.broker.state.tick(house.broker.state.now + 1_000)
     (payload,) = received(peer, 1, "/queues/q")
     assert payload == DURABLE
 
@@ -205,14 +205,14 @@ def test_a_message_is_over_at_its_absolute_expiry_time(
 ) -> None:
     dead, queue = declare(peer, "dead"), declare(peer, "q", arguments=LETTERS)
     peer.sender(0, "in", w.Target("/queues/q"))
-    until = Timestamp(house.broker.now + 5_000)
+    until = Timestamp(house.broker.state.now + 5_000)
     octets = write(w.Header(ttl=ttl)) + write(w.Properties(absolute_expiry_time=until)) + MESSAGE
     peer.says(w.Transfer(0, 0, b"0", 0), octets)
-    house.broker.tick(house.broker.now + 4_000)
+    house.broker.state.tick(house.broker.state.now + 4_000)
     assert queue.depth == 1
-    house.broker.tick(house.broker.now + 2_000)
+    house.broker.state.tick(house.broker.state.now + 2_000)
     assert (queue.depth, dead.depth) == (0, 1)
-    house.broker.tick(house.broker.now + 100_000)
+    house.broker.state.tick(house.broker.state.now + 100_000)
     (payload,) = received(peer, 1, "/queues/dead")
     assert payload.endswith(octets[octets.index(b"\x00\x53\x73") :]), "and is over only once"
 
@@ -226,7 +226,7 @@ def test_what_is_over_before_it_comes_is_given_to_nobody(
     source = w.Source("/queues/q")
     peer.says(w.Attach("out", 1, True, source=source, snd_settle_mode=1 if settled else 0))
     peer.says(w.Flow(0, 1000, 0, 1000, 1, 0, 10))
-    past = Timestamp(house.broker.now - 1)
+    past = Timestamp(house.broker.state.now - 1)
     octets = write(w.Properties(absolute_expiry_time=past)) + MESSAGE
     assert told(peer.says(w.Transfer(0, 0, b"0", 0), octets)) == w.ACCEPTED
     none = write(w.Properties(absolute_expiry_time=Timestamp(0))) + MESSAGE

@@ -50,7 +50,7 @@ class Gate:
         self.settings: AccessSettings = dependencies.settings
         settings = self.settings
         self.clock: Callable[[], float] = dependencies.clock
-        store = dependencies.broker.store
+        store = dependencies.broker.state.store
         self.passwords = dependencies.passwords or Passwords(self.access, self.now, settings)
         bearer = settings.bearer
         self.bearer = token_reader(bearer, self.access, self.now) if bearer.issuer else None

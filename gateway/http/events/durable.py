@@ -47,22 +47,22 @@ class DurableSource(Source):
         self, hub: "Hub", vhost: str, name: Name, record: dict[str, Any] | None = None
     ) -> None:
         super().__init__(hub, vhost, name, 1 if record is None else record["start"])
-        store = hub.broker.store
+        store = hub.broker.state.store
         self.store = store
         self.waiting: deque[Waiting] = deque()
         self.asked = 0
         """The batch that was last waited for."""
         self.queue = PREFIX + digest_of(vhost, f"{name}\0durable").hex()
         if record is None:
-            self.number = hub.broker.number()
+            self.number = hub.broker.state.number()
             self.epoch = os.urandom(EPOCH_OCTETS)
             self.user = ""
-            self.used = hub.broker.now
+            self.used = hub.broker.state.now
         else:
             self.number = record["number"]
             self.epoch = bytes.fromhex(record["epoch"])
             self.user = record["user"]
-            self.used = record["used"] or hub.broker.now
+            self.used = record["used"] or hub.broker.state.now
         self.key = self.digest + self.epoch
         self.renderer = self.make_renderer()
         self.next = self.journal.born
@@ -151,11 +151,11 @@ class DurableSource(Source):
     def leave(self, reader: Reader, now: float) -> None:
         super().leave(reader, now)
         if not self.readers:
-            self.used = self.hub.broker.now
+            self.used = self.hub.broker.state.now
             self.save()
 
     def idle_seconds(self) -> float:
-        return max(0.0, (self.hub.broker.now - self.used) / 1000)
+        return max(0.0, (self.hub.broker.state.now - self.used) / 1000)
 
     def destroy(self) -> None:
         """Forget all of it. Within a turn."""
@@ -171,7 +171,7 @@ class DurableSource(Source):
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         store, broker = self.store, self.hub.broker
-        event = Event(message, False, broker.now, message.size)
+        event = Event(message, False, broker.state.now, message.size)
         # The field for the expiry has the time of arrival.
         try:
             store.append(self.number, self.next, message, event.stamp, True)

@@ -96,7 +96,7 @@ class Hub:
     def _restore(self) -> None:
         """Durable sources go on from the start, whether anybody reads them or not."""
         self.begin()
-        for _, key, record in list(self.broker.store.records(KIND)):
+        for _, key, record in list(self.broker.state.store.records(KIND)):
             vhost, exchange, binding = key
             name = Name("exchange", exchange, binding, True)
             try:
@@ -107,8 +107,8 @@ class Hub:
                 self.sources[vhost, name] = source
             except Refusal:
                 # Its exchange is gone: a cursor of it will be an honest gap.
-                self.broker.store.drop(record["number"])
-                self.broker.store.forget(KIND, key)
+                self.broker.state.store.drop(record["number"])
+                self.broker.state.store.forget(KIND, key)
         self.end()
         if self.sources:
             with contextlib.suppress(RuntimeError):  # built before the loop runs
@@ -247,7 +247,7 @@ class Hub:
             if exchange is not None and exchange.type == "direct":
                 raise Problem(problems.INVALID, f"exchange:{name.name} needs ?binding=KEY")
             name = name._replace(key="#" if exchange and exchange.type == "topic" else "")
-        possible = exchange is not None and exchange.durable and not self.broker.volatile
+        possible = exchange is not None and exchange.durable and not self.broker.state.volatile
         if durable is None:
             wanted = any(fnmatchcase(str(name), one) for one in self.settings.durable_sources)
             return name._replace(durable=wanted and possible)

@@ -97,7 +97,7 @@ def first_connect(source: Source, begin: Start, head: int | None) -> tuple[int, 
         position = max(begin.value, 1) - 1
         return position, Resume.gap if journal.gap(position) else Resume.fresh
     if begin.kind in ("time", "ago"):
-        now = source.hub.broker.now
+        now = source.hub.broker.state.now
         moment = begin.value if begin.kind == "time" else now - begin.value
         position = journal.since(moment)
         if position == oldest and oldest >= journal.born and len(journal):

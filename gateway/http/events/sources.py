@@ -282,7 +282,7 @@ class Source:
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         journal = self.journal
-        event = Event(message, redelivered, self.hub.broker.now, message.size)
+        event = Event(message, redelivered, self.hub.broker.state.now, message.size)
         # Rendered now, its octets are counted; where all read by a view, it may never be asked for.
         viewed = sum([view.readers for view in self.views.values()])
         octets = len(message.body)

@@ -62,15 +62,15 @@ class Canary:
         dependencies.begin_turn()
         try:
             if self.number is None:
-                self.number = broker.number()
+                self.number = broker.state.number()
             number = self.number
             self.position += 1
             position = self.position
-            broker.store.append(number, position, self.message(), None, True)
+            broker.state.store.append(number, position, self.message(), None, True)
 
             def arrived() -> None:
                 # What is removed at once would cancel out and never see the disk.
-                broker.store.remove(number, position)
+                broker.state.store.remove(number, position)
                 self.last_good = loop.time()
                 self.last_seconds = self.last_good - self.began
                 self.ever = True

@@ -144,7 +144,7 @@ class FullPublish:
         self.context.dependencies.begin_turn()  # for the time in the ids
         maker = Maker(
             target,
-            self.context.broker.now,
+            self.context.broker.state.now,
             media.parameter("view", "simple"),
             preferences.key is not None,
         )

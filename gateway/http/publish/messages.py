@@ -104,7 +104,7 @@ class PublishEndpoint:
         if narrowed:
             target.permit(caller, vhost)
         self.dependencies.begin_turn()  # for the time in the id
-        prepared = prepare(fields, self.broker.now)
+        prepared = prepare(fields, self.broker.state.now)
         if self.publisher.closed:
             raise Problem(problems.DRAINING, "the gateway is shutting down")
         if self.broker.blocked is not None:
@@ -142,7 +142,7 @@ class PublishEndpoint:
             f'{{"outcome":"accepted","durability":"{durability}",'
             f'"message_id":{quote(shown_id(message_id))},"address":{quote(address)},'
             f'"routed":true,"duplicate":false,"attempts":1,'
-            f'"confirmed_at":"{instant(self.broker.now)}"}}'
+            f'"confirmed_at":"{instant(self.broker.state.now)}"}}'
         ).encode()
         headers = [
             RECEIPT_TYPE,

@@ -86,7 +86,7 @@ class Operations:
         if task.done():
             return task.result()
         owner = (*caller.identity, vhost)
-        operation = Operation(owner, task, self.broker.now)
+        operation = Operation(owner, task, self.broker.state.now)
         self.all[operation.id] = operation
         self.counts[owner] += 1
         task.add_done_callback(lambda _: self.weigh(operation))

@@ -73,9 +73,9 @@ class Sender:
         self.ordering = Ordering()
         self.streams: dict[Drained, None] = {}
         self.book = KeyBook(
-            self.broker.store, settings.idempotency_seconds, settings.max_idempotency_keys
+            self.broker.state.store, settings.idempotency_seconds, settings.max_idempotency_keys
         )
-        self.book.load(self.broker.store.records(KIND))
+        self.book.load(self.broker.state.store.records(KIND))
         context.closers.append(self.drain)
 
     async def drain(self) -> None:
@@ -127,7 +127,7 @@ class Sender:
             return Pending(item, ticket, not line.took(ticket))
         key = call.key if name is None else f"{call.key}/{name}"
         scope = (*call.caller.identity, call.vhost, item.target.scope, key)
-        entry = self.book.claim(scope, item.fingerprint, self.broker.now)
+        entry = self.book.claim(scope, item.fingerprint, self.broker.state.now)
         if entry.done:
             field = entry.receipt.get("field", "")
             receipt = {k: v for k, v in entry.receipt.items() if k != "field"}
@@ -152,7 +152,7 @@ class Sender:
 
     def receipt(self, item: Item, durability: str, attempts: int = 1) -> dict[str, object]:
         message_id, address = item.prepared.message_id, item.target.address
-        shown = receipt_of(message_id, address, durability, self.broker.now, attempts)
+        shown = receipt_of(message_id, address, durability, self.broker.state.now, attempts)
         return {**shown, "field": write_identifier(message_id)}
 
     async def finish(self, call: Call, pending: Pending | Result) -> Result:
@@ -164,7 +164,9 @@ class Sender:
         if call.unconfirmed and not refused and ticket.accepted is None:
             message_id, address = item.prepared.message_id, item.target.address
             # Nobody has waited for the disk.
-            receipt = receipt_of(message_id, address, MEMORY, self.broker.now, confirmed=False)
+            receipt = receipt_of(
+                message_id, address, MEMORY, self.broker.state.now, confirmed=False
+            )
             return Result(receipt, field=field)
         if refused and ticket.accepted is None:
             ticket.accepted = (
@@ -314,7 +316,7 @@ class Sender:
             if call.key is not None:
                 scope = (*call.caller.identity, call.vhost, "batch", call.key)
                 whole = hashlib.sha256("".join(i.fingerprint for i in items).encode()).hexdigest()
-                entry = self.book.claim(scope, whole, self.broker.now)
+                entry = self.book.claim(scope, whole, self.broker.state.now)
                 if entry.done:
                     return replayed(entry.receipt["results"])
                 if entry.stale:

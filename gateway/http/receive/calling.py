@@ -77,7 +77,7 @@ class Call:
         self.channel: Channel = client.channel(number, self)
         self.channel.publish_path.select_confirms()
         self.channel.start(self.channel.subscribe(REPLY_TO, no_ack=True))
-        self.alarm = Alarm(client.broker, until)
+        self.alarm = Alarm(client.broker.state, until)
 
     def on_due(self) -> None:
         self.calls.clear(self)
@@ -131,7 +131,7 @@ class Calls:
             self.clients[vhost, user] = client
             client.ended = partial(self.lose, client)
         self.numbers += 1
-        call = Call(self, client, self.numbers, self.broker.now + int(seconds * 1000))
+        call = Call(self, client, self.numbers, self.broker.state.now + int(seconds * 1000))
         try:
             stamp(message)
             call.channel.publish(message, True)
@@ -162,7 +162,9 @@ class Calls:
             call.channel.close()
             return
         self.lingering[call] = None
-        self.broker.schedule(call, self.broker.now + int(self.settings.late_reply_seconds * 1000))
+        self.broker.state.schedule(
+            call, self.broker.state.now + int(self.settings.late_reply_seconds * 1000)
+        )
         if len(self.lingering) > MOST_LINGERING:
             self.clear(next(iter(self.lingering)))
 
@@ -267,7 +269,7 @@ class RequestsEndpoint:
         if properties.reply_to is not None:
             raise BadField("amqp-reply-to", "is the gateway's own here: it waits for the reply")
         if properties.message_id is None:
-            properties.message_id = uuid7(self.context.broker.now)
+            properties.message_id = uuid7(self.context.broker.state.now)
         if properties.correlation_id is None:
             properties.correlation_id = properties.message_id
         properties.reply_to = REPLY_TO

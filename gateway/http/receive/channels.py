@@ -85,7 +85,7 @@ class ReceiveChannel:
         channel = self.channel
         channel.prefetch(most, octets)
         tag = channel.subscribe(queue)
-        waiting = self.waiting[tag] = Waiting(tag, Alarm(self.broker, until), most)
+        waiting = self.waiting[tag] = Waiting(tag, Alarm(self.broker.state, until), most)
         channel.start(tag)
         return waiting
 

@@ -11,21 +11,21 @@ from gateway.http.problems import Problem
 class Alarm:
     """A future that is done at a moment of the broker's clock, or when somebody rings."""
 
-    __slots__ = ("ledger", "when", "due", "future")
+    __slots__ = ("state", "when", "due", "future")
 
-    def __init__(self, ledger: BrokerState, when: int) -> None:
+    def __init__(self, state: BrokerState, when: int) -> None:
         """``when`` is ms since 1970. Within a turn."""
-        self.ledger = ledger
+        self.state = state
         self.when = when
         self.due: int | None = None
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ledger.schedule(self, when)
+        state.schedule(self, when)
 
     def on_due(self) -> None:
-        if self.ledger.now >= self.when:
+        if self.state.now >= self.when:
             self.ring()
         elif not self.future.done():
-            self.ledger.schedule(self, self.when)
+            self.state.schedule(self, self.when)
 
     def ring(self) -> None:
         if not self.future.done():

@@ -42,7 +42,7 @@ class Attempt:
         open_leases = self.open_leases()
         if open_leases:
             first = open_leases[0]
-            first.table.ledger.schedule(self, max(lease.until for lease in open_leases) + 1)
+            first.table.state.schedule(self, max(lease.until for lease in open_leases) + 1)
         elif self.waiting is None:
             self.end()
 
@@ -156,7 +156,7 @@ class Receiver:
         if found or not asked.wait_ms:
             return found, None
         self.check_waits(principal)
-        return [], receive_channel.wait(queue, most, octets, self.broker.now + asked.wait_ms)
+        return [], receive_channel.wait(queue, most, octets, self.broker.state.now + asked.wait_ms)
 
     def check_waits(self, principal: Principal) -> None:
         """Raises ``Problem``."""
@@ -218,7 +218,7 @@ class Receiver:
     def may_still(self, principal: Principal, vhost: str, queue: str) -> None:
         """A long wait outlives credentials and permissions. Raises ``Problem``."""
         may_receive(self.context, principal, vhost, queue)
-        if not self.context.gate.still_good(principal, self.broker.now / 1000):
+        if not self.context.gate.still_good(principal, self.broker.state.now / 1000):
             raise problems.challenge("The credentials have ended meanwhile.")
 
     def abandon(self, batch: Batch, waiting: Waiting | Seeking) -> None:
@@ -266,7 +266,7 @@ class Receiver:
             return
         attempt.leases = list(batch.leases)
         if batch.leases:
-            self.broker.schedule(attempt, self.broker.now + asked.lease_ms + 1)
+            self.broker.state.schedule(attempt, self.broker.state.now + asked.lease_ms + 1)
         else:
             attempt.end()
 

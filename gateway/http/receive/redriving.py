@@ -164,7 +164,7 @@ class Redriving:
     ) -> Drive:
         dependencies, broker = self.dependencies, self.broker
         dependencies.begin_turn()
-        started = broker.now
+        started = broker.state.now
         try:
             channel = open_channel(self.receiver, vhost, principal.user)
             try:
@@ -177,19 +177,19 @@ class Redriving:
         while True:
             dependencies.begin_turn()
             try:
-                due = self.allowance(asked, broker.now - started) - drive.redriven
+                due = self.allowance(asked, broker.state.now - started) - drive.redriven
                 if due > 0:
                     self.portion(drive, principal, vhost, queue, due)
                 safe = safely(dependencies)
-                over = drive.done or broker.now >= deadline or self.receiver.closing
+                over = drive.done or broker.state.now >= deadline or self.receiver.closing
                 alarm = None
                 if (
                     not over
                     and asked.rate
-                    and drive.redriven >= self.allowance(asked, broker.now - started)
+                    and drive.redriven >= self.allowance(asked, broker.state.now - started)
                 ):
                     when = started + drive.redriven * 1000 / asked.rate
-                    alarm = Alarm(broker, int(min(max(when, broker.now + 1), deadline)))
+                    alarm = Alarm(broker.state, int(min(max(when, broker.state.now + 1), deadline)))
             finally:
                 dependencies.end_turn()
             await until_safe(dependencies, safe, "the redrive so far")

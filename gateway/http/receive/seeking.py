@@ -64,7 +64,8 @@ class Seeking:
         self.wanted = wanted
         self.most = most
         self.octets = octets
-        self.until = receive_channel.broker.now + wait_ms
+        state = receive_channel.broker.state
+        self.until = state.now + wait_ms
         self.taken: list[Taken] = []
         self.gone = False
         self.searching = True
@@ -74,9 +75,7 @@ class Seeking:
         self.queue.touch()
         self.queue.watchers[self] = None
         # A search is not cut by the wait: what is far behind would never be found.
-        self.alarm = Alarm(
-            receive_channel.broker, max(self.until, receive_channel.broker.now + LONGEST_WAIT)
-        )
+        self.alarm = Alarm(state, max(self.until, state.now + LONGEST_WAIT))
 
     @property
     def full(self) -> bool:
@@ -100,12 +99,12 @@ class Seeking:
 
     def searched(self) -> None:
         self.searching = False
-        ledger = self.receive_channel.broker
-        if self.taken or ledger.now >= self.until:
+        state = self.receive_channel.broker.state
+        if self.taken or state.now >= self.until:
             self.alarm.ring()
         else:
             self.alarm.when = self.until
-            ledger.schedule(self.alarm, self.until)
+            state.schedule(self.alarm, self.until)
 
     def consider(self, place: Place, message: Message, deliveries: int) -> None:
         if not self.wanted.takes(message):

@@ -268,7 +268,7 @@ def test_contents_that_are_not_what_was_hashed(house: House) -> None:
 
 
 def test_too_large_to_be_prepared_costs_the_channel(house: House) -> None:
-    house.broker.limits.max_message = 1000
+    house.broker.state.limits.max_message = 1000
     couple = Couple(house, restartable=True)
     couple.open("1", "test")
     refused = couple.ask(Prepare(1, "t", "1", message(b"abc"), 5000))
@@ -358,7 +358,7 @@ def test_a_message_to_all_queues(house: House) -> None:
 def test_expiry_is_a_date(house: House) -> None:
     couple = Couple(house)
     couple.open("1", "test")
-    now = house.broker.now
+    now = house.broker.state.now
     couple.ask(send("1", b"stale", absolute_expiry_time=now - 5000))
     couple.ask(send("1", b"fresh", absolute_expiry_time=now + 60_000))
     couple.ask(listen("1"))

@@ -131,7 +131,7 @@ def test_any_commands_in_any_order(seed: int) -> None:
     assert queue.unsettled == 0
     assert queue.consumers == []
     assert [name for name, q in house.broker.vhosts[VHOST].queues.items() if q.owner] == []
-    assert house.broker.octets >= 0
+    assert house.broker.state.octets >= 0
 
 
 def test_client_words_against_a_server_in_a_mood() -> None:
