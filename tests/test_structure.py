@@ -26,7 +26,6 @@ SLICED = {
         TODO,
     ),
     "broker.consumers.Turns": ("broker.queues.Queue", TODO),
-    "broker.routing.Routing": ("broker.vhost.VirtualHost", TODO),
     "broker.queues.Queue": ("broker.void.Void", "a queue that keeps nothing is a kind of queue"),
     "broker.exchanges.HeadersExchange": (
         "broker.kinds.Matcher",
@@ -59,8 +58,7 @@ TANGLED = {
         TODO,
     ),
     "broker": (
-        "broker channel client consumers cursors deadletters deliveries exchanges exclusions "
-        "kinds queues returning routing seeking state vhost void waste",
+        "consumers cursors deliveries exchanges exclusions queues returning seeking",
         TODO,
     ),
     "http.events": ("durable hub sources views", TODO),

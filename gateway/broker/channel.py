@@ -7,8 +7,9 @@ The parts are called directly: ``publish_path`` and ``publish``, ``topology``, `
 import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from gateway.broker.access import Access
 from gateway.broker.browsing import Place, Seen, at, browse, pick, remove, take_past
 from gateway.broker.consumers import Consumer, Window
 from gateway.broker.coordinator import TransactionCoordinator
@@ -23,15 +24,15 @@ from gateway.broker.queues import Queue
 from gateway.broker.replies import REPLY_TO
 from gateway.broker.returning import handed
 from gateway.broker.settlements import Settlements
+from gateway.broker.state import BrokerState
 from gateway.broker.suspension import LinkSuspension
 from gateway.broker.topology import Topology
 from gateway.broker.undertakings import PORTION, forgetting
+from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Message, Table
 from gateway.operations import STREAMS, Fetched, Outcome
-
-if TYPE_CHECKING:
-    from gateway.broker.client import Client
+from gateway.operations.rules import VersionRules
 
 
 def nothing() -> None:
@@ -48,6 +49,29 @@ class Recipient(PublishListener, Protocol):
     def cancelled(self, tag: str, /) -> None: ...
 
 
+class ChannelBroker(Protocol):
+    """The parts of the broker that channels use."""
+
+    state: BrokerState
+    access: Access
+    templates: dict[str, Table]
+    confirming: dict[PublishPath, None]
+
+
+class ChannelClient(Protocol):
+    """The connection that a channel belongs to."""
+
+    broker: ChannelBroker
+    vhost: VirtualHost
+    user: str
+    rules: VersionRules
+    prefetch: tuple[int, int]
+    channels: "dict[int, Channel]"
+    exclusive: dict[Queue, None]
+
+    def close(self) -> None: ...
+
+
 class Channel:
     """Made by ``Client.channel``. ``consumer_limit`` and ``consumer_size`` are the prefetch limits,
     in messages and octets, of consumers to come."""
@@ -58,7 +82,7 @@ class Channel:
         "consumer_size",
     )  # fmt: skip
 
-    def __init__(self, client: "Client", number: int, recipient: Recipient) -> None:
+    def __init__(self, client: ChannelClient, number: int, recipient: Recipient) -> None:
         self.client = client
         self.broker = broker = client.broker
         self.vhost = vhost = client.vhost

@@ -1,16 +1,12 @@
 """One attached connection: its channels, and the queues that end with it."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from gateway.broker.channel import Channel, Recipient
+from gateway.broker.channel import Channel, ChannelBroker, Recipient
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import LocalError
 from gateway.operations.rules import RABBITMQ, VersionRules
-
-if TYPE_CHECKING:
-    from gateway.broker.broker import Broker
 
 
 class Client:
@@ -19,7 +15,7 @@ class Client:
 
     def __init__(
         self,
-        broker: "Broker",
+        broker: ChannelBroker,
         vhost: VirtualHost,
         user: str,
         name: str,
@@ -30,7 +26,7 @@ class Client:
         self.user = user
         self.name = name
         self.rules = rules
-        self.prefetch = (0, 0)
+        self.prefetch: tuple[int, int] = (0, 0)
         self.channels: dict[int, Channel] = {}
         self.exclusive: dict[Queue, None] = {}
         self.closed = False

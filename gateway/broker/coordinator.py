@@ -229,7 +229,7 @@ class TransactionCoordinator:
         exchange = self.vhost.exchanges.get(message.exchange)
         if exchange is None:
             return f"no {self.vhost.title('exchange', message.exchange)}"
-        queues = self.vhost.route(exchange, message)
+        queues = self.vhost.router.route(exchange, message)
         size = len(message.body)
         for queue in queues:
             if queue.refuses_when_full:

@@ -5,11 +5,18 @@ a count. A message does not enter a queue that it has died in before, unless som
 it on the way: a circle that nobody keeps turning must end.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
-from gateway.broker.queues import Queue
+from gateway.broker.limits import QueueArguments
 from gateway.message import Message, Properties, Table
 from gateway.values import Seconds
+
+
+class DeadLetterSource(Protocol):
+    """The queue that a message leaves unwanted."""
+
+    name: str
+    limits: QueueArguments
 
 
 def look(message: Message) -> Properties:
@@ -46,7 +53,7 @@ def written_anew(message: Message, properties: Properties, exchange: str, key: s
     return Message(message.dialect, header, message.body, exchange, key, essentials, None)
 
 
-def dead_message(queue: Queue, message: Message, reason: str, now: int) -> Message:
+def dead_message(queue: DeadLetterSource, message: Message, reason: str, now: int) -> Message:
     """The message as it goes to the dead letter exchange of ``queue``."""
     properties = look(message)
     headers = properties.application or {}

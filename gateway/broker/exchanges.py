@@ -1,7 +1,7 @@
 """Exchanges: which destinations a key (or headers) leads to.
 
 An exchange answers for its own bindings only; walking on through other exchanges, alternates and
-queues is ``vhost.route``. What a key led to is remembered in ``routes`` until bindings change.
+queues is ``Router.route``. What a key led to is remembered in ``routes`` until bindings change.
 
 A binding of any type may carry conditions (``x-selector``, and the properties that RabbitMQ's
 filters name): a message that the exchange would send that way goes only if they are true of it.
@@ -116,7 +116,7 @@ def selector_of(text: Any) -> Selector:
 
 
 class Exchange(ABC):
-    """Root of the exchange types. ``routes`` maps a key to queues: filled by ``vhost.route``."""
+    """Root of the exchange types. ``routes`` maps a key to queues: filled by ``Router.route``."""
 
     type = ""
     by_key = True

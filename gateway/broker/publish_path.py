@@ -135,7 +135,7 @@ class PublishPath:
         if queues is None:
             queues = self.routed(exchange, message)
         if copies:
-            queues = self.vhost.route_copies(exchange, message, queues, copies)
+            queues = self.vhost.router.route_copies(exchange, message, queues, copies)
         if not queues:
             self.vhost.unrouted += 1
             if mandatory or immediate:
@@ -149,7 +149,7 @@ class PublishPath:
         expiry = message.essentials.expiry
         if expiry is not None and expiry <= self.state.now:
             for queue in queues:
-                self.vhost.dead_letter(queue, message, "expired")
+                self.vhost.dead_letters.publish(queue, message, "expired")
             return 0
         fate = 0
         for queue in queues:
@@ -227,4 +227,4 @@ class PublishPath:
         """The queues of a message that is published. Refuses a routing key that is too long; one
         whose route is remembered has been looked at."""
         check_key(message.key)
-        return self.vhost.route(exchange, message)
+        return self.vhost.router.route(exchange, message)

@@ -16,6 +16,7 @@ from gateway.broker.returning import Returned
 from gateway.broker.seeking import go_on, offer, seek, show, wanted_now
 from gateway.broker.state import BrokerState
 from gateway.broker.undertakings import PORTION
+from gateway.broker.watchers import Sender, Watcher
 from gateway.errors import Unstorable
 from gateway.message import Message, Table
 from gateway.selector.names import NORMAL_PRIORITY
@@ -23,22 +24,29 @@ from gateway.selector.names import NORMAL_PRIORITY
 if TYPE_CHECKING:
     from gateway.broker.exchanges import Binding
     from gateway.broker.exclusions import Exclusions
-    from gateway.broker.vhost import VirtualHost
 
 
-class Watcher(Protocol):
-    """Wants to hear of messages that become ready. What it takes, it takes from its place
-    (``browsing.pick``)."""
+class DeadLetters(Protocol):
+    """Takes the messages that die in a queue."""
 
-    def arrived(self, priority: int, position: int, message: Message, deliveries: int) -> None: ...
+    busy: bool
 
-    def queue_gone(self) -> None: ...
+    def publish(self, queue: "Queue", message: Message, reason: str) -> None: ...
+    def would_route(self, queue: "Queue", message: Message) -> bool: ...
 
 
-class Sender(Protocol):
-    """A link that sends to a queue, and ends with it."""
+class QueueHost(Protocol):
+    """The virtual host of a queue."""
 
-    def queue_gone(self) -> None: ...
+    name: str
+    state: BrokerState
+
+    @property
+    def dead_letters(self) -> DeadLetters: ...
+
+    def title(self, kind: str, name: str) -> str: ...
+    def save_queue(self, queue: "Queue") -> None: ...
+    def remove_queue(self, queue: "Queue") -> int: ...
 
 
 class QueueOwner(Protocol):
@@ -77,7 +85,7 @@ class Queue(Turns):
 
     def __init__(
         self,
-        vhost: "VirtualHost",
+        vhost: "QueueHost",
         name: str,
         number: int,
         *,
@@ -136,7 +144,7 @@ class Queue(Turns):
         """Take a message: ``TAKEN``, ``KEPT`` or ``REFUSED``. Hot."""
         if self.refuses_when_full and self.overflows(len(message.body)):
             if self.limits.overflow == "reject-publish-dlx":
-                self.vhost.dead_letter(self, message, "maxlen")
+                self.vhost.dead_letters.publish(self, message, "maxlen")
             return REFUSED
         waiting = self.waiting
         if waiting and not self.depth and (consumer := waiting[0]).simple:
@@ -189,10 +197,10 @@ class Queue(Turns):
         if (
             expires is not None
             and expires <= state.now
-            and (self.vhost.dead_lettering or state.drops < state.limits.max_drops)
+            and (self.vhost.dead_letters.busy or state.drops < state.limits.max_drops)
         ):
             self.acked += 1
-            self.vhost.dead_letter(self, message, "expired")
+            self.vhost.dead_letters.publish(self, message, "expired")
             return TAKEN
         body = message.body
         size = len(body)
@@ -419,7 +427,7 @@ class Queue(Turns):
         self.state.drops += 1
         self.finish(entry)
         if not self.gone:
-            self.vhost.dead_letter(self, entry.message, reason)
+            self.vhost.dead_letters.publish(self, entry.message, reason)
 
     def hold(self, entry: Entry) -> None:
         """A fetched message is unsettled."""

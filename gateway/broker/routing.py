@@ -1,7 +1,7 @@
-"""The way of a message through exchanges into queues, and out of them to the dead letters."""
+"""Routes of messages through exchanges into queues, and from queues to dead letter exchanges."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 
 from gateway.broker.deadletters import (
     dead_message,
@@ -12,6 +12,7 @@ from gateway.broker.deadletters import (
 )
 from gateway.broker.exchanges import Exchange, Step
 from gateway.broker.limits import DEAD_LETTER_COST
+from gateway.broker.names import title
 from gateway.broker.queues import Queue
 from gateway.broker.state import BrokerState
 from gateway.broker.void import Void
@@ -19,22 +20,25 @@ from gateway.message import Message
 from gateway.selector import EFFORT
 
 
-class Routing:
-    """The part of a virtual host that messages pass through. ``default`` is the exchange without
-    a name, which leads to every queue by the queue's name, and to ``replies``: those who wait for
-    direct replies. ``void`` is where an exchange loses messages."""
+class Router:
+    """Leads messages through exchanges into queues. ``default`` is the exchange without a name,
+    which leads to every queue by the queue's name, and to ``replies``: the queues for direct
+    replies. ``void`` is the queue in which an exchange loses messages."""
 
-    void: Void
-    title: Callable[[str, str], str]
-
-    def __init__(self, state: BrokerState, exchanges: dict[str, Exchange]) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        queues: Mapping[str, Queue],
+        replies: Mapping[str, Queue],
+        exchanges: Mapping[str, Exchange],
+        void: Void,
+    ) -> None:
         self.state = state
-        self.queues: dict[str, Queue] = {}
-        self.replies: dict[str, Queue] = {}
+        self.queues = queues
+        self.replies = replies
         self.exchanges = exchanges
         self.default = exchanges[""]
-        self._dead_letters: deque[tuple[Queue, Message, str]] = deque()
-        self.dead_lettering = False
+        self.void = void
 
     def route(self, exchange: Exchange, message: Message) -> tuple[Queue, ...]:
         """The queues a message goes to, each once; remembered where the key alone decides."""
@@ -108,11 +112,22 @@ class Routing:
             found.update(dict.fromkeys(self.route(exchange, copy)))
         return tuple(found)
 
-    def would_dead_letter(self, queue: Queue, message: Message) -> bool:
-        """Whether a message that is not wanted in a queue would come to another by its dead letter
-        exchange."""
+
+class DeadLetterRouter:
+    """Publishes the messages that die in the queues of one virtual host to the dead letter
+    exchanges of those queues. ``waiting`` are those still to be published while it is ``busy``."""
+
+    def __init__(self, vhost: str, router: Router, state: BrokerState) -> None:
+        self.vhost = vhost
+        self.router = router
+        self.state = state
+        self.waiting: deque[tuple[Queue, Message, str]] = deque()
+        self.busy = False
+
+    def would_route(self, queue: Queue, message: Message) -> bool:
+        """Whether the dead letter exchange of a queue would lead a message to another queue."""
         name = queue.limits.dead_letter_exchange
-        exchange = None if name is None else self.exchanges.get(name)
+        exchange = None if name is None else self.router.exchanges.get(name)
         if exchange is None:
             return False
         key = queue.limits.dead_letter_key
@@ -125,43 +140,44 @@ class Routing:
             message.essentials,
             message.notes,
         )
-        return bool(self.route(exchange, dead))
+        return bool(self.router.route(exchange, dead))
 
-    def dead_letter(self, queue: Queue, message: Message, reason: str) -> None:
-        """A message has left its queue unwanted: "rejected", "expired" or "maxlen". What dies again
-        where it goes is dead-lettered here too, as long as that comes to an end soon enough."""
+    def publish(self, queue: Queue, message: Message, reason: str) -> None:
+        """A message has left its queue unwanted: "rejected", "expired" or "maxlen". A message that
+        dies again in the next queue is dead-lettered in the same call, up to ``max_cascade``."""
         if queue.limits.dead_letter_exchange is None:
             return
-        letters = self._dead_letters
+        letters = self.waiting
         letters.append((queue, message, reason))
-        if self.dead_lettering:
+        if self.busy:
             return
-        self.dead_lettering = True
+        self.busy = True
         left = self.state.limits.max_cascade
         try:
             while letters:
                 if left <= 0:
-                    what = self.title("queue", queue.name)
+                    what = title("queue", queue.name, self.vhost)
                     text = "multiply in a circle of queues; as many copies are lost"
                     self.state.report(f"dead letters of {what} {text}: {len(letters)}")
                     return
-                cost = self._dead_letter(*letters.popleft())
+                cost = self._publish(*letters.popleft())
                 self.state.drops += cost
                 left -= cost
         finally:
             letters.clear()
-            self.dead_lettering = False
+            self.busy = False
 
-    def _dead_letter(self, queue: Queue, message: Message, reason: str) -> int:
-        """What it has cost (``Limits.max_drops``)."""
-        exchange = self.exchanges.get(queue.limits.dead_letter_exchange or "")
+    def _publish(self, queue: Queue, message: Message, reason: str) -> int:
+        """The cost of it, as ``Limits.max_drops`` counts."""
+        exchange = self.router.exchanges.get(queue.limits.dead_letter_exchange or "")
         if exchange is None:
             return 1
         dead = dead_message(queue, message, reason, self.state.now)
         headers = look(dead).application or {}
         copies = header_keys(headers, "CC")
         cost = DEAD_LETTER_COST
-        for to in self.route_copies(exchange, dead, self.route(exchange, dead), copies):
+        first = self.router.route(exchange, dead)
+        for to in self.router.route_copies(exchange, dead, first, copies):
             cost += 1
             if reason == "rejected" or not turns_in_circles(to.name, headers):
                 to.put(dead)

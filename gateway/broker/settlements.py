@@ -207,7 +207,7 @@ class Settlements:
         entry = self.unsettled.get(delivery)
         reader = self.window.consumers.get(consumer)
         if entry is not None:
-            if entry.consumer is None and not self.vhost.would_dead_letter(
+            if entry.consumer is None and not self.vhost.dead_letters.would_route(
                 entry.lane.queue, message
             ):
                 self.exclude([delivery], [entry])
@@ -227,7 +227,7 @@ class Settlements:
         whole = None if self.excluded is None else self.excluded.get(queue)
         if queue.gone or (consumer is not None and consumer.copies and whole is None):
             return Outcome.RELEASE
-        if queue.vhost.would_dead_letter(queue, entry.message):
+        if queue.vhost.dead_letters.would_route(queue, entry.message):
             return Outcome.REJECT
         if whole is not None:
             whole.add(entry.lane, entry.position)
@@ -238,8 +238,8 @@ class Settlements:
     def put_again(self, queue: Queue, consumer: Consumer | None, message: Message) -> None:
         """A message that was settled as it was given to a consumer, or fetched, which cannot have
         it."""
-        if queue.vhost.would_dead_letter(queue, message):
-            queue.vhost.dead_letter(queue, message, "rejected")
+        if queue.vhost.dead_letters.would_route(queue, message):
+            queue.vhost.dead_letters.publish(queue, message, "rejected")
             return
         exclusions = self.exclusions_from(queue) if consumer is None else exclusions_of(consumer)
         if exclusions.full:

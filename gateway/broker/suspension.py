@@ -111,7 +111,9 @@ def _give_up(entries: list[Entry], verdict: Verdict, back: dict[Queue, list[Entr
         outcome, reason = verdict, "rejected"
         if isinstance(verdict, Modify):
             note_failure(entry, verdict)
-            elsewhere = verdict.elsewhere and queue.vhost.would_dead_letter(queue, entry.message)
+            elsewhere = verdict.elsewhere and queue.vhost.dead_letters.would_route(
+                queue, entry.message
+            )
             outcome = Outcome.REJECT if elsewhere else Outcome.RELEASE
         elif verdict is Outcome.REJECT:
             count_failure(entry)

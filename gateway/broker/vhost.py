@@ -29,7 +29,7 @@ from gateway.broker.limits import (
 from gateway.broker.names import check_name, title
 from gateway.broker.plain import write_plain
 from gateway.broker.queues import Queue, QueueOwner
-from gateway.broker.routing import Routing
+from gateway.broker.routing import DeadLetterRouter, Router
 from gateway.broker.state import BrokerState
 from gateway.broker.undertakings import whatever
 from gateway.broker.unsupported import check_type, without_effect
@@ -74,15 +74,20 @@ class Attached(Protocol):
     def forget_exchange(self, name: str) -> None: ...
 
 
-class VirtualHost(Routing):
-    """One name space. ``clients`` are those attached to it; ``routers`` counts what makes one
-    exchange's routes depend on another: bindings between exchanges, and alternates."""
+class VirtualHost:
+    """One name space. ``clients`` are those attached to it; ``replies`` are the queues for
+    direct replies. ``routers`` counts bindings between exchanges and alternates, which make the
+    routes of one exchange depend on another."""
 
     def __init__(self, name: str, state: BrokerState) -> None:
-        super().__init__(state, {name: kind(name) for name, kind in PREDECLARED})
         self.name = name
+        self.state = state
         self.store = state.store
-        self.void = Void(self)
+        self.queues: dict[str, Queue] = {}
+        self.replies: dict[str, Queue] = {}
+        self.exchanges: dict[str, Exchange] = {name: kind(name) for name, kind in PREDECLARED}
+        self.router = Router(state, self.queues, self.replies, self.exchanges, Void(self))
+        self.dead_letters = DeadLetterRouter(name, self.router, state)
         self.clients: dict[Attached, None] = {}
         self.routers = 0
         self.bindings = 0
@@ -234,7 +239,7 @@ class VirtualHost(Routing):
 
     def enter_queue(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
-        self.default.routes.pop(queue.name, None)
+        self.router.default.routes.pop(queue.name, None)
 
     def save_queue(self, queue: Queue) -> None:
         if queue.durable and queue.owner is None:
@@ -269,7 +274,7 @@ class VirtualHost(Routing):
             queue.owner.exclusive.pop(queue, None)
         if self.queues.pop(queue.name, None) is None:
             del self.replies[queue.name]
-        self.default.routes.pop(queue.name, None)
+        self.router.default.routes.pop(queue.name, None)
         if queue.durable and queue.owner is None and not self.forgotten:
             self.store.forget("queue", (self.name, queue.name))
 

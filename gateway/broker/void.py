@@ -1,21 +1,16 @@
-"""Where an exchange loses messages."""
-
-from typing import TYPE_CHECKING
+"""The queue in which an exchange loses messages."""
 
 from gateway.broker.limits import QueueArguments
-from gateway.broker.queues import TAKEN, Queue
+from gateway.broker.queues import TAKEN, Queue, QueueHost
 from gateway.message import Message
-
-if TYPE_CHECKING:
-    from gateway.broker.vhost import VirtualHost
 
 
 class Void(Queue):
-    """To those who publish it is a queue like any other; it has no name and keeps nothing."""
+    """A queue like any other to its publishers; it has no name and keeps nothing."""
 
     __slots__ = ()
 
-    def __init__(self, vhost: "VirtualHost") -> None:
+    def __init__(self, vhost: QueueHost) -> None:
         super().__init__(
             vhost, "", 0, durable=False, owner=None, auto_delete=False, arguments={},
             limits=QueueArguments(),

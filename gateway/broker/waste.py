@@ -1,11 +1,9 @@
-"""Messages that were purged: gone for everybody, and taken out of memory in portions."""
+"""Messages that were purged: no longer in any queue, and freed in portions."""
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from gateway.broker.deliveries import Entry
-    from gateway.broker.state import BrokerState
+from gateway.message import Message
 
 PORTION = 16 * 1024
 """Messages let go of in one turn of the loop: about 15 ms."""
@@ -13,16 +11,40 @@ SOON = 1
 """Milliseconds until the next portion."""
 
 
-class Waste:
-    """Of one broker. ``BrokerState.octets`` counts them until they have really gone."""
+class Purged(Protocol):
+    """A message that stood in a queue."""
 
-    def __init__(self, state: "BrokerState") -> None:
+    @property
+    def message(self) -> Message: ...
+
+
+class Heap(Protocol):
+    """Messages that were purged together."""
+
+    def pop(self) -> Purged: ...
+
+    def __len__(self) -> int: ...
+
+
+class State(Protocol):
+    """``octets`` counts the messages until they are freed."""
+
+    octets: int
+    now: int
+
+    def schedule(self, thing: "Waste", when: int, /) -> None: ...
+
+
+class Waste:
+    """Of one broker."""
+
+    def __init__(self, state: State) -> None:
         self.state = state
-        self.heaps: deque[deque[Entry]] = deque()
+        self.heaps: deque[Heap] = deque()
         self.due: int | None = None
 
-    def take(self, entries: "deque[Entry]") -> None:
-        """Nobody else holds these; a few go at once."""
+    def take(self, entries: Heap) -> None:
+        """Free these, which nobody else holds: a few at once."""
         if entries:
             self.heaps.append(entries)
             if len(self.heaps) == 1:

@@ -453,7 +453,7 @@ class Linking:
     def _declined(self, link: Link, entry: Entry) -> Outcome:
         """A suspended link is not to get this again when it is resumed."""
         queue = entry.lane.queue
-        if queue.vhost.would_dead_letter(queue, entry.message):
+        if queue.vhost.dead_letters.would_route(queue, entry.message):
             return Outcome.REJECT
         if link.exclusions is None:
             link.exclusions = Exclusions(queue)

@@ -60,7 +60,7 @@ def test_a_large_circle_comes_to_an_end(queues: int) -> None:
     assert house.broker.state.drops <= limits.max_cascade + DEAD_LETTER_COST + 2 * queues + SLACK
     assert len(told) == 1 and "multiply in a circle" in told[0]
     assert fetch_all(channel, "end")
-    assert not house.broker.vhosts["/"]._dead_letters
+    assert not house.broker.vhosts["/"].dead_letters.waiting
 
 
 def test_many_messages_for_a_circle_share_turns() -> None:

@@ -217,7 +217,9 @@ def test_a_virtual_host_goes_in_portions(house: House, done: list[object]) -> No
     assert "v" not in broker.vhosts and broker.snapshot().totals.published == published
     after = survivors(house).broker
     assert list(after.vhosts) == ["/"]
-    assert not after.state.store.depths() or after.state.store.take(), "what it left is nobody's, and goes"
+    assert not after.state.store.depths() or after.state.store.take(), (
+        "what it left is nobody's, and goes"
+    )
     # Another of its name begins empty, and keeps what it is given.
     broker.create_vhost("v")
     anew, _ = house.channel(broker.attach("v", "guest", "v"))

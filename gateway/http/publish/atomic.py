@@ -56,7 +56,7 @@ def check_route(
     exchange = channel.publish_path.writable[message.exchange]
     queues = exchange.routes.get(message.key)
     if queues is None:
-        queues = vhost.route(exchange, message)
+        queues = vhost.router.route(exchange, message)
     if not queues:
         if not message.exchange:
             return Problem(problems.NOT_FOUND, f"no queue {message.key!r}")

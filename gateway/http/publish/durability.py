@@ -21,10 +21,10 @@ def durability(vhost: VirtualHost, message: Message) -> str:
         return MEMORY
     queues = exchange.routes.get(message.key)
     if queues is None:
-        queues = vhost.route(exchange, message)
+        queues = vhost.router.route(exchange, message)
     if essentials.has_headers and b"CC" in message.header:
         message, copies = read_copies(message)
-        queues = vhost.route_copies(exchange, message, queues, copies)
+        queues = vhost.router.route_copies(exchange, message, queues, copies)
     kept = [queue.keeps for queue in queues]
     if all(kept):
         return DISK if kept else MEMORY

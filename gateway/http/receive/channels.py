@@ -140,7 +140,9 @@ class ReceiveChannel:
         if entry is None:
             return None
         queue = entry.lane.queue
-        return Outcome.REJECT if queue.vhost.would_dead_letter(queue, entry.message) else None
+        return (
+            Outcome.REJECT if queue.vhost.dead_letters.would_route(queue, entry.message) else None
+        )
 
     def close(self) -> None:
         """Everything unsettled goes back."""
