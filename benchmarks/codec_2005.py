@@ -73,7 +73,7 @@ class House:
         from gateway.broker.broker import Broker
         from gateway.broker.memory_store import MemoryStore
         from gateway.operations import BeginSession, DeclareQueue, Open
-        from gateway.sessions.registry import Registry
+        from gateway.sessions.registry import SessionRegistry
         from gateway.sessions.session import Session
 
         self.store = MemoryStore(False)
@@ -84,7 +84,7 @@ class House:
         self.session = Session(
             self.broker,
             self.server,
-            Registry(),
+            SessionRegistry(),
             address="bench",
             loopback=True,
             since=0,

@@ -31,17 +31,17 @@ from gateway.http.dependencies import ChannelInfo, ConnectionInfo, HttpDependenc
 from gateway.http.publish.spool import open_partial_bodies, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.message import cross_with
-from gateway.net.alarms import Watch, memory_total
+from gateway.net.alarms import ResourceMonitor, memory_total
 from gateway.net.failures import Records
-from gateway.net.frames import FrameByFrame
-from gateway.net.listener import Address, Listener
+from gateway.net.listener import ListenAddress, Listener
+from gateway.net.listener_rules import rules_of
+from gateway.net.loop_turn import LoopTurn
 from gateway.net.passwords import Passwords
 from gateway.net.ports import listen_http
-from gateway.net.rules import rules_of
 from gateway.net.tls import server_context
-from gateway.net.turn import Turn
 from gateway.net.websocket import AmqpSockets
-from gateway.sessions.registry import Registry
+from gateway.net.websocket_frames import FrameByFrame
+from gateway.sessions.registry import SessionRegistry
 from gateway.store.sqlite import SqliteStore
 
 log = logging.getLogger("gateway")
@@ -74,7 +74,7 @@ class Gateway:
         self.store = open_store(settings)
         try:
             self.spool = open_spool(settings)
-            self.registry = Registry(
+            self.registry = SessionRegistry(
                 settings.amqp.create_queues, open_partial_bodies(settings, self.spool)
             )
             self.broker = self._broker()
@@ -116,10 +116,10 @@ class Gateway:
         context = None
         if tls.certificate is not None and tls.key is not None:
             context = server_context(tls.certificate, tls.key, tls.client_ca)
-        self.turn = Turn(self.broker, self.store, settings.limits.store_backlog_octets)
+        self.turn = LoopTurn(self.broker, self.store, settings.limits.store_backlog_octets)
         self.turn.on_pressure = lambda pressed: self._hold()
         self.turn.on_broken = end_process
-        self.watch = Watch(
+        self.watch = ResourceMonitor(
             self.broker,
             memory_high=settings.limits.memory_high,
             disk_free=settings.limits.disk_free_octets,
@@ -173,13 +173,13 @@ class Gateway:
         """Open all AMQP ports; ``detect`` is what those do about TLS that may carry both."""
         amqp, listen = self.settings.amqp, self.listener.listen
         rules = rules_of(amqp)
-        self.amqp_port = listen(Address(amqp.host, amqp.port, detect, rules))
+        self.amqp_port = listen(ListenAddress(amqp.host, amqp.port, detect, rules))
         if amqp.tls.port is not None:
-            there = Address(amqp.host, amqp.tls.port, "always", rules)
+            there = ListenAddress(amqp.host, amqp.tls.port, "always", rules)
             self.amqps_port = listen(there)
         for one in amqp.listeners:
             tls = "always" if one.tls_only else detect
-            there = Address(one.host or amqp.host, one.port, tls, rules_of(amqp, one))
+            there = ListenAddress(one.host or amqp.host, one.port, tls, rules_of(amqp, one))
             self.more_ports.append(listen(there))
 
     def _serving(self, app: ASGIApp) -> uvicorn.Config:

@@ -65,7 +65,8 @@ TANGLED = {
     "http.receive": ("channels seeking", TODO),
     "net": ("connection listener", TODO),
     "sessions": (
-        "consuming handles linking links managing nodes portions recipient registry session",
+        "consumers handles link_operations links long_requests management recipient registry "
+        "session termini",
         TODO,
     ),
 }

@@ -9,7 +9,7 @@ from gateway.http.context import Context
 from gateway.http.deps import ContextIn, authenticate, get_monitor
 from gateway.http.metrics import CONTENT_TYPE
 from gateway.http.schemas import Health
-from gateway.net.local import peer_is_loopback
+from gateway.net.loopback import peer_is_loopback
 
 router = APIRouter(tags=["operation"])
 

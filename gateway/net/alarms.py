@@ -29,7 +29,7 @@ def memory_total() -> int:
     return min(total, int(limit)) if limit.isdigit() else total
 
 
-class Watch:
+class ResourceMonitor:
     """Call ``look`` about once a second."""
 
     def __init__(

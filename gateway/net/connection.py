@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 from gateway.adapters.contract import Adapter
 from gateway.adapters.sniff import TLS_1_0, detect
 from gateway.errors import Condition
-from gateway.net.local import LOCAL, is_loopback
+from gateway.net.listener_rules import ListenerRules
 from gateway.net.login import Login
-from gateway.net.rules import Rules
-from gateway.net.share import Share
+from gateway.net.loopback import LOCAL, is_loopback
+from gateway.net.uncommitted import Uncommitted
 from gateway.sessions.session import Session
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
         "_leaving", "_deadline", "_gone", "_timer", "_parting",
     )  # fmt: skip
 
-    def __init__(self, listener: "Listener", rules: Rules) -> None:
+    def __init__(self, listener: "Listener", rules: ListenerRules) -> None:
         self.listener = listener
         self.rules = rules
         self.encrypted = False
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         self.octets_out = 0
         self._first = b""
         self._awake = False
-        self._share: Share | None = None
+        self._share: Uncommitted | None = None
         """Of the store's batches; for those who publish."""
         self._held = False
         """A publisher that is held back."""
@@ -354,7 +354,7 @@ class Connection(asyncio.Protocol):
         """It has put messages that wait for the disk."""
         share = self._share
         if share is None:
-            share = self._share = Share(self.listener.broker, self._read_again)
+            share = self._share = Uncommitted(self.listener.broker, self._read_again)
         reading = not (self._held or self._stuffed or share.full)
         share.add(messages, octets)
         if share.full and reading and self.transport is not None and not self._leaving:

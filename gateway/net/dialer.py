@@ -24,7 +24,7 @@ from gateway.adapters import Adapter, Credentials, Limits, Product, Role, adapte
 from gateway.adapters.registry import PREFERRED
 from gateway.adapters.search import Search
 from gateway.errors import Condition, Lost, Refusal
-from gateway.net.seeking import seek
+from gateway.net.version_probe import probe
 
 log = logging.getLogger("gateway.net")
 
@@ -337,7 +337,7 @@ async def dial(
     search = Search(PREFERRED if version == AUTO else wished, make)
     try:
         async with asyncio.timeout(limits.handshake_timeout or None) as patience:
-            await seek(search, address, tls, remote.take)
+            await probe(search, address, tls, remote.take)
             remote.peer = await remote.ask(op.Open(None, vhost, credentials.user))
     except BaseException as error:
         if remote._transport is not None:

@@ -19,10 +19,10 @@ from gateway.broker.broker import Broker
 from gateway.config.amqp import AmqpSettings
 from gateway.net import ports
 from gateway.net.connection import Connection
+from gateway.net.listener_rules import ListenerRules, rules_of
+from gateway.net.loop_turn import LoopTurn
 from gateway.net.passwords import Passwords
-from gateway.net.rules import Rules, rules_of
-from gateway.net.turn import Turn
-from gateway.sessions.registry import Registry
+from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.topology import NODE
 
 log = logging.getLogger("gateway.net")
@@ -33,14 +33,14 @@ COMPAT = {"": Product(), "rabbitmq-4": Product("RabbitMQ", "4.2.0", node=NODE)}
 """How we introduce ourselves to clients of 1.0, by the setting ``compat``."""
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where to listen. ``tls``: "never", "always", or "detect" by the first octet. ``rules``: what
     goes for those who come there."""
 
     host: str
     port: int
     tls: str
-    rules: Rules
+    rules: ListenerRules
 
 
 class Listener:
@@ -48,9 +48,9 @@ class Listener:
 
     def __init__(
         self,
-        turn: Turn,
+        turn: LoopTurn,
         broker: Broker,
-        registry: Registry,
+        registry: SessionRegistry,
         *,
         settings: AmqpSettings,
         passwords: Passwords,
@@ -70,7 +70,7 @@ class Listener:
         self.sockets: list[socket.socket] = []
         self.passwords = passwords
         self.rules = rules_of(settings)
-        """For WebSockets, which come without an ``Address``."""
+        """For WebSockets, which come without a ``ListenAddress``."""
         self._context = context
         self._spool = spool
         registry.partials.tick(broker.state.now)
@@ -86,7 +86,7 @@ class Listener:
 
     # --- accepting ------------------------------------------------------------------------------
 
-    def listen(self, address: Address) -> int:
+    def listen(self, address: ListenAddress) -> int:
         """Open a port and accept on it; returns the port. Raises ``ConfigError`` if it is taken."""
         opened = ports.opened(address.host, address.port, 1024)
         opened.setblocking(False)
@@ -99,7 +99,7 @@ class Listener:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _accept(self, opened: socket.socket, address: Address) -> None:
+    async def _accept(self, opened: socket.socket, address: ListenAddress) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -126,7 +126,7 @@ class Listener:
             return False
         return True
 
-    async def _greet(self, accepted: socket.socket, address: Address) -> None:
+    async def _greet(self, accepted: socket.socket, address: ListenAddress) -> None:
         """Choose plain or TLS, then hand the socket to a ``Connection``."""
         loop = asyncio.get_running_loop()
         context = self._context if address.tls == "always" else None

@@ -12,9 +12,9 @@ from typing import Any
 from weakref import ReferenceType
 
 from gateway.net.connection import HIGH_WATER, Connection
-from gateway.net.frames import FRAMES, FrameByFrame
 from gateway.net.listener import Listener
-from gateway.net.local import is_address, is_local_name, peer_is_loopback
+from gateway.net.loopback import is_address, is_local_name, peer_is_loopback
+from gateway.net.websocket_frames import FRAMES, FrameByFrame
 
 log = logging.getLogger("gateway.net")
 

@@ -22,7 +22,7 @@ QUEUE_CAPABILITIES = frozenset(["queue", "temporary-queue"])
 MOST_OCTETS = 2048
 
 
-class Place(NamedTuple):
+class NodeAddress(NamedTuple):
     """``kind`` is "queue", "exchange", "management" or "plain". A ``key`` of ``None`` is for the
     message (its subject) or the filter to say."""
 
@@ -31,14 +31,14 @@ class Place(NamedTuple):
     key: str | None = None
 
 
-MANAGEMENT = Place("management")
+MANAGEMENT = NodeAddress("management")
 
 
 def bad(address: str, why: str) -> Refusal:
     return Refusal(Condition.COMMAND_INVALID, f"address '{address[:200]}' {why}")
 
 
-def read_address(address: str) -> Place:
+def read_address(address: str) -> NodeAddress:
     """What the text says by itself. Refuses what cannot be an address."""
     if len(address) > MOST_OCTETS:
         raise bad(address, f"is longer than {MOST_OCTETS} characters")
@@ -47,25 +47,27 @@ def read_address(address: str) -> Place:
     for scheme, kind in (("queue://", "queue"), ("topic://", "topic")):
         if address.startswith(scheme):
             name = address[len(scheme) :]
-            return Place("queue", name) if kind == "queue" else Place("exchange", TOPICS, name)
+            if kind == "queue":
+                return NodeAddress("queue", name)
+            return NodeAddress("exchange", TOPICS, name)
     if not address.startswith("/"):
-        return Place("plain", address)
+        return NodeAddress("plain", address)
     head, *names = address[1:].split("/")
     if head == "queues" and len(names) == 1:
-        return Place("queue", decoded(address, names[0]))
+        return NodeAddress("queue", decoded(address, names[0]))
     if head == "exchanges" and len(names) in (1, 2):
         key = decoded(address, names[1]) if len(names) == 2 else ""
-        return Place("exchange", decoded(address, names[0]), key)
+        return NodeAddress("exchange", decoded(address, names[0]), key)
     rest = address[1:].partition("/")[2]
     if head == "queue" and rest:
-        return Place("queue", rest)
+        return NodeAddress("queue", rest)
     if head == "amq" and rest.startswith("queue/"):
-        return Place("queue", rest.removeprefix("queue/"))
+        return NodeAddress("queue", rest.removeprefix("queue/"))
     if head == "exchange" and rest:
         name, slash, key = rest.partition("/")
-        return Place("exchange", name, key if slash else None)
+        return NodeAddress("exchange", name, key if slash else None)
     if head == "topic" and rest:
-        return Place("exchange", TOPICS, rest)
+        return NodeAddress("exchange", TOPICS, rest)
     raise bad(address, "is not in a form that is known here")
 
 
@@ -82,7 +84,7 @@ def decoded(address: str, text: str) -> str:
 
 def resolve(
     channel: Channel, address: str, capabilities: Iterable[str] = (), create: bool = False
-) -> Place:
+) -> NodeAddress:
     """What is meant, on this virtual host. A plain name that is nothing yet becomes a topic where
     one is asked for, a durable queue where ``create`` allows it. Refuses (404) otherwise."""
     place = read_address(address)
@@ -91,16 +93,16 @@ def resolve(
     vhost, name = channel.vhost, place.name
     wanted = frozenset(capabilities)
     if name in vhost.queues and not wanted & TOPIC_CAPABILITIES:
-        return Place("queue", name)
+        return NodeAddress("queue", name)
     if name and name in vhost.exchanges:
-        return Place("exchange", name)
+        return NodeAddress("exchange", name)
     exchange, slash, key = name.partition("/")
     if slash and exchange in vhost.exchanges and not wanted & QUEUE_CAPABILITIES:
-        return Place("exchange", exchange, key)
+        return NodeAddress("exchange", exchange, key)
     if wanted & TOPIC_CAPABILITIES:
-        return Place("exchange", TOPICS, name)
+        return NodeAddress("exchange", TOPICS, name)
     if not create or not name:
         raise Refusal(Condition.NOT_FOUND, f"no queue or exchange '{name}'")
     made = DeclareQueue(channel.number, None, name, durable=True, levels=LINK_LEVELS)
     channel.topology.declare_queue(made)
-    return Place("queue", name)
+    return NodeAddress("queue", name)

@@ -1,4 +1,4 @@
-"""Performs what adapters with handles ask (0.8a2 §3.5): one ``Handling`` belongs to one session.
+"""Performs the operations of adapters with handles (0.8a2 §3.5), for one session.
 
 A window is kept as credit of its consumer: an acknowledgement frees places at once, also where it
 waits for a commit, or a client that takes one message at a time would never come to commit.
@@ -93,7 +93,7 @@ class Handle:
         """The private queue of a peer handle."""
 
 
-class Handling:
+class HandleOperations:
     """Handles of one connection. ``handlers`` by operation."""
 
     def __init__(self, session: "Session") -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gateway.sessions.session import Session
 
 
-class Registry:
+class SessionRegistry:
     """All open sessions of this process by number. Numbers are never used again.
 
     ``links`` are those that may outlive their connections; ``create_queues`` lets a link make the

@@ -77,7 +77,7 @@ MOST_OCTETS = 8 << 20
 """Octets of messages that came back and wait behind an answer, after which publishes wait too."""
 
 
-class Answer:
+class PendingAnswer:
     """Something to be said when its turn comes. ``safe``: it does not wait for the store;
     ``holds``: operations behind it may have to wait for it."""
 
@@ -89,14 +89,14 @@ class Answer:
         self.holds = holds
 
 
-class Line:
+class ChannelReplies:
     """One channel on which an answer waits: the answers, and the deferred operations behind.
     ``holding``: answers that operations may have to wait for."""
 
     __slots__ = ("answers", "deferred", "holding", "octets", "kept")
 
     def __init__(self) -> None:
-        self.answers: deque[Answer] = deque()
+        self.answers: deque[PendingAnswer] = deque()
         self.deferred: list[Operation] = []
         self.holding = 0
         self.octets = 0
@@ -128,7 +128,7 @@ class Replies:
     when the last answer is said and nothing is deferred any more."""
 
     def __init__(self, broker: Broker, ready: Callable[[], None]) -> None:
-        self.lines: dict[int, Line] = {}
+        self.lines: dict[int, ChannelReplies] = {}
         """By channel; only those on which an answer waits or an operation is deferred."""
         self.deferred = 0
         """Operations, over all channels."""
@@ -142,8 +142,8 @@ class Replies:
         ``holds``: operations that come later may have to wait for it."""
         line = self.lines.get(channel)
         if line is None:
-            line = self.lines[channel] = Line()
-        answer = Answer(say, False, holds)
+            line = self.lines[channel] = ChannelReplies()
+        answer = PendingAnswer(say, False, holds)
         line.holding += holds
         line.answers.append(answer)
         self._broker.when_safe(partial(self._safe, channel, line, answer))
@@ -152,11 +152,11 @@ class Replies:
         """All operations on this channel wait, until what is given here is called."""
         line = self.lines.get(channel)
         if line is None:
-            line = self.lines[channel] = Line()
+            line = self.lines[channel] = ChannelReplies()
         line.kept = True
         return partial(self._free, channel, line)
 
-    def _free(self, channel: int, line: Line) -> None:
+    def _free(self, channel: int, line: ChannelReplies) -> None:
         line.kept = False
         if self.lines.get(channel) is not line or line.answers:
             return
@@ -172,10 +172,10 @@ class Replies:
         if line is None or not line.answers:
             say()
         else:
-            line.answers.append(Answer(say, True, False))
+            line.answers.append(PendingAnswer(say, True, False))
             line.octets += octets
 
-    def _safe(self, channel: int, line: Line, answer: Answer) -> None:
+    def _safe(self, channel: int, line: ChannelReplies, answer: PendingAnswer) -> None:
         answer.safe = True
         answers = line.answers
         if self.lines.get(channel) is not line or answers[0] is not answer:

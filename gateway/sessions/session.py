@@ -37,14 +37,14 @@ from gateway.operations import (
     Unsent,
     UpdateSecret,
 )
-from gateway.sessions.consuming import Consuming
-from gateway.sessions.handles import Handling
-from gateway.sessions.linking import Linking
+from gateway.sessions.channel_calls import PLAIN, TOPOLOGY
+from gateway.sessions.consumers import ConsumerOperations
+from gateway.sessions.handles import HandleOperations
+from gateway.sessions.link_operations import LinkOperations
 from gateway.sessions.links import Link
-from gateway.sessions.plain import PLAIN, TOPOLOGY
-from gateway.sessions.portions import Portions
+from gateway.sessions.long_requests import LongRequests
 from gateway.sessions.recipient import ChannelRecipient
-from gateway.sessions.registry import Registry
+from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.replies import Replies
 
 
@@ -69,7 +69,7 @@ class Session:
         self,
         broker: Broker,
         adapter: Adapter,
-        registry: Registry,
+        registry: SessionRegistry,
         *,
         address: str,
         loopback: bool,
@@ -113,14 +113,14 @@ class Session:
         """The rest waits for ``go_on``, which was asked for; else for ``resume``."""
         self._going_on = self._more = False
         """``go_on`` is at work, and was asked for meanwhile."""
-        self._linking: Linking | None = None
+        self._linking: LinkOperations | None = None
         self.meter: Callable[[], tuple[int, int]] = nothing_metered
         """Octets in and out; set by the owner of the socket."""
         self.registry = registry
         self.number = registry.enter(self)
-        self._handling = Handling(self)
-        self.consuming = Consuming(self)
-        self.portions = Portions(self, self._replies)
+        self._handling = HandleOperations(self)
+        self.consuming = ConsumerOperations(self)
+        self.portions = LongRequests(self, self._replies)
         self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
             Open: self._open,
             Closed: self._on_closed,
@@ -142,7 +142,7 @@ class Session:
             Publish: self._publish,
         }
         if Capability.LINKS in adapter.capabilities:
-            self._linking = Linking(self)
+            self._linking = LinkOperations(self)
             self._on_channel.update(self._linking.handlers)
             self._on_channel.update(self._handling.handlers)
 

@@ -13,7 +13,7 @@ from gateway.adapters.methods.wire.tables import VERSIONS as TABLES
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.operations import Closed, Operation
-from gateway.sessions.registry import Registry
+from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.session import Session
 from tests.adapters.commands import recorded as commands
 from tests.adapters.drafts import recorded as v0_9a6
@@ -116,7 +116,12 @@ class House:
             version, Role.SERVER, authority=Anyone(), limits=LIMITS, mechanisms=MECHANISMS
         )
         self.session = Session(
-            self.broker, self.adapter, Registry(), address="127.0.0.1:1", loopback=True, since=0
+            self.broker,
+            self.adapter,
+            SessionRegistry(),
+            address="127.0.0.1:1",
+            loopback=True,
+            since=0,
         )
 
     def receive(self, piece: bytes) -> None:

@@ -15,7 +15,7 @@ from gateway.adapters.methods.wire import layouts_0_9a6 as w
 from gateway.bodies import Spool
 from gateway.message import Properties
 from gateway.partial_bodies import SMALL, PartialBodyStore
-from gateway.sessions.registry import Registry
+from gateway.sessions.registry import SessionRegistry
 from tests.adapters.commands.house import VHOST, House
 from tests.adapters.drafts.talking import Both
 
@@ -92,7 +92,7 @@ def said_0_8a(random: Random, room: Room) -> bytes:
 @pytest.mark.parametrize("seed", range(3))
 def test_0_8a2(tmp_path: Path, seed: int, durable: bool) -> None:
     random, house, room = Random(seed), House(max_message_octets=MOST), Room(tmp_path, durable)
-    house.registry = Registry(partials=room.partials)
+    house.registry = SessionRegistry(partials=room.partials)
     queue = house.queue("test")
     hello = b"\x80\x01", commands.ConnectionResponse("NONE")
     for _ in range(60):

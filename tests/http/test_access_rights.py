@@ -21,7 +21,7 @@ from gateway.http.access.rights import (
     read_record,
 )
 from gateway.net.buckets import Buckets, Rate
-from gateway.net.local import is_local_name
+from gateway.net.loopback import is_local_name
 
 NAMES = st.text("ab./*", max_size=12)
 

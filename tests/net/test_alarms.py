@@ -4,12 +4,12 @@ from pathlib import Path
 
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
-from gateway.net.alarms import Watch, memory_total
+from gateway.net.alarms import ResourceMonitor, memory_total
 
 
 def test_memory() -> None:
     broker = Broker(MemoryStore())
-    watch = Watch(broker, memory_high=1, disk_free=0, data_dir=None)
+    watch = ResourceMonitor(broker, memory_high=1, disk_free=0, data_dir=None)
     assert watch.memory_limit == memory_total()
     watch.look()
     assert broker.blocked is None
@@ -27,12 +27,12 @@ def test_memory() -> None:
 
 def test_disk(tmp_path: Path) -> None:
     broker = Broker(MemoryStore())
-    watch = Watch(broker, memory_high=1, disk_free=1 << 60, data_dir=tmp_path)
+    watch = ResourceMonitor(broker, memory_high=1, disk_free=1 << 60, data_dir=tmp_path)
     watch.look()
     assert broker.blocked == "low on disk"
     assert watch.disk_free > 0
     broker.alarm("memory", True)
     assert broker.blocked == "low on disk & low on memory"
     enough = Broker(MemoryStore())
-    Watch(enough, memory_high=1, disk_free=1, data_dir=tmp_path).look()
+    ResourceMonitor(enough, memory_high=1, disk_free=1, data_dir=tmp_path).look()
     assert enough.blocked is None

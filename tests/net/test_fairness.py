@@ -9,7 +9,7 @@ import pytest
 from gateway.config.amqp import AmqpSettings
 from gateway.net import connection
 from gateway.net.connection import Connection
-from gateway.net.rules import rules_of
+from gateway.net.listener_rules import rules_of
 
 
 class Reading(asyncio.Transport):

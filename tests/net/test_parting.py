@@ -15,11 +15,11 @@ from gateway.broker.memory_store import MemoryStore
 from gateway.config.amqp import AmqpSettings
 from gateway.config.web import AccessSettings
 from gateway.net import connection
-from gateway.net.listener import Address, Listener
+from gateway.net.listener import ListenAddress, Listener
+from gateway.net.listener_rules import rules_of
+from gateway.net.loop_turn import LoopTurn
 from gateway.net.passwords import Passwords
-from gateway.net.rules import rules_of
-from gateway.net.turn import Turn
-from gateway.sessions.registry import Registry
+from gateway.sessions.registry import SessionRegistry
 from tests.talk import method
 
 LOGIN = w.ConnectionStartOk(fields.write_table({}), "PLAIN", b"\0guest\0guest", "en_US")
@@ -33,19 +33,22 @@ SETTINGS = AmqpSettings(handshake_seconds=60, max_connections=100, failure_pause
 async def listening() -> AsyncIterator[tuple[Listener, int]]:
     store = MemoryStore()
     broker = Broker(store)
-    turn = Turn(broker, store, 1 << 20)
+    turn = LoopTurn(broker, store, 1 << 20)
     passwords = Passwords(broker.access, time.time, AccessSettings())
     listener = Listener(
         turn,
         broker,
-        Registry(),
+        SessionRegistry(),
         settings=SETTINGS,
         passwords=passwords,
         context=None,
     )
     async with asyncio.timeout(PATIENCE):
         try:
-            yield listener, listener.listen(Address("127.0.0.1", 0, "never", rules_of(SETTINGS)))
+            yield (
+                listener,
+                listener.listen(ListenAddress("127.0.0.1", 0, "never", rules_of(SETTINGS))),
+            )
         finally:
             await listener.close("over", PATIENCE)
             turn.close()

@@ -8,7 +8,7 @@ from gateway.adapters import VERSIONS, Product, Role, adapter_for
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.operations import BeginSession, Close, Closed, DeclareQueue, Done, Open, Operation
-from gateway.sessions.registry import Registry
+from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.session import Session
 from tests.authority import AtOnce
 
@@ -36,7 +36,12 @@ class Both:
         self._send = self.server.send
         self.server.send = self.send  # type: ignore[method-assign]
         self.session = Session(
-            self.broker, self.server, Registry(), address="127.0.0.1:1", loopback=True, since=0
+            self.broker,
+            self.server,
+            SessionRegistry(),
+            address="127.0.0.1:1",
+            loopback=True,
+            since=0,
         )
 
     def send(self, operation: Operation) -> None:

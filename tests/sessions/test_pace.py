@@ -23,7 +23,7 @@ from gateway.operations import (
     Settle,
     Subscribe,
 )
-from gateway.sessions.registry import Registry
+from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.session import Session
 from tests.broker.fakes import message
 
@@ -34,7 +34,7 @@ def opened() -> tuple[Session, list[Operation]]:
     """A session over a real server adapter whose answers are recorded instead of written."""
     adapter = adapter_for("0-9-1", Role.SERVER)
     session = Session(
-        Broker(MemoryStore()), adapter, Registry(), address="test", loopback=True, since=0.0
+        Broker(MemoryStore()), adapter, SessionRegistry(), address="test", loopback=True, since=0.0
     )
     said: list[Operation] = []
     adapter.send = said.append  # type: ignore[method-assign]

@@ -55,7 +55,7 @@ from gateway.operations import (
     Unsubscribe,
     UpdateSecret,
 )
-from gateway.sessions.registry import Registry
+from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.session import Session
 from tests.broker.fakes import message
 
@@ -122,7 +122,7 @@ class House:
     def __init__(self, volatile: bool = False) -> None:
         self.store = MemoryStore(volatile)
         self.broker = Broker(self.store)
-        self.registry = Registry()
+        self.registry = SessionRegistry()
         self.commit()
 
     def commit(self) -> None:

@@ -252,7 +252,7 @@ def test_a_dynamic_address_tells_link_and_container(
 
 
 def test_a_dynamic_name_means_nothing_in_topics() -> None:
-    from gateway.sessions.nodes import recognizable
+    from gateway.sessions.termini import recognizable
 
     assert recognizable("a.#*/%\n\u00e9", "", "b:1@h-_") == "_a________b:1@h-_"
 

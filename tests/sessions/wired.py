@@ -9,7 +9,7 @@ from gateway.adapters.methods.wire import layouts as w
 from gateway.adapters.methods.wire.tables import VERSIONS as TABLES
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
-from gateway.sessions.registry import Registry
+from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.session import Session
 from tests.authority import AtOnce
 from tests.talk import frames, method
@@ -36,7 +36,12 @@ class Wired:
             version, Role.SERVER, authority=AtOnce(self.broker.access), limits=limits
         )
         self.session = Session(
-            self.broker, self.adapter, Registry(), address="127.0.0.1:1", loopback=True, since=0
+            self.broker,
+            self.adapter,
+            SessionRegistry(),
+            address="127.0.0.1:1",
+            loopback=True,
+            since=0,
         )
         self.session.share = share
         self.due = False

@@ -20,7 +20,7 @@ from gateway.http.access.sessions import Records, Sessions, holds
 from gateway.http.access.tickets import Positions, Tickets
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.problems import Problem, challenge
-from gateway.net.local import LOCAL, is_loopback, peer_is_loopback
+from gateway.net.loopback import LOCAL, is_loopback, peer_is_loopback
 from gateway.net.passwords import Passwords
 
 if TYPE_CHECKING:

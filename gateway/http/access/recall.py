@@ -16,7 +16,7 @@ from gateway.broker.access import Verifier
 from gateway.http.access.gate import MOST_AUTHORIZATION, Gate
 from gateway.http.access.passwords import fingerprint
 from gateway.http.access.principal import Principal
-from gateway.net.local import asks_for_itself
+from gateway.net.loopback import asks_for_itself
 
 MOST_KEPT = 4096
 AMBIENT = frozenset({b"cookie", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})

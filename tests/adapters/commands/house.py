@@ -12,7 +12,7 @@ from gateway.broker.memory_store import MemoryStore
 from gateway.errors import Condition
 from gateway.operations import DeclareQueue
 from gateway.sessions import destinations
-from gateway.sessions.registry import Registry
+from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.session import Session
 from tests.authority import AtOnce
 
@@ -47,7 +47,7 @@ class House:
         self.store = MemoryStore(False)
         self.broker = Broker(self.store, now=NOW)
         self.authority = AtOnce(self.broker.access)
-        self.registry = Registry()
+        self.registry = SessionRegistry()
         self.broker.create_vhost(VHOST)
         for vhost in ("/", VHOST):
             self.broker.access.set_permissions("guest", vhost, ".*", ".*", ".*")

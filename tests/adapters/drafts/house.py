@@ -9,7 +9,7 @@ from gateway.adapters.methods.drafts.mapping import Content, Spoken
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.operations import BeginSession, Open
-from gateway.sessions.registry import Registry
+from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.session import Session
 from tests.adapters.drafts.talking import said
 from tests.pair import Users
@@ -21,7 +21,7 @@ class House:
     def __init__(self) -> None:
         self.store = MemoryStore(False)
         self.broker = Broker(self.store)
-        self.registry = Registry()
+        self.registry = SessionRegistry()
         self.commit()
 
     def commit(self) -> None:

@@ -20,7 +20,7 @@ from gateway.sessions.addresses import (
     QUEUE_CAPABILITIES,
     TOPIC_CAPABILITIES,
     TOPICS,
-    Place,
+    NodeAddress,
     resolve,
 )
 from gateway.sessions.filters import Filters, read_filters
@@ -116,7 +116,7 @@ def is_transient(channel: Channel, queue: str, links: Links) -> bool:
     )
 
 
-def writable(channel: Channel, place: Place) -> tuple[str, str | None]:
+def writable(channel: Channel, place: NodeAddress) -> tuple[str, str | None]:
     """Exchange and key of a place this user may write to."""
     if place.kind == "queue":
         channel.publish_path.find_writable("")
@@ -201,7 +201,7 @@ def known_subscription(
 
 def subscription(
     channel: Channel,
-    place: Place,
+    place: NodeAddress,
     terminus: Terminus,
     container: str,
     name: str,
@@ -249,7 +249,7 @@ def narrow(channel: Channel, queue: str, filters: Filters) -> None:
         bind_subscription(channel, bind)
 
 
-def binding_key(channel: Channel, place: Place, filters: Filters) -> str:
+def binding_key(channel: Channel, place: NodeAddress, filters: Filters) -> str:
     """From the filter, the address, or else everything that the exchange has."""
     if filters.key is not None:
         return filters.key

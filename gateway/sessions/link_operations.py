@@ -1,6 +1,6 @@
 """Performs what adapters with links ask: attaching, credit, outcomes, transactions.
 
-One ``Linking`` belongs to one session. What outlives its connection is in ``Links``.
+One ``LinkOperations`` belongs to one session. What outlives its connection is in ``Links``.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -36,8 +36,9 @@ from gateway.operations import (
     Stolen,
 )
 from gateway.sessions.links import MOST_SUSPENDED, Key, Link, Node
-from gateway.sessions.managing import Managing
-from gateway.sessions.nodes import (
+from gateway.sessions.management import ManagementLinks
+from gateway.sessions.subscriptions import PREFIXES
+from gateway.sessions.termini import (
     NEVER,
     VOLATILE,
     Source,
@@ -47,7 +48,6 @@ from gateway.sessions.nodes import (
     narrow,
     reply_source,
 )
-from gateway.sessions.subscriptions import PREFIXES
 
 if TYPE_CHECKING:
     from gateway.sessions.session import Session
@@ -59,7 +59,7 @@ still good."""
 Perform = Callable[[Channel, Any], None]
 
 
-class Linking:
+class LinkOperations:
     """Links of one connection. ``handlers`` by operation."""
 
     def __init__(self, session: "Session") -> None:
@@ -74,7 +74,7 @@ class Linking:
         outcome by that (§2.7.6)."""
         self._most_late = MOST_LATE
         self._works: dict[tuple[int, str], list[bytes]] = {}
-        self._managing = Managing(session)
+        self._managing = ManagementLinks(session)
         self.handlers: dict[type[Any], Perform] = {
             AttachSource: self._attach_source,
             AttachTarget: self._attach_target,

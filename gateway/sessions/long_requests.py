@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gateway.sessions.session import Session
 
 
-class Portions:
+class LongRequests:
     """Of one connection. ``handlers`` by operation."""
 
     def __init__(self, session: "Session", replies: Replies) -> None:

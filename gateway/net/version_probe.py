@@ -13,7 +13,7 @@ Take = Callable[[asyncio.Transport, Adapter, bytes], None]
 """Goes on with a connection: its socket, its adapter, and what has come for it."""
 
 
-class Opening(asyncio.Protocol):
+class VersionProbe(asyncio.Protocol):
     """Says a header and reads the answer, then hands the connection on."""
 
     def __init__(self, search: Search, take: Take) -> None:
@@ -56,7 +56,7 @@ class Opening(asyncio.Protocol):
             self._transport.abort()
 
 
-async def seek(
+async def probe(
     search: Search, address: tuple[str, int], tls: ssl.SSLContext | None, take: Take
 ) -> None:
     """Connect until the server speaks one of the versions looked for; ``take`` goes on then.
@@ -65,7 +65,7 @@ async def seek(
     """
     loop = asyncio.get_running_loop()
     while True:
-        opening = Opening(search, take)
+        opening = VersionProbe(search, take)
         try:
             await loop.create_connection(lambda now=opening: now, *address, ssl=tls)
             return await opening.taken

@@ -17,7 +17,7 @@ MOST_OCTETS = 8 << 20
 """Of their bodies."""
 
 
-class Share:
+class Uncommitted:
     """``full`` is for the owner of the socket to look at; ``freed`` is called when it no more is,
     at half of the bounds."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.adapters.methods.wire import layouts as w
 from gateway.broker.broker import Broker
-from gateway.net.share import MOST_MESSAGES, MOST_OCTETS, Share
+from gateway.net.uncommitted import MOST_MESSAGES, MOST_OCTETS, Uncommitted
 from gateway.store import SqliteStore
 from gateway.store.batch import Gathered
 from tests.broker.fakes import Heard, declare, put
@@ -36,7 +36,7 @@ def test_a_share_is_full_until_half_of_it_is_written(tmp_path: Path, octets: int
     channel = broker.attach("/", "guest", "test").channel(1, Heard())
     declare(channel, "q", durable=True)
     freed: list[int] = []
-    share = Share(broker, lambda: freed.append(store.mark))
+    share = Uncommitted(broker, lambda: freed.append(store.mark))
     portion = MOST_MESSAGES // 4 if not octets else MOST_MESSAGES // 8
     for number in range(4):
         put(channel, *["x"] * portion, durable=True)

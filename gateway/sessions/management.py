@@ -24,7 +24,7 @@ MOST_WAITING = 1000
 """Responses that wait for credit on one link."""
 
 
-class Listener:
+class ResponseLink:
     """A link over which responses go. ``credit`` is what is left of it."""
 
     def __init__(self, name: str) -> None:
@@ -33,16 +33,16 @@ class Listener:
         self.waiting: deque[Message] = deque()
 
 
-class Managing:
+class ManagementLinks:
     """Management links of one connection, by channel and tag."""
 
     def __init__(self, session: "Session") -> None:
         self._session = session
-        self._listeners: dict[tuple[int, str], Listener] = {}
+        self._listeners: dict[tuple[int, str], ResponseLink] = {}
         self._askers: dict[tuple[int, str], str] = {}
 
     def listen(self, op: AttachSource) -> None:
-        self._listeners[op.channel, op.link] = Listener(op.name)
+        self._listeners[op.channel, op.link] = ResponseLink(op.name)
 
     def take(self, op: AttachTarget) -> None:
         self._askers[op.channel, op.link] = op.name
@@ -100,7 +100,7 @@ class Managing:
         found = named or here
         return found[-1] if found else None
 
-    def _deliver(self, number: int, tag: str, listener: Listener) -> None:
+    def _deliver(self, number: int, tag: str, listener: ResponseLink) -> None:
         channel = self._session.channels.get(number)
         while channel is not None and listener.waiting and listener.credit:
             listener.credit -= 1

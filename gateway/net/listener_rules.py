@@ -9,7 +9,7 @@ IN_THE_CLEAR = frozenset({"PLAIN", "AMQPLAIN"})
 """Mechanisms that show the password to whoever listens."""
 
 
-class Rules(NamedTuple):
+class ListenerRules(NamedTuple):
     """``meanings``: versions by protocol header. ``anonymous_user``: who ANONYMOUS becomes.
     ``require_tls``: "no", "passwords" (none is asked for without TLS), or "yes" (connections
     without TLS are refused)."""
@@ -26,9 +26,9 @@ class Rules(NamedTuple):
         return tuple(name for name in self.mechanisms if name not in IN_THE_CLEAR)
 
 
-def rules_of(amqp: AmqpSettings, listener: AmqpListener | None = None) -> Rules:
+def rules_of(amqp: AmqpSettings, listener: AmqpListener | None = None) -> ListenerRules:
     """Of a further listener, or of the others."""
-    rules = Rules(
+    rules = ListenerRules(
         header_meanings([amqp.header_0_9]),
         tuple(amqp.mechanisms),
         amqp.anonymous_user,
@@ -37,7 +37,7 @@ def rules_of(amqp: AmqpSettings, listener: AmqpListener | None = None) -> Rules:
     if listener is None:
         return rules
     user = listener.anonymous_user
-    return Rules(
+    return ListenerRules(
         header_meanings([listener.header_0_9]),
         rules.mechanisms if listener.mechanisms is None else tuple(listener.mechanisms),
         rules.anonymous_user if user is None else user,

@@ -25,7 +25,7 @@ MOST_BINDINGS = 16
 """Bindings of a queue that are told to an adapter which asks for it."""
 
 
-class Consuming:
+class ConsumerOperations:
     """Performs the requests of consumers for a session."""
 
     def __init__(self, session: "Session") -> None:

@@ -33,7 +33,7 @@ class Flushable(Protocol):
     def abort(self) -> None: ...
 
 
-class Turn:
+class LoopTurn:
     """The heart beat of the process. One per broker; not for use from other threads.
 
     ``on_pressure`` is called with true when the store has more unwritten octets than
