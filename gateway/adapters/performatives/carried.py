@@ -2,21 +2,17 @@
 
 from typing import Any
 
+from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.performatives.composites import write
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.sections import HEADER, RAW_VALUE, part, read_header
 from gateway.message import Essentials, Message, Properties
 
-CACHED = 8192
-"""Headers kept before the cache is emptied. Connections share it (one thread)."""
-
-LONGEST = 512
-"""Octets of a header that is worth keeping."""
-
 _TRANSPORT = b"\x00\x53\x70"
 
-_SEEN: dict[bytes, tuple[Essentials, bool]] = {}
+_SEEN: BoundedCache[bytes, tuple[Essentials, bool]] = BoundedCache()
+"""Essentials of each header, and whether it is a redelivery. All connections share the cache."""
 
 
 def carried(octets: bytes, exchange: str, key: str) -> tuple[Message, bool]:
@@ -25,11 +21,7 @@ def carried(octets: bytes, exchange: str, key: str) -> tuple[Message, bool]:
     header, body = part(octets)
     seen = _SEEN.get(header)
     if seen is None:
-        seen = SECTIONS.essentials(header), _again(header)
-        if len(header) <= LONGEST:
-            if len(_SEEN) >= CACHED:
-                _SEEN.clear()
-            _SEEN[header] = seen
+        seen = _SEEN.keep(header, (SECTIONS.essentials(header), _again(header)))
     return Message(SECTIONS, header, body, exchange, key, seen[0]), seen[1]
 
 

@@ -4,6 +4,7 @@ the header section whether this is the first time.
 Its own client cannot do without (``compat`` is for it). The bare message stays as it came (§3.2).
 """
 
+from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.performatives.composites import write
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.sections import (
@@ -20,13 +21,8 @@ from gateway.values import Symbol
 
 EXCHANGE, ROUTING_KEY = Symbol("x-exchange"), Symbol("x-routing-key")
 
-CACHED = 2048
-"""Entries of the cache before it is emptied. Connections share it (one thread)."""
-
-LONGEST = 512
-"""Octets of a header that is worth keeping."""
-
-_SEEN: dict[tuple[bytes, str, str], bytes] = {}
+_SEEN: BoundedCache[tuple[bytes, str, str], bytes] = BoundedCache(2048)
+"""Annotated headers by header, exchange and routing key. All connections share the cache."""
 
 
 def annotated(header: bytes, message: Message) -> bytes:
@@ -35,11 +31,7 @@ def annotated(header: bytes, message: Message) -> bytes:
     key = header, message.exchange, message.key
     found = _SEEN.get(key)
     if found is None:
-        found = _written(*key)
-        if len(header) <= LONGEST:
-            if len(_SEEN) >= CACHED:
-                _SEEN.clear()
-            _SEEN[key] = found
+        found = _SEEN.keep(key, _written(*key))
     return found
 
 

@@ -6,6 +6,7 @@ broker must know of one is kept by its octets, as is where it is addressed to.
 
 from typing import Any
 
+from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.coordinator import REJECTED, Coordinator
 from gateway.adapters.performatives.decoding import FieldError, TooManyValues
@@ -23,14 +24,11 @@ from gateway.errors import Condition, Refusal
 from gateway.message import Essentials, Message
 from gateway.operations import Attached, Manage, Operation, Publish
 
-CACHED = 8192
-"""Entries of a cache before it is emptied. Connections share the caches (one thread)."""
+_HEADERS: BoundedCache[bytes, tuple[bytes, Essentials]] = BoundedCache()
+"""One shared copy of each header, and its essentials. All connections share the caches."""
 
-LONGEST = 512
-"""Octets of a header that is kept, so that a cache holds a few megabytes at most."""
-
-_HEADERS: dict[bytes, tuple[bytes, Essentials]] = {}
-_ADDRESSES: dict[bytes, tuple[str | None, str | None]] = {}
+_ADDRESSES: BoundedCache[bytes, tuple[str | None, str | None]] = BoundedCache()
+"""To and subject of each header."""
 
 MANAGEMENT = "management"
 
@@ -157,12 +155,7 @@ class IncomingPublishes:
 
 def known(raw: bytes) -> tuple[bytes, Essentials]:
     """One shared copy of this header, and its essentials. Raises ``FieldError``."""
-    entry = raw, SECTIONS.essentials(raw)
-    if len(raw) <= LONGEST:
-        if len(_HEADERS) >= CACHED:
-            _HEADERS.clear()
-        _HEADERS[raw] = entry
-    return entry
+    return _HEADERS.keep(raw, (raw, SECTIONS.essentials(raw)))
 
 
 def address(header: bytes) -> tuple[str | None, str | None]:
@@ -172,8 +165,4 @@ def address(header: bytes) -> tuple[str | None, str | None]:
     if properties is not None:
         to = properties.to
         entry = to if isinstance(to, str) else None, properties.subject
-    if len(header) <= LONGEST:
-        if len(_ADDRESSES) >= CACHED:
-            _ADDRESSES.clear()
-        _ADDRESSES[header] = entry
-    return entry
+    return _ADDRESSES.keep(header, entry)
