@@ -48,7 +48,8 @@ SLICED = {
 TANGLED = {
     # folder: (the files in it that stand in a circle, the reason)
     "adapters.commands": (
-        "answers client client_channel engine incoming negotiation outbound server server_channel",
+        "client client_channel client_outbound engine incoming_publishes negotiation server "
+        "server_channel server_outbound",
         TODO,
     ),
     "adapters.methods.drafts": ("assembly channel frames mapping outlet staging", TODO),

@@ -155,7 +155,7 @@ class Adapter(Protocol):
         ...
 
 
-CIRCULAR = ("work", "connection", "negotiation")
+CIRCULAR = ("endpoint", "connection", "negotiation")
 """Parts of engines that hold themselves: what they act on leads back to methods of theirs."""
 
 

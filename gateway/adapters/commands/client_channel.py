@@ -1,22 +1,22 @@
-"""Channels and handles as the client keeps them: what is open, asked, and not settled yet."""
+"""Channels and handles as the client keeps them: what is open, awaited, and not settled yet."""
 
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.adapters.commands.fragments import Arriving
+from gateway.adapters.commands.fragments import IncomingMessage
 from gateway.adapters.commands.states import OPEN, State
 from gateway.errors import LocalError
 from gateway.message import Message
 from gateway.operations import Operation, Service, Token
 
 if TYPE_CHECKING:
-    from gateway.adapters.commands.client import Asking
+    from gateway.adapters.commands.client import Client
 
 MOST_TAG = 0xFFFF
 
 
-class Ask(NamedTuple):
+class AwaitedReply(NamedTuple):
     """A request under way. ``make`` turns the result into what our owner asked for."""
 
     kind: str
@@ -24,21 +24,21 @@ class Ask(NamedTuple):
     make: Callable[[object], object] | None = None
 
 
-class Line:
+class ClientHandle:
     """An open handle. ``tag`` is the consumer it stands for."""
 
     __slots__ = (
-        "number", "channel", "service", "tag", "state", "asked", "queries", "browses", "prepares",
+        "number", "channel", "service", "tag", "state", "awaited", "queries", "browses", "prepares",
         "created", "settled", "streaming", "partial", "link",
     )  # fmt: skip
 
-    def __init__(self, number: int, channel: "Channel", service: Service) -> None:
+    def __init__(self, number: int, channel: "ClientChannel", service: Service) -> None:
         self.number = number
         self.channel = channel
         self.service = service
         self.link = self.tag = str(number)
         self.state: State = OPEN
-        self.asked: dict[int, Ask] = {}
+        self.awaited: dict[int, AwaitedReply] = {}
         """By confirm tag."""
         self.queries: deque[Token] = deque()
         self.browses: deque[tuple[int, Token]] = deque()
@@ -48,33 +48,33 @@ class Line:
         """What comes over it needs no acknowledgement."""
         self.streaming: bytes | None = None
         """Header of the stream that comes in."""
-        self.partial: Arriving | None = None
+        self.partial: IncomingMessage | None = None
         """What the server has prepared."""
 
 
-class Channel:
+class ClientChannel:
     """An open channel, and an ``Outlet`` that nobody uses."""
 
     gate: Callable[[bool], None]
 
-    def __init__(self, number: int, asking: "Asking", transacted: bool, restartable: bool) -> None:
+    def __init__(self, number: int, client: "Client", transacted: bool, restartable: bool) -> None:
         self.number = number
-        self.asking = asking
+        self.client = client
         self.transacted = transacted
         self.restartable = restartable
         self.state: State = OPEN
-        self.lines: dict[int, Line] = {}
-        self.asked: dict[int, Ask] = {}
+        self.handles: dict[int, ClientHandle] = {}
+        self.awaited: dict[int, AwaitedReply] = {}
         self.closing: Token = None
-        self.arriving: Arriving | None = None
+        self.incoming: IncomingMessage | None = None
         self.prefetch = MOST_TAG
         self.confirms = 0
         """Publishes that are numbered, so far; with ``counting`` only."""
         self.counting = False
-        self.producers: dict[Service, Line] = {}
+        self.producers: dict[Service, ClientHandle] = {}
         self.unsettled: dict[int, bool] = {}
         """Deliveries in order; true if we need only wait for earlier ones to say so."""
-        self.over: dict[int, Line] = {}
+        self.handle_of: dict[int, ClientHandle] = {}
         """The handles they came over."""
         self.gate = lambda _: None
 
@@ -101,7 +101,7 @@ class Channel:
                 break
             last = number
             del self.unsettled[number]
-            self.over.pop(number, None)
+            self.handle_of.pop(number, None)
         return last
 
 

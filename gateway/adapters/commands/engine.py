@@ -1,21 +1,21 @@
 """The adapter of the command frames: 0.8a2, server or client.
 
 ``Engine`` owns the connection: octets in and out, the handshake's states, ping and close. What is
-done on channels and handles stands in ``serving`` and ``asking``.
+done on channels and handles stands in ``server`` and ``client``.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from gateway.adapters.commands import client as asking
-from gateway.adapters.commands import negotiation as greeting
-from gateway.adapters.commands import server as serving
-from gateway.adapters.commands.answers import PendingReply
+from gateway.adapters.commands import negotiation
+from gateway.adapters.commands.client import Client
 from gateway.adapters.commands.command import Command
-from gateway.adapters.commands.fragments import Fragments, Headers, Make, pieces
+from gateway.adapters.commands.fragments import Fragments, Headers, MakeFrame, cut_fragments
 from gateway.adapters.commands.frames import BY_RECORD, Frames, frame
+from gateway.adapters.commands.server import Server
+from gateway.adapters.commands.server_outbound import PendingReply
 from gateway.adapters.commands.states import CLOSING, GREETING, HEADING, LEAVING, OPEN, OPENING
-from gateway.adapters.commands.violation import Violation, brief, code_of, condition_of
+from gateway.adapters.commands.violation import Violation, code_of, condition_of, reply_text
 from gateway.adapters.commands.wire import layouts as w
 from gateway.adapters.commands.wire.tables import HANDSHAKE_MAX, HEADER, REPLIES, SUCCESS
 from gateway.adapters.contract import Authority, Capability, Outlet, Role
@@ -70,23 +70,21 @@ class Engine:
         self.later: list[Operation] = []
         """Found outside ``receive``; the next one, or the next tick, returns them."""
         self.state = HEADING
-        self.frame_max = greeting.frame_max(limits)
+        self.frame_max = negotiation.frame_max(limits)
         """The largest frame and fragment that we take."""
         self.frame_out = HANDSHAKE_MAX
         """The largest that the peer takes."""
         self.under_way = 0
         """Octets announced of messages that are half received, and in memory."""
         self.heartbeat = Heartbeat(limits)
-        self._wanted = 0
+        self._ping_interval = 0
         """Seconds between the pings that the peer would like."""
-        self.greeting: greeting.Server | greeting.Client = (
-            greeting.Server(self) if server else greeting.Client(self)
+        self.negotiation: negotiation.ServerNegotiation | negotiation.ClientNegotiation = (
+            negotiation.ServerNegotiation(self) if server else negotiation.ClientNegotiation(self)
         )
-        self.work: serving.Serving | asking.Asking = (
-            serving.Serving(self) if server else asking.Asking(self)
-        )
+        self.endpoint: Server | Client = Server(self) if server else Client(self)
         hot = "handle.send" if server else "handle.notify"
-        self.frames = Frames(self._on_command, HANDSHAKE_MAX, hot, self.work.at_once)
+        self.frames = Frames(self._on_command, HANDSHAKE_MAX, hot, self.endpoint.fast_path)
         self._opening = b""
         self._reason: tuple[Condition | None, str] = (None, "")
         self._theirs = False
@@ -124,7 +122,7 @@ class Engine:
             self._found = []  # or the last message would live until the next
         return found
 
-    def go_on(self, act: Callable[[], None]) -> None:
+    def resume(self, act: Callable[[], None]) -> None:
         """What the peer waits for has come from elsewhere: act on it, then look at what the peer
         has said since. What that brings is ``found``."""
         if self.closing:
@@ -133,7 +131,7 @@ class Engine:
         self._receiving = True
         try:
             act()
-            self.frames.go_on()
+            self.frames.resume()
         except Violation as violation:
             self._violated(violation)
         finally:
@@ -149,7 +147,7 @@ class Engine:
         if data[:1] == HEADER[:1] and data[1:2] >= HEADER[1:]:
             self._opening = b""
             self.state = GREETING
-            self.greeting.begin()
+            self.negotiation.begin()
             return data[len(HEADER) :]
         if HEADER.startswith(data):
             self._opening = data
@@ -173,9 +171,9 @@ class Engine:
             if record.respond:
                 self.write(w.ConnectionPing(False))
         elif command.name.startswith("connection."):
-            self.greeting.on(command.name, record, self._found)
+            self.negotiation.on(command.name, record, self._found)
         elif self.state is OPEN or (self.server and self.state is OPENING):
-            self.work.on(command, record, fragment, self._found)
+            self.endpoint.on(command, record, fragment, self._found)
         else:
             raise Violation("command-invalid", f"{command.name} before the connection is open")
 
@@ -190,7 +188,7 @@ class Engine:
         if command.name == "connection.close":
             self.finish(*self._reason, self._theirs)
         else:
-            self.write(w.ConnectionClose(code_of(self._reason[0]), brief(self._reason[1])))
+            self.write(w.ConnectionClose(code_of(self._reason[0]), reply_text(self._reason[1])))
 
     def _on_close(self, record: w.ConnectionClose) -> None:
         """Their close: all is released, and it is answered (§3.2.9). A server answers behind its
@@ -214,7 +212,7 @@ class Engine:
         self.write(w.ConnectionClose(*self._last))
         self.finish(*self._reason, self._theirs)
 
-    def say_close(
+    def send_close(
         self, condition: Condition | None, text: str, code: int = 0, theirs: bool = False
     ) -> None:
         """Begin to close. Before there is a connection, hanging up is all there is to say."""
@@ -222,27 +220,27 @@ class Engine:
             return
         if self.state is LEAVING:
             # It is about something that was asked before: it is told instead.
-            self._last = code or code_of(condition), brief(text)
+            self._last = code or code_of(condition), reply_text(text)
             return
         if self.state is not HEADING:
-            self.write(w.ConnectionClose(code or code_of(condition), brief(text)))
+            self.write(w.ConnectionClose(code or code_of(condition), reply_text(text)))
         self.state = CLOSING
         self._reason, self._theirs = (condition, text), theirs
-        self.loads.end(self.work.channels)
-        self.work.silence()
+        self.loads.end(self.endpoint.channels)
+        self.endpoint.silence()
 
     def _violated(self, violation: Violation) -> None:
         """They broke a rule and the connection dies of it. A server says so behind its answers to
         what was asked before."""
         condition = condition_of(violation.code)
-        work = self.work
-        if isinstance(work, serving.Serving) and self.state in (OPENING, OPEN):
-            work.abandon()
+        endpoint = self.endpoint
+        if isinstance(endpoint, Server) and self.state in (OPENING, OPEN):
+            endpoint.abandon()
             self._reason, self._theirs = (condition, violation.text), True
-            self._last = violation.code, brief(violation.text)
+            self._last = violation.code, reply_text(violation.text)
             self._leave(fault=True)
             return
-        self.say_close(condition, violation.text, violation.code, theirs=True)
+        self.send_close(condition, violation.text, violation.code, theirs=True)
         self.finish(*self._reason, self._theirs)
 
     def finish(self, condition: Condition | None, text: str, theirs: bool = True) -> None:
@@ -250,13 +248,13 @@ class Engine:
         found = self.found_now()
         self.closing = True
         self.frames.stop()
-        self.loads.end(self.work.channels)
+        self.loads.end(self.endpoint.channels)
         why = condition or Condition.CONNECTION_FORCED
-        for number, token in [*self.greeting.waiting(), *self.work.waiting()]:
+        for number, token in [*self.negotiation.awaited_tokens(), *self.endpoint.awaited_tokens()]:
             found.append(
                 Refused(number, token, why, text or "the connection ends", Lost.CONNECTION)
             )
-        self.work.forget()
+        self.endpoint.forget()
         found.append(Closed(condition, text, theirs))
 
     def lost(self) -> list[Operation]:
@@ -275,7 +273,7 @@ class Engine:
     def want_pings(self, seconds: int) -> None:
         """The peer would like a ping this often (§3.2.5.1). A server sends them; a client does
         once the server has pinged, for original programs may not bear it."""
-        self._wanted = seconds
+        self._ping_interval = seconds
         if self.server or self.heartbeat.patience:
             self.heartbeat.interval = seconds
 
@@ -283,7 +281,7 @@ class Engine:
         """Pings are optional, but a peer that has sent one must go on (§3.2.7): from now on its
         silence counts."""
         self.heartbeat.patience = 2 * self.limits.heartbeat
-        self.heartbeat.interval = self._wanted
+        self.heartbeat.interval = self._ping_interval
 
     def tick(self, now: float) -> list[Operation]:
         """Pings, if the peer wants them and takes part; a silent peer given up; time-outs."""
@@ -312,13 +310,13 @@ class Engine:
         if self.closing:
             return
         if isinstance(operation, Close):
-            self.say_close(operation.condition, operation.text)
+            self.send_close(operation.condition, operation.text)
         elif self.state is not CLOSING:
             try:
                 if isinstance(operation, Open):
-                    self.greeting.open(operation)
+                    self.negotiation.open(operation)
                 else:
-                    self.work.say(operation)
+                    self.endpoint.send(operation)
             except ValueError as error:
                 raise LocalError(str(error)) from error
 
@@ -328,7 +326,7 @@ class Engine:
 
     def outlet(self, channel: int) -> Outlet:
         """The hot way out for an open channel."""
-        return self.work.outlet(channel)
+        return self.endpoint.outlet(channel)
 
     def found(self) -> list[Operation]:
         """Take what was found outside ``receive`` and ``tick``."""
@@ -357,7 +355,7 @@ class Engine:
     def _channel_of(self, record: Any) -> int:
         """The channel that a command concerns, 0 for the connection."""
         number: int = getattr(record, "channel_id", 0)
-        return number or self.work.channel_of(getattr(record, "handle_id", 0))
+        return number or self.endpoint.channel_of(getattr(record, "handle_id", 0))
 
     def put_on(self, channel: int, octets: bytes) -> None:
         """Output of a channel: behind the large bodies it is saying."""
@@ -377,12 +375,12 @@ class Engine:
         if self._weight > MOST_OCTETS:
             self.crowded()
 
-    def write_message(self, place: Place, head: bytes, body: Body, make: Make) -> None:
+    def write_message(self, place: Place, head: bytes, body: Body, make: MakeFrame) -> None:
         """Header and body in as many fragments as they need."""
         if isinstance(body, LargeBody):
             self.load(place, Fragments(make, head, body, self.frame_out))
             return
-        for fragment, more in pieces(head + body, self.frame_out):
+        for fragment, more in cut_fragments(head + body, self.frame_out):
             self.put_message(place.number, make(fragment, more))
 
     def load(self, place: Place, load: BodyWriter) -> None:
@@ -402,7 +400,7 @@ class Engine:
         """Take what is to be written; of large bodies a portion. Raises ``OSError``."""
         pending = self.pending
         if self.loads.tracks:
-            self.loads.move(self.work.channels)
+            self.loads.move(self.endpoint.channels)
         if not pending:
             return []
         self.heartbeat.spoke = True

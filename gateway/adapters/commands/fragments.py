@@ -25,7 +25,7 @@ REMEMBERED = 1024
 """Headers whose meaning is remembered."""
 
 
-class Known(NamedTuple):
+class ParsedHeader(NamedTuple):
     """A header in the dialect's octets, what the broker reads of it, the millisecond of expiry."""
 
     header: bytes
@@ -42,8 +42,10 @@ class Headers:
     def __init__(self) -> None:
         self.full: dict[str, str] = {}
         self.alias: dict[str, str] = {}
-        self._known: BoundedCache[bytes, Known] = BoundedCache(REMEMBERED)
-        self._arrived: BoundedCache[tuple[bytes, str, str], Known] = BoundedCache(REMEMBERED)
+        self._parsed: BoundedCache[bytes, ParsedHeader] = BoundedCache(REMEMBERED)
+        self._from_peer: BoundedCache[tuple[bytes, str, str], ParsedHeader] = BoundedCache(
+            REMEMBERED
+        )
 
     def add(self, dictionary: bytes) -> None:
         """Merge a dictionary of the peer. Raises ``ValueError``."""
@@ -52,15 +54,15 @@ class Headers:
                 raise fields.FieldError(f"alias '{alias[:60]}' stands for no name")
             self.full[alias] = name
             self.alias.setdefault(name, alias)
-        self._arrived.clear()
+        self._from_peer.clear()
 
-    def arrived(self, raw: bytes, mime_type: str, encoding: str) -> Known:
+    def from_peer(self, raw: bytes, mime_type: str, encoding: str) -> ParsedHeader:
         """A header as it came, without the size of the body, and the handle's defaults. Raises
         ``ValueError``. Hot."""
         if not (self.full or mime_type or encoding) and raw[:1] < b"\2":
-            return self.known(raw)
+            return self.parsed(raw)
         key = (raw, mime_type, encoding)
-        found = self._arrived.get(key)
+        found = self._from_peer.get(key)
         if found is None:
             record = read_header(raw)
             record.mime_type = record.mime_type or mime_type
@@ -68,26 +70,30 @@ class Headers:
             if self.full and record.headers:
                 record.headers = fields.renamed(record.headers, self.full)
             header = write_message_properties(record)[SIZE_OCTETS:]
-            found = self._arrived.keep(key, self.known(header))
+            found = self._from_peer.keep(key, self.parsed(header))
         return found
 
-    def first(self, fragment: bytes, mime_type: str, encoding: str) -> tuple[int, Known, int]:
+    def first(
+        self, fragment: bytes, mime_type: str, encoding: str
+    ) -> tuple[int, ParsedHeader, int]:
         """Size of the body, header, and where the body begins in the first fragment. Raises
         ``ValueError``."""
         _, start = end_of_head(fragment)
         size = int.from_bytes(fragment[:SIZE_OCTETS], "big")
-        return size, self.arrived(fragment[SIZE_OCTETS:start], mime_type, encoding), start
+        return size, self.from_peer(fragment[SIZE_OCTETS:start], mime_type, encoding), start
 
-    def known(self, header: bytes) -> Known:
+    def parsed(self, header: bytes) -> ParsedHeader:
         """What is read of a header in the dialect's octets. Raises ``ValueError``. Hot."""
-        found = self._known.get(header)
+        found = self._parsed.get(header)
         if found is None:
             seconds = int.from_bytes(header[2:6], "big")
             expires = seconds * 1000 if seconds else None
-            found = self._known.keep(header, Known(header, COMMAND.essentials(header), expires))
+            found = self._parsed.keep(
+                header, ParsedHeader(header, COMMAND.essentials(header), expires)
+            )
         return found
 
-    def leaving(self, message: Message, limit: int) -> tuple[bytes, Body]:
+    def for_peer(self, message: Message, limit: int) -> tuple[bytes, Body]:
         """Header with the size of the body, and body, for the peer: with short names, and with
         the fields that fit a fragment. Raises ``ValueError`` if it has no such form."""
         header, body = message.form_for(COMMAND)
@@ -100,7 +106,7 @@ class Headers:
         return len(body).to_bytes(SIZE_OCTETS, "big") + header, body
 
 
-def loaded(body: Body) -> bytes:
+def octets_of(body: Body) -> bytes:
     """The octets of a body that may be in a file, where they are few. Raises ``ValueError`` if they
     cannot be read."""
     if isinstance(body, bytes):
@@ -111,7 +117,7 @@ def loaded(body: Body) -> bytes:
         raise ValueError(f"the body cannot be read: {error.strerror}") from error
 
 
-def pieces(octets: bytes, limit: int) -> Iterator[tuple[bytes, bool]]:
+def cut_fragments(octets: bytes, limit: int) -> Iterator[tuple[bytes, bool]]:
     """Fragments, and whether more follow; one of them in any case."""
     if len(octets) <= limit:
         yield octets, False
@@ -121,7 +127,7 @@ def pieces(octets: bytes, limit: int) -> Iterator[tuple[bytes, bool]]:
         yield octets[at : at + limit], at + limit < end
 
 
-class Arriving:
+class IncomingMessage:
     """A message of which not all has come. ``digest`` is what it must have, "" if nobody said.
     Everything raises ``Violation``."""
 
@@ -179,7 +185,7 @@ class Arriving:
         return Violation("message-too-large", text, Lost.SESSION)
 
 
-Make = Callable[[bytes, bool], bytes]
+MakeFrame = Callable[[bytes, bool], bytes]
 """A command with a fragment, and whether more follow."""
 
 
@@ -188,7 +194,7 @@ class Fragments:
 
     __slots__ = ("over", "spent", "_make", "_head", "_body", "_limit", "_at")
 
-    def __init__(self, make: Make, head: bytes, body: LargeBody, limit: int) -> None:
+    def __init__(self, make: MakeFrame, head: bytes, body: LargeBody, limit: int) -> None:
         self.over = False
         self.spent = 0
         self._make = make
@@ -206,7 +212,7 @@ class Fragments:
         return self._make(head + octets, not self.over)
 
 
-class Hashed:
+class HashedBody:
     """A ``Load``: what is said of a large body once its SHA-1 is known. That takes a second for a
     gigabyte, so it is done in portions too."""
 

@@ -24,7 +24,7 @@ LONG_HEAD = 6
 TAIL = bytes((END,))
 
 OnCommand = Callable[[Command, Any, bytes], None]
-AtOnce = Callable[[bytes, int, int, int], int]
+FastPath = Callable[[bytes, int, int, int], int]
 """Octets, where the type stands, where the frame ends, where the octets do -> where the message
 behind the frame ends; 0 if it has to go the long way."""
 
@@ -32,32 +32,32 @@ behind the frame ends; 0 if it has to go the long way."""
 class Frames:
     """Cuts a stream into commands. ``limit`` is the largest frame and fragment accepted."""
 
-    __slots__ = ("limit", "held", "stopped", "waiting", "_take", "_hot", "_at_once")
+    __slots__ = ("limit", "held", "stopped", "paused", "_take", "_hot", "_fast_path")
 
-    def __init__(self, take: OnCommand, limit: int, hot: str, at_once: AtOnce) -> None:
-        """``hot`` is the command that brings messages, which are offered to ``at_once`` first."""
+    def __init__(self, take: OnCommand, limit: int, hot: str, fast_path: FastPath) -> None:
+        """``hot`` is the command that brings messages, which are offered to ``fast_path`` first."""
         self._hot = BY_NAME[hot].number
-        self._at_once = at_once
+        self._fast_path = fast_path
         self.limit = limit
         self.held = b""
         self.stopped = False
         """Nothing is looked at any more,"""
-        self.waiting = False
-        """or not until ``go_on``."""
+        self.paused = False
+        """or not until ``resume``."""
         self._take = take
 
     def stop(self) -> None:
         """Nothing more is taken."""
-        self.stopped, self.waiting = True, False
+        self.stopped, self.paused = True, False
         self.held = b""
 
-    def wait(self) -> None:
-        """Look at nothing until ``go_on``."""
-        self.stopped = self.waiting = True
+    def pause(self) -> None:
+        """Look at nothing until ``resume``."""
+        self.stopped = self.paused = True
 
-    def go_on(self) -> None:
-        """Look at what has come while ``waiting``. Raises ``Violation``."""
-        self.stopped = self.waiting = False
+    def resume(self) -> None:
+        """Look at what has come while paused. Raises ``Violation``."""
+        self.stopped = self.paused = False
         self.feed(b"")
 
     def feed(self, data: bytes) -> None:
@@ -78,7 +78,7 @@ class Frames:
             if stop > end:
                 break
             if size and buf[start] == self._hot:
-                behind = self._at_once(buf, start, stop, end)
+                behind = self._fast_path(buf, start, stop, end)
                 if behind:
                     at = behind
                     continue
@@ -96,7 +96,7 @@ class Frames:
                     stop += wanted
             at = stop
             self._take(command, record, fragment)
-        self.held = b"" if self.stopped and not self.waiting else buf[at:]
+        self.held = b"" if self.stopped and not self.paused else buf[at:]
 
 
 def head_of(buf: bytes, at: int) -> int | None:

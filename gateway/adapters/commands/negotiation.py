@@ -41,7 +41,7 @@ def frame_max(limits: Limits) -> int:
     return max(LEAST_FRAME_MAX, min(limits.frame_max or LARGEST_FRAME, LARGEST_FRAME))
 
 
-class Server:
+class ServerNegotiation:
     """The server's side."""
 
     def __init__(self, engine: "Engine") -> None:
@@ -55,11 +55,11 @@ class Server:
         """NONE is what others call anonymous."""
         engine = self._engine
         names = [PLAIN] if PLAIN in engine.mechanisms else []
-        if self._nobody() is not None:
+        if self._anonymous() is not None:
             names.append(NONE)
         return names
 
-    def _nobody(self) -> str | None:
+    def _anonymous(self) -> str | None:
         engine = self._engine
         if engine.authority is None or "ANONYMOUS" not in engine.mechanisms:
             return None
@@ -91,9 +91,9 @@ class Server:
         table = read(record.responses)
         user, password = text_of(table, "LOGIN"), text_of(table, "PASSWORD")
         if user is not None and password is not None and PLAIN in engine.mechanisms:
-            self._ask(user, password)
+            self._check_password(user, password)
         else:
-            self._decide(self._nobody() if not table else None)
+            self._decide(self._anonymous() if not table else None)
 
     def _decide(self, user: str | None) -> None:
         """Who it is, ``None`` if that could not be proved."""
@@ -103,7 +103,7 @@ class Server:
         engine.frames.limit = engine.frame_out = engine.frame_max
         engine.write(w.ConnectionTune(fields.write_table(self._options())))
 
-    def _ask(self, user: str, password: str) -> None:
+    def _check_password(self, user: str, password: str) -> None:
         """One NUL behind both is not part of them: the original C client counts it in."""
         engine = self._engine
         if engine.authority is None:
@@ -111,20 +111,20 @@ class Server:
         if user.endswith("\0") and password.endswith("\0"):
             user, password = user[:-1], password[:-1]
         answers: list[bool] = []
-        asking = True
+        undecided = True
 
         def answer(right: bool) -> None:
-            if asking:
+            if undecided:
                 answers.append(right)
             else:
-                engine.go_on(lambda: self._decide(user if right else None))
+                engine.resume(lambda: self._decide(user if right else None))
 
         engine.authority.password(user, password, answer)
-        asking = False
+        undecided = False
         if answers:
             self._decide(user if answers[0] else None)
         else:
-            engine.frames.wait()
+            engine.frames.pause()
 
     def _options(self) -> Table:
         limits = self._engine.limits
@@ -164,16 +164,16 @@ class Server:
         if token.tag:
             self._engine.write(w.ConnectionReply(token.tag, SUCCESS))
 
-    def waiting(self) -> list[tuple[int, Token]]:
+    def awaited_tokens(self) -> list[tuple[int, Token]]:
         return []
 
 
-class Client:
+class ClientNegotiation:
     """The client's side."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        self._asked: Open | None = None
+        self._requested: Open | None = None
         self._tuned = False
 
     def begin(self) -> None:
@@ -186,12 +186,12 @@ class Client:
         elif name == "connection.tune" and not self._tuned:
             self._on_tune(record)
         elif name == "connection.reply" and engine.state is states.OPENING:
-            asked = self._asked
+            requested = self._requested
             engine.opened()
-            self._asked = None
-            if asked is not None and asked.token is not None:
-                found.append(Done(0, asked.token, engine.peer))
-            elif asked is not None:
+            self._requested = None
+            if requested is not None and requested.token is not None:
+                found.append(Done(0, requested.token, engine.peer))
+            elif requested is not None:
                 found.append(Done(0, None, engine.peer))
         else:
             raise Violation("command-invalid", f"{name} is not expected now")
@@ -220,33 +220,35 @@ class Client:
         if size < LEAST_FRAME_MAX:
             raise Violation("syntax-error", f"FRAME_MAX {size} is out of bounds")
         engine.want_pings(number(options, "HEARTBEAT") or 0)
-        engine.work.tuned(number(options, "CHANNEL_MAX") or 0, number(options, "HANDLE_MAX") or 0)
+        engine.endpoint.tuned(
+            number(options, "CHANNEL_MAX") or 0, number(options, "HANDLE_MAX") or 0
+        )
         engine.frame_out = size
         engine.frame_max = engine.frames.limit = min(size, frame_max(limits))
         ours = {"FRAME_MAX": Int(engine.frame_max), "HEARTBEAT": Int(limits.heartbeat)}
         engine.write(w.ConnectionTune(fields.write_table(dict(ours))))
         self._tuned = True
-        self._say_open()
+        self._send_open()
 
     def open(self, operation: Open) -> None:
-        if self._asked is not None or self._engine.state is not states.GREETING:
+        if self._requested is not None or self._engine.state is not states.GREETING:
             raise LocalError("the connection is already being opened")
-        self._asked = operation
-        self._say_open()
+        self._requested = operation
+        self._send_open()
 
-    def _say_open(self) -> None:
-        engine, asked = self._engine, self._asked
-        if asked is not None and self._tuned and engine.state is states.GREETING:
+    def _send_open(self) -> None:
+        engine, requested = self._engine, self._requested
+        if requested is not None and self._tuned and engine.state is states.GREETING:
             engine.state = states.OPENING
-            name = asked.client or engine.product.name or f"{engine.product.product}-{uuid4()}"
-            engine.write(w.ConnectionOpen(OPEN_TAG, asked.vhost, name))
+            name = requested.client or engine.product.name or f"{engine.product.product}-{uuid4()}"
+            engine.write(w.ConnectionOpen(OPEN_TAG, requested.vhost, name))
 
     def opened(self, token: Opening) -> None:
         raise LocalError("a client is told")
 
-    def waiting(self) -> list[tuple[int, Token]]:
-        asked, self._asked = self._asked, None
-        return [] if asked is None or asked.token is None else [(0, asked.token)]
+    def awaited_tokens(self) -> list[tuple[int, Token]]:
+        requested, self._requested = self._requested, None
+        return [] if requested is None or requested.token is None else [(0, requested.token)]
 
 
 def read(entries: bytes) -> Table:

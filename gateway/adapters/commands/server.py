@@ -7,14 +7,14 @@ to the other side.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gateway.adapters.commands import answers as answering
-from gateway.adapters.commands.answers import PendingReply
+from gateway.adapters.commands import server_outbound
 from gateway.adapters.commands.command import Command
-from gateway.adapters.commands.incoming import Posting
+from gateway.adapters.commands.incoming_publishes import IncomingPublishes
 from gateway.adapters.commands.negotiation import HANDLE_MAX, read
-from gateway.adapters.commands.server_channel import MOST_NUMBER, Channel, Handle
+from gateway.adapters.commands.server_channel import MOST_NUMBER, ServerChannel, ServerHandle
+from gateway.adapters.commands.server_outbound import PendingReply
 from gateway.adapters.commands.states import CLOSING, OPEN
-from gateway.adapters.commands.violation import Violation, brief, condition_of
+from gateway.adapters.commands.violation import Violation, condition_of, reply_text
 from gateway.adapters.commands.wire import layouts as w
 from gateway.adapters.commands.wire.tables import REPLIES, SERVICES, SUCCESS
 from gateway.adapters.contract import Outlet
@@ -47,21 +47,21 @@ MOST_CHANNELS = 0xFFFF
 Found = list[Operation]
 
 
-class Serving:
+class Server:
     """All channels and handles of a connection."""
 
     def __init__(self, engine: "Engine") -> None:
         self.engine = engine
-        self.channels: dict[int, Channel] = {}
-        self.handles: dict[int, Handle] = {}
-        self._posting = Posting(self)
-        self.at_once = self._posting.at_once
-        self._on_channel: dict[str, Callable[[Channel, Any, Found], None]] = {
+        self.channels: dict[int, ServerChannel] = {}
+        self.handles: dict[int, ServerHandle] = {}
+        self._incoming = IncomingPublishes(self)
+        self.fast_path = self._incoming.fast_path
+        self._on_channel: dict[str, Callable[[ServerChannel, Any, Found], None]] = {
             "channel.ack": self._ack,
             "channel.commit": self._commit,
             "channel.rollback": self._rollback,
         }
-        self._on_handle: dict[str, Callable[[Handle, Any, Found], None]] = {
+        self._on_handle: dict[str, Callable[[ServerHandle, Any, Found], None]] = {
             "handle.consume": self._consume,
             "handle.cancel": self._cancel,
             "handle.flow": self._flow,
@@ -87,15 +87,15 @@ class Serving:
             raise Violation("handle-error", f"{name}: handle {m.handle_id} is not open")
         channel = handle.channel
         if channel.state is CLOSING:
-            self.say_channel_close(channel.number, channel.code, "the channel is closed")
+            self.send_channel_close(channel.number, channel.code, "the channel is closed")
         elif name == "handle.close":
             self._close_handle(handle, m, found)
         elif handle.state is OPEN:
             try:
                 if name not in ("handle.send", "handle.ready"):  # that one answers us
-                    self._posting.whole(channel)
+                    self._incoming.need_complete(channel)
                 if command.fragment:
-                    self._posting.on(name, handle, m, fragment, found)
+                    self._incoming.on(name, handle, m, fragment, found)
                 else:
                     self._on_handle[name](handle, m, found)
             except Violation as violation:
@@ -113,23 +113,27 @@ class Serving:
         elif name == "channel.close":
             self._close_channel(channel, m, found)
         elif channel.state is CLOSING:
-            self.say_channel_close(number, channel.code, "the channel is closed")
+            self.send_channel_close(number, channel.code, "the channel is closed")
         else:
             try:
                 if name == "handle.open":
-                    self._posting.whole(channel)
+                    self._incoming.need_complete(channel)
                     self._open_handle(channel, m, found)
                 elif name == "channel.open":
                     text = f"channel {number} is open already"
                     raise Violation("command-invalid", text, Lost.SESSION)
                 else:
-                    self._posting.whole(channel)
+                    self._incoming.need_complete(channel)
                     self._on_channel[name](channel, m, found)
             except Violation as violation:
                 self._violated(violation, channel, None, found)
 
     def _violated(
-        self, violation: Violation, channel: Channel, handle: Handle | None, found: Found
+        self,
+        violation: Violation,
+        channel: ServerChannel,
+        handle: ServerHandle | None,
+        found: Found,
     ) -> None:
         """A mistake that costs no more than a channel."""
         if violation.lost is Lost.LINK and handle is not None:
@@ -143,7 +147,7 @@ class Serving:
 
     def _open_channel(self, m: w.ChannelOpen, found: Found) -> None:
         number, most = m.channel_id, self.engine.limits.channel_max or MOST_CHANNELS
-        channel = Channel(number, self.engine, m.transacted, m.restartable)
+        channel = ServerChannel(number, self.engine, m.transacted, m.restartable)
         self.channels[number] = channel
         try:
             read(m.options)
@@ -153,20 +157,20 @@ class Serving:
                 text = "nothing is agreed about transfer out of band"
                 raise Violation("not-implemented", text, Lost.SESSION)
         except Violation as violation:
-            self.say_channel_close(number, violation.code, violation.text)
-            channel.die(violation.code)
+            self.send_channel_close(number, violation.code, violation.text)
+            channel.fail(violation.code)
             return
         token = PendingReply("channel.open", 0, m.confirm_tag)
         found.append(BeginSession(number, token, m.transacted, m.restartable))
 
-    def _close_channel(self, channel: Channel, m: w.ChannelClose, found: Found) -> None:
+    def _close_channel(self, channel: ServerChannel, m: w.ChannelClose, found: Found) -> None:
         if channel.state is CLOSING:
-            self.vanish(channel)
+            self.remove_channel(channel)
             return
-        self._posting.abandon(channel)
+        self._incoming.abandon(channel)
         found.append(EndSession(channel.number, PendingReply("channel.close", 0, 1)))
 
-    def vanish(self, channel: Channel) -> None:
+    def remove_channel(self, channel: ServerChannel) -> None:
         """Both sides have closed it."""
         self.channels.pop(channel.number, None)
         for number in list(channel.handles):
@@ -174,46 +178,46 @@ class Serving:
         channel.handles.clear()
         channel.state = CLOSING
 
-    def lose_channel(self, channel: Channel, code: int, text: str, found: Found) -> None:
+    def lose_channel(self, channel: ServerChannel, code: int, text: str, found: Found) -> None:
         """Close it for an error."""
         if channel.state is OPEN:
-            self.say_channel_close(channel.number, code, text)
-            channel.die(code)
+            self.send_channel_close(channel.number, code, text)
+            channel.fail(code)
             condition = condition_of(code)
             assert condition is not None
             found.append(SessionLost(channel.number, condition, text))
 
-    def say_channel_close(self, number: int, code: int, text: str) -> None:
-        self.engine.write(w.ChannelClose(number, code, brief(text)))
+    def send_channel_close(self, number: int, code: int, text: str) -> None:
+        self.engine.write(w.ChannelClose(number, code, reply_text(text)))
 
-    def exhausted(self, channel: Channel) -> None:
+    def numbers_exhausted(self, channel: ServerChannel) -> None:
         """There are no more numbers for its messages."""
         code = REPLIES["resource-error"]
         self.lose_channel(channel, code, "no more message numbers", self.engine.found_now())
 
-    def _ack(self, channel: Channel, m: w.ChannelAck, found: Found) -> None:
-        token = asked("channel.ack", 0, m.confirm_tag)
+    def _ack(self, channel: ServerChannel, m: w.ChannelAck, found: Found) -> None:
+        token = optional_reply("channel.ack", 0, m.confirm_tag)
         found.append(Acknowledge(channel.number, token, m.message_nbr))
 
-    def _commit(self, channel: Channel, m: w.ChannelCommit, found: Found) -> None:
+    def _commit(self, channel: ServerChannel, m: w.ChannelCommit, found: Found) -> None:
         """What was sent to the client is confirmed with it (§3.3.4), acknowledged or not."""
         self._need_transaction(channel, m.options)
         found.append(Acknowledge(channel.number, None, MOST_NUMBER))
         found.append(Commit(channel.number, PendingReply("channel.commit", 0, m.confirm_tag)))
 
-    def _rollback(self, channel: Channel, m: w.ChannelRollback, found: Found) -> None:
+    def _rollback(self, channel: ServerChannel, m: w.ChannelRollback, found: Found) -> None:
         self._need_transaction(channel, m.options)
         found.append(Rollback(channel.number, PendingReply("channel.rollback", 0, m.confirm_tag)))
 
-    def _need_transaction(self, channel: Channel, options: bytes) -> None:
+    def _need_transaction(self, channel: ServerChannel, options: bytes) -> None:
         read(options)
         if not channel.transacted:
             raise Violation("command-invalid", "the channel is not transacted", Lost.SESSION)
-        channel.posts = 0
+        channel.publishes = 0
 
     # --- handles --------------------------------------------------------------------------------
 
-    def _open_handle(self, channel: Channel, m: w.HandleOpen, found: Found) -> None:
+    def _open_handle(self, channel: ServerChannel, m: w.HandleOpen, found: Found) -> None:
         number = m.handle_id
         if number == 0:
             raise Violation("syntax-error", "there is no handle 0")
@@ -224,7 +228,7 @@ class Serving:
                 self.lose_handle(there, REPLIES["command-invalid"], text, found)
             return
         service = SERVICE.get(m.service_type)
-        handle = Handle(channel, m, service or Service.QUEUE)
+        handle = ServerHandle(channel, m, service or Service.QUEUE)
         self.handles[number] = channel.handles[number] = handle
         try:
             read(m.options)
@@ -256,34 +260,34 @@ class Serving:
             )
         )
 
-    def _close_handle(self, handle: Handle, m: w.HandleClose, found: Found) -> None:
+    def _close_handle(self, handle: ServerHandle, m: w.HandleClose, found: Found) -> None:
         if handle.state is CLOSING:
-            self.vanish_handle(handle)
+            self.remove_handle(handle)
             return
-        self._posting.abandon(handle.channel, handle)
-        self._posting.end_stream(handle, found)
+        self._incoming.abandon(handle.channel, handle)
+        self._incoming.end_stream(handle, found)
         token = PendingReply("handle.close", handle.number, 1)
         found.append(CloseDestination(handle.channel.number, token, handle.link))
 
-    def vanish_handle(self, handle: Handle) -> None:
+    def remove_handle(self, handle: ServerHandle) -> None:
         """Both sides have closed it."""
         handle.state = CLOSING
         self.handles.pop(handle.number, None)
         handle.channel.handles.pop(handle.number, None)
         handle.channel.forget(handle)
 
-    def lose_handle(self, handle: Handle, code: int, text: str, found: Found) -> None:
+    def lose_handle(self, handle: ServerHandle, code: int, text: str, found: Found) -> None:
         """Close it for an error, or its channel, where that is wanted as it was."""
         if self.engine.handle_errors == "channel" and code != SUCCESS:
             self.lose_channel(handle.channel, code, text, found)
         elif handle.state is OPEN:
             handle.state = CLOSING
-            self._posting.abandon(handle.channel, handle)
-            self.engine.write(w.HandleClose(handle.number, code, brief(text)))
+            self._incoming.abandon(handle.channel, handle)
+            self.engine.write(w.HandleClose(handle.number, code, reply_text(text)))
             handle.channel.forget(handle)
             found.append(CloseDestination(handle.channel.number, None, handle.link))
 
-    def _consume(self, handle: Handle, m: w.HandleConsume, found: Found) -> None:
+    def _consume(self, handle: ServerHandle, m: w.HandleConsume, found: Found) -> None:
         if handle.service is Service.PEER:
             raise Violation("command-invalid", "a peer is not consumed from", Lost.LINK)
         if not handle.consumer:
@@ -309,7 +313,7 @@ class Serving:
             )
         )
 
-    def _cancel(self, handle: Handle, m: w.HandleCancel, found: Found) -> None:
+    def _cancel(self, handle: ServerHandle, m: w.HandleCancel, found: Found) -> None:
         if handle.service is not Service.TOPIC:
             raise Violation("command-invalid", "only topics have subscriptions", Lost.LINK)
         if not m.identifier:
@@ -318,38 +322,38 @@ class Serving:
         number, link = handle.channel.number, handle.link
         found.append(EndSubscription(number, token, link, m.dest_name, m.identifier))
 
-    def _flow(self, handle: Handle, m: w.HandleFlow, found: Found) -> None:
+    def _flow(self, handle: ServerHandle, m: w.HandleFlow, found: Found) -> None:
         if handle.service is Service.PEER:
             raise Violation("command-invalid", "a peer is not paused", Lost.LINK)
-        token = asked("handle.flow", handle.number, m.confirm_tag)
+        token = optional_reply("handle.flow", handle.number, m.confirm_tag)
         found.append(PauseHandle(handle.channel.number, token, handle.link, m.flow_pause))
 
-    def _unget(self, handle: Handle, m: w.HandleUnget, found: Found) -> None:
+    def _unget(self, handle: ServerHandle, m: w.HandleUnget, found: Found) -> None:
         if handle.service is not Service.QUEUE:
             raise Violation("command-invalid", "only queues take messages back", Lost.LINK)
         token = PendingReply("handle.unget", handle.number, m.confirm_tag)
         found.append(GiveBack(handle.channel.number, token, handle.link, m.message_nbr))
 
-    def _query(self, handle: Handle, m: w.HandleQuery, found: Found) -> None:
+    def _query(self, handle: ServerHandle, m: w.HandleQuery, found: Found) -> None:
         self._need_browser(handle)
         token = PendingReply("handle.query", handle.number, 0)
         number, link = handle.channel.number, handle.link
         selector = text_of(m.selector)
         found.append(Query(number, token, link, m.dest_name, m.message_nbr, selector, m.mime_type))
 
-    def _browse(self, handle: Handle, m: w.HandleBrowse, found: Found) -> None:
+    def _browse(self, handle: ServerHandle, m: w.HandleBrowse, found: Found) -> None:
         self._need_browser(handle)
         token = PendingReply("handle.browse", handle.number, m.confirm_tag)
         found.append(Browse(handle.channel.number, token, handle.link, m.message_nbr))
 
-    def _need_browser(self, handle: Handle) -> None:
+    def _need_browser(self, handle: ServerHandle) -> None:
         """Original clients look with consumers' handles too."""
         if handle.service is Service.PEER:
             raise Violation("command-invalid", "a peer is not browsed", Lost.LINK)
         if not (handle.browser or handle.consumer):
             raise Violation("access-refused", "the handle is not a browser's", Lost.LINK)
 
-    def _ready(self, handle: Handle, m: w.HandleReady, found: Found) -> None:
+    def _ready(self, handle: ServerHandle, m: w.HandleReady, found: Found) -> None:
         if not handle.channel.ready(handle, m.message_size):
             raise Violation("command-invalid", "no such message was prepared", Lost.LINK)
 
@@ -360,8 +364,8 @@ class Serving:
         found = self.handles.get(handle)
         return 0 if found is None else found.channel.number
 
-    def say(self, operation: Operation) -> None:
-        answering.say(self, operation)
+    def send(self, operation: Operation) -> None:
+        server_outbound.encode(self, operation)
 
     def outlet(self, number: int) -> Outlet:
         channel = self.channels.get(number)
@@ -376,7 +380,7 @@ class Serving:
         for channel in self.channels.values():
             channel.state = CLOSING
 
-    def waiting(self) -> list[tuple[int, Token]]:
+    def awaited_tokens(self) -> list[tuple[int, Token]]:
         """Requests of ours: a server has none."""
         return []
 
@@ -391,7 +395,7 @@ class Serving:
         self.handles.clear()
 
 
-def asked(name: str, handle: int, tag: int) -> PendingReply | None:
+def optional_reply(name: str, handle: int, tag: int) -> PendingReply | None:
     """A token only where an answer is wanted, and a refusal costs no handle."""
     return PendingReply(name, handle, tag) if tag else None
 

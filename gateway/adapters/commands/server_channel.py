@@ -11,10 +11,15 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.adapters.commands.fragments import Arriving, Hashed, loaded, pieces
+from gateway.adapters.commands.fragments import (
+    HashedBody,
+    IncomingMessage,
+    cut_fragments,
+    octets_of,
+)
 from gateway.adapters.commands.frames import frame
 from gateway.adapters.commands.states import CLOSING, OPEN, State
-from gateway.adapters.commands.streams import Part, Stream, without_marks
+from gateway.adapters.commands.streams import Stream, StreamPart, without_marks
 from gateway.adapters.commands.wire import layouts as w
 from gateway.adapters.commands.wire.tables import REPLIES, SUCCESS
 from gateway.adapters.core.bounded_cache import BoundedCache
@@ -27,17 +32,17 @@ if TYPE_CHECKING:
 
 MOST_NUMBER = (1 << 32) - 1
 
-ENDS = 1024
+MOST_TEMPLATES = 1024
 """Encoded commands kept by a channel."""
 VARYING_AT, VARYING = 5, Struct(">IIB")
 """Behind size, type and handle: number of the message, octets of the fragment, bits (§3.5.11)."""
 DELIVERED, REDELIVERED = 8, 16
 
 
-class Waiting(NamedTuple):
+class PendingDelivery(NamedTuple):
     """A delivery that is not out yet."""
 
-    handle: "Handle"
+    handle: "ServerHandle"
     name: str
     delivery: int
     redelivered: bool
@@ -45,7 +50,7 @@ class Waiting(NamedTuple):
     consumer: str = ""
 
 
-class Handle:
+class ServerHandle:
     """An open handle. ``name`` is what it was opened for, ``names`` what its consumers (by tag)
     listen to; "" where the message tells."""
 
@@ -54,7 +59,7 @@ class Handle:
         "encoding", "state", "names", "tags", "stream", "preparing", "link",
     )  # fmt: skip
 
-    def __init__(self, channel: "Channel", record: w.HandleOpen, service: Service) -> None:
+    def __init__(self, channel: "ServerChannel", record: w.HandleOpen, service: Service) -> None:
         self.number = record.handle_id
         self.link = str(record.handle_id)
         self.channel = channel
@@ -75,7 +80,7 @@ class Handle:
         """The client has prepared a message and may send the rest of it."""
 
 
-class Channel:
+class ServerChannel:
     """An open channel; its ``Outlet``."""
 
     gate: Callable[[bool], None]
@@ -88,20 +93,22 @@ class Channel:
         self.state: State = OPEN
         self.code = 0
         """Why it is closing."""
-        self.handles: dict[int, Handle] = {}
-        self.arriving: Arriving | None = None
-        self.recovering: Handle | None = None
+        self.handles: dict[int, ServerHandle] = {}
+        self.incoming: IncomingMessage | None = None
+        self.recovering: ServerHandle | None = None
         """The handle over which the rest of a prepared message comes, until all is here."""
-        self.streamer: Handle | None = None
+        self.streaming_handle: ServerHandle | None = None
         """The handle over which the client streams: nothing else may be sent here (§3.5.3.1)."""
-        self.posts = 0
+        self.publishes = 0
         """Messages of the transaction at hand."""
-        self.out: tuple[Handle, str] | None = None
+        self.outgoing_stream: tuple[ServerHandle, str] | None = None
         """The handle, and the stream, over which we stream to the client."""
-        self._preparing: tuple[Waiting, Body] | None = None
+        self._preparing: tuple[PendingDelivery, Body] | None = None
         """A delivery, and its body as the client gets it."""
-        self._held: deque[Waiting] = deque()
-        self._ends: BoundedCache[tuple[int, str], tuple[bytes, bytes]] = BoundedCache(ENDS)
+        self._deferred: deque[PendingDelivery] = deque()
+        self._templates: BoundedCache[tuple[int, str], tuple[bytes, bytes]] = BoundedCache(
+            MOST_TEMPLATES
+        )
         """Commands of deliveries as they are written, without what varies."""
         self.gate = lambda _: None
 
@@ -115,19 +122,19 @@ class Channel:
         name = handle.names.get(consumer, "")
         if handle.service is not Service.QUEUE:
             name = message.key if handle.service is Service.TOPIC else handle.name
-        plain = self._preparing is None and self.out is None and delivery <= MOST_NUMBER
-        if plain and self._whole(handle, name, consumer, delivery, redelivered, message):
+        plain = self._preparing is None and self.outgoing_stream is None and delivery <= MOST_NUMBER
+        if plain and self._deliver_whole(handle, name, consumer, delivery, redelivered, message):
             return
-        due = Waiting(handle, name, delivery, redelivered, message, consumer)
+        due = PendingDelivery(handle, name, delivery, redelivered, message, consumer)
         if self._preparing is not None:
-            self._held.append(due)
+            self._deferred.append(due)
             self.gate(False)
         else:
-            self._out(due)
+            self._write_delivery(due)
 
-    def _whole(
+    def _deliver_whole(
         self,
-        handle: Handle,
+        handle: ServerHandle,
         name: str,
         consumer: str,
         delivery: int,
@@ -139,25 +146,25 @@ class Channel:
         if len(message.body) >= limit or handle.service is Service.PEER:
             return False
         try:
-            head, body = engine.headers.leaving(message, limit)
+            head, body = engine.headers.for_peer(message, limit)
         except ValueError:
             engine.found_now().append(Unsent(self.number, consumer, delivery, message))
             return True
         size = len(head) + len(body)
         if size > limit:
             return False
-        ends = self._ends.get((handle.number, name))
-        if ends is None:
+        template = self._templates.get((handle.number, name))
+        if template is None:
             try:
                 octets = frame(w.HandleNotify(handle.number, dest_name=name))
             except ValueError:
                 engine.found_now().append(Unsent(self.number, consumer, delivery, message))
                 return True
-            ends = octets[:VARYING_AT], octets[VARYING_AT + VARYING.size :]
-            self._ends.keep((handle.number, name), ends)
+            template = octets[:VARYING_AT], octets[VARYING_AT + VARYING.size :]
+            self._templates.keep((handle.number, name), template)
         bits = DELIVERED | REDELIVERED if redelivered else DELIVERED
         octets = b"".join(
-            (ends[0], VARYING.pack(delivery, size, bits), ends[1], head, loaded(body))
+            (template[0], VARYING.pack(delivery, size, bits), template[1], head, octets_of(body))
         )
         engine.put_message(self.number, octets)
         return True
@@ -168,22 +175,22 @@ class Channel:
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         """Confirms are tags here, and come as answers."""
 
-    def _out(self, due: Waiting) -> None:
+    def _write_delivery(self, due: PendingDelivery) -> None:
         if due.delivery > MOST_NUMBER:
-            self.engine.work.exhausted(self)
+            self.engine.endpoint.numbers_exhausted(self)
             return
         engine, message = self.engine, due.message
         limit = engine.frame_out
-        if self.out is not None or due.handle.service is Service.PEER:
-            part = Part(message) if due.handle.service is Service.PEER else None
-            if part is not None and part.number and self._streamed(due, part):
+        if self.outgoing_stream is not None or due.handle.service is Service.PEER:
+            part = StreamPart(message) if due.handle.service is Service.PEER else None
+            if part is not None and part.number and self._deliver_streamed(due, part):
                 return
             # Nothing may come in between (§3.5.3.1): the message ends the stream.
             self._end_stream(REPLIES["not-allowed"], "a message came in between")
             if due.handle.state is not OPEN:
                 return
         try:
-            head, body = engine.headers.leaving(message, limit)
+            head, body = engine.headers.for_peer(message, limit)
             frame(w.HandleNotify(due.handle.number, dest_name=due.name))  # whether it has a form
         except ValueError:
             found = engine.found_now()
@@ -195,7 +202,7 @@ class Channel:
         self.notify(due, head, body, False)
 
     def notify(
-        self, due: Waiting, head: bytes, body: Body, recovery: bool, delivered: bool = True
+        self, due: PendingDelivery, head: bytes, body: Body, recovery: bool, delivered: bool = True
     ) -> None:
         """All fragments of a message, or of what the client lacks of it. The name is on the last
         (§3.5.11)."""
@@ -217,51 +224,51 @@ class Channel:
 
     # --- streams --------------------------------------------------------------------------------
 
-    def _streamed(self, due: Waiting, part: Part) -> bool:
+    def _deliver_streamed(self, due: PendingDelivery, part: StreamPart) -> bool:
         """Goes out as part of a stream; false if it has to be a message."""
         here = (due.handle, part.number)
-        if self.out is None and part.part == 0 and len(self.handles) == 1:
-            self.out = here
+        if self.outgoing_stream is None and part.part == 0 and len(self.handles) == 1:
+            self.outgoing_stream = here
             header = b"\0\0\0\0" + without_marks(due.message.header)
-            self._flow(due, header + loaded(due.message.body))
+            self._write_stream(due, header + octets_of(due.message.body))
             return True
-        if self.out != here:
+        if self.outgoing_stream != here:
             return False
         if part.end:
             self._end_stream(SUCCESS, "the stream has ended")
         else:
-            self._flow(due, loaded(due.message.body))
+            self._write_stream(due, octets_of(due.message.body))
         return True
 
-    def _flow(self, due: Waiting, octets: bytes) -> None:
+    def _write_stream(self, due: PendingDelivery, octets: bytes) -> None:
         record = w.HandleNotify(
             due.handle.number, due.delivery, partial=True, delivered=True, streaming=True
         )
-        for fragment, _ in pieces(octets, self.engine.frame_out):
+        for fragment, _ in cut_fragments(octets, self.engine.frame_out):
             record.fragment_size = len(fragment)
             self.engine.put_message(self.number, frame(record) + fragment)
 
     def _end_stream(self, code: int, text: str) -> None:
         """Either side ends a stream by closing its handle."""
-        if self.out is not None:
-            handle, self.out = self.out[0], None
-            self.engine.work.lose_handle(handle, code, text, self.engine.found_now())
+        if self.outgoing_stream is not None:
+            handle, self.outgoing_stream = self.outgoing_stream[0], None
+            self.engine.endpoint.lose_handle(handle, code, text, self.engine.found_now())
 
     # --- restartable ----------------------------------------------------------------------------
 
-    def _prepare(self, due: Waiting, head: bytes, body: Body) -> None:
-        first = head + loaded(cut(body, 0, self.engine.frame_out - len(head)))
+    def _prepare(self, due: PendingDelivery, head: bytes, body: Body) -> None:
+        first = head + octets_of(cut(body, 0, self.engine.frame_out - len(head)))
         self._preparing = (due, body)
 
         def make(digest: str) -> bytes:
             return frame(w.HandlePrepare(due.handle.number, len(first), digest)) + first
 
         if isinstance(body, LargeBody):
-            self.engine.load(self, Hashed(make, body))
+            self.engine.load(self, HashedBody(make, body))
         else:
             self.engine.put_on(self.number, make(hashlib.sha1(body).hexdigest()))
 
-    def ready(self, handle: Handle, have: int) -> bool:
+    def ready(self, handle: ServerHandle, have: int) -> bool:
         """The client has so much of the body; false if nobody asked."""
         if self._preparing is None or self._preparing[0].handle is not handle:
             return False
@@ -270,41 +277,41 @@ class Channel:
             return False
         self._preparing = None
         self.notify(due, b"", cut(body, have, len(body)), True)
-        self._go_on()
+        self._resume()
         return True
 
-    def forget(self, handle: Handle) -> None:
+    def forget(self, handle: ServerHandle) -> None:
         """A handle is gone; what waited for it may not hold up the others."""
         if self._preparing is not None and self._preparing[0].handle is handle:
             self._preparing = None
-        if self.streamer is handle:
-            self.streamer = None
-        if self.out is not None and self.out[0] is handle:
-            self.out = None
-        self._go_on()
+        if self.streaming_handle is handle:
+            self.streaming_handle = None
+        if self.outgoing_stream is not None and self.outgoing_stream[0] is handle:
+            self.outgoing_stream = None
+        self._resume()
 
-    def _go_on(self) -> None:
-        held = self._held
-        if not held:
+    def _resume(self) -> None:
+        deferred = self._deferred
+        if not deferred:
             return
-        while held and self._preparing is None:
-            due = held.popleft()
+        while deferred and self._preparing is None:
+            due = deferred.popleft()
             if due.handle.state is OPEN and self.state is OPEN:
-                self._out(due)
-        if not held and self.number not in self.engine.loads.tracks:
+                self._write_delivery(due)
+        if not deferred and self.number not in self.engine.loads.tracks:
             self.gate(True)
 
     def abandon(self) -> None:
         """Forget what is half received."""
-        arriving, self.arriving = self.arriving, None
-        if arriving is not None:
-            self.engine.under_way -= arriving.held
-            arriving.abandon()
+        incoming, self.incoming = self.incoming, None
+        if incoming is not None:
+            self.engine.under_way -= incoming.held
+            incoming.abandon()
 
-    def die(self, code: int) -> None:
+    def fail(self, code: int) -> None:
         """We close it: only the close goes on."""
         self.state = CLOSING
         self.code = code
         self.abandon()
         self._preparing = None
-        self._held.clear()
+        self._deferred.clear()

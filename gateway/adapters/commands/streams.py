@@ -42,7 +42,7 @@ class Stream:
         return write_message_properties(record)[SIZE_OCTETS:]
 
 
-class Part:
+class StreamPart:
     """A message that is part of a stream, or none: ``number`` is "" then."""
 
     __slots__ = ("number", "part", "end")

@@ -45,7 +45,9 @@ def commands(data: bytes, continued: dict[int, bool] | None = None) -> Iterator[
             yield Line(at, len(data) - at, 0, "cut", "the last fragment is cut")
             return
         number = getattr(record, "handle_id", getattr(record, "channel_id", 0))
-        yield Line(at, end - at, number, "command", f"{command.name} {said(record)}".rstrip())
+        yield Line(
+            at, end - at, number, "command", f"{command.name} {given_fields(record)}".rstrip()
+        )
         if wanted:
             partial = bool(getattr(record, "partial", False))
             first = not continued.get(number, False) and not getattr(record, "recovery", False)
@@ -61,22 +63,23 @@ def fragment(octets: bytes, first: bool) -> str:
             record, start = read_head(octets)
         except ValueError as error:
             return f"{error}; {preview(octets)}"
-        return f"header {said(record)} and {len(octets) - start} octets: {preview(octets[start:])}"
+        body = octets[start:]
+        return f"header {given_fields(record)} and {len(body)} octets: {preview(body)}"
     return f"{len(octets)} octets: {preview(octets)}"
 
 
-def said(record: Any) -> str:
+def given_fields(record: Any) -> str:
     """The fields that say something. Secrets are counted, not shown."""
     found = []
     for name, default in record.defaults().items():
         value = getattr(record, name)
         if value == default:
             continue
-        found.append(f"{name}={shown(name, value)}")
+        found.append(f"{name}={field_text(name, value)}")
     return " ".join(found)
 
 
-def shown(name: str, value: Any) -> str:
+def field_text(name: str, value: Any) -> str:
     if name in SECRETS:
         return f"<{len(value)} octets>"
     if name in TABLES:

@@ -40,7 +40,7 @@ def code_of(condition: Condition | None) -> int:
     return REPLIES["reply-success"] if condition is None else CODES[condition.value]
 
 
-def brief(text: str) -> str:
+def reply_text(text: str) -> str:
     """A reply text that fits a short string: cut between characters, without NUL."""
     raw = text.replace("\0", "").encode("utf-8", "replace")[:MOST_TEXT]
     return raw.decode("utf-8", "ignore")

@@ -379,8 +379,8 @@ def test_several_channels_interleave(house: House) -> None:
 
 def test_every_command_was_said_by_one_of_us(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above, together, use all 28."""
+    from gateway.adapters.commands import client_outbound as requests
     from gateway.adapters.commands import engine
-    from gateway.adapters.commands import outbound as requests
     from gateway.adapters.commands import server_channel as places
     from gateway.adapters.commands.frames import frame as real
 

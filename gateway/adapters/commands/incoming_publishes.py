@@ -4,11 +4,11 @@
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from gateway.adapters.commands.answers import PendingReply
 from gateway.adapters.commands.content import COMMAND, SIZE_OCTETS
-from gateway.adapters.commands.fragments import Arriving
+from gateway.adapters.commands.fragments import IncomingMessage
 from gateway.adapters.commands.negotiation import TXN_LIMIT
-from gateway.adapters.commands.server_channel import Channel, Handle
+from gateway.adapters.commands.server_channel import ServerChannel, ServerHandle
+from gateway.adapters.commands.server_outbound import PendingReply
 from gateway.adapters.commands.states import OPEN
 from gateway.adapters.commands.streams import Stream
 from gateway.adapters.commands.violation import Violation
@@ -20,7 +20,7 @@ from gateway.message import Message
 from gateway.operations import Continue, Operation, Prepare, SendTo, Service
 
 if TYPE_CHECKING:
-    from gateway.adapters.commands.server import Serving
+    from gateway.adapters.commands.server import Server
 
 SHA1_DIGITS = 40
 
@@ -30,15 +30,15 @@ LEAST = SEND.size + 2
 """Octets of the command with its type and its end, without a name."""
 
 
-class Posting:
+class IncomingPublishes:
     """The sending half of all handles of a connection."""
 
-    def __init__(self, serving: "Serving") -> None:
-        self._serving = serving
-        self._engine = serving.engine
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._engine = server.engine
 
     def on(
-        self, name: str, handle: Handle, m: Any, fragment: bytes, found: list[Operation]
+        self, name: str, handle: ServerHandle, m: Any, fragment: bytes, found: list[Operation]
     ) -> None:
         if not (handle.producer or handle.service is Service.PEER):
             raise Violation("access-refused", "the handle is not a producer's", Lost.LINK)
@@ -54,14 +54,14 @@ class Posting:
         else:
             self._send(handle, m, fragment, found)
 
-    def at_once(self, buf: bytes, start: int, stop: int, end: int) -> int:
+    def fast_path(self, buf: bytes, start: int, stop: int, end: int) -> int:
         """Take a message that is whole in one fragment, if nothing is unusual about it: where it
         ends, or 0. The command's type stands at ``start``, its fragment at ``stop``. Hot."""
         if stop - start < LEAST:
             return 0
         number, tag, size, bits, length = SEND.unpack_from(buf, start + 1)
         behind: int = stop + size
-        handle = self._serving.handles.get(number)
+        handle = self._server.handles.get(number)
         if (
             handle is None
             or bits
@@ -79,9 +79,9 @@ class Posting:
             body <= stop + SIZE_OCTETS
             or channel.state is not OPEN
             or channel.transacted
-            or channel.arriving is not None
+            or channel.incoming is not None
             or channel.recovering is not None
-            or channel.streamer is not None
+            or channel.streaming_handle is not None
         ):
             return 0
         engine = self._engine
@@ -90,42 +90,42 @@ class Posting:
             return 0
         raw = buf[stop + SIZE_OCTETS : body]
         try:
-            known = headers.arrived(raw, handle.mime_type, handle.encoding)
+            parsed = headers.from_peer(raw, handle.mime_type, handle.encoding)
         except ValueError:
             return 0
-        message = Message(COMMAND, known.header, buf[body:behind], "", "", known.essentials)
+        message = Message(COMMAND, parsed.header, buf[body:behind], "", "", parsed.essentials)
         name = buf[start + LEAST - 1 : stop - 1].decode("utf-8", "surrogateescape")
         token = PendingReply("handle.send", number, tag)
         engine.found_now().append(
-            SendTo(channel.number, token, handle.link, name, message, tag != 0, known.expires)
+            SendTo(channel.number, token, handle.link, name, message, tag != 0, parsed.expires)
         )
         return behind
 
     # --- whole messages -------------------------------------------------------------------------
 
     def _send(
-        self, handle: Handle, m: w.HandleSend, fragment: bytes, found: list[Operation]
+        self, handle: ServerHandle, m: w.HandleSend, fragment: bytes, found: list[Operation]
     ) -> None:
         channel = handle.channel
-        if channel.streamer is not None:
+        if channel.streaming_handle is not None:
             raise Violation("command-invalid", "a stream occupies the channel", Lost.SESSION)
         if channel.recovering is not None:
-            self.whole(channel)
-        arriving = channel.arriving
-        if arriving is None:
-            arriving = self._first(handle, fragment)
-        elif arriving.handle != handle.number:
-            text = f"a message over handle {arriving.handle} is not complete"
+            self.need_complete(channel)
+        incoming = channel.incoming
+        if incoming is None:
+            incoming = self._first(handle, fragment)
+        elif incoming.handle != handle.number:
+            text = f"a message over handle {incoming.handle} is not complete"
             raise Violation("command-invalid", text, Lost.SESSION)
         else:
-            arriving.add(fragment, False)
+            incoming.add(fragment, False)
         if m.partial:
             return
-        arriving.add(b"", True)
-        body = arriving.body()
+        incoming.add(b"", True)
+        body = incoming.body()
         self.abandon(channel)
         self._count(channel)
-        message, expires = self._message(arriving.header, body)
+        message, expires = self._message(incoming.header, body)
         found.append(
             SendTo(
                 channel.number,
@@ -138,59 +138,59 @@ class Posting:
             )
         )
 
-    def _first(self, handle: Handle, fragment: bytes) -> Arriving:
+    def _first(self, handle: ServerHandle, fragment: bytes) -> IncomingMessage:
         """The fragment with the header."""
         size, header, start = self._head(handle, fragment)
         engine = self._engine
         most = engine.limits.max_message_octets
-        arriving = None
+        incoming = None
         if not most or size <= most:
-            arriving = Arriving(handle.number, header, size, engine.spool)
-        if arriving is None or (most and arriving.held + engine.under_way > most):
+            incoming = IncomingMessage(handle.number, header, size, engine.spool)
+        if incoming is None or (most and incoming.held + engine.under_way > most):
             text = f"{size} octets are too large for a message now"
             raise Violation("message-too-large", text, Lost.SESSION)
-        engine.under_way += arriving.held
-        handle.channel.arriving = arriving
-        arriving.add(fragment[start:], False)
-        return arriving
+        engine.under_way += incoming.held
+        handle.channel.incoming = incoming
+        incoming.add(fragment[start:], False)
+        return incoming
 
-    def _head(self, handle: Handle, fragment: bytes) -> tuple[int, bytes, int]:
+    def _head(self, handle: ServerHandle, fragment: bytes) -> tuple[int, bytes, int]:
         """Size of the body, header, and where the body begins."""
         try:
             headers = self._engine.headers
-            size, known, start = headers.first(fragment, handle.mime_type, handle.encoding)
+            size, parsed, start = headers.first(fragment, handle.mime_type, handle.encoding)
         except ValueError as error:
             raise Violation("invalid-message", str(error), Lost.LINK) from None
-        return size, known.header, start
+        return size, parsed.header, start
 
     def _message(self, header: bytes, body: Body) -> tuple[Message, int | None]:
-        known = self._engine.headers.known(header)
-        return Message(COMMAND, known.header, body, "", "", known.essentials), known.expires
+        parsed = self._engine.headers.parsed(header)
+        return Message(COMMAND, parsed.header, body, "", "", parsed.essentials), parsed.expires
 
-    def _count(self, channel: Channel) -> None:
-        channel.posts += 1
-        if channel.transacted and channel.posts > TXN_LIMIT:
+    def _count(self, channel: ServerChannel) -> None:
+        channel.publishes += 1
+        if channel.transacted and channel.publishes > TXN_LIMIT:
             text = f"more than {TXN_LIMIT} messages in a transaction"
             raise Violation("resource-error", text, Lost.SESSION)
 
-    def whole(self, channel: Channel) -> None:
+    def need_complete(self, channel: ServerChannel) -> None:
         """Raises ``Violation`` in the middle of a message: fragments follow one another on their
         channel (§3.5.3), and only a close may come between."""
-        if channel.arriving is not None or channel.recovering is not None:
+        if channel.incoming is not None or channel.recovering is not None:
             raise Violation("command-invalid", "a message is not complete", Lost.SESSION)
 
-    def abandon(self, channel: Channel, handle: Handle | None = None) -> None:
+    def abandon(self, channel: ServerChannel, handle: ServerHandle | None = None) -> None:
         """Forget what is half received on a channel, or over one of its handles."""
         if handle is None or channel.recovering is handle:
             channel.recovering = None
-        arriving = channel.arriving
-        if arriving is not None and (handle is None or arriving.handle == handle.number):
+        incoming = channel.incoming
+        if incoming is not None and (handle is None or incoming.handle == handle.number):
             channel.abandon()
 
     # --- streams --------------------------------------------------------------------------------
 
     def _stream(
-        self, handle: Handle, m: w.HandleSend, fragment: bytes, found: list[Operation]
+        self, handle: ServerHandle, m: w.HandleSend, fragment: bytes, found: list[Operation]
     ) -> None:
         """Each fragment is a message of its own, with the header of the first (§3.5.3.1)."""
         channel = handle.channel
@@ -198,16 +198,16 @@ class Posting:
             raise Violation("command-invalid", "only peers are streamed to", Lost.LINK)
         if not m.partial:
             raise Violation("syntax-error", "a stream has no last fragment", Lost.LINK)
-        self.whole(channel)
-        if channel.streamer not in (None, handle):
+        self.need_complete(channel)
+        if channel.streaming_handle not in (None, handle):
             raise Violation("command-invalid", "the channel is occupied", Lost.SESSION)
         body = fragment
-        if channel.streamer is None:
+        if channel.streaming_handle is None:
             size, header, start = self._head(handle, fragment)
             if size:
                 raise Violation("syntax-error", "a stream has no body size", Lost.LINK)
             handle.stream = Stream(header)
-            channel.streamer = handle
+            channel.streaming_handle = handle
             body = fragment[start:]
         stream = handle.stream
         assert stream is not None
@@ -218,7 +218,7 @@ class Posting:
         self._part(handle, stream, body, m.confirm_tag, found)
 
     def _part(
-        self, handle: Handle, stream: Stream, body: bytes, tag: int, found: list[Operation]
+        self, handle: ServerHandle, stream: Stream, body: bytes, tag: int, found: list[Operation]
     ) -> None:
         try:
             header = stream.next(end=not body and stream.part > 0)
@@ -228,7 +228,7 @@ class Posting:
         number, token = handle.channel.number, PendingReply("handle.send", handle.number, tag)
         found.append(SendTo(number, token, handle.link, stream.name, message, tag != 0, expires))
 
-    def end_stream(self, handle: Handle, found: list[Operation]) -> None:
+    def end_stream(self, handle: ServerHandle, found: list[Operation]) -> None:
         """The handle is being closed: whoever receives the stream is told."""
         if handle.stream is not None:
             self._part(handle, handle.stream, b"", 0, found)
@@ -237,14 +237,14 @@ class Posting:
     # --- messages in parts ----------------------------------------------------------------------
 
     def _prepare(
-        self, handle: Handle, m: w.HandlePrepare, fragment: bytes, found: list[Operation]
+        self, handle: ServerHandle, m: w.HandlePrepare, fragment: bytes, found: list[Operation]
     ) -> None:
         channel = handle.channel
         if not channel.restartable:
             raise Violation("command-invalid", "the channel is not restartable", Lost.LINK)
-        if channel.streamer is not None:
+        if channel.streaming_handle is not None:
             raise Violation("command-invalid", "a stream occupies the channel", Lost.SESSION)
-        self.whole(channel)
+        self.need_complete(channel)
         digest = m.content_hash.strip().lower()
         if digest and (len(digest) != SHA1_DIGITS or not digest.isalnum()):
             raise Violation("syntax-error", "the hash is no SHA-1 in hexadecimal", Lost.LINK)
@@ -261,7 +261,7 @@ class Posting:
         found.append(Prepare(channel.number, token, handle.link, message, size, digest, expires))
 
     def _continue(
-        self, handle: Handle, m: w.HandleSend, fragment: bytes, found: list[Operation]
+        self, handle: ServerHandle, m: w.HandleSend, fragment: bytes, found: list[Operation]
     ) -> None:
         if m.streaming:
             raise Violation("syntax-error", "a stream is not recovered", Lost.LINK)
