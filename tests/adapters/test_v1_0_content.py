@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.adapters.core.allowance import MOST_VALUES
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.performatives import sections as s
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.decoding import (
     ALLOWANCE,
-    MOST_VALUES,
     FieldError,
     TooManyValues,
     decode,

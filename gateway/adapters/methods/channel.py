@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 from gateway.adapters.methods import states
 from gateway.adapters.methods.content import BASIC
-from gateway.adapters.methods.essentials import BadExpiration
+from gateway.adapters.methods.essentials import BadExpiration, arrived
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.outlet import Owner, Writer
+from gateway.adapters.methods.tags import TooManyValues
 from gateway.bodies import Body, Gathering, gathering
 from gateway.errors import Condition, Lost, PeerError
 from gateway.message import Essentials, Message
@@ -191,7 +192,11 @@ class Channel(Writer):
 
     def _bad_header(self, raw: bytes, method: Method) -> None:
         try:
-            BASIC.essentials(raw)
+            arrived(raw)
+        except TooManyValues as error:
+            raise PeerError(
+                Condition.CONTENT_TOO_LARGE, str(error), Lost.SESSION, method.number
+            ) from error
         except BadExpiration as error:
             raise PeerError(
                 Condition.PRECONDITION_FAILED, str(error), Lost.SESSION, method.number

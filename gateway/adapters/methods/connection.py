@@ -21,6 +21,7 @@ from gateway.adapters.core.sasl import (
 from gateway.adapters.methods import states
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.channel import PendingReply
+from gateway.adapters.methods.essentials import count_arguments
 from gateway.adapters.methods.frames import Frames
 from gateway.adapters.methods.geometry import Method, Version
 from gateway.adapters.methods.wire import layouts as w
@@ -350,6 +351,7 @@ class Connection:
     # both
 
     def _introduced(self, entries: bytes) -> None:
+        count_arguments(entries)
         properties = fields.read_table(entries)
         capabilities = properties.get("capabilities")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.essentials import arrived
 from gateway.adapters.methods.geometry import Version
 from gateway.errors import Condition, LocalError, PeerError
 from gateway.message import Essentials, Message
@@ -342,7 +343,7 @@ class Frames:
     def known(self, raw: bytes) -> tuple[bytes, Essentials] | None:
         """One shared copy of these properties, and their essentials; ``None`` if it is not good."""
         try:
-            essentials = BASIC.essentials(raw)
+            essentials = arrived(raw) if self._server else BASIC.essentials(raw)
         except (ValueError, struct.error, IndexError):
             return None
         return self.headers.keep(raw, (raw, essentials))

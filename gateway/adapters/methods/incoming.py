@@ -13,6 +13,7 @@ from gateway.adapters.methods.channel import Channel, PendingReply, confirmed, s
 from gateway.adapters.methods.connection import Connection
 from gateway.adapters.methods.geometry import Method, Unread
 from gateway.adapters.methods.outlet import Owner
+from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.methods.topology import BY_METHOD, VERBS
 from gateway.adapters.methods.wire import layouts as w
 from gateway.adapters.methods.wire.tables import VERSIONS
@@ -91,6 +92,8 @@ class Incoming:
             if error.lost is not Lost.SESSION:
                 raise
             self._fail(channel, error, found)
+        except TooManyValues as error:
+            raise PeerError(Condition.RESOURCE_ERROR, str(error), method=number) from error
         except ValueError as error:
             raise PeerError(Condition.SYNTAX_ERROR, str(error), method=number) from error
 

@@ -2,9 +2,22 @@
 
 from typing import NamedTuple
 
+from gateway.adapters.core.allowance import MOST_VALUES, Allowance
+
 
 class FieldError(ValueError):
     """The octets are not a field table, or a value cannot be written as a field."""
+
+
+class TooManyValues(FieldError):
+    """Nothing is wrong with a table but how much it holds."""
+
+    def __init__(self) -> None:
+        super().__init__(f"more than {MOST_VALUES} values in a field table")
+
+
+ALLOWANCE = Allowance(TooManyValues)
+"""Values in the tables and arrays of one message that is published, or of one method."""
 
 
 class AsciiString(str):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.essentials import count_arguments
 from gateway.adapters.methods.wire import layouts as w
 from gateway.message import Table
 from gateway.operations import (
@@ -54,7 +55,10 @@ class Verb(NamedTuple):
 
 
 def _table(speaker: Speaker, entries: bytes) -> Table:
-    return fields.read_table(entries, speaker.tags) if entries else {}
+    if not entries:
+        return {}
+    count_arguments(entries)
+    return fields.read_table(entries, speaker.tags)
 
 
 def _entries(speaker: Speaker, table: Table) -> bytes:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from gateway.adapters.performatives.decoding import MOST_VALUES, FieldError, limited
+from gateway.adapters.core.allowance import MOST_VALUES
+from gateway.adapters.performatives.decoding import ALLOWANCE, FieldError
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.sections import (
     ANNOTATIONS,
@@ -64,7 +65,7 @@ class SectionsDialect:
         if len(header) <= MOST_VALUES:  # each takes an octet at least
             single, _ = read_header(header)
         else:
-            with limited():
+            with ALLOWANCE.within():
                 single, _ = read_header(header)
         durable, priority, ttl, user, expiry = False, None, None, None, None
         if HEADER in single:

@@ -9,13 +9,13 @@ The readers of the table check no bounds: what runs past the end stops past the 
 """
 
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from math import inf
 from struct import Struct
 from typing import Any
 from uuid import UUID
 
+from gateway.adapters.core.allowance import MOST_VALUES, Allowance
 from gateway.values import (
     FEW_UNSALTED,
     Array,
@@ -43,9 +43,6 @@ DEPTH = 64
 EMPTY, EMPTY_DESCRIBED = 255, 15
 """How many elements an array may have that take no octets: nothing but a count announces them."""
 
-MOST_VALUES = 8192
-"""Values in the sections of one message that are read when it comes: some milliseconds."""
-
 NULL = 0x40
 
 TEXTS = frozenset((0xA0, 0xA1, 0xA3, 0xB0, 0xB1, 0xB3))
@@ -69,32 +66,8 @@ class TooManyValues(FieldError):
         super().__init__(f"more than {MOST_VALUES} values in the sections of a message")
 
 
-class Allowance:
-    """How many values may still be read. Only what can hold too many is counted."""
-
-    __slots__ = ("left",)
-
-    def __init__(self) -> None:
-        self.left: float = inf
-
-    def take(self, count: int) -> None:
-        """So many more. Raises ``TooManyValues``."""
-        self.left -= count
-        if self.left < 0:
-            raise TooManyValues
-
-
-ALLOWANCE = Allowance()
-
-
-@contextmanager
-def limited() -> Iterator[None]:
-    """Within, at most ``MOST_VALUES`` values are read."""
-    ALLOWANCE.left = MOST_VALUES
-    try:
-        yield
-    finally:
-        ALLOWANCE.left = inf
+ALLOWANCE = Allowance(TooManyValues)
+"""Values in the sections of one message that comes. Only what can hold too many is counted."""
 
 
 # --- whole values -------------------------------------------------------------------------------

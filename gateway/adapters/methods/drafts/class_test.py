@@ -40,7 +40,7 @@ def _string(layouts: Any, m: Any, first: bool) -> Any:
 
 
 def _table(layouts: Any, m: Any, first: bool) -> Any:
-    fields = tables.read_table(m.table, first).values()
+    fields = tables.read_arguments(m.table, first).values()
     integers = [int(value) for value in fields if isinstance(value, int)]
     texts = [v.encode("utf-8", "surrogateescape") for v in fields if isinstance(v, str)]
     number = _reduced(m.integer_op, integers, 0) % (1 << 64)

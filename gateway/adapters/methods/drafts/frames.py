@@ -86,6 +86,7 @@ class DraftFrames:
         geometry, numbers = version.geometry, version.constants
         self._geometry = geometry
         self._link = link
+        self._server = server
         self._channels = {} if channels is None else channels
         self._max_body = max_body
         if (version.name, server) not in _HOT:
@@ -303,7 +304,7 @@ class DraftFrames:
         known = said.dialect.headers.get(raw)
         if known is None:
             try:
-                known = said.dialect.known(raw)
+                known = said.dialect.arrived(raw) if self._server else said.dialect.known(raw)
             except ValueError:
                 return 0
         self._link.on_message(place, said, tag, redelivered, known, body, found)

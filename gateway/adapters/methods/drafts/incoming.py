@@ -19,6 +19,7 @@ from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.mapping import PendingReply, Said, Spoken
 from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.options import Limits
 from gateway.bodies import Body, gathering
 from gateway.errors import Condition, Lost, PeerError
@@ -123,6 +124,8 @@ class DraftIncoming:
             if fatal or error.lost is not Lost.SESSION or channel not in engine.channels:
                 raise
             self._lose(channel, error, found)
+        except TooManyValues as error:
+            raise PeerError(Condition.RESOURCE_ERROR, str(error), method=number) from error
         except ValueError as error:
             raise PeerError(Condition.SYNTAX_ERROR, str(error), method=number) from error
 
@@ -348,6 +351,8 @@ class DraftIncoming:
         self, channel: int, method: Method, error: PeerError | ValueError, found: list[Operation]
     ) -> None:
         """Something is wrong with a content, or with what its method says of it."""
+        if isinstance(error, TooManyValues):
+            error = PeerError(Condition.CONTENT_TOO_LARGE, str(error), Lost.SESSION)
         if not isinstance(error, PeerError):
             raise PeerError(Condition.SYNTAX_ERROR, str(error), method=method.number) from error
         error.method = error.method or method.number
@@ -377,7 +382,8 @@ class DraftIncoming:
     ) -> None:
         """All of a message is here."""
         engine, said = self._engine, content.said
-        known = said.dialect.known(header)  # or it is refused
+        # Or it is refused.
+        known = said.dialect.arrived(header) if self._server else said.dialect.known(header)
         method, m = said.method, said.record
         if method.name == trials.CONTENT:
             place.speak(trials.echoed(engine.words.layouts, method, header, body))

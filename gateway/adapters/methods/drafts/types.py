@@ -9,9 +9,10 @@ it: nothing is lost, and peers that know more than the drafts can read it.
 import struct
 from typing import Any, NamedTuple
 
+from gateway.adapters.core.allowance import MOST_VALUES
 from gateway.adapters.methods import types as fields
-from gateway.adapters.methods.essentials import check_value
-from gateway.adapters.methods.tags import RABBITMQ, FieldError
+from gateway.adapters.methods.essentials import FEW, check_value
+from gateway.adapters.methods.tags import ALLOWANCE, RABBITMQ, FieldError, TooManyValues
 from gateway.adapters.methods.types import DEPTH
 from gateway.message import Table
 from gateway.values import Int, Short
@@ -40,6 +41,14 @@ def read_table(entries: bytes, first: bool) -> Table:
         return _read(entries, usual)
     except FieldError:
         return _read(entries, other)
+
+
+def read_arguments(entries: bytes, first: bool) -> Table:
+    """The same of a method's arguments, which may hold ``MOST_VALUES``."""
+    if len(entries) > MOST_VALUES:  # each takes an octet at least
+        with ALLOWANCE.within():
+            check_table(entries, first)
+    return read_table(entries, first)
 
 
 def _read(entries: bytes, lengths: Lengths) -> Table:
@@ -86,6 +95,8 @@ def check_table(entries: bytes, first: bool) -> None:
     usual, other = READINGS[first]
     try:
         _walk(entries, 0, len(entries), usual, 0)
+    except TooManyValues:
+        raise
     except (FieldError, IndexError):
         try:
             _walk(entries, 0, len(entries), other, 0)
@@ -96,7 +107,11 @@ def check_table(entries: bytes, first: bool) -> None:
 def _walk(buf: bytes, at: int, end: int, lengths: Lengths, depth: int) -> None:
     if depth > DEPTH:
         raise FieldError(f"tables nest deeper than {DEPTH}")
+    count, most = 0, ALLOWANCE.left
     while at < end:
+        count += 1
+        if count > most:
+            raise TooManyValues
         stop = at + 1 + buf[at]
         if stop >= end:
             raise FieldError("a field name runs past its table")
@@ -114,6 +129,8 @@ def _walk(buf: bytes, at: int, end: int, lengths: Lengths, depth: int) -> None:
             at = check_value(buf, stop, end, depth)
     if at != end:
         raise FieldError("a field runs past its table")
+    if count > FEW:
+        ALLOWANCE.take(count)
 
 
 def write_table(table: Table, first: bool, depth: int = 0) -> bytes:

@@ -107,7 +107,7 @@ def _bind(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
     place.ticket(m.ticket)
     source = OURS.get(m.bind_to, m.bind_to)
     try:
-        arguments = tables.read_table(m.arguments, False)
+        arguments = tables.read_arguments(m.arguments, False)
     except ValueError as error:
         raise place.fail(Condition.COMMAND_INVALID, str(error)) from error
     key = _key(place, source, arguments)
