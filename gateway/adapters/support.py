@@ -87,6 +87,10 @@ RULES = [
     "administration name them | the same |",
     "| a quorum queue | a durable queue of one node, without replicas; a warning says so | "
     "the same |",
+    "| headers of a message with more than 8,192 values, at any depth | 311, the channel ends "
+    "(RabbitMQ: no limit) | the same |",
+    "| arguments of a method with more than 8,192 values | 506, the connection ends (RabbitMQ: "
+    "no limit) | the same |",
 ]
 """What the broker is told by ``gateway.operations.rules``."""
 
