@@ -21,7 +21,7 @@ SLICED = {
     "adapters.methods.outlet.Writer": ("adapters.methods.channel.Channel", TODO),
     "adapters.methods.drafts.outlet.Writer": ("adapters.methods.drafts.channel.Channel", TODO),
     "adapters.methods.engine.Engine": ("adapters.methods.drafts.engine.DraftEngine", TODO),
-    "adapters.performatives.deliveries.Deliveries": (
+    "adapters.performatives.deliveries.UnsettledDeliveries": (
         "adapters.performatives.session.Session",
         TODO,
     ),

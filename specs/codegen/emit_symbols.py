@@ -14,7 +14,7 @@ HEAD = '''\
 
 from typing import Any
 
-from gateway.adapters.performatives.kinds import Kind
+from gateway.adapters.performatives.composite_types import CompositeType
 from gateway.adapters.performatives.wire import layouts as w
 '''
 
@@ -66,12 +66,12 @@ def emit_choices(protocol: ir.Protocol, domain: ir.Domain) -> list[str]:
 
 
 def emit_kinds(protocol: ir.Protocol) -> list[str]:
-    lines = ["", "KINDS: tuple[Kind, ...] = ("]
+    lines = ["", "COMPOSITE_TYPES: tuple[CompositeType, ...] = ("]
     for struct in composites(protocol):
         name = snake(struct.name)
         provides = ", ".join(f'"{word}"' for word in struct.provides.split())
         lines += [
-            "    Kind(",
+            "    CompositeType(",
             f'        "{struct.name}", 0x{struct.code:02x}, "{struct.symbol}",',
             f"        w.{camel(struct.name)},",
             f"        w.read_{name},",
@@ -80,12 +80,12 @@ def emit_kinds(protocol: ir.Protocol) -> list[str]:
             "    ),",
         ]
     lines += [")", '"""Every composite, in the order of the specification."""', ""]
-    lines += ["BY_CODE: dict[int, Kind] = {kind.code: kind for kind in KINDS}"]
+    lines += ["BY_CODE: dict[int, CompositeType] = {kind.code: kind for kind in COMPOSITE_TYPES}"]
     for archetype in ("frame", "sasl-frame"):
         constant = f"{snake(archetype).upper()}S"
         lines += [
-            f"{constant}: dict[int, Kind] = {{",
-            f'    kind.code: kind for kind in KINDS if "{archetype}" in kind.provides',
+            f"{constant}: dict[int, CompositeType] = {{",
+            f'    kind.code: kind for kind in COMPOSITE_TYPES if "{archetype}" in kind.provides',
             "}",
         ]
     return lines

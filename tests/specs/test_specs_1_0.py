@@ -38,7 +38,7 @@ def test_types_and_encodings() -> None:
 
 def test_composites_and_their_fields() -> None:
     assert {s.name: len(s.fields) for s in composites(PROTOCOL)} == FIELDS
-    assert len(FIELDS) == len(tables.KINDS) == 33 and sum(FIELDS.values()) == 125
+    assert len(FIELDS) == len(tables.COMPOSITE_TYPES) == 33 and sum(FIELDS.values()) == 125
     assert sorted(s.code or 0 for s in PROTOCOL.structs) == sorted(CODES)
     assert len(PROTOCOL.structs) == 40 and len(tables.SECTIONS) == 9
     assert len(tables.FRAMES) == 9 and len(tables.SASL_FRAMES) == 5
@@ -85,7 +85,7 @@ def test_headers_and_constants() -> None:
 
 
 def test_every_composite_has_a_record_a_reader_and_a_writer() -> None:
-    for kind in tables.KINDS:
+    for kind in tables.COMPOSITE_TYPES:
         assert issubclass(kind.record, layouts.Composite)
         assert layouts.LISTS[kind.code] is layouts.LISTS[kind.symbol] is kind.read
         assert kind.code == kind.record.CODE and kind.provides == kind.record.PROVIDES

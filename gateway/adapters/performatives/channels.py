@@ -1,7 +1,7 @@
 """Channel numbers of one connection: which session stands on which, in both directions (§2.5.1).
 
 The numbers of the two directions have nothing to do with each other. ``sessions`` is by ours,
-``arriving`` by the peer's.
+``remote_channels`` by the peer's.
 """
 
 import heapq
@@ -16,7 +16,7 @@ from gateway.operations import Operation
 
 if TYPE_CHECKING:
     from gateway.adapters.performatives.engine import Engine
-    from gateway.adapters.performatives.receiving_link import Incoming
+    from gateway.adapters.performatives.receiving_link import ReceivingLink
 
 
 class Channels:
@@ -24,12 +24,12 @@ class Channels:
 
     def __init__(self, engine: "Engine", limit: int) -> None:
         self.sessions: dict[int, Session] = {}
-        self.arriving: dict[int, Session] = {}
+        self.remote_channels: dict[int, Session] = {}
         self.limit = limit
         """The highest number the peer may use."""
         self.limit_out = 0
         """The highest it takes."""
-        self.drains: set[Incoming] = set()
+        self.drains: set[ReceivingLink] = set()
         """Links of ours that the peer was asked to drain."""
         self._engine = engine
         self._remote: dict[int, int] = {}
@@ -48,7 +48,7 @@ class Channels:
     def on_begin(self, channel: int, record: w.Begin, found: list[Operation]) -> None:
         """A session of theirs, or the answer to one of ours."""
         self.check(channel)
-        if channel in self.arriving:
+        if channel in self.remote_channels:
             raise illegal_state(f"a session stands on channel {channel} already")
         if record.remote_channel is None:
             session = self.new()
@@ -58,7 +58,7 @@ class Channels:
                 text = f"no session of channel {record.remote_channel} waits for a begin"
                 raise Violation(AmqpError.NOT_ALLOWED, text)
             session = ours
-        self.arriving[channel] = session
+        self.remote_channels[channel] = session
         self._remote[session.number] = channel
         try:
             session.on_begin(record, channel, found)
@@ -96,7 +96,7 @@ class Channels:
         if self.sessions.get(session.number) is session:
             remote = self._remote.pop(session.number, None)
             if remote is not None:
-                self.arriving.pop(remote, None)
+                self.remote_channels.pop(remote, None)
 
     def gone(self, session: Session) -> None:
         """Both ends have ended: the numbers are free again."""
@@ -111,7 +111,7 @@ class Channels:
         sessions = list(self.sessions.values())
         self.sessions.clear()
         self._remote.clear()
-        self.arriving.clear()
+        self.remote_channels.clear()
         for session in sessions:
             session.lost(found)
 

@@ -1,19 +1,19 @@
-"""The client role of sessions and links: operations of ours as what 1.0 has for them.
+"""The client role of sessions and links: our operations as sessions, links and dispositions.
 
-One ``Asker`` belongs to one session. Publishing, consuming, transactions and topology have a module
-each; here is what is said of the session itself, and which operation goes where.
+Each session has one ``ClientSession``. Senders, receivers, transactions and management have a
+module each; this one has the operations of the session itself and the table of all encoders.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from gateway.adapters.performatives import addresses as places
-from gateway.adapters.performatives.client_management import Requests
-from gateway.adapters.performatives.client_receivers import Consuming
-from gateway.adapters.performatives.client_senders import Publishing
-from gateway.adapters.performatives.client_transactions import Transacting
+from gateway.adapters.performatives.client_management import ClientManagement
+from gateway.adapters.performatives.client_receivers import ClientReceivers
+from gateway.adapters.performatives.client_senders import ClientSenders
+from gateway.adapters.performatives.client_transactions import ClientTransactions
 from gateway.adapters.performatives.links import Link
-from gateway.adapters.performatives.sending_link import Sent
+from gateway.adapters.performatives.sending_link import OutgoingDelivery
 from gateway.adapters.performatives.session import Session
 from gateway.adapters.performatives.violation import reason
 from gateway.adapters.performatives.wire import layouts as w
@@ -61,7 +61,7 @@ from gateway.operations import (
 DETACHED = "the link was detached"
 
 
-class Asker:
+class ClientSession:
     """What we do on one session."""
 
     def __init__(self, session: Session) -> None:
@@ -75,10 +75,10 @@ class Asker:
         self.foreign = False
         """The peer has begun it, and was refused."""
         self._serial = 0
-        self.work = Transacting(self)
-        self.publishing = Publishing(self)
-        self.consuming = Consuming(self)
-        self.requests = Requests(self)
+        self.transactions = ClientTransactions(self)
+        self.senders = ClientSenders(self)
+        self.receivers = ClientReceivers(self)
+        self.management = ClientManagement(self)
 
     def link_name(self, kind: str) -> str:
         """A name that no other link of this connection has."""
@@ -130,7 +130,7 @@ class Asker:
             self.beginning = None
 
     def on_attach(self, session: Session, record: w.Attach, found: list[Operation]) -> None:
-        link = session.accept(record, self.requests, found)
+        link = session.accept(record, self.management, found)
         link.source, link.target = record.source, record.target
         link.refuse(AmqpError.NOT_IMPLEMENTED, "a client takes no links")
 
@@ -142,13 +142,13 @@ class Asker:
         lost: bool,
         found: list[Operation],
     ) -> None:
-        answered = record is not None and session.mute
+        answered = record is not None and session.output_closed
         for token in (self.beginning, self.ending):
             if token is not None:
                 done = answered and token is self.ending
                 found.append(Done(session.number, token) if done else self.refused(token, lost))
         self.beginning = self.ending = None
-        self.work.drop_waiting(found, lost)
+        self.transactions.drop_waiting(found, lost)
         if lost or answered or self.foreign:
             return
         error = fault if record is None else record.error
@@ -161,16 +161,16 @@ class Asker:
         """Nobody acquires what we send: it is said, and not asked for."""
         raise link.violated(AmqpError.NOT_IMPLEMENTED, "transactional acquisition")
 
-    def on_range(
-        self, deliveries: list[Sent], state: Any, settled: bool, found: list[Operation]
-    ) -> list[Sent]:
+    def on_outcomes(
+        self, deliveries: list[OutgoingDelivery], state: Any, settled: bool, found: list[Operation]
+    ) -> list[OutgoingDelivery]:
         """Each is somebody's publish."""
         return deliveries
 
-    def on_missed(self, state: Any) -> None:
+    def on_late_outcome(self, state: Any) -> None:
         """What we send is in transactions of ours only, and those end with an outcome."""
 
-    def on_decided(
+    def on_settlement_awaited(
         self,
         session: Session,
         runs: Iterable[tuple[int, int]],
@@ -193,45 +193,45 @@ class Asker:
     def leave(self) -> None:
         """End the session, but not before messages that wait for credit are out: with every other
         version what was published before is there."""
-        if self.session.mute:
+        if self.session.output_closed:
             return
-        if self.publishing.holding:
-            self.engine.put_off(self.leave)
+        if self.senders.holding:
+            self.engine.defer_write(self.leave)
         else:
             self.session.end()
 
     def detach(self, op: DetachLink) -> None:
         """A link of ``AttachSource`` or ``AttachTarget``; for good, or to be resumed."""
-        link = self.consuming.links.get(op.link) or self.publishing.named.get(op.link)
+        link = self.receivers.links.get(op.link) or self.senders.named.get(op.link)
         if link is not None:
             link.detach(op.closed)
         self.answer(op.token)
 
     def select_confirms(self, op: SelectConfirms) -> None:
-        self.publishing.confirming = True
+        self.senders.confirming = True
         self.answer(op.token)
 
 
 def _begin(engine: Any, op: BeginSession) -> None:
     session = engine.channels.new(op.channel)
-    session.use.beginning = op.token
+    session.handler.beginning = op.token
     session.begin()
 
 
-def _asker(engine: Any, number: int) -> Asker:
+def _asker(engine: Any, number: int) -> ClientSession:
     """Of an open session. Raises ``LocalError`` if it has ended, or never begun."""
     session = engine.channel(number)
-    asker: Asker = session.use
-    if session.mute or asker.leaving:
+    client: ClientSession = session.handler
+    if session.output_closed or client.leaving:
         raise LocalError(f"channel {number} is lost")
-    return asker
+    return client
 
 
 def _end(engine: Any, op: EndSession) -> None:
-    asker = _asker(engine, op.channel)
-    engine.say_now()
-    asker.ending, asker.leaving = op.token, True
-    asker.leave()
+    client = _asker(engine, op.channel)
+    engine.write_deferred()
+    client.ending, client.leaving = op.token, True
+    client.leave()
 
 
 def _nothing(engine: Any, op: Operation) -> None:
@@ -239,58 +239,58 @@ def _nothing(engine: Any, op: Operation) -> None:
 
 
 def _unsaid(engine: Any, op: Flow) -> None:
-    asker = _asker(engine, op.channel)
-    asker.refuse(op.token, Condition.NOT_IMPLEMENTED, "1.0 stops links, by their credit")
+    client = _asker(engine, op.channel)
+    client.refuse(op.token, Condition.NOT_IMPLEMENTED, "1.0 stops links, by their credit")
 
 
 def _update_secret(engine: Any, op: UpdateSecret) -> None:
     """Any session will do."""
     session = next(
-        (each for each in engine.sessions.values() if each.begun and not each.mute), None
+        (each for each in engine.sessions.values() if each.begun and not each.output_closed), None
     )
     if session is None:
         raise LocalError("a new secret is sent over a session, and there is none")
-    session.use.requests.update_secret(op)
+    session.handler.management.update_secret(op)
 
 
-Speak = Callable[[Any, Any], None]
+Encoder = Callable[[Any, Any], None]
 
 
-def _to(part: str, verb: Callable[[Any, Any], None], transactional: bool = False) -> Speak:
+def _to(part: str, verb: Callable[[Any, Any], None], transactional: bool = False) -> Encoder:
     """Say it by this part of the session's asker."""
     name = verb.__name__
 
     def speak(engine: Any, op: Any) -> None:
-        asker = _asker(engine, op.channel)
-        if engine.unsaid:
-            engine.say_now()
-        if transactional and asker.work.defer(op):
+        client = _asker(engine, op.channel)
+        if engine.deferred_writes:
+            engine.write_deferred()
+        if transactional and client.transactions.defer(op):
             return
-        getattr(asker if not part else getattr(asker, part), name)(op)
+        getattr(client if not part else getattr(client, part), name)(op)
 
     return speak
 
 
 def _publish(engine: Any, op: Publish) -> None:
     """Hot."""
-    asker = _asker(engine, op.channel)
-    if asker.work.selected and asker.work.defer(op):
+    client = _asker(engine, op.channel)
+    if client.transactions.selected and client.transactions.defer(op):
         return
-    asker.publishing.publish(op)
+    client.senders.publish(op)
 
 
 def _settle(engine: Any, op: Settle) -> None:
     """Hot."""
     session = engine.sessions.get(op.channel)
-    if session is None or session.mute:
+    if session is None or session.output_closed:
         return  # what was delivered there goes back anyway
-    asker: Asker = session.use
-    if asker.work.selected and asker.work.defer(op):
+    client: ClientSession = session.handler
+    if client.transactions.selected and client.transactions.defer(op):
         return
-    asker.consuming.settle(op)
+    client.receivers.settle(op)
 
 
-SPEECH: dict[type[Operation], Speak] = {
+ENCODERS: dict[type[Operation], Encoder] = {
     BeginSession: _begin,
     EndSession: _end,
     Done: _nothing,
@@ -298,30 +298,30 @@ SPEECH: dict[type[Operation], Speak] = {
     Flow: _unsaid,
     UpdateSecret: _update_secret,
     Publish: _publish,
-    SelectConfirms: _to("", Asker.select_confirms),
-    AttachTarget: _to("publishing", Publishing.attach),
-    AttachSource: _to("consuming", Consuming.attach),
-    DetachLink: _to("", Asker.detach),
-    Credit: _to("consuming", Consuming.credit),
-    Subscribe: _to("consuming", Consuming.subscribe),
-    Unsubscribe: _to("consuming", Consuming.unsubscribe),
-    Prefetch: _to("consuming", Consuming.set_prefetch),
-    Fetch: _to("consuming", Consuming.fetch),
-    Recover: _to("consuming", Consuming.recover),
+    SelectConfirms: _to("", ClientSession.select_confirms),
+    AttachTarget: _to("senders", ClientSenders.attach),
+    AttachSource: _to("receivers", ClientReceivers.attach),
+    DetachLink: _to("", ClientSession.detach),
+    Credit: _to("receivers", ClientReceivers.credit),
+    Subscribe: _to("receivers", ClientReceivers.subscribe),
+    Unsubscribe: _to("receivers", ClientReceivers.unsubscribe),
+    Prefetch: _to("receivers", ClientReceivers.set_prefetch),
+    Fetch: _to("receivers", ClientReceivers.fetch),
+    Recover: _to("receivers", ClientReceivers.recover),
     Settle: _settle,
-    Modify: _to("consuming", Consuming.modify, True),
-    Retire: _to("consuming", Consuming.retire),
-    Select: _to("work", Transacting.select),
-    Commit: _to("work", Transacting.end),
-    Rollback: _to("work", Transacting.end),
-    DeclareTransaction: _to("work", Transacting.declare),
-    Discharge: _to("work", Transacting.discharge),
-    Post: _to("work", Transacting.post),
-    DeclareQueue: _to("requests", Requests.declare_queue),
-    DeleteQueue: _to("requests", Requests.delete_queue),
-    PurgeQueue: _to("requests", Requests.purge_queue),
-    DeclareExchange: _to("requests", Requests.declare_exchange),
-    DeleteExchange: _to("requests", Requests.delete_exchange),
-    Bind: _to("requests", Requests.bind),
-    Unbind: _to("requests", Requests.unbind),
+    Modify: _to("receivers", ClientReceivers.modify, True),
+    Retire: _to("receivers", ClientReceivers.retire),
+    Select: _to("transactions", ClientTransactions.select),
+    Commit: _to("transactions", ClientTransactions.end),
+    Rollback: _to("transactions", ClientTransactions.end),
+    DeclareTransaction: _to("transactions", ClientTransactions.declare),
+    Discharge: _to("transactions", ClientTransactions.discharge),
+    Post: _to("transactions", ClientTransactions.post),
+    DeclareQueue: _to("management", ClientManagement.declare_queue),
+    DeleteQueue: _to("management", ClientManagement.delete_queue),
+    PurgeQueue: _to("management", ClientManagement.purge_queue),
+    DeclareExchange: _to("management", ClientManagement.declare_exchange),
+    DeleteExchange: _to("management", ClientManagement.delete_exchange),
+    Bind: _to("management", ClientManagement.bind),
+    Unbind: _to("management", ClientManagement.unbind),
 }

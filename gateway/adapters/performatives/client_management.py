@@ -12,11 +12,11 @@ from uuid import uuid4
 
 from gateway.adapters.performatives import addresses as places
 from gateway.adapters.performatives import termini
-from gateway.adapters.performatives.carried import carried, request
+from gateway.adapters.performatives.client_messages import management_request, received
 from gateway.adapters.performatives.decoding import FieldError, read_value
-from gateway.adapters.performatives.opening import LINK_PAIR
-from gateway.adapters.performatives.receiving_link import Arrival, Incoming
-from gateway.adapters.performatives.sending_link import Outgoing
+from gateway.adapters.performatives.open_performative import LINK_PAIR
+from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
+from gateway.adapters.performatives.sending_link import SendingLink
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import SenderSettleMode
 from gateway.errors import Condition, Lost
@@ -40,7 +40,7 @@ from gateway.operations import (
 from gateway.values import Symbol
 
 if TYPE_CHECKING:
-    from gateway.adapters.performatives.client import Asker
+    from gateway.adapters.performatives.client import ClientSession
 
 MANAGEMENT, ME = "/management", "$me"
 WINDOW = 100
@@ -59,7 +59,7 @@ Result = Callable[[Any], Any]
 """The body of a good response -> what the request is answered with."""
 
 
-class Asking:
+class PendingRequest:
     """A request under way; ``then`` is given the body of a good response and where operations go,
     and says whether that is the end of it."""
 
@@ -70,22 +70,22 @@ class Asking:
         self.then = then
 
 
-class Requests:
-    """A ``LinkUse`` for the pair, and for probes: links whose attach is all that is asked."""
+class ClientManagement:
+    """A ``LinkHandler`` for the pair, and for probes: links whose attach is all that is asked."""
 
-    def __init__(self, asker: "Asker") -> None:
-        self.asker = asker
-        self.session = asker.session
-        self._out: Outgoing | None = None
-        self._in: Incoming | None = None
-        self._asked: dict[str, Asking] = {}
+    def __init__(self, client: "ClientSession") -> None:
+        self.client = client
+        self.session = client.session
+        self._out: SendingLink | None = None
+        self._in: ReceivingLink | None = None
+        self._asked: dict[str, PendingRequest] = {}
         self._serial = 0
 
     # --- what is said ---------------------------------------------------------------------------
 
     def declare_queue(self, op: DeclareQueue) -> None:
         if op.passive and not self._offered():
-            self._probe(op.token, places.queue(self.asker.form, op.name), True, op.name)
+            self._probe(op.token, places.queue(self.client.form, op.name), True, op.name)
             return
         name = op.name or f"client.gen-{uuid4()}"
         path = f"/queues/{quote(name, safe='')}"
@@ -112,7 +112,7 @@ class Requests:
     def delete_queue(self, op: DeleteQueue) -> None:
         if op.if_unused or op.if_empty:
             text = "management deletes without conditions"
-            self.asker.refuse(op.token, Condition.NOT_IMPLEMENTED, text)
+            self.client.refuse(op.token, Condition.NOT_IMPLEMENTED, text)
             return
         self._ask(op.token, "DELETE", f"/queues/{quote(op.name, safe='')}", None, _count)
 
@@ -121,7 +121,7 @@ class Requests:
 
     def declare_exchange(self, op: DeclareExchange) -> None:
         if op.passive:
-            address = places.exchange(self.asker.form, op.name, "")
+            address = places.exchange(self.client.form, op.name, "")
             self._probe(op.token, address, False, None)
             return
         asked = {
@@ -136,7 +136,7 @@ class Requests:
     def delete_exchange(self, op: DeleteExchange) -> None:
         if op.if_unused:
             text = "management deletes without conditions"
-            self.asker.refuse(op.token, Condition.NOT_IMPLEMENTED, text)
+            self.client.refuse(op.token, Condition.NOT_IMPLEMENTED, text)
             return
         self._ask(op.token, "DELETE", f"/exchanges/{quote(op.name, safe='')}", None, _nothing)
 
@@ -176,7 +176,7 @@ class Requests:
     # --- requests -------------------------------------------------------------------------------
 
     def _offered(self) -> bool:
-        opened = self.asker.engine.opened
+        opened = self.client.engine.opened
         return opened is not None and LINK_PAIR in (opened.offered_capabilities or ())
 
     def _ask(self, token: Token, method: str, path: str, body: Any, result: Result) -> None:
@@ -197,7 +197,7 @@ class Requests:
         then: Callable[[Any, list[Operation]], None],
     ) -> None:
         if not self._offered():
-            self.asker.refuse(token, Condition.NOT_IMPLEMENTED, "the peer has no management node")
+            self.client.refuse(token, Condition.NOT_IMPLEMENTED, "the peer has no management node")
             return
         if self._out is None:
             self._pair()
@@ -205,17 +205,17 @@ class Requests:
         self._serial += 1
         number = str(self._serial)
         properties = Properties(message_id=number, to=path, subject=method, reply_to=ME)
-        self._asked[number] = Asking(token, then)
-        self._out.deliver(0, request(properties, body), False, True)
+        self._asked[number] = PendingRequest(token, then)
+        self._out.deliver(0, management_request(properties, body), False, True)
 
     def _pair(self) -> None:
         """The two links (Link Pairing 1.0)."""
-        name = self.asker.link_name("management")
+        name = self.client.link_name("management")
         paired = {Symbol("paired"): True}
-        receiver: Incoming = self.session.offer(name, True, self)
+        receiver: ReceivingLink = self.session.offer(name, True, self)
         receiver.source, receiver.target = w.Source(MANAGEMENT), w.Target(ME)
-        receiver.window, receiver.loose = WINDOW, True
-        sender: Outgoing = self.session.offer(name, False, self)
+        receiver.window, receiver.ignores_unsettled = WINDOW, True
+        sender: SendingLink = self.session.offer(name, False, self)
         sender.source, sender.target = w.Source(ME), w.Target(MANAGEMENT)
         for link in (sender, receiver):
             link.snd_mode = SenderSettleMode.SETTLED
@@ -225,7 +225,7 @@ class Requests:
 
     def _probe(self, token: Token, address: str, queue: bool, name: str | None) -> None:
         """Is it there? Attaching tells; nothing is sent or taken."""
-        link = self.session.offer(self.asker.link_name("probe"), queue, self)
+        link = self.session.offer(self.client.link_name("probe"), queue, self)
         terminus = Terminus(address)
         link.source = termini.source(terminus) if queue else w.Source()
         link.target = w.Target() if queue else termini.target(terminus)
@@ -244,13 +244,13 @@ class Requests:
             link.detach(True, found)
 
     def on_message(
-        self, link: Incoming, arrival: Arrival, octets: bytes, found: list[Operation]
+        self, link: ReceivingLink, arrival: IncomingDelivery, octets: bytes, found: list[Operation]
     ) -> None:
         """A response."""
         if not arrival.settled:
             self.session.settle([arrival], w.ACCEPTED)
         try:
-            message, _ = carried(octets, "", "")
+            message, _ = received(octets, "", "")
             properties = message.properties
             body = None
             if properties.body_kind == "value":
@@ -272,14 +272,14 @@ class Requests:
     def on_outcome(self, *_: Any) -> None:
         """Requests are sent settled."""
 
-    def on_unsent(self, link: Outgoing, number: int, message: Any, text: str) -> None:
+    def on_unsent(self, link: SendingLink, number: int, message: Any, text: str) -> None:
         """A request that has no form or is too large: its number is its message-id."""
         asked = self._asked.pop(str(message.properties.message_id), None)
         if asked is not None:
-            self.asker.refuse(asked.token, Condition.CONTENT_TOO_LARGE, text)
+            self.client.refuse(asked.token, Condition.CONTENT_TOO_LARGE, text)
 
     def on_credit(self, link: Any, record: w.Flow, found: list[Operation]) -> None:
-        if isinstance(link, Outgoing) and link.drain:
+        if isinstance(link, SendingLink) and link.drain:
             link.drained(link.credit - link.waiting)
 
     def on_detached(
@@ -293,11 +293,11 @@ class Requests:
         if link.data is not None:  # a probe
             token, _ = link.data
             if token is not None:
-                found.append(self.asker.gone(token, link, record, lost))
+                found.append(self.client.gone(token, link, record, lost))
         elif link in (self._out, self._in):
             asked, self._asked = self._asked, {}
             tokens = [each.token for each in asked.values() if each.token is not None]
-            found += [self.asker.gone(token, link, record, lost) for token in tokens]
+            found += [self.client.gone(token, link, record, lost) for token in tokens]
             pair, self._out, self._in = (self._out, self._in), None, None
             for other in pair:
                 if other is not None and not other.over and (record or link.fault):
@@ -318,4 +318,4 @@ def _nothing(body: Any) -> None:
     return None
 
 
-__all__ = ["Requests"]
+__all__ = ["ClientManagement"]

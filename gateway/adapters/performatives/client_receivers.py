@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.adapters.performatives import addresses as places
 from gateway.adapters.performatives import termini
-from gateway.adapters.performatives.carried import carried
+from gateway.adapters.performatives.client_messages import received
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.link_recovery import BadMap, resumed, written
 from gateway.adapters.performatives.outcomes import ACCEPTED, RELEASED, SYMBOLS, rejected, state_of
-from gateway.adapters.performatives.receiving_link import Arrival, Incoming
+from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError, SenderSettleMode
 from gateway.errors import Condition, LocalError
@@ -44,7 +44,7 @@ from gateway.operations import (
 from gateway.values import Symbol
 
 if TYPE_CHECKING:
-    from gateway.adapters.performatives.client import Asker
+    from gateway.adapters.performatives.client import ClientSession
 
 WINDOW = 1000
 """Credit of a consumer without prefetch."""
@@ -91,35 +91,35 @@ class Consumer:
         """Came without having been fetched."""
 
 
-class Consuming:
-    """A ``LinkUse``."""
+class ClientReceivers:
+    """A ``LinkHandler``."""
 
-    def __init__(self, asker: "Asker") -> None:
-        self.asker = asker
-        self.session = asker.session
+    def __init__(self, client: "ClientSession") -> None:
+        self.client = client
+        self.session = client.session
         self.prefetch = 0
-        self.links: dict[str, Incoming] = {}
+        self.links: dict[str, ReceivingLink] = {}
         """By tag."""
-        self._fetchers: dict[tuple[str, bool], Incoming] = {}
-        self._drains = asker.form != "v1"
+        self._fetchers: dict[tuple[str, bool], ReceivingLink] = {}
+        self._drains = client.form != "v1"
         """RabbitMQ 3.10 loses the session when a classic queue is drained. It answers every grant
         with a flow instead, which says how much is available."""
         self._delivery = 0
-        self._unsettled: dict[int, Arrival] = {}
+        self._unsettled: dict[int, IncomingDelivery] = {}
         """By the number of the delivery, in order."""
-        self._accepted: list[Arrival] = []
+        self._accepted: list[IncomingDelivery] = []
         """Not told to the peer yet."""
 
     # --- links ----------------------------------------------------------------------------------
 
     def _offer(
         self, consumer: Consumer, terminus: Terminus, name: str, settled: bool, **fields: Any
-    ) -> Incoming:
-        link: Incoming = self.session.offer(name, True, self)
+    ) -> ReceivingLink:
+        link: ReceivingLink = self.session.offer(name, True, self)
         link.data = consumer
         link.slack = SLACK
         link.source = termini.source(terminus)
-        if self.asker.form == "v1":
+        if self.client.form == "v1":
             link.source.outcomes = tuple(name for name in SYMBOLS if name != MODIFIED)
         link.target = w.Target()
         link.snd_mode = SenderSettleMode.SETTLED if settled else SenderSettleMode.UNSETTLED
@@ -129,22 +129,26 @@ class Consuming:
     def subscribe(self, op: Subscribe) -> None:
         """A consumer of a queue. Arguments become link properties."""
         if op.exclusive:
-            self.asker.refuse(op.token, Condition.NOT_IMPLEMENTED, "1.0 has no exclusive consumers")
+            self.client.refuse(
+                op.token, Condition.NOT_IMPLEMENTED, "1.0 has no exclusive consumers"
+            )
             return
-        tag = op.tag or self.asker.link_name("ctag")
+        tag = op.tag or self.client.link_name("ctag")
         if tag in self.links:
-            self.asker.refuse(op.token, Condition.NOT_ALLOWED, f"consumer '{tag}' is there already")
+            self.client.refuse(
+                op.token, Condition.NOT_ALLOWED, f"consumer '{tag}' is there already"
+            )
             return
         filters: dict[str, tuple[Any, Any]] = {}
         if op.no_local:
             filters["no-local"] = (Symbol(NO_LOCAL), [])
-        terminus = Terminus(places.queue(self.asker.form, op.queue), filters=filters)
+        terminus = Terminus(places.queue(self.client.form, op.queue), filters=filters)
         properties = {Symbol(name): value for name, value in op.arguments.items()} or None
         consumer = Consumer(tag, op.queue, op, op.token)
-        name = self.asker.link_name(tag)
+        name = self.client.link_name(tag)
         link = self._offer(consumer, terminus, name, op.no_ack, properties=properties)
         link.window = WINDOW if op.no_ack else self.prefetch or WINDOW
-        link.loose = op.no_ack or not self.prefetch
+        link.ignores_unsettled = op.no_ack or not self.prefetch
         self.links[tag] = link
 
     def attach(self, op: AttachSource) -> None:
@@ -161,7 +165,7 @@ class Consuming:
             raise LocalError(f"no link {op.tag!r}")
         consumer: Consumer = link.data
         if op.count is None:
-            link.window, link.loose = WINDOW, True
+            link.window, link.ignores_unsettled = WINDOW, True
             link.grant(WINDOW)
         else:
             link.window = 0
@@ -169,33 +173,33 @@ class Consuming:
         if op.drain and op.count:
             consumer.drain, consumer.left = (op.token,), op.count
         else:
-            self.asker.answer(op.token, 0)
+            self.client.answer(op.token, 0)
 
     def set_prefetch(self, op: Prefetch) -> None:
         """For consumers started from now on. Octets cannot be limited here."""
         if op.size:
-            self.asker.refuse(op.token, Condition.NOT_IMPLEMENTED, "1.0 has credit in messages")
+            self.client.refuse(op.token, Condition.NOT_IMPLEMENTED, "1.0 has credit in messages")
             return
         self.prefetch = op.count
-        self.asker.answer(op.token)
+        self.client.answer(op.token)
 
     def unsubscribe(self, op: Unsubscribe) -> None:
         """Stop it, let come what is under way, then answer. Its link lives as long as it has
         unsettled deliveries."""
         link = self.links.get(op.tag)
         if link is None or link.data.leaving is not None:
-            self.asker.answer(op.token, op.tag)
+            self.client.answer(op.token, op.tag)
             return
         link.data.leaving = op
         link.window = 0
-        if link.credit > 0 and link.heard and self._drains:
+        if link.credit > 0 and link.attach_received and self._drains:
             link.grant(link.credit, True)
             return
         if link.credit > 0:
             link.grant(0)
         self._left(link, self.session.engine.later)
 
-    def _left(self, link: Incoming, found: list[Operation]) -> None:
+    def _left(self, link: ReceivingLink, found: list[Operation]) -> None:
         """Nothing more comes from this consumer."""
         consumer: Consumer = link.data
         if consumer.leaving is True:
@@ -206,7 +210,7 @@ class Consuming:
             found.append(Done(self.session.number, op.token, op.tag))
         self._leave(link)
 
-    def _leave(self, link: Incoming) -> None:
+    def _leave(self, link: ReceivingLink) -> None:
         if link.data.leaving is True and not link.unsettled and not link.over:
             link.detach(True)
 
@@ -216,8 +220,8 @@ class Consuming:
             self._make_room()
             consumer = Consumer("", op.queue, None, None)
             consumer.fetches = deque()
-            terminus = Terminus(places.queue(self.asker.form, op.queue))
-            link = self._offer(consumer, terminus, self.asker.link_name("fetch"), op.no_ack)
+            terminus = Terminus(places.queue(self.client.form, op.queue))
+            link = self._offer(consumer, terminus, self.client.link_name("fetch"), op.no_ack)
             self._fetchers[op.queue, op.no_ack] = link
         assert link.data.fetches is not None
         link.data.fetches.append(op.token)
@@ -230,12 +234,14 @@ class Consuming:
         if len(self._fetchers) < MOST_FETCHED:
             return
         for place, link in self._fetchers.items():
-            if link.heard and not (link.data.fetches or link.data.spare or link.unsettled):
+            if link.attach_received and not (
+                link.data.fetches or link.data.spare or link.unsettled
+            ):
                 del self._fetchers[place]
                 link.detach(True)
                 return
 
-    def _fetched(self, link: Incoming, found: list[Operation]) -> None:
+    def _fetched(self, link: ReceivingLink, found: list[Operation]) -> None:
         """A message has come, or more than one was there: answer, and go on."""
         consumer: Consumer = link.data
         consumer.fetching = False
@@ -244,15 +250,15 @@ class Consuming:
             found.append(Done(self.session.number, token, consumer.spare.popleft()))
         self._fetch_next(link)
 
-    def _fetch_next(self, link: Incoming) -> None:
+    def _fetch_next(self, link: ReceivingLink) -> None:
         consumer: Consumer = link.data
-        if link.heard and consumer.fetches and not consumer.fetching and not link.over:
+        if link.attach_received and consumer.fetches and not consumer.fetching and not link.over:
             consumer.fetching = True
             link.grant(1, self._drains)
 
     # --- what links say -------------------------------------------------------------------------
 
-    def on_attached(self, link: Incoming, record: w.Attach, found: list[Operation]) -> None:
+    def on_attached(self, link: ReceivingLink, record: w.Attach, found: list[Operation]) -> None:
         consumer: Consumer = link.data
         if record.source is None:
             return  # refused: its detach says why
@@ -272,12 +278,12 @@ class Consuming:
             self._left(link, found)
 
     def on_message(
-        self, link: Incoming, arrival: Arrival, octets: bytes, found: list[Operation]
+        self, link: ReceivingLink, arrival: IncomingDelivery, octets: bytes, found: list[Operation]
     ) -> None:
         """Hot."""
         consumer: Consumer = link.data
         try:
-            message, redelivered = carried(octets, "", consumer.key)
+            message, redelivered = received(octets, "", consumer.key)
             if _ROUTED in message.header:
                 routed(message)
         except FieldError as error:
@@ -310,7 +316,7 @@ class Consuming:
     def on_unsent(self, *_: Any) -> None:
         """Nor is anything left unsent."""
 
-    def on_credit(self, link: Incoming, record: w.Flow, found: list[Operation]) -> None:
+    def on_credit(self, link: ReceivingLink, record: w.Flow, found: list[Operation]) -> None:
         consumer: Consumer = link.data
         if consumer.fetching and not self._drains and record.available == 0 and link.credit > 0:
             link.grant(0)
@@ -335,7 +341,7 @@ class Consuming:
 
     def on_detached(
         self,
-        link: Incoming,
+        link: ReceivingLink,
         record: w.Detach | None,
         closed: bool,
         lost: bool,
@@ -350,8 +356,8 @@ class Consuming:
             del self._fetchers[place]
         waiting = [consumer.token, *(consumer.drain or ()), *(consumer.fetches or ())]
         leaving = consumer.leaving
-        asker = self.asker
-        found += [asker.gone(token, link, record, lost) for token in waiting if token is not None]
+        client = self.client
+        found += [client.gone(token, link, record, lost) for token in waiting if token is not None]
         if leaving is not None and leaving is not True and leaving.token is not None:
             found.append(Done(self.session.number, leaving.token, leaving.tag))
         elif (record or link.fault) and leaving is None and consumer.tag and not consumer.token:
@@ -363,11 +369,15 @@ class Consuming:
 
     def settle(self, op: Settle) -> None:
         """What is accepted is said when there is output to be taken, many at once. Hot."""
-        if op.outcome is Outcome.ACCEPT and not op.multiple and self.asker.work.current is None:
+        if (
+            op.outcome is Outcome.ACCEPT
+            and not op.multiple
+            and self.client.transactions.current is None
+        ):
             arrival = self._unsettled.pop(op.delivery, None)
             if arrival is not None:
                 if not self._accepted:
-                    self.asker.engine.put_off(self._accept)
+                    self.client.engine.defer_write(self._accept)
                 self._accepted.append(arrival)
             return
         if self._accepted:
@@ -414,9 +424,9 @@ class Consuming:
     def recover(self, op: Recover) -> None:
         """All goes back. To the same consumers is not for us to say in this version."""
         self._say(self._up_to(0), RELEASED)
-        self.asker.answer(op.token)
+        self.client.answer(op.token)
 
-    def _up_to(self, delivery: int) -> list[Arrival]:
+    def _up_to(self, delivery: int) -> list[IncomingDelivery]:
         unsettled = self._unsettled
         if not delivery:
             found = list(unsettled.values())
@@ -425,8 +435,8 @@ class Consuming:
         numbers = list(takewhile(lambda number: number <= delivery, unsettled))
         return [unsettled.pop(number) for number in numbers]
 
-    def _say(self, arrivals: list[Arrival], state: Any) -> None:
-        work = self.asker.work.current
+    def _say(self, arrivals: list[IncomingDelivery], state: Any) -> None:
+        work = self.client.transactions.current
         if work is not None:
             state = w.TransactionalState(work, state)
         self.session.settle(arrivals, state)
@@ -445,4 +455,4 @@ def routed(message: Message) -> None:
         message.exchange = str(exchange) if isinstance(exchange, str) else ""
 
 
-__all__ = ["Consumer", "Consuming"]
+__all__ = ["Consumer", "ClientReceivers"]

@@ -11,7 +11,11 @@ from gateway.adapters.performatives import addresses as places
 from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.composites import condition_for
 from gateway.adapters.performatives.link_recovery import BadMap, highest, resumed, written
-from gateway.adapters.performatives.sending_link import Outgoing, Parcel, Sent
+from gateway.adapters.performatives.sending_link import (
+    OutgoingDelivery,
+    QueuedDelivery,
+    SendingLink,
+)
 from gateway.adapters.performatives.violation import reason
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError
@@ -31,7 +35,7 @@ from gateway.operations import (
 )
 
 if TYPE_CHECKING:
-    from gateway.adapters.performatives.client import Asker
+    from gateway.adapters.performatives.client import ClientSession
 
 MOST_LINKS = 256
 """Sender links of one session. Beyond that the one that has been idle longest is closed."""
@@ -43,26 +47,26 @@ MOST_WAITING = 1000
 class Sender:
     """What we know of a sender link."""
 
-    __slots__ = ("place", "token", "terminus", "stuffed")
+    __slots__ = ("place", "token", "terminus", "paused")
 
     def __init__(self, place: tuple[str, str], token: Token, terminus: Terminus | None) -> None:
         self.place = place
         self.token = token
         self.terminus = terminus
         """Asked for by name, not made for a publish."""
-        self.stuffed = False
+        self.paused = False
 
 
-class Publishing:
-    """A ``LinkUse``."""
+class ClientSenders:
+    """A ``LinkHandler``."""
 
-    def __init__(self, asker: "Asker") -> None:
-        self.asker = asker
-        self.session = asker.session
+    def __init__(self, client: "ClientSession") -> None:
+        self.client = client
+        self.session = client.session
         self.confirming = False
-        self.links: dict[tuple[str, str], Outgoing] = {}
+        self.links: dict[tuple[str, str], SendingLink] = {}
         """By exchange and key."""
-        self.named: dict[str, Outgoing] = {}
+        self.named: dict[str, SendingLink] = {}
         """Those asked for by ``AttachTarget``, by its name for them."""
         self._sequence = 0
         self._next = 1
@@ -70,7 +74,7 @@ class Publishing:
         self._unconfirmed: dict[int, Message] = {}
         self._early: dict[int, bool] = {}
         """Outcomes of later numbers."""
-        self._stuffed = 0
+        self._paused = 0
 
     @property
     def holding(self) -> bool:
@@ -85,7 +89,7 @@ class Publishing:
         link = self.links.get((message.exchange, message.key))
         if link is None:
             link = self._open(message.exchange, message.key)
-        work = self.asker.work.current
+        work = self.client.transactions.current
         if self.confirming:
             self._sequence = number = self._sequence + 1
             self._unconfirmed[number] = message
@@ -96,24 +100,24 @@ class Publishing:
             if work is None:
                 link.deliver(0, message, False, True)
         if work is not None:
-            number = self.asker.work.number(number)
-            link.send(Parcel(number, message, state=w.TransactionalState(work)))
+            number = self.client.transactions.number(number)
+            link.send(QueuedDelivery(number, message, state=w.TransactionalState(work)))
         if len(link.held) > MOST_WAITING:
-            self._stuff(link)
+            self._pause(link)
 
-    def post(self, link: Outgoing, number: int, message: Message, transaction: bytes) -> None:
+    def post(self, link: SendingLink, number: int, message: Message, transaction: bytes) -> None:
         """A message within a transaction (§4.4.1)."""
-        link.send(Parcel(number, message, state=w.TransactionalState(transaction)))
+        link.send(QueuedDelivery(number, message, state=w.TransactionalState(transaction)))
 
-    def link_for(self, name: str, message: Message) -> Outgoing:
+    def link_for(self, name: str, message: Message) -> SendingLink:
         """The sender link of that name, else the one for where the message goes."""
         link = self.named.get(name) or self.links.get((message.exchange, message.key))
         return link or self._open(message.exchange, message.key)
 
-    def _open(self, exchange: str, key: str) -> Outgoing:
+    def _open(self, exchange: str, key: str) -> SendingLink:
         if len(self.links) >= MOST_LINKS:
             self._close_idle()
-        address = places.exchange(self.asker.form, exchange, key)
+        address = places.exchange(self.client.form, exchange, key)
         return self._attach((exchange, key), Terminus(address), None, None)
 
     def _attach(
@@ -123,9 +127,9 @@ class Publishing:
         name: str | None,
         token: Token,
         unsettled: dict[bytes, Any] | None = None,
-    ) -> Outgoing:
-        name = name or self.asker.link_name("to")
-        link: Outgoing = self.session.offer(name, False, self)
+    ) -> SendingLink:
+        name = name or self.client.link_name("to")
+        link: SendingLink = self.session.offer(name, False, self)
         link.data = Sender(place, token, terminus if token is not None else None)
         link.source = w.Source()
         link.target = termini.target(terminus)
@@ -145,28 +149,33 @@ class Publishing:
         """Make room: the first link that has nothing under way goes."""
         busy = {id(sent.link) for sent in self.session.sent.values()}
         for place, link in self.links.items():
-            if not link.held and id(link) not in busy and link.heard and link.data.token is None:
+            if (
+                not link.held
+                and id(link) not in busy
+                and link.attach_received
+                and link.data.token is None
+            ):
                 del self.links[place]
                 link.detach(True)
                 return
 
-    def _stuff(self, link: Outgoing) -> None:
+    def _pause(self, link: SendingLink) -> None:
         """Ask to be told no more for now."""
-        if not link.data.stuffed:
-            link.data.stuffed = True
-            self._stuffed += 1
-            if self._stuffed == 1:
+        if not link.data.paused:
+            link.data.paused = True
+            self._paused += 1
+            if self._paused == 1:
                 self.session.engine.later.append(Flow(self.session.number, None, False))
 
-    def _relieve(self, link: Outgoing, found: list[Operation]) -> None:
-        link.data.stuffed = False
-        self._stuffed -= 1
-        if not self._stuffed:
+    def _resume(self, link: SendingLink, found: list[Operation]) -> None:
+        link.data.paused = False
+        self._paused -= 1
+        if not self._paused:
             found.append(Flow(self.session.number, None, True))
 
     # --- what links say -------------------------------------------------------------------------
 
-    def on_attached(self, link: Outgoing, record: w.Attach, found: list[Operation]) -> None:
+    def on_attached(self, link: SendingLink, record: w.Attach, found: list[Operation]) -> None:
         sender: Sender = link.data
         if record.target is None or sender.token is None:
             return  # refused: its detach says why
@@ -188,18 +197,23 @@ class Publishing:
         """Nothing comes over a link that we send on."""
 
     def on_outcome(
-        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+        self,
+        link: SendingLink,
+        sent: OutgoingDelivery,
+        state: Any,
+        settled: bool,
+        found: list[Operation],
     ) -> None:
         """Hot: most are accepted."""
         number = sent.number
         kind = type(state)
         if kind is w.TransactionalState:
-            if self.asker.work.on_posted(number, state, found):
+            if self.client.transactions.on_posted(number, state, found):
                 return
             state = state.outcome
             kind = type(state)
-        elif self.asker.work.selected:
-            self.asker.work.finished(number)
+        elif self.client.transactions.selected:
+            self.client.transactions.finished(number)
         if kind is w.Accepted:
             if number > 0:
                 self._confirmed(number, True, found)
@@ -214,21 +228,21 @@ class Publishing:
             self._returned(number, condition_for(error.condition), text, found)
         self._confirmed(number, False, found)
 
-    def on_unsent(self, link: Outgoing, number: int, message: Message, text: str) -> None:
+    def on_unsent(self, link: SendingLink, number: int, message: Message, text: str) -> None:
         found = self.session.engine.later
-        if self.asker.work.unsent(number, text, found):
+        if self.client.transactions.unsent(number, text, found):
             return
         self._give_back(number, message, Condition.CONTENT_TOO_LARGE, text, found)
 
-    def on_credit(self, link: Outgoing, record: w.Flow, found: list[Operation]) -> None:
+    def on_credit(self, link: SendingLink, record: w.Flow, found: list[Operation]) -> None:
         if link.drain:
             link.drained(link.credit - link.waiting)
-        if link.data.stuffed and len(link.held) <= MOST_WAITING >> 1:
-            self._relieve(link, found)
+        if link.data.paused and len(link.held) <= MOST_WAITING >> 1:
+            self._resume(link, found)
 
     def on_detached(
         self,
-        link: Outgoing,
+        link: SendingLink,
         record: w.Detach | None,
         closed: bool,
         lost: bool,
@@ -239,23 +253,23 @@ class Publishing:
             del self.links[sender.place]
         for name in [name for name, there in self.named.items() if there is link]:
             del self.named[name]
-        if sender.stuffed:
-            self._relieve(link, found)
+        if sender.paused:
+            self._resume(link, found)
         if sender.token is not None:
-            found.append(self.asker.gone(sender.token, link, record, lost))
+            found.append(self.client.gone(sender.token, link, record, lost))
         error = link.fault if record is None else record.error
         if record is None and error is None:
             return  # what is unconfirmed stays so, as with every version
         condition, text = reason(error, "the link was detached")
         for sent in [sent for sent in self.session.sent.values() if sent.link is link]:
-            if not self.asker.work.unsent(sent.number, text, found):
+            if not self.client.transactions.unsent(sent.number, text, found):
                 self._confirmed(sent.number, False, found)
-        for parcel in link.held:
-            message = parcel.message
-            if parcel.id is not None or message is None:
+        for queued in link.held:
+            message = queued.message
+            if queued.id is not None or message is None:
                 continue
-            if not self.asker.work.unsent(parcel.number, text, found):
-                self._give_back(parcel.number, message, condition, text, found)
+            if not self.client.transactions.unsent(queued.number, text, found):
+                self._give_back(queued.number, message, condition, text, found)
         if record is not None:
             link.detach(True, found)
 
@@ -301,4 +315,4 @@ class Publishing:
             accepted = self._early.pop(number)
 
 
-__all__ = ["Publishing", "Sender"]
+__all__ = ["ClientSenders", "Sender"]

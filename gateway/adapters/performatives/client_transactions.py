@@ -8,9 +8,9 @@ replace; what is said before the next one is there waits for it.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gateway.adapters.performatives.carried import command
+from gateway.adapters.performatives.client_messages import coordinator_message
 from gateway.adapters.performatives.outcomes import SYMBOLS
-from gateway.adapters.performatives.sending_link import Outgoing, Sent
+from gateway.adapters.performatives.sending_link import OutgoingDelivery, SendingLink
 from gateway.adapters.performatives.violation import reason
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import TxnCapability
@@ -30,7 +30,7 @@ from gateway.operations import (
 )
 
 if TYPE_CHECKING:
-    from gateway.adapters.performatives.client import Asker
+    from gateway.adapters.performatives.client import ClientSession
 
 Then = Callable[[Any, list[Operation]], None]
 """What a command's answer is for: the state, and where operations go."""
@@ -38,18 +38,18 @@ Then = Callable[[Any, list[Operation]], None]
 Failed = Callable[[list[Operation]], None]
 
 
-class Transacting:
-    """A ``LinkUse``."""
+class ClientTransactions:
+    """A ``LinkHandler``."""
 
-    def __init__(self, asker: "Asker") -> None:
-        self.asker = asker
-        self.session = asker.session
+    def __init__(self, client: "ClientSession") -> None:
+        self.client = client
+        self.session = client.session
         self.current: bytes | None = None
         """The transaction that everything is part of."""
         self.selected = False
         self.waiting: list[Operation] = []
         """Said while there is none."""
-        self._link: Outgoing | None = None
+        self._link: SendingLink | None = None
         self._asked: dict[int, tuple[Token, Then, Failed | None]] = {}
         """Commands by number."""
         self._posts: dict[int, Token] = {}
@@ -76,7 +76,7 @@ class Transacting:
 
     def select(self, op: Select) -> None:
         if self.selected:
-            self.asker.answer(op.token)
+            self.client.answer(op.token)
             return
         self.selected = True
         self._next(op.token)
@@ -84,7 +84,7 @@ class Transacting:
     def end(self, op: Commit | Rollback) -> None:
         """Discharge the current transaction, and declare the next."""
         if not self.selected:
-            self.asker.refuse(op.token, Condition.PRECONDITION_FAILED, "not transactional")
+            self.client.refuse(op.token, Condition.PRECONDITION_FAILED, "not transactional")
             return
         if self.current is None:
             self.waiting.append(op)
@@ -117,13 +117,13 @@ class Transacting:
                 if self.current is None:  # one of them has ended it
                     self.waiting += waiting[at:]
                     return
-                self.asker.engine.send(operation)
+                self.client.engine.send(operation)
 
         def failed(found: list[Operation]) -> None:
             self.selected = False
             if self.waiting:
                 self.drop_waiting(found, False)
-                self.asker.lose("there is no transaction for what was to be part of one", found)
+                self.client.lose("there is no transaction for what was to be part of one", found)
 
         self._command(w.Declare(), token, declared, failed)
 
@@ -153,25 +153,27 @@ class Transacting:
         """There will be no next transaction."""
         waiting, self.waiting = self.waiting, []
         tokens = [getattr(operation, "token", None) for operation in waiting]
-        found += [self.asker.refused(token, lost) for token in tokens if token is not None]
+        found += [self.client.refused(token, lost) for token in tokens if token is not None]
 
     def post(self, op: Post) -> None:
         """A message within a transaction; answered with whether it could be routed."""
         self._serial -= 1
         self._posts[self._serial] = op.token
-        sender = self.asker.publishing
+        sender = self.client.senders
         sender.post(sender.link_for(op.link, op.message), self._serial, op.message, op.transaction)
 
     def _command(self, record: Any, token: Token, then: Then, failed: Failed | None = None) -> None:
         link = self._link
         if link is None:
-            link = self._link = self.session.offer(self.asker.link_name("coordinator"), False, self)
+            link = self._link = self.session.offer(
+                self.client.link_name("coordinator"), False, self
+            )
             link.source = w.Source(outcomes=SYMBOLS)
             link.target = w.Coordinator((TxnCapability.LOCAL_TRANSACTIONS,))
             link.attach()
         self._serial -= 1
         self._asked[self._serial] = token, then, failed
-        link.deliver(self._serial, command(record), False, False)
+        link.deliver(self._serial, coordinator_message(record), False, False)
 
     # --- what comes back ------------------------------------------------------------------------
 
@@ -197,7 +199,7 @@ class Transacting:
             found.append(Refused(self.session.number, token, condition, text, Lost.LINK))
         return True
 
-    def on_unsent(self, link: Outgoing, number: int, message: Message, text: str) -> None:
+    def on_unsent(self, link: SendingLink, number: int, message: Message, text: str) -> None:
         """A command that the coordinator would not take."""
         asked = self._asked.pop(number, None)
         if asked is not None:
@@ -206,14 +208,19 @@ class Transacting:
             if asked[2] is not None:
                 asked[2](found)
 
-    def on_attached(self, link: Outgoing, record: w.Attach, found: list[Operation]) -> None:
+    def on_attached(self, link: SendingLink, record: w.Attach, found: list[Operation]) -> None:
         """Refused or not: commands wait for credit, or for the detach."""
 
     def on_message(self, *_: Any) -> None:
         """Nothing comes from a coordinator."""
 
     def on_outcome(
-        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+        self,
+        link: SendingLink,
+        sent: OutgoingDelivery,
+        state: Any,
+        settled: bool,
+        found: list[Operation],
     ) -> None:
         asked = self._asked.pop(sent.number, None)
         if asked is None:
@@ -231,13 +238,13 @@ class Transacting:
         if token is not None:
             found.append(Refused(self.session.number, token, condition, text, Lost.LINK))
 
-    def on_credit(self, link: Outgoing, record: w.Flow, found: list[Operation]) -> None:
+    def on_credit(self, link: SendingLink, record: w.Flow, found: list[Operation]) -> None:
         if link.drain:
             link.drained(link.credit - link.waiting)
 
     def on_detached(
         self,
-        link: Outgoing,
+        link: SendingLink,
         record: w.Detach | None,
         closed: bool,
         lost: bool,
@@ -249,8 +256,8 @@ class Transacting:
         tokens = [token for token, _, _ in self._asked.values()] + list(self._posts.values())
         if self._ending is not None:
             tokens.append(self._ending[0].token)
-        asker, commands = self.asker, len(self._asked)
-        found += [asker.gone(token, link, record, lost) for token in tokens if token is not None]
+        client, commands = self.client, len(self._asked)
+        found += [client.gone(token, link, record, lost) for token in tokens if token is not None]
         self._asked.clear()
         self._posts.clear()
         self._ending = None
@@ -262,4 +269,4 @@ class Transacting:
             self.selected = False
             if self.waiting or not commands:
                 self.drop_waiting(found, False)
-                self.asker.lose("the transactions of this session are rolled back", found)
+                self.client.lose("the transactions of this session are rolled back", found)

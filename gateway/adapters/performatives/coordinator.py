@@ -21,9 +21,13 @@ from gateway.adapters.performatives.outcomes import (
     settle,
 )
 from gateway.adapters.performatives.pending import PendingReply
-from gateway.adapters.performatives.receiving_link import Arrival, Incoming
+from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
 from gateway.adapters.performatives.sections import VALUE, split
-from gateway.adapters.performatives.sending_link import Acquired, Outgoing, Sent
+from gateway.adapters.performatives.sending_link import (
+    AcquiredDelivery,
+    OutgoingDelivery,
+    SendingLink,
+)
 from gateway.adapters.performatives.session import Session
 from gateway.adapters.performatives.violation import error
 from gateway.adapters.performatives.wire import layouts as w
@@ -65,15 +69,15 @@ class Coordinator:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.works: dict[bytes, Incoming] = {}
+        self.works: dict[bytes, ReceivingLink] = {}
         """Open transactions, and the control link of each."""
-        self.retired: dict[bytes, list[Sent]] = {}
+        self.retired: dict[bytes, list[OutgoingDelivery]] = {}
         """Deliveries whose outcome is part of a transaction."""
         self.doomed: set[bytes] = set()
         """Those that must not be discharged with success (§4.4.4.1)."""
         self.ending: set[bytes] = set()
         """Those whose discharge is not answered."""
-        self.gone: dict[bytes, list[Sent]] = {}
+        self.gone: dict[bytes, list[OutgoingDelivery]] = {}
         """Retired deliveries that the peer has settled, by transaction: after a rollback they have
         their default outcome, as far as the broker does not see to that."""
         self.acquiring: set[bytes] = set()
@@ -85,7 +89,7 @@ class Coordinator:
 
     def attach(self, record: w.Attach, found: list[Operation]) -> None:
         """A link to the coordinator (§4.5.1). It cannot be resumed."""
-        link: Incoming = self.session.accept(record, self, found)
+        link: ReceivingLink = self.session.accept(record, self, found)
         link.source = record.source
         link.target = w.Coordinator(CAPABILITIES)
         snd, rcv = record.snd_settle_mode, record.rcv_settle_mode
@@ -107,11 +111,16 @@ class Coordinator:
         """Controllers have no credit for us."""
 
     def on_outcome(
-        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+        self,
+        link: SendingLink,
+        sent: OutgoingDelivery,
+        state: Any,
+        settled: bool,
+        found: list[Operation],
     ) -> None:
         """We send nothing over a control link."""
 
-    def on_unsent(self, link: Outgoing, number: int, message: Message, text: str) -> None:
+    def on_unsent(self, link: SendingLink, number: int, message: Message, text: str) -> None:
         """We send nothing over a control link."""
 
     def on_detached(
@@ -132,7 +141,7 @@ class Coordinator:
             self._rolled_back(work, found)
 
     def on_message(
-        self, link: Incoming, arrival: Arrival, octets: bytes, found: list[Operation]
+        self, link: ReceivingLink, arrival: IncomingDelivery, octets: bytes, found: list[Operation]
     ) -> None:
         """Declare or discharge (§4.2, §4.3)."""
         if arrival.settled:
@@ -152,7 +161,7 @@ class Coordinator:
             text = "the coordinator takes declare and discharge"
             self._reject(arrival, AmqpError.NOT_IMPLEMENTED, text)
 
-    def _reject(self, arrival: Arrival, symbol: str, text: str) -> None:
+    def _reject(self, arrival: IncomingDelivery, symbol: str, text: str) -> None:
         """Say the error by the outcome, or if the source lacks that, by the link's end."""
         if arrival.link.over:
             return
@@ -162,7 +171,11 @@ class Coordinator:
             arrival.link.fail(symbol, text, self.session.engine.later)
 
     def _declare(
-        self, link: Incoming, arrival: Arrival, record: w.Declare, found: list[Operation]
+        self,
+        link: ReceivingLink,
+        arrival: IncomingDelivery,
+        record: w.Declare,
+        found: list[Operation],
     ) -> None:
         if record.global_id is not None:
             text = "distributed transactions are not supported"
@@ -188,7 +201,11 @@ class Coordinator:
         found.append(DeclareTransaction(self.session.number, token, link.number))
 
     def _discharge(
-        self, link: Incoming, arrival: Arrival, record: w.Discharge, found: list[Operation]
+        self,
+        link: ReceivingLink,
+        arrival: IncomingDelivery,
+        record: w.Discharge,
+        found: list[Operation],
     ) -> None:
         work, fail = record.txn_id, bool(record.fail)
         if self.works.get(work) is not link or work in self.ending:
@@ -222,13 +239,13 @@ class Coordinator:
 
     def _is_posted_in_part(self, work: bytes) -> bool:
         for link in self.session.links.values():
-            if isinstance(link, Incoming) and link.partial is not None:
+            if isinstance(link, ReceivingLink) and link.partial is not None:
                 state = link.partial.arrival.state
                 if is_transactional(state) and state.txn_id == work:
                     return True
         return False
 
-    def _forget(self, work: bytes) -> list[Sent]:
+    def _forget(self, work: bytes) -> list[OutgoingDelivery]:
         self.works.pop(work, None)
         self.doomed.discard(work)
         self.ending.discard(work)
@@ -236,7 +253,7 @@ class Coordinator:
         self.retired.pop(work, None)
         return self.gone.pop(work, [])
 
-    def _live(self, work: bytes) -> list[Sent]:
+    def _live(self, work: bytes) -> list[OutgoingDelivery]:
         """Retired deliveries that the peer has not settled."""
         live = self.session.sent
         return [sent for sent in self.retired.get(work, ()) if live.get(sent.id) is sent]
@@ -248,8 +265,8 @@ class Coordinator:
 
     def post(
         self,
-        link: Incoming,
-        arrival: Arrival,
+        link: ReceivingLink,
+        arrival: IncomingDelivery,
         message: Message,
         mandatory: bool,
         found: list[Operation],
@@ -270,7 +287,7 @@ class Coordinator:
         token = PendingReply(posted, refused)
         found.append(Post(self.session.number, token, link.number, work, message))
 
-    def unposted(self, arrival: Arrival, state: Any) -> None:
+    def unposted(self, arrival: IncomingDelivery, state: Any) -> None:
         """A message for a transaction that could not even be read, or has no place."""
         work = arrival.state.txn_id
         if self.is_open(work):
@@ -278,14 +295,14 @@ class Coordinator:
         else:
             self._unknown(arrival)
 
-    def _unknown(self, arrival: Arrival) -> None:
+    def _unknown(self, arrival: IncomingDelivery) -> None:
         text = "no such transaction"
         if arrival.settled:
             raise arrival.link.violated(TransactionError.UNKNOWN_ID, text)
         state = w.Rejected(error(TransactionError.UNKNOWN_ID, text))
         self.session.settle([arrival], state)
 
-    def _told(self, arrival: Arrival, work: bytes, outcome: Any) -> None:
+    def _told(self, arrival: IncomingDelivery, work: bytes, outcome: Any) -> None:
         """Whoever does not wait for an outcome learns of a bad one when it discharges."""
         if arrival.settled:
             if outcome is not ACCEPTED and work in self.works:
@@ -294,7 +311,12 @@ class Coordinator:
             self.session.settle([arrival], w.TransactionalState(work, outcome))
 
     def retire(
-        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+        self,
+        link: SendingLink,
+        sent: OutgoingDelivery,
+        state: Any,
+        settled: bool,
+        found: list[Operation],
     ) -> None:
         """The outcome of a delivery as part of a transaction (§4.4.2); or anything else that is
         said of a delivery that has such an outcome already."""
@@ -303,8 +325,8 @@ class Coordinator:
             return
         before = sent.work
         work: Any = state.txn_id if is_transactional(state) else before
-        acquired = isinstance(sent, Acquired)
-        if isinstance(sent, Acquired) and not sent.decided:
+        acquired = isinstance(sent, AcquiredDelivery)
+        if isinstance(sent, AcquiredDelivery) and not sent.decided:
             if not is_transactional(state) or work != before:
                 self._astray(sent, settled or not is_transactional(state), found)
                 return
@@ -323,7 +345,7 @@ class Coordinator:
         if outcome is None and not settled:
             return  # nothing is said of its outcome
         sent.work, sent.retired = work, state.outcome
-        if isinstance(sent, Acquired):
+        if isinstance(sent, AcquiredDelivery):
             sent.decided = True
         self.retired.setdefault(work, []).append(sent)
         default = default_outcome(link, sent.number)
@@ -338,12 +360,12 @@ class Coordinator:
 
     def retire_range(
         self,
-        link: Outgoing,
-        deliveries: list[Sent],
+        link: SendingLink,
+        deliveries: list[OutgoingDelivery],
         state: Any,
         settled: bool,
         found: list[Operation],
-    ) -> list[Sent]:
+    ) -> list[OutgoingDelivery]:
         """One operation for all of a link that is in no transaction yet (``retire``). Gives the
         rest."""
         work = state.txn_id
@@ -357,11 +379,14 @@ class Coordinator:
         plain = [
             sent
             for sent in deliveries
-            if sent.link is link and sent.work is None and sent.number and type(sent) is Sent
+            if sent.link is link
+            and sent.work is None
+            and sent.number
+            and type(sent) is OutgoingDelivery
         ]
         if not plain:
             return deliveries
-        rest: list[Sent] = []
+        rest: list[OutgoingDelivery] = []
         if len(plain) < len(deliveries):
             taken = {sent.id for sent in plain}
             rest = [sent for sent in deliveries if sent.id not in taken]
@@ -378,7 +403,7 @@ class Coordinator:
 
     # --- acquisition in a transaction -----------------------------------------------------------
 
-    def acquire(self, link: Outgoing, work: Any) -> None:
+    def acquire(self, link: SendingLink, work: Any) -> None:
         """What goes over this link from now on is acquired in a transaction (§4.4.3)."""
         if work is not None:
             if link.snd_mode == SenderSettleMode.SETTLED:
@@ -389,7 +414,7 @@ class Coordinator:
             self.acquiring.add(work)
         link.acquire(work)
 
-    def _astray(self, sent: Sent, gone: bool, found: list[Operation]) -> None:
+    def _astray(self, sent: OutgoingDelivery, gone: bool, found: list[Operation]) -> None:
         """The outcome of a delivery that was acquired in a transaction must be part of the same
         (§4.4.4.3). ``gone``: it is settled already."""
         work = sent.work
@@ -399,26 +424,26 @@ class Coordinator:
         if gone:
             found.append(settle(Outcome.RELEASE, self.session.number, sent.number))
 
-    def _acquirers(self, work: bytes) -> list[Outgoing]:
+    def _acquirers(self, work: bytes) -> list[SendingLink]:
         """All links that send. Those that acquired in this transaction do it in none now."""
-        links = [each for each in self.session.links.values() if isinstance(each, Outgoing)]
+        links = [each for each in self.session.links.values() if isinstance(each, SendingLink)]
         for link in links:
             if link.acquiring == work:
                 link.acquire(None)
         return links
 
-    def _acquired(self, work: bytes) -> list[Acquired]:
+    def _acquired(self, work: bytes) -> list[AcquiredDelivery]:
         sent = self.session.sent.values()
-        return [each for each in sent if isinstance(each, Acquired) and each.work == work]
+        return [each for each in sent if isinstance(each, AcquiredDelivery) and each.work == work]
 
     def _keep(self, work: bytes) -> None:
         """The transaction has succeeded: what was acquired in it stays so."""
         for link in self._acquirers(work):
-            for parcel in link.held:
-                if is_transactional(parcel.state) and not parcel.started:
-                    parcel.state = None
+            for queued in link.held:
+                if is_transactional(queued.state) and not queued.started:
+                    queued.state = None
         for sent in self._acquired(work):
-            plain = Sent(sent.link, sent.id, sent.number, sent.tag)
+            plain = OutgoingDelivery(sent.link, sent.id, sent.number, sent.tag)
             self.session.sent[sent.id] = sent.link.unsettled[sent.id] = plain
 
     def _give_back(self, work: bytes, found: list[Operation]) -> None:
@@ -448,7 +473,12 @@ class Coordinator:
             self.doomed.add(state.txn_id)
 
     def _again(
-        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+        self,
+        link: SendingLink,
+        sent: OutgoingDelivery,
+        state: Any,
+        settled: bool,
+        found: list[Operation],
     ) -> None:
         """More is said of a delivery that was retired in the same transaction. It may be settled;
         another outcome than before it cannot have."""
@@ -469,7 +499,7 @@ class Coordinator:
         text = "a delivery whose outcome is part of the transaction already"
         self.works[work].fail(TransactionError.TRANSACTION_ROLLBACK, text, found)
 
-    def _settled(self, sent: Sent, outcome: Outcome | Modify | None) -> Operation:
+    def _settled(self, sent: OutgoingDelivery, outcome: Outcome | Modify | None) -> Operation:
         if outcome is None:
             outcome = default_outcome(sent.link, sent.number)
         return settle(outcome, self.session.number, sent.number)
@@ -481,7 +511,7 @@ class Coordinator:
             self._keep(work)
         self._forget(work)
 
-    def _settle_all(self, deliveries: list[Sent]) -> None:
+    def _settle_all(self, deliveries: list[OutgoingDelivery]) -> None:
         """We settle these with the outcomes that they were retired with: one disposition for each
         run of consecutive ids and one outcome."""
         for state, some in groupby(deliveries, key=attrgetter("retired")):

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from gateway.adapters.performatives.composites import write
-from gateway.adapters.performatives.links import MASK, Link, SessionUse, ahead
+from gateway.adapters.performatives.links import MASK, Link, SessionHandler, ahead
 from gateway.adapters.performatives.outcomes import ACCEPTED, TERMINAL, bare, is_transactional
-from gateway.adapters.performatives.receiving_link import Arrival, Incoming
-from gateway.adapters.performatives.sending_link import Outgoing, Sent
+from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
+from gateway.adapters.performatives.sending_link import OutgoingDelivery, SendingLink
 from gateway.adapters.performatives.violation import Violation
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError
@@ -28,20 +28,20 @@ FEW = 64
 T = TypeVar("T")
 
 
-class Deliveries(ABC):
+class UnsettledDeliveries(ABC):
     """The part of a session that knows what is unsettled."""
 
-    use: SessionUse
+    handler: SessionHandler
 
     def __init__(self, number: int, room: int) -> None:
         self.number = number
         self.room = room
         """Octets of the largest performative that the peer takes."""
-        self.mute = False
+        self.output_closed = False
         """Our end is written, or the connection is over."""
-        self.sent: dict[int, Sent] = {}
+        self.sent: dict[int, OutgoingDelivery] = {}
         """Ours by id, in the order of their sending."""
-        self.arrivals: dict[int, Arrival] = {}
+        self.arrivals: dict[int, IncomingDelivery] = {}
         """The peer's by id."""
         self.returned: deque[tuple[int, int]] = deque(maxlen=MOST_RETURNED)
         """Ours that went back undecided because their link was closed: first and last id of each
@@ -63,7 +63,7 @@ class Deliveries(ABC):
 
     def on_disposition(self, record: w.Disposition, found: list[Operation]) -> None:
         """The peer's view of a range of deliveries: ours if it is the receiver. Hot."""
-        if self.mute:
+        if self.output_closed:
             return
         first, last = record.first, record.last
         reach = 0 if last is None else ahead(last, first)
@@ -72,14 +72,14 @@ class Deliveries(ABC):
         if record.role:
             deliveries = within(self.sent, first, reach)
             if self.returned and is_transactional(record.state) and self._missed(first, reach):
-                self.use.on_missed(record.state)
+                self.handler.on_late_outcome(record.state)
             if deliveries:
                 self._on_outcome(deliveries, record.state, bool(record.settled), found)
         elif record.settled:
             self.forget_arrivals(within(self.arrivals, first, reach))
 
     def _on_outcome(
-        self, deliveries: list[Sent], state: Any, settled: bool, found: list[Operation]
+        self, deliveries: list[OutgoingDelivery], state: Any, settled: bool, found: list[Operation]
     ) -> None:
         """The receiver's state: kept until it is final or the receiver has settled. Then we settle
         too, and the use sees to it that the receiver is told if it waits for it (§2.6.12)."""
@@ -93,7 +93,7 @@ class Deliveries(ABC):
         if len(deliveries) > FEW:
             if final:
                 self._forget_sent(deliveries)
-            left = self.use.on_range(deliveries, state, settled, found)
+            left = self.handler.on_outcomes(deliveries, state, settled, found)
         elif final:
             for sent in deliveries:
                 number = sent.id
@@ -101,13 +101,15 @@ class Deliveries(ABC):
         for sent in left:
             link = sent.link
             try:
-                link.use.on_outcome(link, sent, state, settled, found)
+                link.handler.on_outcome(link, sent, state, settled, found)
             except Violation as violated:
                 self.failed(link, violated, found)
         if final and not settled:
-            self.use.on_decided(self, runs(sent.id for sent in deliveries), state, before, found)
+            self.handler.on_settlement_awaited(
+                self, runs(sent.id for sent in deliveries), state, before, found
+            )
 
-    def _forget_sent(self, deliveries: list[Sent]) -> None:
+    def _forget_sent(self, deliveries: list[OutgoingDelivery]) -> None:
         """These many are settled."""
         if len(deliveries) == len(self.sent):
             for link in {sent.link for sent in deliveries}:
@@ -128,15 +130,15 @@ class Deliveries(ABC):
         """Tell the receiver that we have settled these with this state."""
         self._say_state(False, first, last, True, state)
 
-    def settle(self, arrivals: Iterable[Arrival], state: Any) -> None:
+    def settle(self, arrivals: Iterable[IncomingDelivery], state: Any) -> None:
         """Tell the sender the state of what it sent. Deliveries of mode "first" are settled by it,
         those of "second" when the sender has settled them (§2.8.3). One frame for each run of
         consecutive ids. Hot."""
-        if self.mute:
+        if self.output_closed:
             return
         begin = last = -2
         mode = False
-        touched: Incoming | None = None
+        touched: ReceivingLink | None = None
         for arrival in arrivals:
             if arrival.settled:
                 continue
@@ -146,7 +148,7 @@ class Deliveries(ABC):
                 touched = arrival.link
             number, second = arrival.id, arrival.second
             if second:
-                arrival.told = state
+                arrival.reported = state
             else:
                 arrival.settled = True
                 del self.arrivals[number]
@@ -166,7 +168,7 @@ class Deliveries(ABC):
             record.state = bare(state)
         self.write(record)
 
-    def forget_arrivals(self, arrivals: Iterable[Arrival]) -> None:
+    def forget_arrivals(self, arrivals: Iterable[IncomingDelivery]) -> None:
         """The sender has settled them: so do we, silently."""
         for arrival in arrivals:
             arrival.settled = True
@@ -176,12 +178,12 @@ class Deliveries(ABC):
 
     def drop_deliveries(self, link: Link) -> None:
         """Nothing more is said of deliveries of this link."""
-        if isinstance(link, Outgoing):
+        if isinstance(link, SendingLink):
             self.returned.extend(runs(n for n, sent in link.unsettled.items() if sent.is_open))
             for number in link.unsettled:
                 self.sent.pop(number, None)
             link.unsettled.clear()
-        elif isinstance(link, Incoming):
+        elif isinstance(link, ReceivingLink):
             for arrival in link.unsettled.values():
                 arrival.settled = True
                 self.arrivals.pop(arrival.id, None)

@@ -12,15 +12,12 @@ from gateway.adapters.contract import Authority, Capability, Outlet, Role
 from gateway.adapters.core.heartbeat import Due, Heartbeat
 from gateway.adapters.core.output import MOST_OCTETS, no_op, take
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
-from gateway.adapters.performatives import client as asking
-from gateway.adapters.performatives import opening
-from gateway.adapters.performatives import outbound as speech
-from gateway.adapters.performatives import server as serving
+from gateway.adapters.performatives import client, open_performative, outbound, server
 from gateway.adapters.performatives.channels import Channels
 from gateway.adapters.performatives.composites import condition_for, symbol_for, write
 from gateway.adapters.performatives.frames import EMPTY, MIN_MAX_FRAME_SIZE, Frames, frame
 from gateway.adapters.performatives.large_messages import Portions
-from gateway.adapters.performatives.links import SessionUse
+from gateway.adapters.performatives.links import SessionHandler
 from gateway.adapters.performatives.negotiation import Ended, Negotiation
 from gateway.adapters.performatives.session import Session
 from gateway.adapters.performatives.violation import Violation, error, illegal_state
@@ -75,14 +72,14 @@ class Engine:
         self.limits = limits
         self.product = product
         self.pending: list[bytes] = []
-        self.frame_max = opening.largest_frame(limits)
+        self.frame_max = open_performative.largest_frame(limits)
         """Our max-frame-size."""
         self.frame_out = MIN_MAX_FRAME_SIZE
         """The peer's, as far as we use it."""
         self.channel_max = min(limits.channel_max or 0xFFFF, 0xFFFF)
         self.channels = Channels(self, self.channel_max)
         self.sessions = self.channels.sessions
-        self.arriving = self.channels.arriving
+        self.remote_channels = self.channels.remote_channels
         self.drains = self.channels.drains
         self.heartbeat = Heartbeat(limits)
         self.heartbeat.patience = 2.0 * limits.heartbeat  # our idle-time-out is half of it (§2.4.5)
@@ -96,7 +93,7 @@ class Engine:
         """What the peer opened with."""
         self.blocked = False
         """Publishers are held back: no more credit."""
-        self.unsaid: list[Callable[[], None]] = []
+        self.deferred_writes: list[Callable[[], None]] = []
         """What sessions put off, so as to say more at once: called before output is taken."""
         self.spool = spool
         self.portions = Portions()
@@ -105,7 +102,7 @@ class Engine:
         """Octets in memory of the messages that are half received."""
         self.later: list[Operation] = []
         """Found outside ``receive``; the next one, or the next tick, returns them."""
-        self.frames = Frames(self, self.arriving, self.frame_max)
+        self.frames = Frames(self, self.remote_channels, self.frame_max)
         self.negotiation = Negotiation(
             self, server, authority, credentials, external_subject, mechanisms
         )
@@ -113,18 +110,18 @@ class Engine:
         """Not looked at yet: the login waits for its answer."""
         self.addresses = addresses
         self.annotates = annotates
-        self._speech = speech.SERVER if server else speech.CLIENT
-        self._asked: Open | None = None
+        self._speech = outbound.SERVER if server else outbound.CLIENT
+        self._open_request: Open | None = None
         self._waiting: Token = None
-        self._said_open = self._said_close = self._leaving = False
+        self._open_sent = self._close_sent = self._closing_after_replies = False
         self.refused = False
         """The virtual host is: our open says that a close follows."""
         self._reason: tuple[Condition | None, str] = (None, "")
         self._fault: w.Error | None = None
         """What the peer did wrong, while it is still to be told."""
-        self._theirs = False
+        self._closed_by_peer = False
         self._receiving = False
-        self._parting: list[Session] = []
+        self._ended_sessions: list[Session] = []
         self._weight = 0
         if not server:
             self.negotiation.begin()
@@ -138,11 +135,11 @@ class Engine:
         found, self.later = self.later, []
         if not data:
             return found + self.lost()
-        if self._leaving:
+        if self._closing_after_replies:
             return found
         self.heartbeat.heard = self._receiving = True
-        if self._parting:
-            self._part()
+        if self._ended_sessions:
+            self._release_ended_sessions()
         try:
             self._take(data, found)
         finally:
@@ -190,21 +187,21 @@ class Engine:
     def negotiated(self) -> None:
         """The AMQP layer stands. A client opens at once (§2.4.2)."""
         self.peer.mechanism = self.negotiation.mechanism
-        if self._asked is not None:
-            self.say_open()
+        if self._open_request is not None:
+            self.write_open()
 
     def on_sasl(self, record: Any, found: list[Operation]) -> None:
         self.negotiation.on_sasl(record, found)
 
     def on_empty(self, channel: int) -> None:
         """A sign of life. It counts as received already; before the open it must not come."""
-        if self.opened is None and not self._said_close:
+        if self.opened is None and not self._close_sent:
             raise illegal_state("an empty frame before the open")
         self.channels.check(channel)
 
     def on_violation(self, violated: PeerError, channel: int, found: list[Operation]) -> None:
         """End the session that a frame was wrong for."""
-        session = self.arriving.get(channel)
+        session = self.remote_channels.get(channel)
         if session is not None:
             symbol = getattr(violated, "symbol", "") or symbol_for(violated.condition, Lost.SESSION)
             session.fail(symbol, violated.text, found)
@@ -214,7 +211,7 @@ class Engine:
         kind = type(record)
         if kind is w.Close:
             self._on_close(record, found)
-        elif self._said_close:
+        elif self._close_sent:
             return  # discarded until their close comes (§2.4.6)
         elif self.opened is None:
             if kind is not w.Open:
@@ -235,97 +232,101 @@ class Engine:
         if channel:
             raise Violation(AmqpError.NOT_ALLOWED, "an open comes on channel 0")
         self.opened = record
-        opening.check_limits(record)
+        open_performative.check_limits(record)
         self.heartbeat.interval = (record.idle_time_out or 0) / 1000
         self.frame_out = min(record.max_frame_size or LARGEST_FRAME, LARGEST_FRAME)
         self.channels.limit_out = 0xFFFF if record.channel_max is None else record.channel_max
         self.container = record.container_id
-        opening.described(record, self.peer)
+        open_performative.described(record, self.peer)
         if self.server:
             user = self.negotiation.user
-            found.append(Open(speech.OPENING, opening.vhost_of(record), user, self.peer))
-        elif self._waiting is not None and not (record.properties or {}).get(opening.FAILED):
+            found.append(
+                Open(outbound.OPEN_TOKEN, open_performative.vhost_of(record), user, self.peer)
+            )
+        elif self._waiting is not None and not (record.properties or {}).get(
+            open_performative.FAILED
+        ):
             found.append(Done(0, self._waiting, self.peer))
             self._waiting = None
 
-    def ask_open(self, operation: Open) -> None:
+    def request_open(self, operation: Open) -> None:
         """Client: use this virtual host as soon as the layers below stand."""
-        if self._asked is not None:
+        if self._open_request is not None:
             raise LocalError("the connection is already being opened")
-        self._asked = operation
+        self._open_request = operation
         self._waiting = operation.token
         if self.negotiation.amqp:
-            self.say_open()
+            self.write_open()
 
-    def say_open(self) -> None:
+    def write_open(self) -> None:
         """Our open; once, and before anything else."""
-        if not self._said_open:
-            self._said_open = True
-            record = opening.introduction(self)
-            if self._asked is not None and self._asked.vhost != "/":
-                record.hostname = f"vhost:{self._asked.vhost}"
+        if not self._open_sent:
+            self._open_sent = True
+            record = open_performative.our_open(self)
+            if self._open_request is not None and self._open_request.vhost != "/":
+                record.hostname = f"vhost:{self._open_request.vhost}"
             self.write(0, record)
 
     def _on_close(self, record: w.Close, found: list[Operation]) -> None:
         """Their close: answer it, unless it answers ours (§2.4.3, §2.4.4). A server answers behind
         its answers to what was asked before."""
-        if self._said_close:
-            self.finish(*self._reason, found, self._theirs)
+        if self._close_sent:
+            self.finish(*self._reason, found, self._closed_by_peer)
             raise Ended
         said = record.error
         condition = condition_for(said.condition) if said is not None else None
         text = (said.description or said.condition) if said is not None else ""
-        self._reason, self._theirs = (condition, text), True
+        self._reason, self._closed_by_peer = (condition, text), True
         if self.server and self.opened is not None:
-            self._leave(found)
+            self._close_after_replies(found)
         else:
-            self._part_with(found)
+            self._answer_close(found)
         raise Ended
 
-    def _leave(self, found: list[Operation], fault: bool = False) -> None:
+    def _close_after_replies(self, found: list[Operation], fault: bool = False) -> None:
         """Server: the connection ends behind our answers to what was asked before. ``fault``: they
         broke a rule."""
-        self._leaving = True
-        found.append(Closed(*self._reason, token=speech.LEAVING, fault=fault))
+        self._closing_after_replies = True
+        found.append(Closed(*self._reason, token=outbound.CLOSE_TOKEN, fault=fault))
 
-    def _part_with(self, found: list[Operation]) -> None:
+    def _answer_close(self, found: list[Operation]) -> None:
         """Answer their close, or say what they did wrong."""
-        self.say_now()
+        self.write_deferred()
         self.channels.end(found)
-        self.say_open()
+        self.write_open()
         self.write(0, w.Close(self._fault))
-        self.finish(*self._reason, found, self._theirs)
+        self.finish(*self._reason, found, self._closed_by_peer)
 
-    def part(self) -> None:
+    def finish_close(self) -> None:
         """The peer has its answers: let it go. We may have closed for what it asked."""
-        if self._said_close:
-            self.finish(*self._reason, self.later, self._theirs)
+        if self._close_sent:
+            self.finish(*self._reason, self.later, self._closed_by_peer)
         else:
-            self._part_with(self.later)
+            self._answer_close(self.later)
 
-    def say_close(
+    def write_close(
         self, condition: Condition | None, text: str, record: w.Error | None, theirs: bool
     ) -> None:
         """Begin to close; nothing may be written after it. Remembers why."""
-        if self._said_close:
+        if self._close_sent:
             return
-        self.say_now()
-        self._reason, self._theirs = (condition, text), theirs
+        self.write_deferred()
+        self._reason, self._closed_by_peer = (condition, text), theirs
         if self.negotiation.amqp:
-            self.say_open()
+            self.write_open()
             self.write(0, w.Close(record))
-        self._said_close = True
-        self.arriving.clear()
+        self._close_sent = True
+        self.remote_channels.clear()
 
     def _violated(
         self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None
     ) -> None:
         """They broke a rule and the connection dies of it. A server says so behind its answers to
         what was asked before."""
-        if self.server and self.opened is not None and not self._said_close:
+        if self.server and self.opened is not None and not self._close_sent:
             self._fault = error(symbol, text, info)
-            self._reason, self._theirs = (condition_for(symbol), text), True
-            self._leave(found, fault=True)
+            self._reason, self._closed_by_peer = (condition_for(symbol), text), True
+            self._close_after_replies(found, fault=True)
         else:
             self.close_with(symbol, text, found, info)
 
@@ -333,12 +334,12 @@ class Engine:
         self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None
     ) -> None:
         """The connection dies of what they did: close, and end without waiting."""
-        if self._said_close:
-            self.finish(*self._reason, found, self._theirs)
+        if self._close_sent:
+            self.finish(*self._reason, found, self._closed_by_peer)
             return
         condition = condition_for(symbol)
         self.channels.end(found)
-        self.say_close(condition, text, error(symbol, text, info), True)
+        self.write_close(condition, text, error(symbol, text, info), True)
         self.finish(condition, text, found)
 
     def finish(
@@ -346,11 +347,11 @@ class Engine:
     ) -> None:
         """Nothing more will come, nor be said."""
         self.channels.end(found)
-        self._said_close = self.closing = True
-        self.unsaid.clear()
+        self._close_sent = self.closing = True
+        self.deferred_writes.clear()
         self.portions.stalled.clear()
         self.frames.stop()
-        self.arriving.clear()
+        self.remote_channels.clear()
         if self._waiting is not None:
             why = condition or Condition.CONNECTION_FORCED
             found.append(Refused(0, self._waiting, why, text, Lost.CONNECTION))
@@ -362,8 +363,8 @@ class Engine:
         found: list[Operation] = []
         if self.closing:
             return found
-        if self._said_close or self._leaving:
-            self.finish(*self._reason, found, self._theirs)
+        if self._close_sent or self._closing_after_replies:
+            self.finish(*self._reason, found, self._closed_by_peer)
         else:
             self.finish(Condition.CONNECTION_FORCED, "the connection was lost", found)
         return found
@@ -378,18 +379,18 @@ class Engine:
         """Both ends have ended: the channel numbers are free again; a server's as soon as what was
         found of the session is performed, which may be before any of it was."""
         if self.server:
-            self._parting.append(session)
+            self._ended_sessions.append(session)
         else:
             self.channels.gone(session)
 
-    def _part(self) -> None:
-        for session in self._parting:
+    def _release_ended_sessions(self) -> None:
+        for session in self._ended_sessions:
             self.channels.gone(session)
-        self._parting.clear()
+        self._ended_sessions.clear()
 
-    def use(self, session: Session) -> SessionUse:
+    def handler(self, session: Session) -> SessionHandler:
         """What is done with a new session."""
-        return serving.Serving(session) if self.server else asking.Asker(session)
+        return server.ServerSession(session) if self.server else client.ClientSession(session)
 
     def channel(self, number: int) -> Session:
         session = self.sessions.get(number)
@@ -407,11 +408,11 @@ class Engine:
         """Signs of life in time for the peer, and its silence noticed (§2.4.5); handshake and close
         have their time-outs."""
         found, self.later = self.later, []
-        if self.closing or self._leaving:
+        if self.closing or self._closing_after_replies:
             return found
-        opened = self.opened is not None and self._said_open
+        opened = self.opened is not None and self._open_sent
         self.channels.drain_again()
-        due = self.heartbeat.look(now, opened, self._said_close)
+        due = self.heartbeat.look(now, opened, self._close_sent)
         if due is Due.BEAT:
             self.put(EMPTY)
         elif due is Due.SILENT:
@@ -439,15 +440,15 @@ class Engine:
         if self.closing:
             return
         speak = self._speech.get(type(operation))
-        if getattr(operation, "token", None) is speech.OPENING:
-            speak = speech.opened if isinstance(operation, Done) else speech.refused
-        elif getattr(operation, "token", None) is speech.LEAVING:
-            speak = speech.part
+        if getattr(operation, "token", None) is outbound.OPEN_TOKEN:
+            speak = outbound.opened if isinstance(operation, Done) else outbound.refused
+        elif getattr(operation, "token", None) is outbound.CLOSE_TOKEN:
+            speak = outbound.finish_close
         elif isinstance(operation, Refused) and operation.lost is Lost.CONNECTION:
-            speak = speech.refused
+            speak = outbound.refused
         if speak is None:
             raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
-        if self._said_close and speak is not speech.part:
+        if self._close_sent and speak is not outbound.finish_close:
             return
         try:
             speak(self, operation)
@@ -456,7 +457,7 @@ class Engine:
 
     def put(self, octets: bytes) -> None:
         """Write whole frames; nothing after a close. Hot."""
-        if self._said_close:
+        if self._close_sent:
             return
         pending = self.pending
         if not pending and not self._receiving:
@@ -483,26 +484,26 @@ class Engine:
         """Whether large messages wait for the socket to take what is before them."""
         return 1 if self.portions.stalled else 0
 
-    def put_off(self, say: Callable[[], None]) -> None:
-        """Say this with the next output, or at ``say_now``."""
-        self.unsaid.append(say)
+    def defer_write(self, say: Callable[[], None]) -> None:
+        """Say this with the next output, or at ``write_deferred``."""
+        self.deferred_writes.append(say)
         if not self.pending and not self._receiving:
             self.wake()
 
-    def say_now(self) -> None:
+    def write_deferred(self) -> None:
         """What was put off."""
-        unsaid, self.unsaid = self.unsaid, []
+        deferred_writes, self.deferred_writes = self.deferred_writes, []
         receiving, self._receiving = self._receiving, True  # nobody needs to be woken
-        for say in unsaid:
+        for say in deferred_writes:
             say()
         self._receiving = receiving
 
     def output(self) -> list[bytes]:
         """Take what is to be written."""
-        if self.unsaid:
-            self.say_now()
-        if self._parting:
-            self._part()
+        if self.deferred_writes:
+            self.write_deferred()
+        if self._ended_sessions:
+            self._release_ended_sessions()
         pending = self.pending
         if not pending:
             return []

@@ -13,7 +13,7 @@ from gateway.adapters.performatives.decoding import FieldError, TooManyValues
 from gateway.adapters.performatives.large_messages import Parted, Unkept
 from gateway.adapters.performatives.outcomes import ACCEPTED, is_transactional, rejected
 from gateway.adapters.performatives.pending import PendingReply
-from gateway.adapters.performatives.receiving_link import Arrival, Incoming
+from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
 from gateway.adapters.performatives.sections import PROPERTIES, part, read_header
 from gateway.adapters.performatives.session import Session
 from gateway.adapters.performatives.violation import error
@@ -48,10 +48,14 @@ class IncomingPublishes:
         self._published = 0
         self._confirmed = 0
         """All publishes up to this number are confirmed."""
-        self._awaiting: dict[int, Arrival] = {}
+        self._awaiting: dict[int, IncomingDelivery] = {}
 
     def on_message(
-        self, link: Incoming, arrival: Arrival, octets: bytes | Parted, found: list[Operation]
+        self,
+        link: ReceivingLink,
+        arrival: IncomingDelivery,
+        octets: bytes | Parted,
+        found: list[Operation],
     ) -> None:
         """Hot."""
         attached: Attached = link.data
@@ -91,7 +95,7 @@ class IncomingPublishes:
                 self._awaiting[number] = arrival
             found.append(Publish(channel, message, attached.mandatory, False))
 
-    def _answer(self, arrival: Arrival) -> PendingReply:
+    def _answer(self, arrival: IncomingDelivery) -> PendingReply:
         """A request whose success is accepted."""
         session = self.session
 
@@ -100,7 +104,7 @@ class IncomingPublishes:
 
         return PendingReply(lambda result: session.settle([arrival], ACCEPTED), refused)
 
-    def _refuse(self, arrival: Arrival, symbol: str, text: str) -> None:
+    def _refuse(self, arrival: IncomingDelivery, symbol: str, text: str) -> None:
         """A message that cannot be: rejected, or if nobody asks for its outcome or its source has
         no such outcome, the end of its link (§3.2.1)."""
         outcomes = getattr(arrival.link.source, "outcomes", None)
@@ -108,7 +112,7 @@ class IncomingPublishes:
             raise arrival.link.violated(symbol, text)
         self._reject(arrival, w.Rejected(error(symbol, text)))
 
-    def _reject(self, arrival: Arrival, state: Any) -> None:
+    def _reject(self, arrival: IncomingDelivery, state: Any) -> None:
         work = arrival.state
         if is_transactional(work):
             self.coordinator.unposted(arrival, state)
@@ -137,7 +141,7 @@ class IncomingPublishes:
     def _confirm_each(self, first: int, last: int, accepted: bool) -> None:
         """Some came back, or were not taken: neighbours with the same state are told together."""
         state = ACCEPTED if accepted else TOO_MUCH
-        together: list[Arrival] = []
+        together: list[IncomingDelivery] = []
         for number in range(first, last + 1):
             came_back = self.returned.pop(number, None)
             arrival = self._awaiting.pop(number, None)

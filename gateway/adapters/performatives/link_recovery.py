@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gateway.adapters.performatives.composites import as_record
 from gateway.adapters.performatives.outcomes import outcome_of, settle, state_of
-from gateway.adapters.performatives.sending_link import Outgoing, Parcel
+from gateway.adapters.performatives.sending_link import QueuedDelivery, SendingLink
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.operations import Operation, Resumed
 
@@ -25,10 +25,10 @@ class BadMap(ValueError):
 
 
 class Plan(NamedTuple):
-    """``parcels`` to be sent first; ``left``: deliveries that stay unsettled without being sent,
+    """``queued`` to be sent first; ``left``: deliveries that stay unsettled without being sent,
     because a map is incomplete; operations that apply what the peer decided."""
 
-    parcels: list[Parcel]
+    queued: list[QueuedDelivery]
     left: dict[int, bytes]
     operations: list[Operation]
 
@@ -54,39 +54,45 @@ def written_map(resumed: list[Resumed]) -> dict[bytes, Any]:
     return {each.tag: state_of(each.outcome) for each in resumed}
 
 
-def plan(link: Outgoing, resumed: list[Resumed], theirs: dict[bytes, Any], complete: bool) -> Plan:
+def plan(
+    link: SendingLink, resumed: list[Resumed], theirs: dict[bytes, Any], complete: bool
+) -> Plan:
     """What to do about each delivery. ``complete``: both maps are."""
     found = Plan([], {}, [])
     for each in resumed:
         if each.tag in theirs:
-            found.parcels.append(_both(link, each, theirs[each.tag], found.operations))
+            found.queued.append(_both(link, each, theirs[each.tag], found.operations))
         elif each.outcome is not None:
             continue  # the peer knows of no delivery, and there is none any more
         elif complete:
-            found.parcels.append(Parcel(each.delivery, each.message, True, link.settles, each.tag))
+            found.queued.append(
+                QueuedDelivery(each.delivery, each.message, True, link.settles, each.tag)
+            )
         else:
             found.left[each.delivery] = each.tag
     return found
 
 
-def _both(link: Outgoing, each: Resumed, theirs: Any, operations: list[Operation]) -> Parcel:
+def _both(
+    link: SendingLink, each: Resumed, theirs: Any, operations: list[Operation]
+) -> QueuedDelivery:
     """A delivery that both ends remember must be resumed."""
     channel = link.session.number
     decided = outcome_of(theirs, channel, each.delivery)
     if each.outcome is not None:
         ours = state_of(each.outcome)
         if decided is None:
-            return Parcel(0, None, tag=each.tag, resume=True, aborted=True)
+            return QueuedDelivery(0, None, tag=each.tag, resume=True, aborted=True)
         same = type(ours) is type(theirs)
-        return Parcel(0, None, settled=same, tag=each.tag, state=ours, resume=True)
+        return QueuedDelivery(0, None, settled=same, tag=each.tag, state=ours, resume=True)
     if decided is not None:
         operations.append(settle(decided, channel, each.delivery))
-        return Parcel(0, None, settled=True, tag=each.tag, state=theirs, resume=True)
+        return QueuedDelivery(0, None, settled=True, tag=each.tag, state=theirs, resume=True)
     # The same attempt goes on: its octets are those that were sent.
-    parcel = Parcel(each.delivery, each.message, False, False, each.tag, resume=True)
+    queued = QueuedDelivery(each.delivery, each.message, False, False, each.tag, resume=True)
     if isinstance(theirs, w.Received):
-        parcel.begin = theirs
-    return parcel
+        queued.begin = theirs
+    return queued
 
 
 def written(known: dict[bytes, Any] | None) -> dict[bytes, Any] | None:

@@ -1,8 +1,8 @@
-"""What both kinds of link have in common (§2.6), and what decides over them: the ``LinkUse``.
+"""What both kinds of link have in common (§2.6), and what decides over them: the ``LinkHandler``.
 
 A session and its links keep to the protocol and know nothing of broker or client. What a complete
-message, an outcome or an attach means is asked of a use: the server's is in ``serving`` and
-``coordinator``, the client's in ``asking``. A session has one for what the peer begins, each link
+message, an outcome or an attach means is asked of a use: the server's is in ``server`` and
+``coordinator``, the client's in ``client``. A session has one for what the peer begins, each link
 one for what happens on it.
 
 Whatever ends a link (the peer's detach, our own, an error, the end of its session or connection),
@@ -20,8 +20,8 @@ from gateway.message import Message
 from gateway.operations import Operation
 
 if TYPE_CHECKING:
-    from gateway.adapters.performatives.receiving_link import Arrival, Incoming
-    from gateway.adapters.performatives.sending_link import Outgoing, Sent
+    from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
+    from gateway.adapters.performatives.sending_link import OutgoingDelivery, SendingLink
     from gateway.adapters.performatives.session import Session
 
 MASK = 0xFFFF_FFFF
@@ -35,7 +35,7 @@ def ahead(number: int, other: int) -> int:
     return ((number - other + HALF) & MASK) - HALF
 
 
-class LinkUse(Protocol):
+class LinkHandler(Protocol):
     """What is done with a link. ``found`` takes the operations. May raise ``Violation``; with
     ``Lost.LINK`` (``link.violated``) it costs the link and no more."""
 
@@ -45,14 +45,23 @@ class LinkUse(Protocol):
         ...
 
     def on_message(
-        self, link: "Incoming", arrival: "Arrival", octets: Any, found: list[Operation]
+        self,
+        link: "ReceivingLink",
+        arrival: "IncomingDelivery",
+        octets: Any,
+        found: list[Operation],
     ) -> None:
         """A message is complete: ``bytes``, or ``Parted`` if the link ``spools``. Unless
         ``arrival.settled``, its outcome is told with ``session.settle``, now or later. Hot."""
         ...
 
     def on_outcome(
-        self, link: "Outgoing", sent: "Sent", state: Any, settled: bool, found: list[Operation]
+        self,
+        link: "SendingLink",
+        sent: "OutgoingDelivery",
+        state: Any,
+        settled: bool,
+        found: list[Operation],
     ) -> None:
         """The peer's state of a delivery of ours: a record, or ``None`` if it settles without one.
         ``settled``: the peer has forgotten the delivery. After a terminal state or settlement the
@@ -60,7 +69,7 @@ class LinkUse(Protocol):
         ``received``. Hot."""
         ...
 
-    def on_unsent(self, link: "Outgoing", number: int, message: Message, text: str) -> None:
+    def on_unsent(self, link: "SendingLink", number: int, message: Message, text: str) -> None:
         """A message cannot go over this link: it is larger than the peer takes, or has no form in
         this version. Nothing of it was sent, no credit was used. Outside of ``receive``."""
         ...
@@ -84,8 +93,8 @@ class LinkUse(Protocol):
         ...
 
 
-class SessionUse(Protocol):
-    """What is done with a session. The engine gives one to each session (``engine.use``)."""
+class SessionHandler(Protocol):
+    """What is done with a session. The engine gives one to each session (``engine.handler``)."""
 
     def on_begin(self, session: "Session", record: w.Begin, found: list[Operation]) -> None:
         """The peer wants to begin it, which ``session.begin`` answers; or, if ``session.begun``,
@@ -110,24 +119,28 @@ class SessionUse(Protocol):
         ``lost``: the connection is over."""
         ...
 
-    def on_acquire(self, link: "Outgoing", work: Any) -> None:
+    def on_acquire(self, link: "SendingLink", work: Any) -> None:
         """The receiver wants what is sent from now on to be acquired within this transaction
         (§4.4.3), or in none (``None``). May raise ``Violation``."""
         ...
 
-    def on_range(
-        self, deliveries: "list[Sent]", state: Any, settled: bool, found: list[Operation]
-    ) -> "list[Sent]":
+    def on_outcomes(
+        self,
+        deliveries: "list[OutgoingDelivery]",
+        state: Any,
+        settled: bool,
+        found: list[Operation],
+    ) -> "list[OutgoingDelivery]":
         """The receiver has said this of many deliveries of ours. Gives those of which it is to be
-        said to ``LinkUse.on_outcome`` one by one."""
+        said to ``LinkHandler.on_outcome`` one by one."""
         ...
 
-    def on_missed(self, state: Any) -> None:
+    def on_late_outcome(self, state: Any) -> None:
         """The receiver has said this of deliveries of which some have gone back, because their
         link is closed."""
         ...
 
-    def on_decided(
+    def on_settlement_awaited(
         self,
         session: Any,
         runs: Iterable[tuple[int, int]],
@@ -145,7 +158,7 @@ class SessionUse(Protocol):
         ...
 
 
-class Over:
+class EndedHandler:
     """The use of a session that is over: nothing is done with it."""
 
     def on_begin(self, session: "Session", record: w.Begin, found: list[Operation]) -> None:
@@ -164,26 +177,30 @@ class Over:
     ) -> None:
         """It has been."""
 
-    def on_acquire(self, link: "Outgoing", work: Any) -> None:
+    def on_acquire(self, link: "SendingLink", work: Any) -> None:
         """Nothing is sent any more."""
 
-    def on_range(
-        self, deliveries: "list[Sent]", state: Any, settled: bool, found: list[Operation]
-    ) -> "list[Sent]":
+    def on_outcomes(
+        self,
+        deliveries: "list[OutgoingDelivery]",
+        state: Any,
+        settled: bool,
+        found: list[Operation],
+    ) -> "list[OutgoingDelivery]":
         """Nobody is left to care."""
         return []
 
-    def on_missed(self, state: Any) -> None:
+    def on_late_outcome(self, state: Any) -> None:
         """Nobody is left to care."""
 
-    def on_decided(self, *_: Any) -> None:
+    def on_settlement_awaited(self, *_: Any) -> None:
         """Nobody is left to be told."""
 
     def confirm(self, session: "Session", sequence: int, multiple: bool, accepted: bool) -> None:
         """Nobody is left to be told."""
 
 
-OVER = Over()
+ENDED = EndedHandler()
 
 
 class Link:
@@ -191,30 +208,31 @@ class Link:
     peer's (§2.6.2)."""
 
     __slots__ = (
-        "session", "number", "name", "use", "handle", "remote", "said", "heard", "over", "closing",
-        "parted", "fault", "snd_mode", "rcv_mode", "source", "target", "record", "credit", "count",
-        "drain", "max_message", "data", "excused", "incomplete",
+        "session", "number", "name", "handler", "handle", "remote", "attach_sent",
+        "attach_received", "over", "closing", "detach_sent", "fault", "snd_mode", "rcv_mode",
+        "source", "target", "record", "credit", "count", "drain", "max_message", "data", "excused",
+        "incomplete",
     )  # fmt: skip
 
     receiver = False
     """Our role: do we receive over it?"""
 
-    def __init__(self, session: "Session", name: str, handle: int, use: LinkUse) -> None:
+    def __init__(self, session: "Session", name: str, handle: int, handler: LinkHandler) -> None:
         self.session = session
         self.number = session.serial()
         self.name = name
-        self.use = use
+        self.handler = handler
         self.handle = handle
         self.remote: int | None = None
-        self.said = False
+        self.attach_sent = False
         """Our attach is written."""
-        self.heard = False
+        self.attach_received = False
         """The peer's attach has come."""
         self.over = False
         """One of us has detached it, and its use knows."""
         self.closing: bool | None = None
         """Our detach is due as soon as our attach is written: for good (true) or not."""
-        self.parted = False
+        self.detach_sent = False
         """Our detach is written."""
         self.fault: w.Error | None = None
         """What our detach says."""
@@ -247,9 +265,9 @@ class Link:
         """Write our attach. ``fields`` are those of the record beside name, handle, role, settle
         modes, source and target, which are the link's. ``then`` is called before anything is sent
         on the link."""
-        if self.said or self.session.mute:
+        if self.attach_sent or self.session.output_closed:
             return
-        self.said = True
+        self.attach_sent = True
         record = w.Attach(
             name=self.name,
             handle=self.handle,
@@ -269,7 +287,7 @@ class Link:
         elif not self.over:
             if then is not None:
                 then()
-            if self.heard:
+            if self.attach_received:
                 self.open()
 
     def open(self) -> None:
@@ -277,13 +295,13 @@ class Link:
 
     def on_attach(self, record: w.Attach, found: list[Operation]) -> None:
         """The peer's attach, which begins the link or answers ours."""
-        self.heard = True
+        self.attach_received = True
         self.remote = record.handle
         self.record = record
         self.incomplete = self.incomplete or bool(record.incomplete_unsettled)
         self.take(record)
-        if self.said and not self.over:
-            self.use.on_attached(self, record, found)
+        if self.attach_sent and not self.over:
+            self.handler.on_attached(self, record, found)
             refused = (record.source if self.receiver else record.target) is None
             if not self.over and not refused:
                 self.open()
@@ -344,7 +362,7 @@ class Link:
     def _end(self, closed: bool, keep: bool, found: list[Operation]) -> None:
         self.over = True
         self.excused = max(self.credit, 0)
-        self.use.on_detached(self, None, not keep, False, found)
+        self.handler.on_detached(self, None, not keep, False, found)
         self.session.forget(self, closed)
         self.closing = closed
         self._part()
@@ -355,23 +373,23 @@ class Link:
         if not self.over:
             self.over = True
             closed = bool(record.closed) or record.error is not None
-            self.use.on_detached(self, record, closed, False, found)
+            self.handler.on_detached(self, record, closed, False, found)
             self.session.forget(self, closed)
-        elif self.parted:
+        elif self.detach_sent:
             self.session.release(self)
 
     def on_lost(self, lost: bool, found: list[Operation]) -> None:
         """Its session is over; or (``lost``) the connection."""
         if not self.over:
             self.over = True
-            self.use.on_detached(self, None, False, lost, found)
+            self.handler.on_detached(self, None, False, lost, found)
 
     def _part(self) -> None:
         """Write our detach, when it is time."""
-        if self.said and not self.parted and not self.session.mute:
-            self.parted = True
+        if self.attach_sent and not self.detach_sent and not self.session.output_closed:
+            self.detach_sent = True
             self.session.write(w.Detach(self.handle, self.closing or None, self.fault))
-            if self.heard and self.remote is None:
+            if self.attach_received and self.remote is None:
                 self.session.release(self)
 
     def violated(self, symbol: str, text: str) -> Violation:

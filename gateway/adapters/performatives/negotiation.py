@@ -40,7 +40,7 @@ class Ended(Exception):
     """The connection is over; the ``Closed`` is already among the operations."""
 
 
-class Owner(Protocol):
+class Connection(Protocol):
     """What this part needs of the engine."""
 
     frames: Frames
@@ -65,7 +65,7 @@ class Negotiation:
 
     def __init__(
         self,
-        owner: Owner,
+        owner: Connection,
         server: bool,
         authority: Authority | None,
         credentials: Credentials | None,
@@ -266,4 +266,4 @@ class Negotiation:
         self._enter()
 
 
-__all__ = ["Ended", "Negotiation", "Owner"]
+__all__ = ["Ended", "Negotiation", "Connection"]

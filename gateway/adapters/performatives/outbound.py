@@ -4,34 +4,33 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gateway.adapters.performatives import client as asking
-from gateway.adapters.performatives import server as serving
+from gateway.adapters.performatives import client, server
 from gateway.adapters.performatives.composites import symbol_for
 from gateway.adapters.performatives.violation import error
 from gateway.errors import Lost
 from gateway.operations import Blocked, Close, Done, Open, Operation, Refused, Unblocked
 
 
-class Opening:
+class OpenToken:
     """The token of the server's ``Open``."""
 
 
-class Leaving:
+class CloseToken:
     """The token of the ``Closed`` of a peer that waits for our close."""
 
 
-OPENING = Opening()
-LEAVING = Leaving()
+OPEN_TOKEN = OpenToken()
+CLOSE_TOKEN = CloseToken()
 
 
 def opened(engine: Any, op: Done) -> None:
     """The virtual host is there."""
-    engine.say_open()
+    engine.write_open()
 
 
-def part(engine: Any, op: Done) -> None:
+def finish_close(engine: Any, op: Done) -> None:
     """What the peer asked before its close is answered."""
-    engine.part()
+    engine.finish_close()
 
 
 def refused(engine: Any, op: Refused) -> None:
@@ -39,26 +38,26 @@ def refused(engine: Any, op: Refused) -> None:
     for who is not let in."""
     engine.refused = True
     symbol = symbol_for(op.condition, Lost.CONNECTION)
-    engine.say_close(op.condition, op.text, error(symbol, op.text), True)
+    engine.write_close(op.condition, op.text, error(symbol, op.text), True)
 
 
 def _open(engine: Any, op: Open) -> None:
-    engine.ask_open(op)
+    engine.request_open(op)
 
 
 def _close(engine: Any, op: Close) -> None:
     record = None
     if op.condition is not None:
         record = error(symbol_for(op.condition, Lost.CONNECTION), op.text)
-    engine.say_close(op.condition, op.text, record, False)
+    engine.write_close(op.condition, op.text, record, False)
 
 
 def _leave(engine: Any, op: Close) -> None:
     """A client that has no complaint goes when all that it has published is out."""
     if op.condition is None and any(
-        each.use.publishing.holding for each in engine.sessions.values()
+        each.handler.senders.holding for each in engine.sessions.values()
     ):
-        engine.put_off(partial(_leave, engine, op))
+        engine.defer_write(partial(_leave, engine, op))
     else:
         _close(engine, op)
 
@@ -73,12 +72,12 @@ def _unblocked(engine: Any, op: Unblocked) -> None:
         session.unblocked()
 
 
-Speak = Callable[[Any, Any], None]
+Encoder = Callable[[Any, Any], None]
 
-SERVER: dict[type[Operation], Speak] = {
-    **serving.SPEECH,
+SERVER: dict[type[Operation], Encoder] = {
+    **server.ENCODERS,
     Close: _close,
     Blocked: _blocked,
     Unblocked: _unblocked,
 }
-CLIENT: dict[type[Operation], Speak] = {**asking.SPEECH, Open: _open, Close: _leave}
+CLIENT: dict[type[Operation], Encoder] = {**client.ENCODERS, Open: _open, Close: _leave}

@@ -9,8 +9,8 @@ from gateway.bodies import Spool
 from gateway.operations import Operation
 
 if TYPE_CHECKING:
-    from gateway.adapters.performatives.links import SessionUse
-    from gateway.adapters.performatives.receiving_link import Incoming
+    from gateway.adapters.performatives.links import SessionHandler
+    from gateway.adapters.performatives.receiving_link import ReceivingLink
     from gateway.adapters.performatives.session import Session
 
 
@@ -35,7 +35,7 @@ class Owner(Protocol):
     spool: Spool | None
     """Where messages go that are too large for memory; ``None``: they stay there."""
     container: str
-    drains: set["Incoming"]
+    drains: set["ReceivingLink"]
     """Links that the peer was asked to drain."""
     sessions: dict[int, "Session"]
 
@@ -53,6 +53,6 @@ class Owner(Protocol):
         """So has ours."""
         ...
 
-    def use(self, session: Any) -> "SessionUse":
+    def handler(self, session: Any) -> "SessionHandler":
         """What is to be done with a new session."""
         ...

@@ -15,7 +15,7 @@ from gateway.adapters.performatives.large_messages import (
     Unpacking,
     unpack,
 )
-from gateway.adapters.performatives.links import MASK, Link, LinkUse, ahead
+from gateway.adapters.performatives.links import MASK, Link, LinkHandler, ahead
 from gateway.adapters.performatives.outcomes import TERMINAL, is_transactional
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import (
@@ -39,14 +39,20 @@ SMALL, LARGE = 1024, 64 * 1024
 """Octets of a payload that is not kept by itself, and of as many together as are."""
 
 
-class Arrival:
+class IncomingDelivery:
     """A delivery of the peer's. ``settled``: nothing more is to be said of it. ``second``: we wait
-    for the sender to settle (§2.8.3). ``state`` is the sender's, ``told`` what we have said."""
+    for the sender to settle (§2.8.3). ``state`` is the sender's, ``reported`` what we have said."""
 
-    __slots__ = ("link", "id", "tag", "settled", "second", "state", "told")
+    __slots__ = ("link", "id", "tag", "settled", "second", "state", "reported")
 
     def __init__(
-        self, link: "Incoming", number: int, tag: bytes, settled: bool, second: bool, state: Any
+        self,
+        link: "ReceivingLink",
+        number: int,
+        tag: bytes,
+        settled: bool,
+        second: bool,
+        state: Any,
     ) -> None:
         self.link = link
         self.id = number
@@ -54,26 +60,28 @@ class Arrival:
         self.settled = settled
         self.second = second
         self.state = state
-        self.told: Any = None
+        self.reported: Any = None
 
 
-class Partial:
+class PartialDelivery:
     """A delivery of which transfers are still to come. ``ignored``: nobody wants its octets.
     ``held``: octets of it in memory; the others are with ``unpacking``, unless it has an
     ``error``."""
 
     __slots__ = (
         "arrival", "pieces", "size", "held", "format", "presettled", "ignored", "unpacking",
-        "error", "tried",
+        "error", "spool_attempted",
     )  # fmt: skip
 
-    def __init__(self, arrival: Arrival, format_: int, presettled: bool, ignored: bool) -> None:
+    def __init__(
+        self, arrival: IncomingDelivery, format_: int, presettled: bool, ignored: bool
+    ) -> None:
         self.arrival = arrival
         self.pieces: list[bytes | bytearray] = []
         self.size = self.held = 0
         self.unpacking: Unpacking | None = None
         self.error: Exception | None = None
-        self.tried = False
+        self.spool_attempted = False
         self.format = format_
         self.presettled = presettled
         self.ignored = ignored
@@ -92,30 +100,30 @@ class Partial:
                 pieces.append(bytearray(octets))
 
 
-class Incoming(Link):
+class ReceivingLink(Link):
     """One link over which we receive."""
 
-    __slots__ = ("window", "loose", "slack", "spools", "unsettled", "known", "partial")
+    __slots__ = ("window", "ignores_unsettled", "slack", "spools", "unsettled", "known", "partial")
 
     receiver = True
 
-    def __init__(self, session: "Session", name: str, handle: int, use: LinkUse) -> None:
-        super().__init__(session, name, handle, use)
+    def __init__(self, session: "Session", name: str, handle: int, handler: LinkHandler) -> None:
+        super().__init__(session, name, handle, handler)
         self.window = 0
         """Deliveries the peer may have under way and unsettled: credit is topped up to that. 0:
         credit is granted by hand (``grant``)."""
-        self.loose = False
+        self.ignores_unsettled = False
         """What is unsettled does not count against ``window``."""
         self.slack = 0
         """Deliveries beyond its credit that are borne."""
         self.spools = False
         """Large messages may come as ``Parted``."""
-        self.unsettled: dict[int, Arrival] = {}
+        self.unsettled: dict[int, IncomingDelivery] = {}
         """By delivery-id (§2.6.12). A sender may use a tag again while we have not settled it: it
         has, and tags are of use only when a link is resumed."""
         self.known: dict[bytes, Any] = {}
         """What we know of deliveries from before the link was resumed: states by tag."""
-        self.partial: Partial | None = None
+        self.partial: PartialDelivery | None = None
 
     def take(self, record: w.Attach) -> None:
         self.count = record.initial_delivery_count or 0  # Azure's clients leave it out
@@ -138,7 +146,7 @@ class Incoming(Link):
 
     def drain_again(self) -> bool:
         """Ask for it once more, if it is still to be answered."""
-        asked = self.drain and self.credit > 0 and not (self.over or self.session.mute)
+        asked = self.drain and self.credit > 0 and not (self.over or self.session.output_closed)
         if asked:
             self.session.write_flow(self)
         return asked
@@ -146,11 +154,17 @@ class Incoming(Link):
     def top_up(self) -> None:
         """Credit again, when half of the window is free; not while publishers are held back."""
         window = self.window
-        if not window or self.credit > window >> 1 or self.over or not self.said or not self.heard:
+        if (
+            not window
+            or self.credit > window >> 1
+            or self.over
+            or not self.attach_sent
+            or not self.attach_received
+        ):
             return
         if self.session.engine.blocked:
             return
-        free = window if self.loose else window - len(self.unsettled)
+        free = window if self.ignores_unsettled else window - len(self.unsettled)
         more = free - self.credit
         if more >= (window + 1) >> 1 or (self.credit <= 0 and more > 0):
             self.credit = free
@@ -163,7 +177,7 @@ class Incoming(Link):
             if dropped > 0:
                 self.count = record.delivery_count
                 self.credit = max(0, self.credit - dropped)
-        self.use.on_credit(self, record, found)
+        self.handler.on_credit(self, record, found)
         if self.credit <= 0:
             self.drain = False
         self.top_up()
@@ -197,7 +211,7 @@ class Incoming(Link):
                 raise self._unlike_mode(settled)
             self.credit -= 1
             self.count = self.count + 1 & MASK
-            self.use.on_message(self, arrival, buf[at:end], found)
+            self.handler.on_message(self, arrival, buf[at:end], found)
             if self.credit <= self.window >> 1:
                 self.top_up()
             return
@@ -215,10 +229,10 @@ class Incoming(Link):
         self._gather(partial, buf[at:end])
         if not record.more:
             self._complete(partial, found)
-        elif self.spools and not partial.tried:
+        elif self.spools and not partial.spool_attempted:
             self._spool(partial)
 
-    def _arrival(self, record: w.Transfer) -> Arrival:
+    def _arrival(self, record: w.Transfer) -> IncomingDelivery:
         """What the first transfer says of a delivery (§2.7.5)."""
         tag, number = record.delivery_tag, record.delivery_id
         if tag is None or number is None:
@@ -233,7 +247,7 @@ class Incoming(Link):
             raise self.violated(
                 AmqpError.INVALID_FIELD, "rcv-settle-mode second on a link of mode first"
             )
-        return Arrival(
+        return IncomingDelivery(
             self,
             number,
             tag,
@@ -242,7 +256,7 @@ class Incoming(Link):
             record.state,
         )
 
-    def _enter(self, arrival: Arrival) -> None:
+    def _enter(self, arrival: IncomingDelivery) -> None:
         """It is unsettled from now on."""
         if arrival.id in self.session.arrivals:
             raise self.session.violated(
@@ -257,7 +271,7 @@ class Incoming(Link):
             AmqpError.INVALID_FIELD, f"a delivery sent {said}, against the link's snd-settle-mode"
         )
 
-    def _begin(self, record: w.Transfer) -> Partial:
+    def _begin(self, record: w.Transfer) -> PartialDelivery:
         """The first transfer of a delivery; takes credit."""
         if self.credit + self.slack <= 0:
             raise self.violated(LinkError.TRANSFER_LIMIT_EXCEEDED, "a delivery without credit")
@@ -271,12 +285,12 @@ class Incoming(Link):
         # One that we do not know is ignored (§2.7.5 resume); of others we know the outcome.
         if not resume and not arrival.settled:
             self._enter(arrival)
-        partial = self.partial = Partial(
+        partial = self.partial = PartialDelivery(
             arrival, record.message_format or MESSAGE_FORMAT, arrival.settled, resume
         )
         return partial
 
-    def _continue(self, partial: Partial, record: w.Transfer) -> None:
+    def _continue(self, partial: PartialDelivery, record: w.Transfer) -> None:
         """A transfer that goes on with a delivery: what it repeats must be the same (§2.7.5)."""
         arrival = partial.arrival
         for name, given, begun in (
@@ -301,7 +315,7 @@ class Incoming(Link):
                 raise self.violated(AmqpError.NOT_ALLOWED, text)
             arrival.state = state
 
-    def _gather(self, partial: Partial, octets: bytes) -> None:
+    def _gather(self, partial: PartialDelivery, octets: bytes) -> None:
         size = len(octets)
         if self.max_message and partial.size + size > self.max_message:
             text = f"a message of more than {self.max_message} octets"
@@ -333,12 +347,12 @@ class Incoming(Link):
                 "too many large messages are under way on this connection",
             )
 
-    def _spool(self, partial: Partial) -> None:
+    def _spool(self, partial: PartialDelivery) -> None:
         """As soon as it is known to be large it goes to a file, if that can be."""
         spool = self.session.engine.spool
         if spool is None or partial.size < spool.threshold or partial.ignored:
             return
-        partial.tried = True
+        partial.spool_attempted = True
         octets = b"".join(partial.pieces)
         try:
             partial.unpacking = unpack(octets, spool)
@@ -347,20 +361,20 @@ class Incoming(Link):
         if partial.unpacking is not None or partial.error is not None:
             self._release(partial)
 
-    def _unkept(self, partial: Partial, error: Exception) -> None:
+    def _unkept(self, partial: PartialDelivery, error: Exception) -> None:
         """It will be refused when it is complete; what comes until then is not kept."""
         if isinstance(error, OSError):
             error = Unkept(f"there is no room for the message: {error.strerror}")
         partial.error = error
         partial.unpacking = None
 
-    def _release(self, partial: Partial) -> None:
+    def _release(self, partial: PartialDelivery) -> None:
         """Nothing of it is in memory any more."""
         self.session.engine.under_way -= partial.held
         partial.held = 0
         partial.pieces.clear()
 
-    def _drop_partial(self) -> Partial | None:
+    def _drop_partial(self) -> PartialDelivery | None:
         """Nothing of it is under way any more."""
         partial, self.partial = self.partial, None
         if partial is not None:
@@ -368,20 +382,20 @@ class Incoming(Link):
             partial.held = 0
         return partial
 
-    def _abort(self, partial: Partial) -> None:
+    def _abort(self, partial: PartialDelivery) -> None:
         """An aborted message is discarded and settled (§2.7.5)."""
         self._drop_partial()
         self.known.pop(partial.arrival.tag, None)
         self._settled(partial.arrival)
         self.top_up()
 
-    def _settled(self, arrival: Arrival) -> None:
+    def _settled(self, arrival: IncomingDelivery) -> None:
         """The sender has settled a delivery that may be entered."""
         arrival.settled = True
         if self.unsettled.get(arrival.id) is arrival:
             self.session.forget_arrivals([arrival])
 
-    def _complete(self, partial: Partial, found: list[Operation]) -> None:
+    def _complete(self, partial: PartialDelivery, found: list[Operation]) -> None:
         """The last transfer has come."""
         self._drop_partial()
         arrival = partial.arrival
@@ -397,10 +411,10 @@ class Incoming(Link):
         if partial.format != MESSAGE_FORMAT:
             self._unknown_format(arrival, partial.format)
             return
-        self.use.on_message(self, arrival, self._whole(partial), found)
+        self.handler.on_message(self, arrival, self._whole(partial), found)
         self.top_up()
 
-    def _whole(self, partial: Partial) -> bytes | Parted:
+    def _whole(self, partial: PartialDelivery) -> bytes | Parted:
         """The message, whatever it is by now."""
         if partial.unpacking is not None:
             try:
@@ -411,13 +425,13 @@ class Incoming(Link):
             return Parted(b"", None, partial.error)
         return b"".join(partial.pieces)
 
-    def _unknown_format(self, arrival: Arrival, number: int) -> None:
+    def _unknown_format(self, arrival: IncomingDelivery, number: int) -> None:
         text = f"message-format {number:#x} is not known"
         if arrival.settled:
             raise self.violated(AmqpError.NOT_IMPLEMENTED, text)
         self.session.settle([arrival], w.Rejected(w.Error(AmqpError.NOT_IMPLEMENTED, text)))
 
-    def _resumed(self, partial: Partial) -> None:
+    def _resumed(self, partial: PartialDelivery) -> None:
         """A delivery from before: we know its outcome, and its octets are not wanted (§2.6.13,
         §3.4.6). The outcome at the sender is the one that counts."""
         arrival = partial.arrival

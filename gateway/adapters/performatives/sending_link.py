@@ -16,7 +16,7 @@ from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.delivery_annotations import annotated
 from gateway.adapters.performatives.frames import HEAD
 from gateway.adapters.performatives.large_messages import Rope
-from gateway.adapters.performatives.links import MASK, Link, LinkUse, ahead
+from gateway.adapters.performatives.links import MASK, Link, LinkHandler, ahead
 from gateway.adapters.performatives.outcomes import bare
 from gateway.adapters.performatives.sections import (
     DATA,
@@ -53,14 +53,14 @@ COUNT = "x-delivery-count"
 _Q = Struct(">Q")
 
 
-class Sent:
+class OutgoingDelivery:
     """An unsettled delivery of ours. ``number`` is what whoever sent it calls it; ``state`` the
     receiver's last one that was not final; ``work`` the transaction that its outcome is part of,
     ``retired`` that outcome."""
 
     __slots__ = ("link", "id", "number", "_tag", "state", "work", "retired")
 
-    def __init__(self, link: "Outgoing", id_: int, number: int, tag: int | bytes) -> None:
+    def __init__(self, link: "SendingLink", id_: int, number: int, tag: int | bytes) -> None:
         self.link = link
         self.id = id_
         self.number = number
@@ -80,14 +80,14 @@ class Sent:
         return _Q.pack(tag) if isinstance(tag, int) else tag
 
 
-class Acquired(Sent):
+class AcquiredDelivery(OutgoingDelivery):
     """One that was acquired within a transaction, its ``work`` (§4.4.3). ``decided``: the receiver
     has said its outcome, in the same transaction."""
 
     __slots__ = ("decided",)
 
     def __init__(
-        self, link: "Outgoing", id_: int, number: int, tag: int | bytes, work: bytes
+        self, link: "SendingLink", id_: int, number: int, tag: int | bytes, work: bytes
     ) -> None:
         super().__init__(link, id_, number, tag)
         self.work = work
@@ -98,7 +98,7 @@ class Acquired(Sent):
         return not self.decided
 
 
-class Parcel:
+class QueuedDelivery:
     """A delivery that could not be sent in one piece, or not at once. ``begin``: how many octets of
     the message the receiver has already (§3.4.1). Without a message it carries a state only."""
 
@@ -134,7 +134,7 @@ class Parcel:
         self.started = False
 
 
-class Outgoing(Link):
+class SendingLink(Link):
     """One link over which we send."""
 
     __slots__ = (
@@ -143,12 +143,12 @@ class Outgoing(Link):
         "_engine", "_due", "_heads", "_room", "_annotates",
     )  # fmt: skip
 
-    def __init__(self, session: "Session", name: str, handle: int, use: LinkUse) -> None:
-        super().__init__(session, name, handle, use)
+    def __init__(self, session: "Session", name: str, handle: int, handler: LinkHandler) -> None:
+        super().__init__(session, name, handle, handler)
         self.initial = 0
         """The delivery-count that our attach says."""
-        self.held: deque[Parcel] = deque()
-        self.unsettled: dict[int, Sent] = {}
+        self.held: deque[QueuedDelivery] = deque()
+        self.unsettled: dict[int, OutgoingDelivery] = {}
         """What was sent and is not settled, by delivery-id."""
         self.settles = False
         """What is sent is settled, as long as nobody says otherwise."""
@@ -204,13 +204,13 @@ class Outgoing(Link):
         """A transaction is rolled back: what was acquired in it and waits is not sent, and what is
         half sent is aborted; the numbers of these deliveries."""
         found: list[int] = []
-        for parcel in list(self.held):
-            if type(parcel.state) is w.TransactionalState and parcel.state.txn_id == work:
-                found.append(parcel.number)
-                if parcel.id is None:
-                    self.held.remove(parcel)
+        for queued in list(self.held):
+            if type(queued.state) is w.TransactionalState and queued.state.txn_id == work:
+                found.append(queued.number)
+                if queued.id is None:
+                    self.held.remove(queued)
                 else:
-                    parcel.octets, parcel.at, parcel.aborted = b"", 0, True
+                    queued.octets, queued.at, queued.aborted = b"", 0, True
         return found
 
     # --- sending --------------------------------------------------------------------------------
@@ -225,10 +225,10 @@ class Outgoing(Link):
         if settled is None:
             settled = self.settles
         if not self._quick or self.credit <= 0 or self.held or session.window <= 0 or redelivered:
-            parcel = Parcel(number, message, redelivered, settled)
+            queued = QueuedDelivery(number, message, redelivered, settled)
             if self.acquiring is not None:
-                parcel.state = w.TransactionalState(self.acquiring)
-            self.send(parcel)
+                queued.state = w.TransactionalState(self.acquiring)
+            self.send(queued)
             return
         if (
             message.dialect is SECTIONS
@@ -241,7 +241,7 @@ class Outgoing(Link):
             try:
                 header, body = form(message, self._annotates)
             except ValueError as error:
-                self.use.on_unsent(self, number, message, str(error))
+                self.handler.on_unsent(self, number, message, str(error))
                 return
         size = len(body)
         prefix = data_prefix(size)
@@ -251,7 +251,7 @@ class Outgoing(Link):
             or (header and (header[1] != 0x53 or header[2] >= DATA))
             or body.__class__ is not bytes
         ):
-            self.send(Parcel(number, message, redelivered, settled))
+            self.send(QueuedDelivery(number, message, redelivered, settled))
             return
         id_ = session.next_delivery_id
         session.next_delivery_id = id_ + 1 & MASK
@@ -262,7 +262,7 @@ class Outgoing(Link):
         self.last_tag = tag = self.last_tag + 1
         layout, start, tail = self._heads[settled]
         if not settled:
-            session.sent[id_] = self.unsettled[id_] = Sent(self, id_, number, tag)
+            session.sent[id_] = self.unsettled[id_] = OutgoingDelivery(self, id_, number, tag)
         head = layout.pack(layout.size + total, start, id_, b"\xa0\x08", tag, tail)
         self._put(b"".join((head, header, prefix, body)))
         if size > HEAVY:
@@ -270,11 +270,11 @@ class Outgoing(Link):
         elif len(self._engine.pending) > CROWD:
             self._engine.crowded()
 
-    def send(self, parcel: Parcel) -> None:
+    def send(self, queued: QueuedDelivery) -> None:
         """The same for what is not simple."""
         if self.over:
             return
-        self.held.append(parcel)
+        self.held.append(queued)
         self.flush()
 
     def flush(self) -> None:
@@ -284,15 +284,15 @@ class Outgoing(Link):
             if not self._live:
                 session.wait(self)
                 return
-            parcel = held[0]
-            if parcel.id is None and self.credit <= 0:
+            queued = held[0]
+            if queued.id is None and self.credit <= 0:
                 return
             if session.window <= 0:
                 session.wait(self)
                 return
-            if parcel.id is None and not self._begin(parcel):
+            if queued.id is None and not self._begin(queued):
                 continue
-            if not self._write(parcel):
+            if not self._write(queued):
                 if not self.over:
                     session.wait(self)
                 return
@@ -301,65 +301,65 @@ class Outgoing(Link):
             self._due = False
             session.write_flow(self, available=0)
 
-    def _begin(self, parcel: Parcel) -> bool:
+    def _begin(self, queued: QueuedDelivery) -> bool:
         """Make its octets and give it an id. False if it cannot be sent over this link, and is
         held no more."""
-        message = parcel.message
+        message = queued.message
         if message is not None:
             try:
-                parcel.octets = encoded(message, parcel.redelivered, self._annotates)
+                queued.octets = encoded(message, queued.redelivered, self._annotates)
             except ValueError as error:
                 self.held.popleft()
-                self.use.on_unsent(self, parcel.number, message, str(error))
+                self.handler.on_unsent(self, queued.number, message, str(error))
                 return False
-            if self.max_message and len(parcel.octets) > self.max_message:
+            if self.max_message and len(queued.octets) > self.max_message:
                 self.held.popleft()
                 text = f"the message is larger than the {self.max_message} octets the peer takes"
-                self.use.on_unsent(self, parcel.number, message, text)
+                self.handler.on_unsent(self, queued.number, message, text)
                 return False
-            if parcel.begin is not None:
-                parcel.at = place(parcel.octets, parcel.begin)
-                parcel.state = parcel.begin if parcel.at else None
+            if queued.begin is not None:
+                queued.at = place(queued.octets, queued.begin)
+                queued.state = queued.begin if queued.at else None
         session = self.session
-        parcel.id = session.next_delivery_id
-        session.next_delivery_id = parcel.id + 1 & MASK
+        queued.id = session.next_delivery_id
+        session.next_delivery_id = queued.id + 1 & MASK
         self.credit -= 1
         self.count = self.count + 1 & MASK
         tag: int | bytes
-        if parcel.tag is None:
+        if queued.tag is None:
             self.last_tag = tag = self.last_tag + 1
-            parcel.tag = _Q.pack(tag)
+            queued.tag = _Q.pack(tag)
         else:
-            tag = parcel.tag
-        if not parcel.settled and not parcel.aborted:
-            if type(parcel.state) is w.TransactionalState:
-                work = parcel.state.txn_id
-                sent: Sent = Acquired(self, parcel.id, parcel.number, tag, work)
+            tag = queued.tag
+        if not queued.settled and not queued.aborted:
+            if type(queued.state) is w.TransactionalState:
+                work = queued.state.txn_id
+                sent: OutgoingDelivery = AcquiredDelivery(self, queued.id, queued.number, tag, work)
             else:
-                sent = Sent(self, parcel.id, parcel.number, tag)
-            session.sent[parcel.id] = self.unsettled[parcel.id] = sent
+                sent = OutgoingDelivery(self, queued.id, queued.number, tag)
+            session.sent[queued.id] = self.unsettled[queued.id] = sent
         return True
 
-    def _write(self, parcel: Parcel) -> bool:
+    def _write(self, queued: QueuedDelivery) -> bool:
         """Write its frames while there is a window, and of a large message as many as the next
         output takes. False if some are left."""
-        session, engine, octets = self.session, self._engine, parcel.octets
+        session, engine, octets = self.session, self._engine, queued.octets
         large = isinstance(octets, Rope)
         view = octets if isinstance(octets, Rope) else memoryview(octets)
         while session.window > 0:
             if large and engine.portions.full:
                 engine.portions.stall(session)
                 return False
-            record = self._transfer(parcel)
+            record = self._transfer(queued)
             room = engine.frame_out - 8 - len(write(record))
             try:
-                chunk = view[parcel.at : parcel.at + room]
+                chunk = view[queued.at : queued.at + room]
             except OSError as error:
                 text = f"the message cannot be read: {error.strerror}"
                 self.fail(AmqpError.INTERNAL_ERROR, text, engine.later)
                 return False
-            parcel.at += len(chunk)
-            over = parcel.at == len(octets)
+            queued.at += len(chunk)
+            over = queued.at == len(octets)
             record.more = None if over else True
             body = write(record)
             head = HEAD.pack(8 + len(body) + len(chunk), 2, FRAME_AMQP, session.number)
@@ -370,30 +370,30 @@ class Outgoing(Link):
                 engine.weigh(len(chunk))
             session.next_outgoing_id = session.next_outgoing_id + 1 & MASK
             session.window -= 1
-            parcel.started = True
+            queued.started = True
             if over:
                 return True
         return False
 
-    def _transfer(self, parcel: Parcel) -> w.Transfer:
+    def _transfer(self, queued: QueuedDelivery) -> w.Transfer:
         """The next transfer of a delivery: the first says it all, others the id."""
-        if parcel.started:
+        if queued.started:
             return w.Transfer(
                 handle=self.handle,
-                delivery_id=parcel.id,
+                delivery_id=queued.id,
                 more=True,
-                aborted=parcel.aborted or None,
+                aborted=queued.aborted or None,
             )
         record = w.Transfer(
             handle=self.handle,
-            delivery_id=parcel.id,
-            delivery_tag=parcel.tag,
+            delivery_id=queued.id,
+            delivery_tag=queued.tag,
             message_format=MESSAGE_FORMAT,
-            settled=parcel.settled or None,
+            settled=queued.settled or None,
             more=True,
-            state=parcel.state,
-            resume=parcel.resume or None,
-            aborted=parcel.aborted or None,
+            state=queued.state,
+            resume=queued.resume or None,
+            aborted=queued.aborted or None,
         )
         if len(write(record)) > self._engine.frame_out - 8:
             record.state = bare(record.state)
@@ -404,14 +404,14 @@ class Outgoing(Link):
     def on_flow(self, record: w.Flow, found: list[Operation]) -> None:
         """The receiver's limit as our credit (§2.6.7)."""
         if record.properties and "txn-id" in record.properties:
-            self.session.use.on_acquire(self, record.properties["txn-id"])
+            self.session.handler.on_acquire(self, record.properties["txn-id"])
         if record.link_credit is None:
             return
         seen = self.initial if record.delivery_count is None else record.delivery_count
         self.credit = min(MASK, max(0, record.link_credit - ahead(self.count, seen)))
         self.drain = bool(record.drain)
         self.flush()
-        self.use.on_credit(self, record, found)
+        self.handler.on_credit(self, record, found)
 
     @property
     def waiting(self) -> int:

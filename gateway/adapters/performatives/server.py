@@ -1,7 +1,7 @@
 """The server role of sessions and links: what the peer does as operations, and their answers.
 
-Requests carry a ``PendingReply`` as their token, which knows what the answer means. One ``Serving``
-belongs to one session, and is the use of its links but for those to the coordinator.
+Requests carry a ``PendingReply`` as their token, which handles the answer. Each session has one
+``ServerSession``, which handles its links except those to the coordinator.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from typing import Any
 from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.composites import condition_for, symbol_for
 from gateway.adapters.performatives.coordinator import Coordinator
-from gateway.adapters.performatives.decided import Decided, decide
+from gateway.adapters.performatives.delayed_settlement import DelayedSettlement, delay_settlement
 from gateway.adapters.performatives.incoming_publishes import MANAGEMENT, IncomingPublishes
 from gateway.adapters.performatives.large_messages import Parted
 from gateway.adapters.performatives.link_recovery import (
@@ -30,8 +30,8 @@ from gateway.adapters.performatives.outcomes import (
     settle,
 )
 from gateway.adapters.performatives.pending import PendingReply
-from gateway.adapters.performatives.receiving_link import Arrival, Incoming
-from gateway.adapters.performatives.sending_link import Outgoing, Sent
+from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
+from gateway.adapters.performatives.sending_link import OutgoingDelivery, SendingLink
 from gateway.adapters.performatives.session import Session
 from gateway.adapters.performatives.violation import error
 from gateway.adapters.performatives.wire import layouts as w
@@ -75,14 +75,14 @@ PAIRED = "paired"
 """A property of links that belong together (Link Pairing 1.0)."""
 
 
-class Serving:
+class ServerSession:
     """What the peer does on one session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.decided: Decided | None = None
+        self.decided: DelayedSettlement | None = None
         self.coordinator = Coordinator(session)
-        self.posts = IncomingPublishes(session, self.coordinator)
+        self.publishes = IncomingPublishes(session, self.coordinator)
 
     # --- session --------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Serving:
             found.append(
                 SessionLost(session.number, condition_for(fault.condition), fault.description or "")
             )
-        elif record is not None and not session.mute:
+        elif record is not None and not session.output_closed:
             found.append(EndSession(session.number, PendingReply(self._ended)))
 
     def _ended(self, result: Any) -> None:
@@ -151,7 +151,7 @@ class Serving:
 
     def _attach_source(
         self,
-        link: Outgoing,
+        link: SendingLink,
         record: w.Attach,
         unsettled: dict[bytes, Any] | None,
         found: list[Operation],
@@ -177,7 +177,9 @@ class Serving:
             )
         )
 
-    def _source_attached(self, link: Outgoing, result: Attached, theirs: dict[bytes, Any]) -> None:
+    def _source_attached(
+        self, link: SendingLink, result: Attached, theirs: dict[bytes, Any]
+    ) -> None:
         """The source as it is, then what is resumed, then the rest."""
         record = link.record
         assert record is not None
@@ -188,7 +190,7 @@ class Serving:
         def resume() -> None:
             planned = plan(link, result.resumed, theirs, not link.incomplete)
             link.data = planned.left
-            link.held.extendleft(reversed(planned.parcels))
+            link.held.extendleft(reversed(planned.queued))
             self.session.engine.later.extend(planned.operations)
 
         link.attach(
@@ -199,7 +201,7 @@ class Serving:
 
     def _attach_target(
         self,
-        link: Incoming,
+        link: ReceivingLink,
         record: w.Attach,
         unsettled: dict[bytes, Any] | None,
         found: list[Operation],
@@ -224,7 +226,7 @@ class Serving:
             )
         )
 
-    def _target_attached(self, link: Incoming, result: Attached) -> None:
+    def _target_attached(self, link: ReceivingLink, result: Attached) -> None:
         record = link.record
         assert record is not None
         link.target = termini.target(result.terminus)
@@ -245,14 +247,14 @@ class Serving:
         """We begin no links."""
 
     def on_credit(self, link: Link, record: w.Flow, found: list[Operation]) -> None:
-        if isinstance(link, Outgoing) and record.link_credit is not None and not link.incomplete:
+        if isinstance(link, SendingLink) and record.link_credit is not None and not link.incomplete:
             token = PendingReply(link.drained) if link.drain else None
             count = max(0, link.credit - link.waiting)
             said = Credit(self.session.number, token, link.number, count, link.drain)
             link.granted = said
             found.append(said)
 
-    def on_unsent(self, link: Outgoing, number: int, message: Message, text: str) -> None:
+    def on_unsent(self, link: SendingLink, number: int, message: Message, text: str) -> None:
         """It is not for this receiver; perhaps for another, or a dead-letter queue. The credit that
         the broker used for it is still there."""
         later, channel = self.session.engine.later, self.session.number
@@ -280,42 +282,51 @@ class Serving:
             token = PendingReply(lambda result: link.detach(answer), refused)
         said = DetachLink(self.session.number, token, link.number, closed, lost)
         said.failed = closed and (record is None or record.error is not None)
-        if isinstance(link, Outgoing):
+        if isinstance(link, SendingLink):
             said.unsettled = {} if closed else self._unsettled(link)
         else:
             for arrival in link.unsettled.values():
-                outcome = outcome_of(arrival.told, self.session.number, 0)
+                outcome = outcome_of(arrival.reported, self.session.number, 0)
                 if outcome is not None:
                     said.outcomes[arrival.tag] = outcome
             for tag, state in link.known.items():
                 said.outcomes[tag] = outcome_of(state, self.session.number, 0)
         found.append(said)
 
-    def _unsettled(self, link: Outgoing) -> dict[int, bytes]:
+    def _unsettled(self, link: SendingLink) -> dict[int, bytes]:
         """Tags by delivery number: of what was sent, and of what was to be resumed."""
         unsettled: dict[int, bytes] = dict(link.data or {})
         for sent in link.unsettled.values():
             if sent.number:
                 unsettled[sent.number] = sent.tag
-        for parcel in link.held:
-            if parcel.tag is not None and parcel.number and not parcel.settled:
-                unsettled[parcel.number] = parcel.tag
+        for queued in link.held:
+            if queued.tag is not None and queued.number and not queued.settled:
+                unsettled[queued.number] = queued.tag
         return unsettled
 
     # --- messages in ----------------------------------------------------------------------------
 
     def on_message(
-        self, link: Incoming, arrival: Arrival, octets: bytes | Parted, found: list[Operation]
+        self,
+        link: ReceivingLink,
+        arrival: IncomingDelivery,
+        octets: bytes | Parted,
+        found: list[Operation],
     ) -> None:
-        self.posts.on_message(link, arrival, octets, found)
+        self.publishes.on_message(link, arrival, octets, found)
 
     def confirm(self, session: Session, sequence: int, multiple: bool, accepted: bool) -> None:
-        self.posts.confirm(sequence, multiple, accepted)
+        self.publishes.confirm(sequence, multiple, accepted)
 
     # --- outcomes in ----------------------------------------------------------------------------
 
     def on_outcome(
-        self, link: Outgoing, sent: Sent, state: Any, settled: bool, found: list[Operation]
+        self,
+        link: SendingLink,
+        sent: OutgoingDelivery,
+        state: Any,
+        settled: bool,
+        found: list[Operation],
     ) -> None:
         """Hot."""
         number = sent.number
@@ -333,12 +344,12 @@ class Serving:
             outcome = default_outcome(link, number)
         found.append(settle(outcome, self.session.number, number))
 
-    def on_range(
-        self, deliveries: list[Sent], state: Any, settled: bool, found: list[Operation]
-    ) -> list[Sent]:
+    def on_outcomes(
+        self, deliveries: list[OutgoingDelivery], state: Any, settled: bool, found: list[Operation]
+    ) -> list[OutgoingDelivery]:
         """One operation for all that is plain and goes over one link."""
         link = deliveries[0].link
-        if link.use is not self or link.over:
+        if link.handler is not self or link.over:
             return deliveries
         if is_transactional(state):
             return self.coordinator.retire_range(link, deliveries, state, settled, found)
@@ -356,13 +367,13 @@ class Serving:
             return []
         return [s for s in deliveries if s.link is not link or not s.number or s.work is not None]
 
-    def on_acquire(self, link: Outgoing, work: Any) -> None:
+    def on_acquire(self, link: SendingLink, work: Any) -> None:
         self.coordinator.acquire(link, work)
 
-    def on_missed(self, state: Any) -> None:
+    def on_late_outcome(self, state: Any) -> None:
         self.coordinator.missed(state)
 
-    def on_decided(
+    def on_settlement_awaited(
         self,
         session: Session,
         runs: Iterable[tuple[int, int]],
@@ -370,7 +381,7 @@ class Serving:
         before: int,
         found: list[Operation],
     ) -> None:
-        self.decided = decide(session, self.decided, runs, state, before, found)
+        self.decided = delay_settlement(session, self.decided, runs, state, before, found)
 
 
 def refuser(link: Link) -> Callable[[Condition, str], None]:
@@ -438,7 +449,7 @@ def _session_lost(engine: Any, op: SessionLost) -> None:
 def _returned(engine: Any, op: Returned) -> None:
     session = engine.sessions.get(op.channel)
     if session is not None and op.sequence:
-        session.use.posts.returned[op.sequence] = returned(op.condition, op.text)
+        session.handler.publishes.returned[op.sequence] = returned(op.condition, op.text)
 
 
 def _deliver(engine: Any, op: Deliver) -> None:
@@ -449,7 +460,7 @@ def _confirm(engine: Any, op: Confirm) -> None:
     engine.channel(op.channel).confirm(op.sequence, op.multiple, op.accepted)
 
 
-SPEECH: dict[type[Operation], Callable[[Any, Any], None]] = {
+ENCODERS: dict[type[Operation], Callable[[Any, Any], None]] = {
     Done: _done,
     Refused: _refused,
     Cancelled: _cancelled,

@@ -1,8 +1,8 @@
 """The session endpoint (§2.5), the same for both roles: begin and end, windows, handles, delivery
-ids, and with ``Deliveries`` dispositions. It is also the ``Outlet`` of its channel.
+ids, and with ``UnsettledDeliveries`` dispositions. It is also the ``Outlet`` of its channel.
 
 Both ends must have ended before the channel numbers are free. After our end, whatever comes on the
-session is discarded until the peer's (§2.5.4); ``mute`` then lets nothing more out.
+session is discarded until the peer's (§2.5.4); ``output_closed`` then lets nothing more out.
 """
 
 import heapq
@@ -11,11 +11,18 @@ from itertools import islice
 from typing import Any
 
 from gateway.adapters.performatives.composites import write
-from gateway.adapters.performatives.deliveries import Deliveries
-from gateway.adapters.performatives.links import MASK, OVER, Link, LinkUse, SessionUse, ahead
+from gateway.adapters.performatives.deliveries import UnsettledDeliveries
+from gateway.adapters.performatives.links import (
+    ENDED,
+    MASK,
+    Link,
+    LinkHandler,
+    SessionHandler,
+    ahead,
+)
 from gateway.adapters.performatives.owner import Owner
-from gateway.adapters.performatives.receiving_link import Incoming
-from gateway.adapters.performatives.sending_link import Outgoing
+from gateway.adapters.performatives.receiving_link import ReceivingLink
+from gateway.adapters.performatives.sending_link import SendingLink
 from gateway.adapters.performatives.violation import Violation, error, framing_error
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError, SessionError
@@ -41,7 +48,7 @@ def _open_gate(open_: bool) -> None:
     """Nobody is to be stopped."""
 
 
-class Session(Deliveries):
+class Session(UnsettledDeliveries):
     """One session. ``number`` is our channel, ``remote`` the peer's."""
 
     def __init__(self, engine: Owner, number: int) -> None:
@@ -54,8 +61,8 @@ class Session(Deliveries):
         """The peer's end has come."""
         self.reason: w.Error | None = None
         """What it said."""
-        self.told = False
-        """The use knows that it is over."""
+        self.reported = False
+        """The handler has been told that it is over."""
         self.gate: Callable[[bool], None] = _open_gate
         self.next_incoming_id = 0
         self.incoming_window = WINDOW
@@ -75,14 +82,14 @@ class Session(Deliveries):
         self._serial = 0
         self._taken: set[int] = set()
         self._free: list[int] = []
-        self._waiting: dict[Outgoing, None] = {}
+        self._waiting: dict[SendingLink, None] = {}
         """Links that have something to send and no window for it."""
         self._shut = False
         self._early: list[Any] = []
         """What was to be written before our begin."""
         self.suspended: dict[tuple[str, bool], Link] = {}
         """Links detached and not closed, of whose deliveries something is still to be said."""
-        self.use: SessionUse = engine.use(self)
+        self.handler: SessionHandler = engine.handler(self)
 
     def serial(self) -> str:
         """A name for the next link, in operations."""
@@ -115,13 +122,13 @@ class Session(Deliveries):
         self.remote_outgoing_window = record.outgoing_window
         if record.handle_max is not None:
             self.handle_max = record.handle_max
-        if not self.mute:
-            self.use.on_begin(self, record, found)
+        if not self.output_closed:
+            self.handler.on_begin(self, record, found)
 
     def end(self, found: list[Operation] | None = None) -> None:
         """Answer the peer's end, or begin to end it: then its links are over at once, and the use
         is told of the end when the peer's comes."""
-        if self.mute:
+        if self.output_closed:
             return
         self._lose_links(False, self.engine.later if found is None else found)
         self._end(None)
@@ -130,7 +137,7 @@ class Session(Deliveries):
         self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None
     ) -> None:
         """End it for a mistake of the peer (§2.5.4)."""
-        if self.mute:
+        if self.output_closed:
             return
         fault = error(symbol, text, info)
         self._lose_links(False, found)
@@ -139,7 +146,7 @@ class Session(Deliveries):
 
     def _end(self, fault: w.Error | None) -> None:
         self.write(w.End(fault))
-        self.mute = True
+        self.output_closed = True
         self._clear()
         if self.ended:
             self.engine.session_gone(self)
@@ -148,30 +155,30 @@ class Session(Deliveries):
         self.ended = True
         self.reason = record.error
         self.engine.session_ended(self)
-        if not self.mute:
+        if not self.output_closed:
             self._lose_links(False, found)
         self._tell(record, None, False, found)
-        if self.mute:
+        if self.output_closed:
             self.engine.session_gone(self)
 
     def lost(self, found: list[Operation]) -> None:
         """The connection is over."""
         self._lose_links(True, found)
         self._tell(None, None, True, found)
-        self.mute = True
+        self.output_closed = True
         self._clear()
 
     def retire(self) -> None:
         """Both ends have ended. It and its use know each other: sessions may come and go by the
         thousand, and this way they leave nothing for the collector."""
-        self.use = OVER
+        self.handler = ENDED
 
     def _tell(
         self, record: w.End | None, fault: w.Error | None, lost: bool, found: list[Operation]
     ) -> None:
-        if not self.told:
-            self.told = True
-            self.use.on_end(self, record, fault, lost, found)
+        if not self.reported:
+            self.reported = True
+            self.handler.on_end(self, record, fault, lost, found)
 
     def _lose_links(self, lost: bool, found: list[Operation]) -> None:
         for link in list(self.links.values()):
@@ -191,7 +198,7 @@ class Session(Deliveries):
 
     def write(self, record: Any) -> None:
         """One frame of this session; nothing goes before its begin."""
-        if self.mute:
+        if self.output_closed:
             return
         if self.begun:
             self.engine.write(self.number, record)
@@ -228,29 +235,29 @@ class Session(Deliveries):
             record.handle = link.handle
             record.link_credit = max(link.credit, 0)
             record.drain = link.drain or None
-            if not link.receiver or link.heard:
+            if not link.receiver or link.attach_received:
                 record.delivery_count = link.count
-            if isinstance(link, Outgoing) and link.acquiring is not None:
+            if isinstance(link, SendingLink) and link.acquiring is not None:
                 record.properties = {Symbol("txn-id"): link.acquiring}
         self.write(record)
 
     # --- links ----------------------------------------------------------------------------------
 
-    def offer(self, name: str, receiver: bool, use: LinkUse) -> Any:
-        """A new link of ours, an ``Incoming`` if we are to receive. ``link.attach`` is the next
-        step. Raises ``LocalError`` if it cannot be."""
+    def offer(self, name: str, receiver: bool, handler: LinkHandler) -> Any:
+        """A new link of ours, a ``ReceivingLink`` if we receive over it; ``link.attach`` is next.
+        Raises ``LocalError`` if it cannot be."""
         if (name, receiver) in self.names:
             raise LocalError(f"a link {name!r} is there already")
-        link = self._made(name, receiver, use)
+        link = self._made(name, receiver, handler)
         if link.handle > self.handle_max:
             self.release(link)
             self.forget(link, True)
             raise LocalError(f"the peer takes no more than {self.handle_max + 1} links")
         return link
 
-    def accept(self, record: w.Attach, use: LinkUse, found: list[Operation]) -> Any:
+    def accept(self, record: w.Attach, handler: LinkHandler, found: list[Operation]) -> Any:
         """The link that the peer's attach asks for. ``link.attach`` or ``link.refuse`` answer."""
-        link = self._made(record.name, not record.role, use)
+        link = self._made(record.name, not record.role, handler)
         if link.handle > self.handle_max:
             self.release(link)
             del self.links[link.number]
@@ -262,10 +269,10 @@ class Session(Deliveries):
         link.on_attach(record, found)
         return link
 
-    def _made(self, name: str, receiver: bool, use: LinkUse) -> Link:
+    def _made(self, name: str, receiver: bool, handler: LinkHandler) -> Link:
         handle = heapq.heappop(self._free) if self._free else len(self._taken)
         self._taken.add(handle)
-        link = (Incoming if receiver else Outgoing)(self, name, handle, use)
+        link = (ReceivingLink if receiver else SendingLink)(self, name, handle, handler)
         self.links[link.number] = link
         self.names[name, receiver] = link
         return link
@@ -275,12 +282,12 @@ class Session(Deliveries):
         link.stop()
         self.links.pop(link.number, None)
         key = link.name, link.receiver
-        if self.names.get(key) is link and (link.heard or not link.said):
+        if self.names.get(key) is link and (link.attach_received or not link.attach_sent):
             del self.names[key]
         self._waiting.pop(link, None)  # type: ignore[call-overload]
         if closed:
             self.drop_deliveries(link)
-        elif isinstance(link, Incoming | Outgoing) and link.unsettled:
+        elif isinstance(link, ReceivingLink | SendingLink) and link.unsettled:
             if len(self.suspended) > HANDLE_MAX:
                 oldest = next(iter(self.suspended))
                 self.drop_deliveries(self.suspended.pop(oldest))
@@ -298,7 +305,7 @@ class Session(Deliveries):
             del self.names[key]
 
     def on_attach(self, record: w.Attach, found: list[Operation]) -> None:
-        if self.mute:
+        if self.output_closed:
             return
         if record.handle > HANDLE_MAX:
             raise framing_error(f"handle {record.handle} is above {HANDLE_MAX}")
@@ -307,7 +314,7 @@ class Session(Deliveries):
                 SessionError.HANDLE_IN_USE, f"handle {record.handle} is used by another link"
             )
         ours = self.names.get((record.name, not record.role))
-        if ours is not None and ours.said and not ours.heard:
+        if ours is not None and ours.attach_sent and not ours.attach_received:
             self.handles[record.handle] = ours
             ours.on_attach(record, found)
             return
@@ -315,10 +322,10 @@ class Session(Deliveries):
             same = link.name == record.name and link.receiver is not record.role
             if same and link.fault is not None and record.unsettled is None:
                 raise self.errant(link)  # a re-attach that was under way (§2.6.5)
-        self.use.on_attach(self, record, found)
+        self.handler.on_attach(self, record, found)
 
     def on_detach(self, record: w.Detach, found: list[Operation]) -> None:
-        if self.mute:
+        if self.output_closed:
             return
         link = self.handles.pop(record.handle, None)
         if link is None:
@@ -338,7 +345,7 @@ class Session(Deliveries):
         self, record: w.Transfer, buf: bytes, at: int, end: int, found: list[Operation]
     ) -> None:
         """Hot."""
-        if self.mute:
+        if self.output_closed:
             return
         link = self.handles.get(record.handle)
         if link is None:
@@ -358,7 +365,7 @@ class Session(Deliveries):
 
     def on_flow(self, record: w.Flow, found: list[Operation]) -> None:
         """§2.5.6 for the session, §2.6.7 for the link."""
-        if self.mute:
+        if self.output_closed:
             return
         link = None
         if record.handle is not None:
@@ -384,10 +391,12 @@ class Session(Deliveries):
             except Violation as violated:
                 self.failed(link, violated, found)
         if record.echo:
-            self.write_flow(link if link is not None and link.said and not link.over else None)
+            self.write_flow(
+                link if link is not None and link.attach_sent and not link.over else None
+            )
         self.go_on()
 
-    def wait(self, link: Outgoing) -> None:
+    def wait(self, link: SendingLink) -> None:
         """A link has something to send and there is no window: stop deliveries."""
         self._waiting[link] = None
         if not self._shut:
@@ -418,10 +427,10 @@ class Session(Deliveries):
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         """Hot."""
         link = self.links.get(consumer)
-        if isinstance(link, Outgoing):
+        if isinstance(link, SendingLink):
             link.deliver(delivery, message, redelivered)
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         """Hot."""
-        if not self.mute:
-            self.use.confirm(self, sequence, multiple, accepted)
+        if not self.output_closed:
+            self.handler.confirm(self, sequence, multiple, accepted)

@@ -10,15 +10,15 @@ from typing import Any
 from gateway.adapters.contract import Role
 from gateway.adapters.core.support import AnyUser, Support, VersionSupport, shown
 from gateway.adapters.options import Credentials
+from gateway.adapters.performatives.composite_types import CompositeType
 from gateway.adapters.performatives.composites import write
 from gateway.adapters.performatives.engine import Engine
 from gateway.adapters.performatives.frames import frame
-from gateway.adapters.performatives.kinds import Kind
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import (
+    COMPOSITE_TYPES,
     FRAME_SASL,
     HEADER,
-    KINDS,
     SASL_HEADER,
     TLS_HEADER,
     VERSION,
@@ -164,7 +164,7 @@ def supported() -> VersionSupport:
     """All composite types of 1.0, in the order of the specification; sections of messages are only
     carried."""
     rows: list[Support] = []
-    for kind in KINDS:
+    for kind in COMPOSITE_TYPES:
         if "section" in kind.provides or kind.record is w.Declared:
             continue
         answers = [_answer(kind, server) for server in (True, False)]
@@ -184,7 +184,7 @@ def supported() -> VersionSupport:
     )
 
 
-def _answer(kind: Kind, server: bool) -> str:
+def _answer(kind: CompositeType, server: bool) -> str:
     record = kind.record
     if record in SASL:
         hears, said = SASL[record]

@@ -14,7 +14,7 @@ from gateway.adapters.preview import preview
 
 SECRETS = frozenset(["initial_response", "response"])
 
-KINDS = {FRAME_AMQP: "frame", FRAME_SASL: "sasl frame"}
+COMPOSITE_TYPES = {FRAME_AMQP: "frame", FRAME_SASL: "sasl frame"}
 
 LARGEST = 1 << 30
 """Octets of a frame beyond which it is taken for no frame at all."""
@@ -51,7 +51,7 @@ def frames(data: bytes) -> Iterator[Line]:
 
 
 def _described(body: bytes, kind: int) -> tuple[str, str]:
-    name = KINDS.get(kind)
+    name = COMPOSITE_TYPES.get(kind)
     if name is None:
         return "broken", f"frame type {kind} is unknown; {preview(body)}"
     if not body:

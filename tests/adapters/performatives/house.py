@@ -7,7 +7,7 @@ named "missing" are not there. Queues are lists of messages, handed out as credi
 from collections import defaultdict, deque
 from typing import Any
 
-from gateway.adapters.performatives.carried import request
+from gateway.adapters.performatives.client_messages import management_request
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.errors import Condition, Lost
 from gateway.message import Message, Properties
@@ -47,7 +47,7 @@ def message(body: bytes, exchange: str = "", key: str = "q", **properties: Any) 
 
 class House:
     """``refuse``: conditions with which publishes come back, by body. ``responses``: status and
-    value for each management request, in order."""
+    value for each management management_request, in order."""
 
     def __init__(self, cut: Cut = whole, **options: Any) -> None:
         self.pair = Pair("1.0", cut, **options)
@@ -198,6 +198,8 @@ class House:
         self._answer(operation)
         asked = operation.message.properties
         status, value = self.responses.popleft()
-        response = request(Properties(correlation_id=asked.message_id, subject=str(status)), value)
+        response = management_request(
+            Properties(correlation_id=asked.message_id, subject=str(status)), value
+        )
         (link,) = [link for link, node in self._sources.items() if node == "/management"]
         self.server.send(Deliver(operation.channel, link, 0, False, response))

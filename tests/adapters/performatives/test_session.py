@@ -41,7 +41,7 @@ def test_end_is_answered() -> None:
     (said,) = peer.says(w.End())
     assert isinstance(said, EndSession)
     assert peer.hears() == [w.End()]
-    assert not peer.engine.sessions and not peer.engine.arriving
+    assert not peer.engine.sessions and not peer.engine.remote_channels
     peer.says(w.Begin(None, 0, 1, 1))
     assert peer.engine.sessions.keys() == {0}
 

@@ -15,7 +15,7 @@ _SEEN: BoundedCache[bytes, tuple[Essentials, bool]] = BoundedCache()
 """Essentials of each header, and whether it is a redelivery. All connections share the cache."""
 
 
-def carried(octets: bytes, exchange: str, key: str) -> tuple[Message, bool]:
+def received(octets: bytes, exchange: str, key: str) -> tuple[Message, bool]:
     """The message that was transferred, and whether it was delivered before. Raises
     ``FieldError``. Hot."""
     header, body = part(octets)
@@ -36,18 +36,18 @@ def _again(header: bytes) -> bool:
     return transport.first_acquirer is False or bool(transport.delivery_count)
 
 
-def command(value: Any) -> Message:
+def coordinator_message(value: Any) -> Message:
     """A message to a coordinator: an amqp-value section with a record (§4.2, §4.3)."""
     return Message(
         SECTIONS, RAW_VALUE, b"\x00\x53\x77" + write(value), "", "", SECTIONS.essentials(b"")
     )
 
 
-def request(properties: Properties, value: Any) -> Message:
+def management_request(properties: Properties, value: Any) -> Message:
     """A message with a value for its body, which may be null."""
     header = SECTIONS.write(properties)
     body = b"\x00\x53\x77" + write_value(value)
     return Message(SECTIONS, RAW_VALUE + header, body, "", "", SECTIONS.essentials(header))
 
 
-__all__ = ["carried", "command", "request"]
+__all__ = ["received", "coordinator_message", "management_request"]

@@ -12,7 +12,7 @@ from gateway.adapters.performatives.session import Session
 from gateway.operations import Assure, Operation
 
 
-class Decided:
+class DelayedSettlement:
     """Deliveries whose outcome the receiver has said."""
 
     __slots__ = ("session", "runs", "assure")
@@ -35,21 +35,21 @@ class Decided:
         self.runs.clear()
 
 
-def decide(
+def delay_settlement(
     session: Session,
-    last: Decided | None,
+    last: DelayedSettlement | None,
     runs: Iterable[tuple[int, int]],
     state: Any,
     before: int,
     found: list[Operation],
-) -> Decided:
-    """Answer later (``SessionUse.on_decided``); together with ``last`` if that came right before,
-    in the same read."""
+) -> DelayedSettlement:
+    """Settle these deliveries later (``SessionHandler.on_settlement_awaited``), together with
+    ``last`` if that came right before, in the same read."""
     if last is not None and before and found[before - 1] is last.assure:
         decided = last
         del found[before - 1]
     else:
-        decided = Decided(session)
+        decided = DelayedSettlement(session)
     for run in runs:
         decided.add(*run, state)
     found.append(decided.assure)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
-class Kind(NamedTuple):
+class CompositeType(NamedTuple):
     """A composite type: both descriptors, its record and its layout."""
 
     name: str

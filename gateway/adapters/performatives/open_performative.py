@@ -27,7 +27,7 @@ SHORTEST_IDLE = 1000
 """Milliseconds between two signs of life that we can promise."""
 
 
-class Owner(Protocol):
+class OpenSettings(Protocol):
     """What this part needs of the engine."""
 
     server: bool
@@ -40,7 +40,7 @@ class Owner(Protocol):
     refused: bool
 
 
-def introduction(owner: Owner) -> w.Open:
+def our_open(owner: OpenSettings) -> w.Open:
     """Our open."""
     product, limits = owner.product, owner.limits
     properties: dict[Any, Any] = {
@@ -113,5 +113,5 @@ def _text(value: Any) -> str:
 
 __all__ = [
     "ANONYMOUS_RELAY", "FAILED", "LINK_PAIR", "SHARED_SUBS", "check_limits", "described",
-    "introduction", "largest_frame", "vhost_of",
+    "our_open", "largest_frame", "vhost_of",
 ]  # fmt: skip
