@@ -106,6 +106,60 @@ def test_rooms_of_http_do_not_import_each_other_both_ways() -> None:
     assert rooms_both_ways(ROOT / "http") == []
 
 
+INSIDE_A_CONNECTION = (
+    "gateway.broker.channel", "gateway.broker.client", "gateway.broker.confirms",
+    "gateway.broker.permissions", "gateway.broker.publish_path", "gateway.broker.settlements",
+    "gateway.broker.topology", "gateway.broker.transactions", "gateway.broker.coordinator",
+)  # fmt: skip
+"""What HTTP uses through ``gateway.broker.local`` only."""
+MADE_BY_A_CLIENT = {
+    "DeclareQueue", "DeclareExchange", "DeleteQueue", "DeleteExchange", "PurgeQueue", "Bind",
+    "Unbind",
+}  # fmt: skip
+PARTS_OF_A_CHANNEL = {
+    "permissions", "publish_path", "writable", "confirms", "window", "topology", "transactions",
+}  # fmt: skip
+
+
+def bypasses(root: Path) -> Iterator[str]:
+    """Places where HTTP reaches into connections and channels of the broker."""
+    for path in sorted(root.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        for name in imported(path):
+            if name in INSIDE_A_CONNECTION:
+                yield f"{path}: imports {name}"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "gateway.operations":
+                for alias in node.names:
+                    if alias.name in MADE_BY_A_CLIENT:
+                        yield f"{path}: makes the operation {alias.name}"
+            elif isinstance(node, ast.Attribute):
+                holder = node.value
+                held = holder.attr if isinstance(holder, ast.Attribute) else None
+                held = holder.id if isinstance(holder, ast.Name) else held
+                if node.attr == "attach" and held == "broker":
+                    yield f"{path}: attaches by itself"
+                if node.attr in PARTS_OF_A_CHANNEL and held in ("channel", "_channel"):
+                    yield f"{path}: uses channel.{node.attr}"
+                if node.attr in ("publish_path", "writable", "runs"):
+                    yield f"{path}: uses {node.attr}"
+
+
+def test_http_uses_the_local_client_of_the_broker() -> None:
+    assert sorted(set(bypasses(ROOT / "http"))) == []
+
+
+def test_a_bypass_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(
+        "from gateway.broker.client import Client\n"
+        "from gateway.operations import DeclareQueue\n"
+        "client = broker.attach('/', 'guest', 'me')\n"
+        "channel.permissions.grant('read', 'q')\n"
+        "refused = channel.publish_path.confirms.runs[-1].accepted\n"
+    )
+    assert len(set(bypasses(tmp_path))) == 7
+
+
 def test_every_package_has_a_sentence() -> None:
     silent = [
         str(path)

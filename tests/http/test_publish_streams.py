@@ -187,7 +187,7 @@ async def test_who_vanishes_leaves_what_was_sent(make_rig: Any) -> None:
         wire.writer.transport.abort()
         await asyncio.sleep(0.02)
         rig.release()
-        await rig.until(lambda: len(rig.app.state.context.publisher.lines) == 1)
+        await rig.until(lambda: len(rig.app.state.context.publisher.channels) == 1)
 
 
 async def test_a_client_that_first_writes_all_and_then_reads(rig: Any) -> None:

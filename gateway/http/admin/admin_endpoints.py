@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gateway.broker.channel import Channel
+from gateway.broker.local import LocalChannel, LocalClient
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import MONITORS, Action, Principal
@@ -28,7 +28,6 @@ from gateway.http.context import Context
 from gateway.http.deps import authenticate, read_limited
 from gateway.http.portions import Portioned, array, spread
 from gateway.http.problems import Problem, Row
-from gateway.http.recipient import NoRecipient
 from gateway.http.segments import decode_segment
 from gateway.http.typed_json import once, refuse
 
@@ -38,7 +37,6 @@ SMALL_OCTETS = 1 << 20
 """Most octets of a body that is not definitions."""
 MOST_DEPTH = 32
 MOST_ERRORS = 32
-CHANNEL = 1
 
 T = TypeVar("T")
 
@@ -101,15 +99,16 @@ class Call:
             ) from None
         return done
 
-    async def on_channel(self, work: Callable[[Channel], T]) -> T:
+    async def on_channel(self, work: Callable[[LocalChannel], T]) -> T:
         """Do it on a channel of the caller's: with the caller's permissions."""
         return await self.act(lambda: self.with_channel(work))
 
-    def with_channel(self, work: Callable[[Channel], T]) -> T:
+    def with_channel(self, work: Callable[[LocalChannel], T]) -> T:
         """Within a turn."""
-        client = self.context.broker.attach(self.vhost, self.user, f"HTTP call of {self.user}")
+        name = f"HTTP call of {self.user}"
+        client = LocalClient(self.context.broker, self.vhost, self.user, name)
         try:
-            return work(client.channel(CHANNEL, NoRecipient()))
+            return work(client.channel())
         finally:
             client.close()
 

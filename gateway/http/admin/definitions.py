@@ -19,18 +19,17 @@ from starlette.responses import Response
 from gateway import __version__
 from gateway.broker.access import TAGS, Access, Secret, User, read_user, user_record
 from gateway.broker.broker import Broker
-from gateway.broker.client import Client
-from gateway.broker.exchanges import Binding, Exchange
+from gateway.broker.exchanges import Exchange
+from gateway.broker.local import TopologyImport
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Refusal
 from gateway.http import problems
-from gateway.http.admin.admin_endpoints import CHANNEL, Call, Endpoint, Rank
+from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
 from gateway.http.admin.tables import read_table, write_table
 from gateway.http.admin.views import Imported, ImportedUser
 from gateway.http.events.durable import PREFIX as JOURNAL_PREFIX
 from gateway.http.problems import Problem
-from gateway.operations import DeclareExchange, DeclareQueue
 
 RABBITMQ = "3.10.8"
 SCRAM = "scram_sha_256"
@@ -393,39 +392,44 @@ class Import:
             raise Problem(problems.NOT_FOUND, "there is no such virtual host")
         return found
 
+    def topology(self, one: ExchangePart | QueuePart | BindingPart) -> TopologyImport:
+        vhost = self.virtual_host(self.host_of(one))
+        return TopologyImport(self.broker, vhost, self.call.user)
+
     def exchange(self, one: ExchangePart) -> None:
         if one.name.startswith("amq.") or not one.name:
             return  # every virtual host has them
-        vhost = self.virtual_host(self.host_of(one))
-        table = read_table(one.arguments)
-        flags = (False, one.durable, one.auto_delete, one.internal, table)
-        vhost.declare_exchange(DeclareExchange(CHANNEL, None, one.name, one.type, *flags))
+        self.topology(one).declare_exchange(
+            one.name,
+            one.type,
+            durable=one.durable,
+            auto_delete=one.auto_delete,
+            internal=one.internal,
+            arguments=read_table(one.arguments),
+        )
 
     def queue(self, one: QueuePart) -> None:
-        vhost = self.virtual_host(self.host_of(one))
-        table = read_table(one.arguments)
-        flags = (False, one.durable, False, one.auto_delete, table, one.priority_levels)
-        op = DeclareQueue(CHANNEL, None, one.name, *flags)
-        found = vhost.queues.get(one.name)
-        if found is not None:
-            vhost.check_same_queue(found, op, None)
-        else:
-            client = Client(self.broker, vhost, self.call.user, "definitions")
-            vhost.make_queue(one.name, op, client)
+        self.topology(one).declare_queue(
+            one.name,
+            durable=one.durable,
+            auto_delete=one.auto_delete,
+            arguments=read_table(one.arguments),
+            levels=one.priority_levels,
+        )
 
     def binding(self, one: BindingPart) -> None:
         if not one.source:
             return  # the default exchange is bound to every queue by itself
-        vhost = self.virtual_host(self.host_of(one))
+        topology = self.topology(one)
         if one.destination_type not in ("queue", "exchange"):
             raise Problem(problems.ARGUMENT, f"no destination type '{one.destination_type}'")
-        to = (
-            vhost.exchange(one.destination)
-            if one.destination_type == "exchange"
-            else vhost.queue(one.destination)
+        topology.bind(
+            one.destination,
+            one.source,
+            one.routing_key,
+            read_table(one.arguments),
+            one.destination_type == "exchange",
         )
-        source = vhost.exchange(one.source)
-        vhost.add_binding(Binding(source, to, one.routing_key, read_table(one.arguments)))
 
     def leave_out(self) -> None:
         """Name everything that has no meaning here."""

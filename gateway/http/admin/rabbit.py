@@ -10,14 +10,14 @@ from typing import Any
 
 from starlette.responses import Response
 
-from gateway.broker.channel import Channel
+from gateway.broker.local import LocalChannel
 from gateway.broker.snapshots import exchange_snapshot, queue_snapshot
 from gateway.http import problems
 from gateway.http.access.principal import Action
 from gateway.http.admin import rabbit_changes as changes
 from gateway.http.admin import rabbit_connections as connections
 from gateway.http.admin import rabbit_views as views
-from gateway.http.admin.admin_endpoints import CHANNEL, Call, Endpoint, Rank
+from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
 from gateway.http.admin.definitions import Definitions, Import, export_in_portions
 from gateway.http.admin.rabbit_bodies import EXAMPLES, GET, GET_BODY, PUBLISH, PUBLISH_BODY, SCHEMAS
 from gateway.http.admin.rabbit_messages import rabbit_get, rabbit_publish
@@ -27,9 +27,6 @@ from gateway.http.admin.topology import readable
 from gateway.http.portions import spread
 from gateway.http.problems import Problem
 from gateway.message import DIALECTS, Message, Properties
-from gateway.operations import (
-    DeclareQueue,
-)
 
 Json = Any
 ALIVE = "aliveness-test"
@@ -243,12 +240,14 @@ async def rabbit_consumers_in(call: Call) -> Json:
 async def rabbit_aliveness(call: Call) -> Json:
     """Declare a queue, publish to it and get it back, as RabbitMQ does. The queue stays."""
 
-    def prove(channel: Channel) -> bool:
-        channel.topology.declare_queue(DeclareQueue(CHANNEL, None, ALIVE))
+    def prove(channel: LocalChannel) -> bool:
+        channel.declare_queue(ALIVE)
         dialect = DIALECTS["0-9-1"]
         header = dialect.write(Properties())
         essentials = dialect.essentials(header)
-        channel.publish(Message(dialect, header, b"test_message", "", ALIVE, essentials))
+        channel.publish_unconfirmed(
+            Message(dialect, header, b"test_message", "", ALIVE, essentials)
+        )
         return channel.fetch(ALIVE, True) is not None
 
     if not await call.on_channel(prove):

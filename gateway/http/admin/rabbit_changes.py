@@ -7,21 +7,12 @@ from starlette.responses import Response
 
 from gateway.broker.access import TAGS
 from gateway.errors import Condition, Refusal
-from gateway.http.admin.admin_endpoints import CHANNEL, Call
+from gateway.http.admin.admin_endpoints import Call
 from gateway.http.admin.rabbit_shape import Bad, missing, need_keys
 from gateway.http.admin.rabbit_views import properties_key, quoted
 from gateway.http.admin.tables import read_table
 from gateway.http.admin.topology import delete_vhost
 from gateway.http.portions import spread
-from gateway.operations import (
-    Bind,
-    DeclareExchange,
-    DeclareQueue,
-    DeleteExchange,
-    DeleteQueue,
-    PurgeQueue,
-    Unbind,
-)
 
 
 def table_of(body: dict[str, Any]) -> dict[str, Any]:
@@ -47,15 +38,12 @@ def done(new: bool) -> Response:
 async def rabbit_put_queue(call: Call) -> Response:
     name, body = call.names["queue"], call.body
     new = name not in call.context.broker.vhosts[call.vhost].queues
-    op = DeclareQueue(
-        CHANNEL,
-        None,
-        name,
-        durable=flag(body, "durable"),
-        auto_delete=flag(body, "auto_delete"),
-        arguments=table_of(body),
-    )
-    await call.on_channel(lambda channel: channel.topology.declare_queue(op))
+    options: Any = {
+        "durable": flag(body, "durable"),
+        "auto_delete": flag(body, "auto_delete"),
+        "arguments": table_of(body),
+    }
+    await call.on_channel(lambda channel: channel.declare_queue(name, **options))
     return done(new)
 
 
@@ -63,10 +51,8 @@ async def rabbit_delete_queue(call: Call) -> Response:
     name, query = call.names["queue"], call.request.query_params
     if name not in call.context.broker.vhosts[call.vhost].queues:
         raise missing()
-    op = DeleteQueue(
-        CHANNEL, None, name, query.get("if-unused") == "true", query.get("if-empty") == "true"
-    )
-    await call.on_channel(lambda channel: channel.topology.delete_queue(op))
+    unused, empty = query.get("if-unused") == "true", query.get("if-empty") == "true"
+    await call.on_channel(lambda channel: channel.delete_queue(name, unused, empty))
     return done(False)
 
 
@@ -74,30 +60,25 @@ async def rabbit_purge_queue(call: Call) -> Response:
     name = call.names["queue"]
     if name not in call.context.broker.vhosts[call.vhost].queues:
         raise missing()
-    await call.on_channel(
-        lambda channel: channel.topology.purge_queue(PurgeQueue(CHANNEL, None, name))
-    )
+    await call.on_channel(lambda channel: channel.purge_queue(name))
     return done(False)
 
 
 async def rabbit_put_exchange(call: Call) -> Response:
     name, body = call.names["exchange"], call.body
     new = name not in call.context.broker.vhosts[call.vhost].exchanges
-    op = DeclareExchange(
-        CHANNEL,
-        None,
-        name,
-        str(body.get("type", "direct")),
-        durable=flag(body, "durable"),
-        auto_delete=flag(body, "auto_delete"),
-        internal=flag(body, "internal"),
-        arguments=table_of(body),
-    )
+    type_ = str(body.get("type", "direct"))
+    options: Any = {
+        "durable": flag(body, "durable"),
+        "auto_delete": flag(body, "auto_delete"),
+        "internal": flag(body, "internal"),
+        "arguments": table_of(body),
+    }
     try:
-        await call.on_channel(lambda channel: channel.topology.declare_exchange(op))
+        await call.on_channel(lambda channel: channel.declare_exchange(name, type_, **options))
     except Refusal as refusal:
         if refusal.condition is Condition.COMMAND_INVALID:
-            raise Bad(f"unknown exchange type '{op.type}'") from None
+            raise Bad(f"unknown exchange type '{type_}'") from None
         raise
     return done(new)
 
@@ -107,8 +88,7 @@ async def rabbit_delete_exchange(call: Call) -> Response:
     if name not in call.context.broker.vhosts[call.vhost].exchanges:
         raise missing()
     unused = call.request.query_params.get("if-unused") == "true"
-    op = DeleteExchange(CHANNEL, None, name, unused)
-    await call.on_channel(lambda channel: channel.topology.delete_exchange(op))
+    await call.on_channel(lambda channel: channel.delete_exchange(name, unused))
     return done(False)
 
 
@@ -138,8 +118,8 @@ async def rabbit_bind(call: Call) -> Response:
         raise Bad(["not_string", "routing_key"])
     kind, name = destination_of(call)
     table = table_of(call.body)
-    op = Bind(CHANNEL, None, name, source_of(call), key, table, to_exchange=kind == "exchange")
-    await call.on_channel(lambda channel: channel.topology.bind(op))
+    binding = (name, source_of(call), key, table, kind == "exchange")
+    await call.on_channel(lambda channel: channel.bind(*binding))
     return Response(
         status_code=201,
         headers={"location": f"{call.request.url.path}/{quote_plus(quoted(key) or '~')}"},
@@ -165,10 +145,8 @@ async def rabbit_unbind(call: Call) -> Response:
             break
     else:
         raise missing()
-    op = Unbind(
-        CHANNEL, None, name, one.source, one.key, one.arguments, to_exchange=one.to_exchange
-    )
-    await call.on_channel(lambda channel: channel.topology.unbind(op))
+    binding = (name, one.source, one.key, one.arguments, one.to_exchange)
+    await call.on_channel(lambda channel: channel.unbind(*binding))
     return done(False)
 
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from gateway import values
 from gateway.bodies import Body, cut
-from gateway.broker.channel import Channel
+from gateway.broker.local import LocalChannel
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Action
@@ -207,7 +207,7 @@ async def rabbit_get(call: Call) -> Response:
     queue = call.names["queue"]
     call.principal.need(call.context.broker, Action.RECEIVE, call.vhost, "queue", queue)
 
-    def take(channel: Channel) -> list[Fetched]:
+    def take(channel: LocalChannel) -> list[Fetched]:
         taken: list[Fetched] = []
         octets = 0
         while len(taken) != count and octets < MOST_GOT:
@@ -217,7 +217,7 @@ async def rabbit_get(call: Call) -> Response:
             taken.append(one)
             octets += one.message.size
         if mode in SETTLED and taken:
-            channel.settlements.settle(taken[-1].delivery, True, SETTLED[mode])
+            channel.settle_up_to(taken[-1].delivery, SETTLED[mode])
         return taken
 
     if queue not in call.context.broker.vhosts[call.vhost].queues:

@@ -17,7 +17,6 @@ from gateway.broker.snapshots import exchange_snapshot, queue_snapshot, vhost_sn
 from gateway.broker.unsupported import without_effect
 from gateway.http import problems
 from gateway.http.admin.admin_endpoints import (
-    CHANNEL,
     Call,
     Endpoint,
     Input,
@@ -43,15 +42,6 @@ from gateway.http.admin.views import (
 )
 from gateway.http.portions import spread
 from gateway.http.problems import Problem
-from gateway.operations import (
-    Bind,
-    DeclareExchange,
-    DeclareQueue,
-    DeleteExchange,
-    DeleteQueue,
-    PurgeQueue,
-    Unbind,
-)
 
 BASE = "/v1/admin/vhosts"
 HOST = BASE + "/{vhost}"
@@ -154,26 +144,22 @@ async def show_one_exchange(call: Call) -> ExchangeView:
 async def put_exchange(call: Call) -> Response:
     name, body = call.names["exchange"], call.body
     new = name not in call.context.broker.vhosts[call.vhost].exchanges
-    declared = DeclareExchange(
-        CHANNEL,
-        None,
-        name,
-        body.type,
-        durable=body.durable,
-        auto_delete=body.auto_delete,
-        internal=body.internal,
-        arguments=read_table(body.arguments),
-    )
+    options = {
+        "durable": body.durable,
+        "auto_delete": body.auto_delete,
+        "internal": body.internal,
+        "arguments": read_table(body.arguments),
+    }
     with precondition(problems.CONFLICT if not new else problems.ARGUMENT):
-        await call.on_channel(lambda channel: channel.topology.declare_exchange(declared))
+        await call.on_channel(lambda channel: channel.declare_exchange(name, body.type, **options))
     return respond(find_exchange(call), 201 if new else 200)
 
 
 async def delete_exchange(call: Call) -> None:
     find_exchange(call)
-    op = DeleteExchange(CHANNEL, None, call.names["exchange"], call.query.if_unused)
+    name, unused = call.names["exchange"], call.query.if_unused
     with precondition(problems.CONFLICT):
-        await call.on_channel(lambda channel: channel.topology.delete_exchange(op))
+        await call.on_channel(lambda channel: channel.delete_exchange(name, unused))
 
 
 # --- queues ---------------------------------------------------------------------------------------
@@ -217,32 +203,32 @@ async def put_queue(call: Call) -> Response:
     arguments = read_table(body.arguments)
     with precondition(problems.ARGUMENT):
         read_queue_arguments(arguments, vhost.title("queue", name))
-    declared = DeclareQueue(
-        CHANNEL,
-        None,
-        name,
-        durable=body.durable,
-        auto_delete=body.auto_delete,
-        arguments=arguments,
-        levels=0 if body.priority_levels == 1 else body.priority_levels,
-    )
+    options = {
+        "durable": body.durable,
+        "auto_delete": body.auto_delete,
+        "arguments": arguments,
+        "levels": 0 if body.priority_levels == 1 else body.priority_levels,
+    }
     with precondition(problems.CONFLICT):
-        await call.on_channel(lambda channel: channel.topology.declare_queue(declared))
+        await call.on_channel(lambda channel: channel.declare_queue(name, **options))
     return respond(find_queue(call), 201 if new else 200)
 
 
 async def delete_queue(call: Call) -> Removed:
     find_queue(call)
     query = call.query
-    op = DeleteQueue(CHANNEL, None, call.names["queue"], query.if_unused, query.if_empty)
+    name = call.names["queue"]
     with precondition(problems.CONFLICT):
-        return Removed(messages=await call.on_channel(lambda c: c.topology.delete_queue(op)))
+        deleted = await call.on_channel(
+            lambda channel: channel.delete_queue(name, query.if_unused, query.if_empty)
+        )
+    return Removed(messages=deleted)
 
 
 async def purge_queue(call: Call) -> Removed:
     find_queue(call)
-    op = PurgeQueue(CHANNEL, None, call.names["queue"])
-    return Removed(messages=await call.on_channel(lambda channel: channel.topology.purge_queue(op)))
+    name = call.names["queue"]
+    return Removed(messages=await call.on_channel(lambda channel: channel.purge_queue(name)))
 
 
 # --- bindings -------------------------------------------------------------------------------------
@@ -289,7 +275,7 @@ async def post_binding(call: Call) -> Response:
     new = await find_binding(call, view.id) is None
     names = (body.destination, body.source, body.routing_key, arguments, to_exchange)
     with precondition(problems.ARGUMENT):
-        await call.on_channel(lambda channel: channel.topology.bind(Bind(CHANNEL, None, *names)))
+        await call.on_channel(lambda channel: channel.bind(*names))
     return respond(view, 201 if new else 200)
 
 
@@ -298,7 +284,7 @@ async def delete_binding(call: Call) -> None:
     if found is None:
         raise Problem(problems.NOT_FOUND, "no binding with this id")
     names = (found.destination, found.source, found.key, found.arguments, found.to_exchange)
-    await call.on_channel(lambda channel: channel.topology.unbind(Unbind(CHANNEL, None, *names)))
+    await call.on_channel(lambda channel: channel.unbind(*names))
 
 
 MISSING = (problems.NOT_FOUND,)

@@ -12,15 +12,14 @@ import os
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gateway.broker.client import Client
-from gateway.broker.exchanges import Binding
+from gateway.broker.local import LocalClient, remove_private_queue
 from gateway.errors import Refusal, Unstorable
 from gateway.http.events.cursor import EPOCH_OCTETS, digest_of
 from gateway.http.events.heavy import HEAVY
 from gateway.http.events.journal import Event
-from gateway.http.events.sources import AT_ONCE, CHANNEL, Name, Reader, Source
+from gateway.http.events.sources import AT_ONCE, Name, Reader, Source
 from gateway.message import Message
-from gateway.operations import DeclareQueue, Outcome
+from gateway.operations import Outcome
 
 if TYPE_CHECKING:
     from gateway.http.events.hub import Hub
@@ -116,21 +115,15 @@ class DurableSource(Source):
         readers are looked at by the hub; these things are the gateway's own."""
         if self.channel is not None:
             return
-        broker = self.hub.broker
-        vhost = broker.vhosts[self.vhost]
-        exchange = vhost.exchange(self.name.name)
+        name = f"HTTP events {self.name}"
         self.user = self.user or user
-        client = Client(broker, vhost, self.user, f"HTTP events {self.name}")
-        vhost.clients[client] = None
-        channel = client.channel(CHANNEL, self)
-        channel.permissions.grant("read", self.queue)
+        client = LocalClient(self.hub.broker, self.vhost, self.user, name, internal=True)
         try:
-            queue = vhost.queues.get(self.queue)
-            if queue is None:
-                op = DeclareQueue(CHANNEL, None, self.queue, durable=True)
-                queue = vhost.make_queue(self.queue, op, client)
-            vhost.add_binding(Binding(exchange, queue, self.name.key or "", {}))
-            tag = channel.subscribe(self.queue, "", False, True, False, {})
+            channel = client.channel(self)
+            queue, exchange = channel.bind_private_queue(
+                self.name.name, self.name.key or "", durable=self.queue
+            )
+            tag = channel.subscribe(queue, exclusive=True, permitted=True)
         except Refusal:
             client.close()
             raise
@@ -159,15 +152,12 @@ class DurableSource(Source):
 
     def destroy(self) -> None:
         """Forget all of it. Within a turn."""
-        vhost = self.hub.broker.vhosts.get(self.vhost)
-        queue = vhost.queues.get(self.queue) if vhost is not None else None
         self.detach()
-        if vhost is not None and queue is not None:
-            vhost.remove_queue(queue)
+        remove_private_queue(self.hub.broker, self.vhost, self.queue)
         self.store.drop(self.number)
         self.store.forget(KIND, self.record_key)
 
-    # --- recipient ------------------------------------------------------------------------------
+    # --- subscriber -----------------------------------------------------------------------------
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         store, broker = self.store, self.hub.broker
@@ -178,12 +168,12 @@ class DurableSource(Source):
         except Unstorable as reason:
             log.error("%r is left out of the journal of %s: %s", message, self.name, reason)
             if self.channel is not None:
-                self.channel.settlements.settle(delivery, False, Outcome.ACCEPT)
+                self.channel.settle(delivery, Outcome.ACCEPT)
             return
         self.next += 1
         self.waiting.append(Waiting(store.mark, event))
         if self.channel is not None:
-            self.channel.settlements.settle(delivery, False, Outcome.ACCEPT)
+            self.channel.settle(delivery, Outcome.ACCEPT)
         if self.asked != store.mark:
             self.asked = mark = store.mark
             broker.when_safe(lambda: self.safe(mark))

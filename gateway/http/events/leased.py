@@ -10,16 +10,15 @@ from collections import deque
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from gateway.broker.channel import Channel
-from gateway.broker.client import Client
-from gateway.errors import Condition, LocalError, Refusal
+from gateway.broker.local import LocalChannel, LocalClient
+from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Principal
 from gateway.http.events.heavy import HEAVY, acquire
 from gateway.http.events.hub import Hub
 from gateway.http.events.opening import headers_of, jittered
 from gateway.http.events.rendering import Shown, compact, control, data_head, data_line
-from gateway.http.events.sources import AT_ONCE, CHANNEL, Name
+from gateway.http.events.sources import AT_ONCE, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
 from gateway.http.events.stream_request import StreamRequest, invalid
 from gateway.http.large import Octets, linked
@@ -37,7 +36,7 @@ class Leased(NamedTuple):
 
 
 class LeasedStream(EventStream):
-    """The stream, the channel's recipient, and the holder of what is unsettled on it."""
+    """The stream, the channel's subscriber, and the holder of what is unsettled on it."""
 
     def __init__(
         self,
@@ -61,8 +60,8 @@ class LeasedStream(EventStream):
         self.unrendered: dict[int, tuple[bytes, Message, bool]] = {}
         """What frames of all but small messages are made of, when they are written."""
         self.held_leases: dict[int, Leased] = {}
-        self.client: Client | None = None
-        self.channel: Channel | None = None
+        self.client: LocalClient | None = None
+        self.channel: LocalChannel | None = None
         self.tag: str | None = None
         self.reckoned = self.booked = 0
         """What it counts for in the quota of its route; and in its user's, besides its leases."""
@@ -73,11 +72,11 @@ class LeasedStream(EventStream):
         self.need(self.vhost, self.name)
         hub.begin()
         try:
-            client = hub.broker.attach(self.vhost, self.user, f"HTTP events {self.name}")
-            self.client, self.channel = client, client.channel(CHANNEL, self)
-            self.channel.permissions.grant("read", self.name.name)
-            self.channel.prefetch(self.options.credit, hub.settings.receive_octets, False)
-            self.tag = self.channel.subscribe(self.name.name)
+            name = f"HTTP events {self.name}"
+            client = self.client = LocalClient(hub.broker, self.vhost, self.user, name)
+            self.channel = client.channel(self)
+            self.channel.prefetch(self.options.credit, hub.settings.receive_octets)
+            self.tag = self.channel.subscribe(self.name.name, permitted=True)
         except Refusal:
             if self.client is not None:
                 self.client.close()
@@ -175,24 +174,19 @@ class LeasedStream(EventStream):
     # --- holder ---------------------------------------------------------------------------------
 
     def held(self, delivery: int) -> Message | None:
-        entry = None if self.channel is None else self.channel.window.unsettled.get(delivery)
-        return None if entry is None or entry.lane.queue.gone else entry.message
+        return None if self.channel is None else self.channel.unsettled(delivery)
 
     def elsewhere(self, delivery: int) -> Outcome | None:
         """The dead letters, or the queue for other consumers: this stream has one of its own, which
         is not given the message again."""
-        entry = None if self.channel is None else self.channel.window.unsettled.get(delivery)
-        if self.channel is not None and entry is not None:
-            self.channel.settlements.check_exclusions(entry)
+        if self.channel is not None:
+            self.channel.check_declinable(delivery)
         return Outcome.DECLINE
 
     def settle(self, delivery: int, outcome: Outcome, notes: Table | None) -> None:
         leased = self.held_leases.pop(delivery, None)
-        channel = self.channel
-        if channel is not None and delivery in channel.window.unsettled:
-            if notes:
-                channel.settlements.annotate(delivery, notes)
-            channel.settlements.settle(delivery, False, outcome)
+        if self.channel is not None:
+            self.channel.settle(delivery, outcome, notes)
         if leased is not None and self.tag is not None:
             fate = leased.lease.fate
             told = {"token": leased.token}
@@ -204,11 +198,11 @@ class LeasedStream(EventStream):
         self.reckon()
         self.let_go()
 
-    # --- recipient ------------------------------------------------------------------------------
+    # --- subscriber -----------------------------------------------------------------------------
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         assert self.channel is not None
-        count = self.channel.settlements.delivery_count(delivery) + 1
+        count = self.channel.delivery_count(delivery) + 1
         lease = self.leasing.leases.grant(
             self,
             self.vhost,
@@ -250,12 +244,6 @@ class LeasedStream(EventStream):
         self.tag = None
         self.reckon()
         self.end({"reason": "it was deleted", "source": self.shown}, False)
-
-    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
-        raise LocalError("an event stream publishes nothing")
-
-    def returned(self, message: Message, condition: Condition, text: str) -> None:
-        raise LocalError("an event stream publishes nothing")
 
 
 def open_leased(

@@ -10,10 +10,9 @@ cursor says so or the linger time is over; then it goes back to the queue.
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from gateway.broker.channel import Channel
-from gateway.broker.client import Client
-from gateway.broker.exchanges import Binding, Exchange
-from gateway.errors import Condition, LocalError, Refusal
+from gateway.broker.exchanges import Exchange
+from gateway.broker.local import LocalChannel, LocalClient
+from gateway.errors import Refusal
 from gateway.http.access.principal import Principal
 from gateway.http.events.formats import Renderer
 from gateway.http.events.heavy import HEAVY
@@ -22,12 +21,11 @@ from gateway.http.events.rendering import data_head, data_line
 from gateway.http.events.views import Spec, View
 from gateway.http.large import Octets, linked
 from gateway.message import Message
-from gateway.operations import DeclareQueue, Outcome
+from gateway.operations import Outcome
 
 if TYPE_CHECKING:
     from gateway.http.events.hub import Hub
 
-CHANNEL = 1
 AT_ONCE = 16 * 1024
 """Octets of a body up to which an event is rendered as it comes: a turn may bring many."""
 
@@ -66,7 +64,7 @@ class Reader(Protocol):
 
 
 class Source:
-    """One journal and the subscription that feeds it. Recipient of its broker channel."""
+    """One journal and the subscription that feeds it. The subscriber of its channel."""
 
     def __init__(self, hub: "Hub", vhost: str, name: Name, start: int) -> None:
         settings = hub.settings
@@ -82,8 +80,8 @@ class Source:
         self.readers: set[Reader] = set()
         self.heavy: list[int] = []
         """Positions of large messages that may not be rendered yet."""
-        self.client: Client | None = None
-        self.channel: Channel | None = None
+        self.client: LocalClient | None = None
+        self.channel: LocalChannel | None = None
         self.exchange: Exchange | None = None
         self.idle_since: float | None = None
         self.head = data_head(str(name))
@@ -146,9 +144,9 @@ class Source:
                     self.give_back(self.channel, 0)
                 self.consume_queue(self.channel)
             return
-        client = self.hub.broker.attach(self.vhost, user, f"HTTP events {self.name}")
+        client = LocalClient(self.hub.broker, self.vhost, user, f"HTTP events {self.name}")
         try:
-            channel = client.channel(CHANNEL, self)
+            channel = client.channel(self)
             if self.name.key is None:
                 self.consume_queue(channel)
             else:
@@ -158,25 +156,17 @@ class Source:
             raise
         self.client, self.channel = client, channel
 
-    def consume_queue(self, channel: Channel) -> None:
+    def consume_queue(self, channel: LocalChannel) -> None:
         settings = self.hub.settings
         # The journal has the message and its frame, together up to 7/3: what is pinned fits.
-        channel.prefetch(settings.queue_prefetch, settings.journal_octets // 3, False)
-        channel.permissions.grant("read", self.name.name)
-        self.tag = channel.subscribe(self.name.name, "", False, False, False, {})
+        channel.prefetch(settings.queue_prefetch, settings.journal_octets // 3)
+        self.tag = channel.subscribe(self.name.name, permitted=True)
         # Deliveries may come before start returns: they need the channel only when settled.
         channel.start(self.tag)
 
-    def consume_exchange(self, channel: Channel, key: str) -> None:
-        vhost = channel.vhost
-        exchange = vhost.exchange(self.name.name)
-        name = vhost.new_name()
-        op = DeclareQueue(CHANNEL, None, name, exclusive=True)
-        queue = vhost.make_queue(name, op, channel.client)
-        vhost.add_binding(Binding(exchange, queue, key, {}))
-        channel.permissions.grant("read", name)
-        channel.start(channel.subscribe(name, "", True, True, False, {}))
-        self.exchange = exchange
+    def consume_exchange(self, channel: LocalChannel, key: str) -> None:
+        queue, self.exchange = channel.bind_private_queue(self.name.name, key)
+        channel.start(channel.subscribe(queue, no_ack=True, exclusive=True, permitted=True))
 
     def pause(self) -> None:
         """Stop consuming a queue. What no socket was given goes back at once; the rest is kept for
@@ -191,13 +181,13 @@ class Source:
             self.detach()
             self.journal.pin = self.journal.head
 
-    def give_back(self, channel: Channel, after: int) -> None:
+    def give_back(self, channel: LocalChannel, after: int) -> None:
         """Requeue what is unsettled behind a position."""
         unsettled = self.unsettled
         last = self.journal.head
         while unsettled and unsettled[-1][0] > after:
             last, delivery = unsettled.pop()
-            channel.settlements.settle(delivery, False, Outcome.RELEASE)
+            channel.settle(delivery, Outcome.RELEASE)
             last -= 1
         self.journal.void(last)
         for view in self.views.values():
@@ -261,7 +251,9 @@ class Source:
         """How many events acceptance stays behind writing: fewer when that would fill the room
         there is for what is not accepted, and nothing more would come."""
         channel = self.channel
-        full = channel is not None and channel.window.octets * 6 >= self.hub.settings.journal_octets
+        full = (
+            channel is not None and channel.unsettled_octets * 6 >= self.hub.settings.journal_octets
+        )
         return 0 if full else credit
 
     def accept(self, position: int) -> None:
@@ -276,9 +268,9 @@ class Source:
             last = unsettled.popleft()[1]
         if last and self.channel is not None:
             self.journal.pin = max(position, self.journal.pin or 0)
-            self.channel.settlements.settle(last, True, Outcome.ACCEPT)
+            self.channel.settle_up_to(last, Outcome.ACCEPT)
 
-    # --- recipient ------------------------------------------------------------------------------
+    # --- subscriber -----------------------------------------------------------------------------
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         journal = self.journal
@@ -310,9 +302,3 @@ class Source:
 
     def cancelled(self, tag: str) -> None:
         self.hub.lost(self, "it was deleted")
-
-    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
-        raise LocalError("an event source publishes nothing")
-
-    def returned(self, message: Message, condition: Condition, text: str) -> None:
-        raise LocalError("an event source publishes nothing")

@@ -166,15 +166,15 @@ class KeyedTicket(Ticket):
         self.over = True
         self.book.abandon(self.entry)
 
-    def settle(self, accepted: bool) -> None:
+    def conclude(self, accepted: bool) -> None:
         self.verdict = accepted
-        self.conclude()
+        self.decide()
 
     def record_safe(self) -> None:
         self.safe = True
-        self.conclude()
+        self.decide()
 
-    def conclude(self) -> None:
+    def decide(self) -> None:
         if self.verdict is None or self.accepted is not None:
             return
         if self.over:
@@ -185,7 +185,7 @@ class KeyedTicket(Ticket):
             self.entry.done = True
         else:
             return
-        super().settle(self.verdict)
+        super().conclude(self.verdict)
 
     def lose(self) -> None:
         """The virtual host is gone, and the message with it, or the gateway stops: what was saved

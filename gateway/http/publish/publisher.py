@@ -1,8 +1,8 @@
 """Publishing over HTTP: one long-lived confirming broker channel per virtual host and user.
 
-A publish ends in a ``Ticket``. The broker says what became of it through the channel's recipient: a
-return always comes before the confirm of the same message. Most confirms of messages that need no
-disk come before ``end_turn`` returns; only the others are awaited.
+The outcome of a publish is a ``Ticket``: the broker tells it of a return, always before the confirm
+of the same message, and of the confirm. Most confirms of messages that need no disk come before
+``end_turn`` returns; only the others are awaited.
 """
 
 import asyncio
@@ -10,19 +10,20 @@ import time
 from collections.abc import Callable
 
 from gateway.broker.broker import Broker
-from gateway.broker.channel import Channel
-from gateway.broker.client import Client
-from gateway.errors import Condition, LocalError
+from gateway.broker.local import MEMORY, LocalClient
+from gateway.errors import Condition
 from gateway.http.observe.meter import Meter
 from gateway.http.observe.trace import stamp
-from gateway.http.publish.durability import MEMORY, durability
 from gateway.message import Message
 
 
 class Ticket:
-    """What became of one publish. ``accepted`` is ``None`` until the broker has said."""
+    """The outcome of one publish. ``accepted`` is ``None`` until the broker has confirmed it or
+    rejected it; ``taken`` is false where it is known before that that it will not be accepted."""
 
-    __slots__ = ("accepted", "condition", "text", "waiter", "lost", "began", "durability")
+    __slots__ = (
+        "accepted", "condition", "text", "waiter", "lost", "taken", "began", "durability", "meter",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.accepted: bool | None = None
@@ -30,15 +31,33 @@ class Ticket:
         self.condition: Condition | None = None
         self.text = ""
         self.waiter: asyncio.Future[None] | None = None
+        self.taken = True
         self.began = 0.0
         self.durability = MEMORY
+        self.meter: Meter | None = None
+        """Measures the publish; ``None`` for an outcome of something else."""
+
+    def returned(self, condition: Condition, text: str) -> None:
+        """The message was routed to no queue."""
+        self.condition = condition
+        self.text = text
 
     def settle(self, accepted: bool) -> None:
+        """The broker has confirmed or rejected it."""
+        if self.meter is not None:
+            seconds = time.perf_counter() - self.began
+            self.meter.confirmed(seconds, accepted, self.condition is not None)
+        self.conclude(accepted)
+
+    def conclude(self, accepted: bool) -> None:
+        """The outcome may be told."""
         self.accepted = accepted
         self.wake()
 
     def lose(self) -> None:
-        """Nobody will ever say what became of it."""
+        """The outcome will never be known."""
+        if self.meter is not None:
+            self.meter.lost()
         self.lost = True
         self.wake()
 
@@ -47,81 +66,29 @@ class Ticket:
             self.waiter.set_result(None)
 
 
-class Line:
-    """One confirming channel and the publishes it has under way. The channel's recipient."""
+class PublishChannel:
+    """One confirming channel, whose publishes are measured and carry the trace of their request."""
 
-    __slots__ = ("client", "channel", "under_way", "sequence", "current", "meter")
+    __slots__ = ("client", "channel", "meter")
 
-    def __init__(self, client: Client, meter: Meter) -> None:
+    def __init__(self, client: LocalClient, meter: Meter) -> None:
         self.client = client
+        self.channel = client.channel()
         self.meter = meter
-        self.under_way: dict[int, Ticket] = {}
-        self.sequence = 0
-        self.current: Ticket | None = None
-        self.channel: Channel = client.channel(1, self)
-        self.channel.publish_path.select_confirms()
-        client.ended = self.abandon
 
-    def publish(self, message: Message, ticket: Ticket | None = None) -> Ticket:
-        """Hand it to the broker. Raises ``Refusal``: that publish is not counted then."""
-        ticket = self.current = ticket or Ticket()
+    def publish(self, message: Message, ticket: Ticket) -> Ticket:
+        """Hand it to the broker. Raises ``Refusal``: the ticket is worth nothing then. Hot."""
         stamp(message)
+        ticket.meter = self.meter
         ticket.began = time.perf_counter()
-        try:
-            self.channel.publish(message, True)
-        finally:
-            self.current = None
-        self.sequence += 1
-        self.under_way[self.sequence] = ticket
-        ticket.durability = durability(self.channel.vhost, message)
+        channel = self.channel
+        ticket.taken = channel.publish(message, ticket)
+        ticket.durability = channel.durability(message)
         return ticket
-
-    def took(self, ticket: Ticket) -> bool:
-        """Whether the broker took what was published last, known before it is confirmed."""
-        confirms = self.channel.publish_path.confirms
-        assert confirms is not None
-        # What was confirmed at once leaves no run, or one that it shares with others of its fate.
-        refused = bool(confirms.runs) and not confirms.runs[-1].accepted
-        return ticket.condition is None and not refused
-
-    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
-        if not multiple:
-            self.settle(sequence, accepted)
-            return
-        for number in list(self.under_way):
-            if number > sequence:
-                break
-            self.settle(number, accepted)
-
-    def settle(self, sequence: int, accepted: bool) -> None:
-        ticket = self.under_way.pop(sequence)
-        returned = ticket.condition is not None
-        self.meter.confirmed(time.perf_counter() - ticket.began, accepted, returned)
-        ticket.settle(accepted)
-
-    def returned(self, message: Message, condition: Condition, text: str) -> None:
-        # The broker returns within publish or not at all.
-        if self.current is not None:
-            self.current.condition = condition
-            self.current.text = text
-
-    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
-        raise LocalError("a publishing channel consumes nothing")
-
-    def cancelled(self, tag: str) -> None:
-        raise LocalError("a publishing channel consumes nothing")
-
-    def abandon(self) -> None:
-        """The channel is gone; what it had under way never hears of its fate."""
-        for ticket in self.under_way.values():
-            ticket.lose()
-            self.meter.lost()
-        self.under_way.clear()
-        self.client.close()
 
 
 class Publisher:
-    """The pool of lines. ``begin`` and ``end`` bracket a turn of the broker."""
+    """All of these channels. ``begin`` and ``end`` bracket a turn of the broker."""
 
     def __init__(
         self, broker: Broker, begin: Callable[[], None], end: Callable[[], None], seconds: float
@@ -131,26 +98,24 @@ class Publisher:
         self.end = end
         self.seconds = seconds
         self.meter = Meter()
-        self.lines: dict[tuple[str, str], Line] = {}
+        self.channels: dict[tuple[str, str], PublishChannel] = {}
         self.closed = False
 
-    def line(self, vhost: str, user: str) -> Line:
-        line = self.lines.get((vhost, user))
-        if line is not None and line.client.closed:
-            # The virtual host was deleted, and another one of its name made since.
-            line.abandon()
-            line = None
-        if line is None:
-            client = self.broker.attach(vhost, user, f"HTTP publisher of {user}")
-            line = self.lines[vhost, user] = Line(client, self.meter)
-        return line
+    def channel(self, vhost: str, user: str) -> PublishChannel:
+        """Within a turn. Raises ``Refusal``."""
+        found = self.channels.get((vhost, user))
+        # The virtual host may have been deleted, and another one of its name made since.
+        if found is None or found.client.closed:
+            client = LocalClient(self.broker, vhost, user, f"HTTP publisher of {user}")
+            found = self.channels[vhost, user] = PublishChannel(client, self.meter)
+        return found
 
     async def publish(self, vhost: str, user: str, message: Message) -> Ticket:
         """Publish and wait for the confirm. ``accepted`` stays ``None`` if none came in time.
         Raises ``Refusal``."""
         self.begin()
         try:
-            ticket = self.line(vhost, user).publish(message)
+            ticket = self.channel(vhost, user).publish(message, Ticket())
         finally:
             self.end()
         if ticket.accepted is None and ticket.condition is None:
@@ -183,10 +148,10 @@ class Publisher:
 
     def close(self) -> None:
         self.closed = True
-        for line in self.lines.values():
-            line.client.close()
-        self.lines.clear()
+        for channel in self.channels.values():
+            channel.client.close()
+        self.channels.clear()
 
     def waiting(self) -> int:
         """Publishes whose confirm is still to come."""
-        return sum(len(line.under_way) for line in self.lines.values())
+        return sum(len(one.channel.under_way) for one in self.channels.values())

@@ -9,6 +9,7 @@ import hashlib
 from time import perf_counter as clock
 from typing import NamedTuple, Protocol
 
+from gateway.broker.local import MEMORY
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Principal
@@ -17,8 +18,7 @@ from gateway.http.fields import write_identifier
 from gateway.http.portions import SLICE_SECONDS, spread
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target
-from gateway.http.publish.atomic import check_all, open_transaction
-from gateway.http.publish.durability import MEMORY, durability
+from gateway.http.publish.atomic import check_all
 from gateway.http.publish.idempotency import KIND, KeyBook, KeyedTicket
 from gateway.http.publish.items import Batch, Item
 from gateway.http.publish.ordering import Ordering, Place
@@ -95,11 +95,9 @@ class Sender:
     def check_target(self, caller: Principal, vhost: str, target: Target) -> None:
         """Whether it makes sense to read the message. Raises ``Problem`` and ``Refusal``."""
         target.permit(caller, vhost)
-        channel = self.publisher.line(vhost, caller.user).channel
-        if target.exchange not in channel.publish_path.writable:
-            channel.publish_path.find_writable(target.exchange)
-        here = channel.vhost
-        if target.queue and target.key not in here.queues and target.key not in here.replies:
+        channel = self.publisher.channel(vhost, caller.user).channel
+        channel.check_writable(target.exchange)
+        if target.queue and not channel.has_queue(target.key):
             raise target.missing()
 
     def place(self, call: Call, target: Target | None, key: str) -> Place:
@@ -121,10 +119,10 @@ class Sender:
             return self.failed(item.target.refused(refusal))
 
     def send(self, call: Call, item: Item, name: str | None) -> Pending | Result:
-        line = self.publisher.line(call.vhost, call.caller.user)
+        channel = self.publisher.channel(call.vhost, call.caller.user)
         if call.key is None:
-            ticket = line.publish(message_of(item), Ticket())
-            return Pending(item, ticket, not line.took(ticket))
+            ticket = channel.publish(message_of(item), Ticket())
+            return Pending(item, ticket, not ticket.taken)
         key = call.key if name is None else f"{call.key}/{name}"
         scope = (*call.caller.identity, call.vhost, item.target.scope, key)
         entry = self.book.claim(scope, item.fingerprint, self.broker.state.now)
@@ -136,19 +134,18 @@ class Sender:
         try:
             if entry.stale:
                 item = item.again(entry.receipt["field"])
-            line.publish(message_of(item), keyed)
+            channel.publish(message_of(item), keyed)
         except BaseException:
             self.book.abandon(entry)
             raise
-        took = line.took(keyed)
-        if took:
+        if keyed.taken:
             entry.attempts += 1
             receipt = self.receipt(item, keyed.durability, entry.attempts)
             self.book.sent(entry, receipt, keyed.durability != MEMORY)
             self.broker.when_safe(keyed.record_safe)
         else:
             keyed.refused()
-        return Pending(item, keyed, not took)
+        return Pending(item, keyed, not keyed.taken)
 
     def receipt(self, item: Item, durability: str, attempts: int = 1) -> dict[str, object]:
         message_id, address = item.prepared.message_id, item.target.address
@@ -312,7 +309,7 @@ class Sender:
         self.publisher.begin()
         entry = None
         try:
-            client = self.publisher.line(call.vhost, call.caller.user).client
+            client = self.publisher.channel(call.vhost, call.caller.user).client
             if call.key is not None:
                 scope = (*call.caller.identity, call.vhost, "batch", call.key)
                 whole = hashlib.sha256("".join(i.fingerprint for i in items).encode()).hexdigest()
@@ -322,19 +319,19 @@ class Sender:
                 if entry.stale:
                     told = [str(each["field"]) for each in entry.receipt["results"]]
                     items = [item.again(one) for item, one in zip(items, told, strict=True)]
-            channel = open_transaction(client)
+            transaction = client.transaction()
             try:
                 messages = [message_of(item) for item in items]
-                wrong = check_all(channel, messages)
+                wrong = check_all(transaction, messages)
                 if wrong:
                     return [
                         self.failed(wrong[index]) if index in wrong else not_attempted()
                         for index in range(len(items))
                     ]
-                channel.transactions.commit()
-                levels = [durability(channel.vhost, message) for message in messages]
+                transaction.commit()
+                levels = [transaction.durability(message) for message in messages]
             finally:
-                channel.close()
+                transaction.close()
             ticket: Ticket = Ticket() if entry is None else KeyedTicket(self.book, entry)
             if entry is not None:
                 entry.attempts += 1

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from starlette.types import Receive, Scope, Send
 
 from gateway.bodies import Body
-from gateway.broker.channel import Channel
-from gateway.broker.client import Client
+from gateway.broker.local import LocalClient
 from gateway.broker.replies import REPLY_TO
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
@@ -59,14 +58,14 @@ class CallRequest(NamedTuple):
 
 
 class Call:
-    """One request: its channel, and what has come. The channel's recipient. ``due`` is when a
+    """One request: its channel, the outcome of its publish, and its reply. ``due`` is when a
     place whose caller has gone is cleared away."""
 
     __slots__ = (
         "calls", "channel", "alarm", "reply", "accepted", "condition", "late", "lost", "due",
     )  # fmt: skip
 
-    def __init__(self, calls: "Calls", client: Client, number: int, until: int) -> None:
+    def __init__(self, calls: "Calls", client: LocalClient, until: int) -> None:
         self.calls = calls
         self.reply: Message | None = None
         self.accepted: bool | None = None
@@ -74,15 +73,14 @@ class Call:
         self.late = False
         self.lost = False
         self.due: int | None = None
-        self.channel: Channel = client.channel(number, self)
-        self.channel.publish_path.select_confirms()
+        self.channel = client.channel(self)
         self.channel.start(self.channel.subscribe(REPLY_TO, no_ack=True))
-        self.alarm = Alarm(client.broker.state, until)
+        self.alarm = Alarm(calls.broker.state, until)
 
     def on_due(self) -> None:
         self.calls.clear(self)
 
-    # --- recipient ------------------------------------------------------------------------------
+    # --- subscriber and outcome -----------------------------------------------------------------
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         if self.late:
@@ -91,13 +89,17 @@ class Call:
             self.reply = message
             self.alarm.ring()
 
-    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+    def settle(self, accepted: bool) -> None:
         self.accepted = accepted
         if not accepted:
             self.alarm.ring()
 
-    def returned(self, message: Message, condition: Condition, text: str) -> None:
+    def returned(self, condition: Condition, text: str) -> None:
         self.condition = condition
+        self.alarm.ring()
+
+    def lose(self) -> None:
+        self.lost = True
         self.alarm.ring()
 
     def cancelled(self, tag: str) -> None:
@@ -110,12 +112,11 @@ class Calls:
     def __init__(self, receiver: Receiver) -> None:
         self.broker = receiver.broker
         self.settings = receiver.settings
-        self.clients: dict[tuple[str, str], Client] = {}
+        self.clients: dict[tuple[str, str], LocalClient] = {}
         self.waiting: Counter[str] = Counter()
         self.open: dict[Call, None] = {}
         """Those that somebody waits for."""
         self.lingering: dict[Call, None] = {}
-        self.numbers = 0
         self.late = 0
         """Replies that came too late."""
         self.timeouts = 0
@@ -127,14 +128,13 @@ class Calls:
             raise Problem(problems.QUOTA, "this user has too many requests waiting for replies")
         client = self.clients.get((vhost, user))
         if client is None or client.closed:
-            client = self.broker.attach(vhost, user, f"HTTP requests of {user}")
+            client = LocalClient(self.broker, vhost, user, f"HTTP requests of {user}")
             self.clients[vhost, user] = client
             client.ended = partial(self.lose, client)
-        self.numbers += 1
-        call = Call(self, client, self.numbers, self.broker.state.now + int(seconds * 1000))
+        call = Call(self, client, self.broker.state.now + int(seconds * 1000))
         try:
             stamp(message)
-            call.channel.publish(message, True)
+            call.channel.publish(message, call)
         except Refusal:
             call.channel.close()
             raise
@@ -142,12 +142,11 @@ class Calls:
         self.open[call] = None
         return call
 
-    def lose(self, client: Client) -> None:
+    def lose(self, client: LocalClient) -> None:
         """Its virtual host is gone, or the gateway stops: no reply will come."""
         for call in self.open:
             if call.channel.client is client:
-                call.lost = True
-                call.alarm.ring()
+                call.lose()
 
     def end(self, call: Call) -> None:
         """Nobody waits for it any more. Within a turn."""

@@ -10,16 +10,14 @@ from typing import NamedTuple
 
 from gateway.broker.broker import Broker
 from gateway.broker.browsing import Place, discard
-from gateway.broker.channel import Channel
-from gateway.broker.client import Client
+from gateway.broker.local import LocalClient
 from gateway.broker.queues import Queue
-from gateway.errors import Condition, LocalError, Refusal
+from gateway.errors import Condition, Refusal
 from gateway.http.receive.moments import Alarm
 from gateway.http.receive.seeking import Seeking, Wanted
 from gateway.message import Message, Table
 from gateway.operations import Outcome
 
-CHANNEL = 1
 POISON = "delivery_limit"
 """Why what was delivered too often is dead, in ``x-death``."""
 
@@ -47,15 +45,15 @@ class Waiting:
 
 
 class ReceiveChannel:
-    """One channel, its deliveries, and who waits. The channel's recipient. Use within a turn."""
+    """One channel, its deliveries, and who waits. The channel's subscriber. Use within a turn."""
 
     def __init__(self, broker: Broker, vhost: str, user: str, tally: Counter[str]) -> None:
         self.broker = broker
         self.tally = tally
         self.waiting: dict[str, Waiting] = {}
         self.seeking: dict[Seeking, None] = {}
-        self.client: Client = broker.attach(vhost, user, f"HTTP receiver of {user}")
-        self.channel: Channel = self.client.channel(CHANNEL, self)
+        self.client = LocalClient(broker, vhost, user, f"HTTP receiver of {user}")
+        self.channel = self.client.channel(self)
 
     @property
     def dead(self) -> bool:
@@ -76,7 +74,7 @@ class ReceiveChannel:
             if got is None:
                 break
             octets -= len(got.message.body)
-            count = channel.settlements.delivery_count(got.delivery) + 1
+            count = channel.delivery_count(got.delivery) + 1
             found.append(Taken(got.delivery, count, got.message))
         return found
 
@@ -101,9 +99,7 @@ class ReceiveChannel:
         got = self.channel.pick(queue, place)
         if got is None:
             return None
-        return Taken(
-            got.delivery, self.channel.settlements.delivery_count(got.delivery) + 1, got.message
-        )
+        return Taken(got.delivery, self.channel.delivery_count(got.delivery) + 1, got.message)
 
     def dead_letter(self, queue: Queue, place: Place) -> None:
         """What was delivered too often goes to the dead letters, if there is such a place."""
@@ -121,28 +117,15 @@ class ReceiveChannel:
 
     def settle(self, delivery: int, outcome: Outcome, notes: Table | None = None) -> None:
         """Nothing happens if the delivery is gone."""
-        if delivery not in self.channel.window.unsettled:
-            return
-        if notes:
-            self.channel.settlements.annotate(delivery, notes)
-        self.channel.settlements.settle(delivery, False, outcome)
+        self.channel.settle(delivery, outcome, notes)
 
     def held(self, delivery: int) -> Message | None:
-        entry = self.channel.window.unsettled.get(delivery)
-        if entry is None or entry.lane.queue.gone:
-            return None
-        return entry.message
+        return self.channel.unsettled(delivery)
 
     def elsewhere(self, delivery: int) -> Outcome | None:
         """The dead letters, if a rejected delivery would come to another queue. All receivers of
         a user take from this channel, so none of them can be excluded."""
-        entry = self.channel.window.unsettled.get(delivery)
-        if entry is None:
-            return None
-        queue = entry.lane.queue
-        return (
-            Outcome.REJECT if queue.vhost.dead_letters.would_route(queue, entry.message) else None
-        )
+        return Outcome.REJECT if self.channel.would_dead_letter(delivery) else None
 
     def close(self) -> None:
         """Everything unsettled goes back."""
@@ -153,11 +136,11 @@ class ReceiveChannel:
             seeking.alarm.ring()
         self.client.close()
 
-    # --- recipient ------------------------------------------------------------------------------
+    # --- subscriber -----------------------------------------------------------------------------
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         waiting = self.waiting[consumer]
-        count = self.channel.settlements.delivery_count(delivery) + 1
+        count = self.channel.delivery_count(delivery) + 1
         waiting.taken.append(Taken(delivery, count, message))
         waiting.alarm.ring()
 
@@ -166,12 +149,6 @@ class ReceiveChannel:
         if waiting is not None:
             waiting.gone = True
             waiting.alarm.ring()
-
-    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
-        raise LocalError("a receiving channel publishes nothing")
-
-    def returned(self, message: Message, condition: Condition, text: str) -> None:
-        raise LocalError("a receiving channel publishes nothing")
 
 
 class ReceiveChannels:

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.broker.browsing import Place, Seen
-from gateway.broker.channel import Channel
+from gateway.broker.local import LocalChannel, LocalClient
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.deps import authenticate, vhost_of
@@ -17,7 +17,6 @@ from gateway.http.problems import Problem
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import read_query
 from gateway.http.receive.views import message_json
-from gateway.http.recipient import NoRecipient
 from gateway.http.segments import decode_segment
 from gateway.http.typed import moment
 
@@ -54,10 +53,9 @@ def read_page(query: bytes, *more: str) -> tuple[dict[str, Any], Place | None, i
     return given, after, int(limit), view, payload
 
 
-def open_channel(receiver: Receiver, vhost: str, user: str) -> Channel:
+def open_channel(receiver: Receiver, vhost: str, user: str) -> LocalChannel:
     """For one turn; close its client. Raises ``Refusal``."""
-    client = receiver.broker.attach(vhost, user, f"HTTP reader of {user}")
-    return client.channel(1, NoRecipient())
+    return LocalClient(receiver.broker, vhost, user, f"HTTP reader of {user}").channel()
 
 
 class Looking:

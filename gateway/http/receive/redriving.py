@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gateway.broker.browsing import Place, Seen
-from gateway.broker.channel import Channel
+from gateway.broker.local import LocalChannel
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
@@ -224,7 +224,7 @@ class Redriving:
             channel.client.close()
 
     def send(
-        self, drive: Drive, channel: Channel, principal: Principal, queue: str, seen: Seen
+        self, drive: Drive, channel: LocalChannel, principal: Principal, queue: str, seen: Seen
     ) -> int:
         """How many went: 1 or 0."""
         properties = look(seen.message)
@@ -238,7 +238,7 @@ class Redriving:
             return 0
         try:
             principal.need(
-                self.broker, Action.PUBLISH, channel.vhost.name,
+                self.broker, Action.PUBLISH, channel.vhost,
                 "exchange" if to.exchange else "queue", to.exchange or to.key,
             )  # fmt: skip
             what = channel.move(queue, seen.place, to.exchange, to.key)
