@@ -25,7 +25,6 @@ SLICED = {
         "adapters.performatives.session.Session",
         TODO,
     ),
-    "broker.consumers.Turns": ("broker.queues.Queue", TODO),
     "broker.queues.Queue": ("broker.void.Void", "a queue that keeps nothing is a kind of queue"),
     "broker.exchanges.HeadersExchange": (
         "broker.kinds.Matcher",
@@ -59,7 +58,7 @@ TANGLED = {
         TODO,
     ),
     "broker": (
-        "consumers cursors deliveries exchanges exclusions queues returning seeking",
+        "consumers cursors deliveries dispatcher exchanges exclusions queues returning",
         TODO,
     ),
     "http.events": ("durable hub sources views", TODO),

@@ -1,6 +1,6 @@
 """One channel in the broker: its consumers, its flow, its lifetime, and the parts for the rest.
 
-The parts are called directly: ``publish_path`` and ``publish``, ``topology``, ``settlements``,
+The parts are called directly: ``publish_path``, ``topology``, ``settlements``,
 ``transactions``, ``links``. None of them knows the channel.
 """
 
@@ -78,8 +78,7 @@ class Channel:
 
     __slots__ = (
         "client", "broker", "vhost", "number", "recipient", "permissions", "window", "publish_path",
-        "publish", "topology", "settlements", "transactions", "links", "consumer_limit",
-        "consumer_size",
+        "topology", "settlements", "transactions", "links", "consumer_limit", "consumer_size",
     )  # fmt: skip
 
     def __init__(self, client: ChannelClient, number: int, recipient: Recipient) -> None:
@@ -93,14 +92,17 @@ class Channel:
         self.publish_path = PublishPath(
             vhost, broker.state, self.permissions, client, recipient, broker.confirming
         )
-        self.publish = self.publish_path.publish
-        """Bound once: forwarding would cost a call per message."""
         self.topology = Topology(client, vhost, self.permissions, client.rules, broker.templates)
         self.settlements = Settlements(self.window, vhost)
         self.transactions = TransactionCoordinator(self.publish_path, self.settlements)
         self.links = LinkSuspension(self.window, broker.state.undertakings)
         self.consumer_limit = 0
         self.consumer_size = 0
+
+    def publish(self, message: Message, mandatory: bool = False, immediate: bool = False) -> None:
+        """For callers with few messages. Sessions call the publish path itself, as forwarding
+        would cost a call per message."""
+        self.publish_path.publish(message, mandatory, immediate)
 
     def forget_rights(self) -> None:
         """Users or permissions have changed."""
@@ -214,7 +216,7 @@ class Channel:
         changed = (consumer.credit is None) is not (count is None)
         consumer.credit = count
         if changed:
-            consumer.queue.reconsider(consumer)
+            consumer.queue.dispatcher.reconsider(consumer)
         if count == 0:
             consumer.rest()
         else:

@@ -1,11 +1,9 @@
-"""Who wants messages: consumers, the credit they have, and whose turn it is.
+"""Consumers with their credit, and the window of unsettled deliveries shared by those of a channel.
 
-A ``Window`` is what a channel holds unsettled; consumers on it share its limits. A queue keeps the
-consumers that may take a message now in ``waiting``; one that has run out of credit is found out
-when its turn comes and leaves, and is woken when something of its is settled.
+A consumer that has run out of credit is found out when its turn comes and leaves its queue's line;
+it is woken when one of its deliveries is settled.
 """
 
-from collections import deque
 from collections.abc import Callable
 from itertools import islice, takewhile
 from operator import lt
@@ -21,8 +19,8 @@ if TYPE_CHECKING:
     from gateway.broker.queues import Queue
 
 SOON = 1
-"""Milliseconds until a queue is looked at for which nothing was left in this turn: before those
-that had their share, or one long queue would keep all others waiting."""
+"""Milliseconds before retrying a queue that exhausted this turn's budget. Queues that had nothing
+of it come first, or one long queue would keep all others waiting."""
 
 MOST_STALE = 1000
 """Numbers of settled deliveries that an index may hold before it is rebuilt."""
@@ -179,7 +177,7 @@ class Consumer:
     def wake(self) -> None:
         """Stand in line if there is credit."""
         if self.started and not self.waiting and not self.blocked():
-            self.queue.enlist(self)
+            self.queue.dispatcher.enlist(self)
         if self.draining is not None:
             self.end_drain()
 
@@ -187,7 +185,7 @@ class Consumer:
         """Leave the line."""
         if self.waiting:
             self.waiting = False
-            self.queue.line(self).remove(self)
+            self.queue.dispatcher.line(self).remove(self)
 
     def stop(self) -> None:
         """It is over: nothing more is delivered."""
@@ -381,81 +379,3 @@ class Window:
 
 def unknown_tag(delivery: int) -> Refusal:
     return Refusal(Condition.PRECONDITION_FAILED, f"unknown delivery tag {delivery}")
-
-
-class Turns:
-    """Whose turn it is: the consumers of a queue, and those in line with credit (in ``waiting``,
-    higher priorities first). ``active`` is the only one served if there can be but one.
-
-    Those with a cursor, ``seeking`` all of them, stand in a line of their own, ``seekers``.
-    ``plain_turn``: the last message that both lines wanted went to that one."""
-
-    __slots__ = (
-        "consumers", "waiting", "active", "ranked", "seeking", "seekers", "plain_turn",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.consumers: list[Consumer] = []
-        self.waiting: deque[Consumer] = deque()
-        self.active: Consumer | None = None
-        self.ranked = False
-        self.seeking: list[Consumer] = []
-        self.seekers: deque[Consumer] = deque()
-        self.plain_turn = False
-
-    def line(self, consumer: Consumer) -> deque[Consumer]:
-        """Where it stands when it waits."""
-        return self.waiting if consumer.cursor is None else self.seekers
-
-    def choose(self, message: Message, origin: object) -> Consumer | None:
-        """The next in line that can take this message; it goes to the end of the line."""
-        waiting = self.waiting
-        refused: list[Consumer] = []
-        chosen = None
-        while waiting:
-            consumer = waiting[0]
-            if not consumer.takes(message):
-                waiting.popleft()
-                consumer.waiting = False
-            elif consumer.no_local and consumer.refuses(origin):
-                refused.append(waiting.popleft())
-            else:
-                chosen = consumer
-                break
-        if chosen is not None:
-            if self.ranked:
-                waiting.popleft()
-                self.stand(chosen)
-            elif len(waiting) > 1:
-                waiting.rotate(-1)
-        for consumer in refused:
-            self.stand(consumer)
-        return chosen
-
-    def stand(self, consumer: Consumer) -> None:
-        """In line behind those of the same or a higher priority."""
-        line = self.line(consumer)
-        at = next((i for i, c in enumerate(line) if c.priority < consumer.priority), None)
-        if at is None:
-            line.append(consumer)
-        else:
-            line.insert(at, consumer)
-
-    def refused_by_all(self, origin: object) -> bool:
-        """Whether every consumer asked for no messages of this origin (no-local)."""
-        takers = [consumer for consumer in self.consumers if not consumer.copies]
-        return bool(takers) and all(consumer.refuses(origin) for consumer in takers)
-
-    def find_simple(self, simple: bool, changed: Consumer) -> None:
-        """Find out anew who is simple: nobody, if the queue itself is not. Who came, went or got
-        credit touches the others only by a priority or a cursor."""
-        touched = [changed]
-        if changed.priority or changed.cursor is not None:
-            touched = self.consumers
-            self.ranked = any(consumer.priority for consumer in touched)
-            self.seeking = [consumer for consumer in touched if consumer.cursor is not None]
-        simple = simple and not self.ranked and not self.seeking
-        for consumer in touched:
-            consumer.simple = (
-                simple and consumer.no_ack and not consumer.no_local and consumer.credit is None
-            )

@@ -72,7 +72,7 @@ def exclusions_of(consumer: "Consumer", given: Exclusions | None = None) -> Excl
     if cursor is None:
         consumer.rest()
         cursor = consumer.cursor = Cursor(None, None)
-        consumer.queue.reconsider(consumer)
+        consumer.queue.dispatcher.reconsider(consumer)
     if cursor.exclusions is None:
         cursor.exclusions = given or Exclusions(consumer.queue)
     return cursor.exclusions

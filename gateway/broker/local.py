@@ -181,7 +181,7 @@ class LocalChannel:
             assert confirms is not None
         self._publishing = outcome
         try:
-            self._channel.publish(message, True)
+            self._channel.publish_path.publish(message, True)
             taken = self._publishing is not None
         finally:
             self._publishing = None

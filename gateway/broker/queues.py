@@ -1,19 +1,20 @@
-"""One queue: what stands in it, who wants it, and when it is too much or too old.
+"""One queue: its messages, their limits and their expiry.
 
-The rule everything rests on: outside of ``drain``, either nothing is ready or nobody who could
-take it is waiting. So a message that finds somebody waiting and nothing ready may go out directly.
-Those who wait with a filter have looked at what is ready and left it, or will do so (``seeking``).
+The rule everything rests on: outside of ``Dispatcher.drain``, either nothing is ready or no
+consumer that could take it is waiting. So a message that finds a consumer waiting and nothing ready
+may go out directly. Consumers with a filter have looked at the ready messages and left them, or
+will do so.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.broker.consumers import SOON, Consumer, Turns
+from gateway.broker.consumers import SOON, Consumer
 from gateway.broker.deliveries import Entry, Lane, in_lanes
+from gateway.broker.dispatcher import Dispatcher
 from gateway.broker.limits import LONGEST_TIMER, RANKS, QueueArguments
 from gateway.broker.returning import Returned
-from gateway.broker.seeking import go_on, offer, seek, show, wanted_now
 from gateway.broker.state import BrokerState
 from gateway.broker.undertakings import PORTION
 from gateway.broker.watchers import Sender, Watcher
@@ -67,7 +68,7 @@ LEAST_DROPS = 2
 queue must not grow faster than it is emptied."""
 
 
-class Queue(Turns):
+class Queue:
     """Messages wait here. Made by its virtual host only.
 
     ``depth`` and ``octets`` (of bodies) count what is ready, in memory or paged out. ``passed``
@@ -80,7 +81,7 @@ class Queue(Turns):
         "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "levels", "ranks",
         "lanes", "depth", "octets", "unsettled", "passed", "published", "delivered", "acked",
         "redelivered", "bindings", "used", "due", "gone", "created", "watchers", "excluded",
-        "senders", "dying", "reserved", "reserved_octets",
+        "senders", "dying", "reserved", "reserved_octets", "dispatcher", "consumers", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -97,7 +98,6 @@ class Queue(Turns):
         levels: int = 0,
     ) -> None:
         """``levels`` of priority, 0 or one of ``RANKS``, unless an argument says how many."""
-        super().__init__()
         self.vhost = vhost
         self.state: BrokerState = vhost.state
         self.name = name
@@ -113,6 +113,10 @@ class Queue(Turns):
         self.ranks = limits.max_priority is not None or self.levels > 0
         self.capped = limits.max_length is not None or limits.max_octets is not None
         self.refuses_when_full = self.capped and limits.overflow != "drop-head"
+        self.dispatcher = Dispatcher(self, limits.single_active, not self.refuses_when_full)
+        self.consumers = self.dispatcher.consumers
+        self.waiting = self.dispatcher.waiting
+        """The dispatcher's own: one look-up less for each message."""
         self.lanes = [Lane(self, number, 0)]
         self.depth = 0
         self.octets = 0
@@ -168,13 +172,14 @@ class Queue(Turns):
             expires = min(expiry, latest)
         keep = durable and self.keeps
         lane = self.lane(priority) if self.ranks else self.lanes[0]
-        seekers = self.seekers
-        if seekers or (waiting and not self.depth):
+        dispatcher = self.dispatcher
+        filtered = dispatcher.filtered_waiting
+        if filtered or (waiting and not self.depth):
             position = lane.next
-            if seekers:
-                chosen = offer(self, lane, position, message, origin, False)
+            if filtered:
+                chosen = dispatcher.offer(lane, position, message, origin, False)
             else:
-                chosen = self.choose(message, origin)
+                chosen = dispatcher.choose(message, origin)
             if chosen is not None:
                 lane.next = position + 1
                 # What is settled as it goes out was never here, as far as the store is concerned.
@@ -188,10 +193,10 @@ class Queue(Turns):
                         lane.out.add(position)
                 state.octets += message.weight
                 chosen.give(Entry(lane, position, message, expires, keep, origin))
-                if seekers:
-                    show(self, lane, position, message, origin, False)
+                if filtered:
+                    dispatcher.show_copies(lane, position, message, origin, False)
                 return KEPT if keep else TAKEN
-            if self.refused_by_all(origin):
+            if dispatcher.refused_by_all(origin):
                 self.acked += 1
                 return TAKEN
         if (
@@ -234,10 +239,10 @@ class Queue(Turns):
             state.schedule(self, expires)
         if self.capped:
             self.drop_excess(LEAST_DROPS)
-        if seekers:
-            show(self, lane, position, message, origin, False)
-        if self.waiting:
-            self.drain()
+        if filtered:
+            dispatcher.show_copies(lane, position, message, origin, False)
+        if waiting:
+            dispatcher.drain()
         if self.watchers:
             self.tell(lane.priority, position, message, 0)
         return KEPT if keep else TAKEN
@@ -300,13 +305,13 @@ class Queue(Turns):
             lane.put_back(found)
             self.depth += len(found)
             self.unsettled -= len(found)
-            for consumer in self.seeking:
+            for consumer in self.dispatcher.filtered:
                 assert consumer.cursor is not None
                 consumer.cursor.requeued(lane, [entry.position for entry in found])
         self.sweep()
         if self.capped:
             self.drop_excess()
-        self.drain()
+        self.dispatcher.drain()
 
     def tell_all(self, entries: list[Entry]) -> None:
         for entry in entries:
@@ -318,37 +323,6 @@ class Queue(Turns):
             watcher.arrived(priority, position, message, deliveries)
 
     # --- out ------------------------------------------------------------------------------------
-
-    def drain(self) -> None:
-        """Hand out what is ready to those who wait, or as much as one turn can."""
-        state = self.state
-        most = state.limits.max_deliveries
-        while self.depth and self.waiting:
-            if state.given >= most:
-                state.schedule(self, state.now + SOON)
-                break
-            state.given += 1
-            entry = self.head()
-            if entry is None:
-                return
-            seekers = self.seekers
-            if seekers:
-                lane, message = entry.lane, entry.message
-                consumer = offer(self, lane, entry.position, message, entry.origin, True)
-            else:
-                consumer = self.choose(entry.message, entry.origin)
-            if consumer is not None:
-                self.pull(entry)
-                consumer.give(entry)
-                if seekers:
-                    show(self, lane, entry.position, message, entry.origin, True)
-            elif self.refused_by_all(entry.origin):
-                self.pull(entry)
-                self.finish(entry)
-            else:
-                break
-        if self.seekers:
-            seek(self)
 
     def head(self) -> Entry | None:
         """The next message to go; those that have expired before it are gone then. ``None`` also
@@ -438,47 +412,21 @@ class Queue(Turns):
             lane.delivered = entry.position
             self.state.store.delivered(lane.number, entry.position)
 
-    # --- whose turn -----------------------------------------------------------------------------
-
-    def enlist(self, consumer: Consumer) -> None:
-        """A consumer with credit wants to be served."""
-        if self.active is not None and self.active is not consumer and not consumer.copies:
-            return
-        consumer.waiting = True
-        self.stand(consumer)
-        if consumer.cursor is not None:
-            consumer.cursor.behind = self.depth > 0
-        if self.depth:
-            self.drain()
+    # --- consumers ------------------------------------------------------------------------------
 
     def add_consumer(self, consumer: Consumer) -> None:
-        self.consumers.append(consumer)
-        if self.limits.single_active and self.active is None and not consumer.copies:
-            self.active = consumer
-        self.reconsider(consumer)
+        self.dispatcher.add(consumer)
 
     def remove_consumer(self, consumer: Consumer, spare: bool = False) -> None:
         """It has been stopped; what it holds stays held. May delete the queue unless ``spare``."""
         consumer.stop()
-        self.consumers.remove(consumer)
-        if self.active is consumer:
-            takers = (c for c in self.consumers if not c.copies)
-            self.active = max(takers, key=lambda c: c.priority, default=None)
-        self.reconsider(consumer)
+        self.dispatcher.remove(consumer)
         if not self.consumers:
             self.touch()
             if self.auto_delete and not self.gone and not spare:
                 self.vhost.remove_queue(self)
                 return
-        if self.active is not None:
-            self.active.wake()
-        if self.depth and (self.waiting or self.seekers):
-            # A message that only the one who left would have taken may be refused by all now.
-            self.drain()
-
-    def reconsider(self, consumer: Consumer) -> None:
-        """It has come or gone, or what it may get has changed."""
-        self.find_simple(not self.refuses_when_full, consumer)
+        self.dispatcher.serve_others()
 
     # --- too much, too old ----------------------------------------------------------------------
 
@@ -561,11 +509,11 @@ class Queue(Turns):
         if self.capped:
             self.drop_excess()
         if self.depth and self.waiting:
-            self.drain()
+            self.dispatcher.drain()
             for consumer in [c for c in self.consumers if c.draining is not None]:
                 consumer.end_drain()
-        if self.seekers:
-            go_on(self)
+        if self.dispatcher.filtered_waiting:
+            self.dispatcher.go_on()
 
     def purge(self) -> int:
         """Drop everything that is ready; how many there were."""
@@ -597,4 +545,4 @@ class Queue(Turns):
         """Whether a message put now would go to a consumer at once."""
         if not self.depth and any(c.takes(message) and not c.refuses(origin) for c in self.waiting):
             return True
-        return bool(self.seekers) and wanted_now(self, message, origin)
+        return self.dispatcher.wanted_now(message, origin)

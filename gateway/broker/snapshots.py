@@ -47,7 +47,7 @@ def consumer_snapshots(queue: Queue) -> list[ConsumerSnapshot]:
             priority=consumer.priority,
             prefetch=consumer.limit,
             held=consumer.held,
-            active=queue.active in (None, consumer),
+            active=queue.dispatcher.active in (None, consumer),
         )
         for consumer in queue.consumers
     ]

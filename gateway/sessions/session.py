@@ -172,7 +172,7 @@ class Session:
                 if kind is Publish:
                     channel = channels.get(operation.channel)  # type: ignore[attr-defined]
                     if channel is not None:
-                        channel.publish(
+                        channel.publish_path.publish(
                             operation.message,  # type: ignore[attr-defined]
                             operation.mandatory,  # type: ignore[attr-defined]
                             operation.immediate,  # type: ignore[attr-defined]
@@ -239,7 +239,7 @@ class Session:
             do(channel, operation)
 
     def _publish(self, channel: Channel, operation: Publish) -> None:
-        channel.publish(operation.message, operation.mandatory, operation.immediate)
+        channel.publish_path.publish(operation.message, operation.mandatory, operation.immediate)
         self.publisher = True
 
     def _ready(self) -> None:

@@ -129,7 +129,9 @@ class OneQueue(RuleBasedStateMachine):
         """Turns pass until nobody has anything left to look at."""
         self.listen()
         for _ in range(10_000):
-            if not any(c.cursor and c.cursor.behind for c in self.queue.seekers):
+            if not any(
+                c.cursor and c.cursor.behind for c in self.queue.dispatcher.filtered_waiting
+            ):
                 break
             self.house.later(1)
             self.listen()

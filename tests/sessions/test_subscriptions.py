@@ -71,7 +71,9 @@ def test_a_selector_stands_before_the_queue(peer: LinkPeer) -> None:
     assert (queue.published, queue.depth) == (2, 2)
     assert bodies(peer.receives(link)) == ["3", "4"]
     assert queue.depth == 0
-    assert not queue.seeking, "who has its condition at the binding is served the direct way"
+    assert not queue.dispatcher.filtered, (
+        "who has its condition at the binding is served the direct way"
+    )
 
 
 @pytest.mark.parametrize(
