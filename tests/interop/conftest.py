@@ -14,6 +14,7 @@ import pytest
 
 from tests.interop import servers
 from tests.interop.browser import chromium
+from tests.interop.browser.wire import Wire
 from tests.interop.restarts import Restartable, running
 
 TARGET = os.environ.get("INTEROP_TARGET", "gateway")
@@ -86,3 +87,11 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip(reason)
     with chromium.browser(tmp_path_factory.mktemp("profile")) as context:
         yield context
+
+
+@pytest.fixture
+def wire(gateway: servers.Server) -> Iterator[Wire]:
+    """A proxy before the gateway's HTTP port that can cut connections."""
+    assert gateway.http_port is not None
+    with Wire(gateway.http_port) as between:
+        yield between
