@@ -64,11 +64,6 @@ TANGLED = {
     "http.events": ("durable hub sources views", TODO),
     "http.receive": ("channels seeking", TODO),
     "net": ("connection listener", TODO),
-    "sessions": (
-        "consumers handles link_operations links long_requests management recipient registry "
-        "session termini",
-        TODO,
-    ),
 }
 
 

@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
         self.listener.leave(self)
         try:
             if self.session is not None and self.adapter is not None:
-                self.session.leave(self.adapter.lost())
+                self.session.peer_gone(self.adapter.lost())
         except Exception:
             log.exception("connection %s: internal error at its end", self.address)
         self._end(error)
@@ -190,7 +190,7 @@ class Connection(asyncio.Protocol):
     def _end(self, error: Exception | None) -> None:
         """Perform what is left, a share of time after the other, and end."""
         try:
-            if self.session is not None and self.session.leaving():
+            if self.session is not None and self.session.finish():
                 asyncio.get_running_loop().call_soon(self._go_on_ending, error)
                 return
             self._log_end(error)
@@ -253,7 +253,7 @@ class Connection(asyncio.Protocol):
             return
         self.listener.turn.begin()
         try:
-            self._counted(self.session.go_on)
+            self._counted(self.session.perform_pending)
         except Exception:
             log.exception("connection %s: internal error, closed", self.address)
             self._abort()
@@ -286,7 +286,7 @@ class Connection(asyncio.Protocol):
         return 0 if self.adapter is None else self.adapter.more
 
     def _behind(self) -> bool:
-        return self.session is not None and self.session.behind
+        return self.session is not None and self.session.has_pending
 
     def _stuff(self) -> None:
         """It asks for more than it takes: read no more from it."""
@@ -326,8 +326,8 @@ class Connection(asyncio.Protocol):
         )
         self.session.local = self.local
         self.session.meter = self.meter
-        self.session.again = self.catch_up
-        self.session.share = SHARE_SECONDS
+        self.session.on_pending = self.catch_up
+        self.session.time_slice = SHARE_SECONDS
         first, self._first = self._first, b""
         self._perform(adapter, first)
 
@@ -337,7 +337,7 @@ class Connection(asyncio.Protocol):
         self._counted(lambda: session.perform(adapter.receive(data)))
         if not self._awake:
             self.wake()
-        if session.behind and not self._stuffed:
+        if session.has_pending and not self._stuffed:
             self._stuff()
         if session.publisher and not self._held and self.listener.holding:
             self.hold()
@@ -456,7 +456,7 @@ class Connection(asyncio.Protocol):
         self._held = self._stuffed = False
         self._share = None
         transport.resume_reading()
-        parted = self.session is not None and self.session.parted
+        parted = self.session is not None and self.session.peer_closed
         if parted and self.listener.parting < MOST_PARTING and not self.listener.closing:
             self.listener.parting += 1
             loop = asyncio.get_running_loop()

@@ -1,9 +1,9 @@
-"""Consumers of one connection: subscribing, credit, flow, and messages fetched one at a time."""
+"""Operations of consumers: subscribing, credit, flow, and messages fetched one at a time."""
 
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gateway.broker.channel import Channel
 from gateway.operations import (
@@ -17,19 +17,23 @@ from gateway.operations import (
     Subscribe,
     Unsubscribe,
 )
-
-if TYPE_CHECKING:
-    from gateway.sessions.session import Session
+from gateway.sessions.context import SessionContext
+from gateway.sessions.replies import Replies
 
 MOST_BINDINGS = 16
-"""Bindings of a queue that are told to an adapter which asks for it."""
+"""Bindings of a queue that an adapter is told about."""
 
 
 class ConsumerOperations:
-    """Performs the requests of consumers for a session."""
+    """Performs the operations of consumers for one session. ``handlers`` by operation; ``follow``
+    performs the operations that the adapter has found since it last received."""
 
-    def __init__(self, session: "Session") -> None:
-        self.session = session
+    def __init__(
+        self, context: SessionContext, replies: Replies, follow: Callable[[], None]
+    ) -> None:
+        self._context = context
+        self._replies = replies
+        self._follow = follow
         self.handlers: dict[type[Operation], Callable[[Channel, Any], None]] = {
             Flow: self._flow,
             Subscribe: self._subscribe,
@@ -46,7 +50,7 @@ class ConsumerOperations:
         else:
             channel.flow(False)
             then = None
-        self.session.answer(operation.channel, operation.token, operation.active, then)
+        self._replies.answer(operation.channel, operation.token, operation.active, then)
 
     def _subscribe(self, channel: Channel, operation: Subscribe) -> None:
         tag = channel.subscribe(
@@ -61,30 +65,31 @@ class ConsumerOperations:
             credit=operation.credit,
         )
         # The first delivery must not overtake the answer.
-        self.session.answer(operation.channel, operation.token, tag, partial(channel.start, tag))
+        self._replies.answer(operation.channel, operation.token, tag, partial(channel.start, tag))
 
     def _unsubscribe(self, channel: Channel, operation: Unsubscribe) -> None:
         channel.unsubscribe(operation.tag)
-        self.session.answer(operation.channel, operation.token, operation.tag)
+        self._replies.answer(operation.channel, operation.token, operation.tag)
 
     def credit(self, channel: Channel, operation: Credit) -> None:
-        """Credit of a consumer."""
-        session, number, token = self.session, operation.channel, operation.token
+        """Set the credit of a consumer, in messages; with ``drain`` it is used up first."""
+        context, replies = self._context, self._replies
+        number, token = operation.channel, operation.token
         channel.credit(operation.tag, operation.count)
         if not operation.drain:
-            self.session.answer(number, token, 0)
+            replies.answer(number, token, 0)
             return
 
         def drained(left: int) -> None:
             # Perhaps turns later: another channel may have the number by then.
-            if not session.closed and session.channels.get(number) is channel:
-                self.session.answer(number, token, left)
+            if context.has(number, channel):
+                replies.answer(number, token, left)
 
         channel.drain(operation.tag, drained)
 
     def _fetch(self, channel: Channel, operation: Fetch) -> None:
         fetched = channel.fetch(operation.queue, operation.no_ack)
-        self.session.answer(operation.channel, operation.token, fetched)
+        self._replies.answer(operation.channel, operation.token, fetched)
 
     def _find_queue(self, channel: Channel, operation: FindQueue) -> None:
         queue = channel.vhost.queues.get(operation.name)
@@ -97,5 +102,5 @@ class ConsumerOperations:
                 queue.name, queue.depth, len(queue.consumers), queue.arguments, bindings
             )
         # At once, not behind earlier answers: what the adapter asks next depends on it.
-        self.session.adapter.send(Done(operation.channel, operation.token, state))
-        self.session.follow()
+        self._context.adapter.send(Done(operation.channel, operation.token, state))
+        self._follow()

@@ -6,7 +6,7 @@ waits for a commit, or a client that takes one message at a time would never com
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gateway.broker.browsing import Place, at
 from gateway.broker.channel import Channel
@@ -33,6 +33,7 @@ from gateway.operations import (
 from gateway.selector import Selector
 from gateway.selector.like import EFFORT, MOST_STEPS
 from gateway.sessions.addresses import TOPICS
+from gateway.sessions.context import SessionContext
 from gateway.sessions.destinations import (
     addressed,
     asking,
@@ -48,11 +49,10 @@ from gateway.sessions.destinations import (
     temporary_name,
     to_all,
 )
-from gateway.sessions.staging import Arriving, Owner
+from gateway.sessions.long_requests import LongRequests
+from gateway.sessions.replies import Replies
+from gateway.sessions.staging import Arriving, Owner, Staging
 from gateway.sessions.subscriptions import check_owner
-
-if TYPE_CHECKING:
-    from gateway.sessions.session import Session
 
 Perform = Callable[[Channel, Any], None]
 
@@ -94,16 +94,27 @@ class Handle:
 
 
 class HandleOperations:
-    """Handles of one connection. ``handlers`` by operation."""
+    """Handles of one connection. ``handlers`` by operation; ``topics`` are the temporary topics of
+    all connections, and the numbers of those connections."""
 
-    def __init__(self, session: "Session") -> None:
-        self._session = session
-        self._staging = session.registry.staging
+    def __init__(
+        self,
+        context: SessionContext,
+        replies: Replies,
+        long_requests: LongRequests,
+        staging: Staging,
+        topics: dict[tuple[str, str], int],
+    ) -> None:
+        self._context = context
+        self._replies = replies
+        self._long_requests = long_requests
+        self._staging = staging
+        self._topics = topics
         self._handles: dict[str, Handle] = {}
         self._credited: dict[int, set[int]] = {}
         """By channel: deliveries whose place is free already, and that may come to be unsettled
         again by a rollback."""
-        self._topics: list[tuple[str, str]] = []
+        self._own_topics: list[tuple[str, str]] = []
         self._nameless: set[Owner] = set()
         """Under which messages in parts are kept that go with the connection."""
         self.handlers: dict[type[Any], Perform] = {
@@ -140,22 +151,21 @@ class HandleOperations:
             handle.consumers[tag] = handle.answers
         self._handles[op.link] = handle
         then = partial(channel.start, op.link) if handle.consumers else None
-        self._session.answer_when_safe(op.channel, op.token, made, then)
+        self._replies.answer_when_safe(op.channel, op.token, made, then)
 
     def _own_topic(self, channel: Channel, name: str) -> str:
         """A topic that only this connection may subscribe to."""
-        owners = self._session.registry.topics
         name = name or temporary_name(channel.vhost)
         key = (channel.vhost.name, name)
-        if owners.setdefault(key, self._session) is not self._session:
+        if self._topics.setdefault(key, self._context.number) != self._context.number:
             raise Refusal(Condition.ACCESS_REFUSED, f"'{name}' is not a topic of this client")
-        if key not in self._topics:
-            self._topics.append(key)
+        if key not in self._own_topics:
+            self._own_topics.append(key)
         return name
 
     def _close(self, channel: Channel, op: CloseDestination) -> None:
         self.drop(channel, op.link)
-        self._session.answer(op.channel, op.token)
+        self._replies.answer(op.channel, op.token)
 
     def drop(self, channel: Channel, link: str) -> None:
         """The handle is over, by its client or by a refusal."""
@@ -171,7 +181,7 @@ class HandleOperations:
 
     def ended(self, number: int) -> None:
         """A channel is over, and with it its handles. The broker ends their consumers."""
-        channel = self._session.channels.get(number)
+        channel = self._context.channels.get(number)
         for link in [link for link, handle in self._handles.items() if handle.channel == number]:
             handle = self._handles.pop(link)
             if handle.staged is not None:
@@ -184,8 +194,8 @@ class HandleOperations:
         """The connection is over."""
         for number in {handle.channel for handle in self._handles.values()}:
             self.ended(number)
-        for key in self._topics:
-            self._session.registry.topics.pop(key, None)
+        for key in self._own_topics:
+            self._topics.pop(key, None)
         for owner in self._nameless:
             self._staging.forget(owner)
 
@@ -199,13 +209,13 @@ class HandleOperations:
 
     def _sent(self, op: SendTo | Continue, result: str) -> None:
         if op.answered:
-            self._session.answer_when_safe(op.channel, op.token, result, holds=False)
+            self._replies.answer_when_safe(op.channel, op.token, result, holds=False)
 
     def _publish(
         self, channel: Channel, handle: Handle, name: str, message: Message, expires: int | None
     ) -> None:
         """Refuses with 403, 404 or 406."""
-        self._session.publisher = True
+        self._context.publisher = True
         full = check_name(handle.name + name)
         ttl = None if expires is None else max(0, expires - channel.broker.state.now)
         if handle.service is Service.TOPIC:
@@ -225,17 +235,17 @@ class HandleOperations:
         if handle.staged is not None:
             self._staging.leave(handle.staged)
             handle.staged = None
-        session = self._session
+        context = self._context
         most = channel.broker.state.limits.max_message
         if most is not None and op.size > most:
             raise Refusal(Condition.CONTENT_TOO_LARGE, f"a message has {most} octets at most")
-        owner = (session.vhost, session.user, handle.client or f"#{session.number}")
+        owner = (context.vhost, context.user, handle.client or f"#{context.number}")
         if not handle.client:
             self._nameless.add(owner)
         lasting = bool(handle.client)
         handle.staged = self._staging.begin(owner, op.message, op.size, op.digest, lasting)
         handle.expires = op.expires
-        session.answer(op.channel, op.token, handle.staged.item.have)
+        self._replies.answer(op.channel, op.token, handle.staged.item.have)
 
     def _continue(self, channel: Channel, op: Continue) -> None:
         handle = self._handles.get(op.link)
@@ -254,7 +264,7 @@ class HandleOperations:
         handle.staged = None
         body = self._staging.finish(arriving)
         if isinstance(body, str):
-            self._session.answer(op.channel, op.token, body)
+            self._replies.answer(op.channel, op.token, body)
             return
         old = arriving.message
         message = Message(old.dialect, old.header, body, "", "", old.essentials)
@@ -288,13 +298,13 @@ class HandleOperations:
         if handle.paused:
             handle.free[op.tag] = window
         # The first delivery must not overtake the answer.
-        self._session.answer(op.channel, op.token, full, partial(channel.start, op.tag))
+        self._replies.answer(op.channel, op.token, full, partial(channel.start, op.tag))
 
     def _subscription(
         self, channel: Channel, handle: Handle, name: str, op: Listen, selector: Selector | None
     ) -> tuple[str, bool]:
-        owner = self._session.registry.topics.get((channel.vhost.name, name))
-        if owner is not None and owner is not self._session:
+        owner = self._topics.get((channel.vhost.name, name))
+        if owner not in (None, self._context.number):
             raise Refusal(Condition.ACCESS_REFUSED, f"'{name}' is a topic of another client")
         if owner is not None and op.identifier:
             raise Refusal(Condition.NOT_ALLOWED, "no durable subscription to a temporary topic")
@@ -311,13 +321,13 @@ class HandleOperations:
         channel.permissions.need("configure", "queue", name)
         check_owner(channel, name, handle.client)
         for other in self._handles.values():
-            where = self._session.channels.get(other.channel)
+            where = self._context.channels.get(other.channel)
             for tag in [tag for tag, queue in other.consumers.items() if queue == name]:
                 del other.consumers[tag]
                 if where is not None:
                     where.unsubscribe(tag)
         channel.vhost.remove_queue(found)
-        self._session.answer_when_safe(op.channel, op.token)
+        self._replies.answer_when_safe(op.channel, op.token)
 
     def _pause(self, channel: Channel, op: PauseHandle) -> None:
         handle = self._handles.get(op.link)
@@ -330,7 +340,7 @@ class HandleOperations:
                     consumer = channel.window.consumers.get(tag)
                     handle.free[tag] = None if consumer is None else consumer.credit
                     channel.credit(tag, 0)
-        self._session.answer(op.channel, op.token)
+        self._replies.answer(op.channel, op.token)
         if not op.paused and handle.free:
             free, handle.free = handle.free, {}
             for tag, count in free.items():
@@ -356,9 +366,9 @@ class HandleOperations:
 
         steps = channel.settlements.settling(last, Outcome.ACCEPT) if last else None
         if steps is not None:
-            self._session.portions.undertake(channel, op, steps, whole=False, then=free)
+            self._long_requests.undertake(channel, op, steps, whole=False, then=free)
             return
-        self._session.answer(op.channel, op.token)
+        self._replies.answer(op.channel, op.token)
         free()
 
     def _free(self, channel: Channel, tag: str, count: int) -> None:
@@ -376,11 +386,11 @@ class HandleOperations:
         """At once, also within a transaction: somebody else is to have it."""
         entry = channel.window.unsettled.pop(op.delivery, None)
         if entry is None:
-            self._session.answer(op.channel, op.token, False)
+            self._replies.answer(op.channel, op.token, False)
             return
         consumer = entry.consumer
         channel.settlements.conclude([(entry, Outcome.RELEASE)])
-        self._session.answer(op.channel, op.token, True)
+        self._replies.answer(op.channel, op.token, True)
         if consumer is not None and op.delivery not in self._credited.get(op.channel, ()):
             self._free(channel, consumer.tag, 1)
 
@@ -401,7 +411,7 @@ class HandleOperations:
         found = Index([])
         if queue or handle.service is not Service.TOPIC:
             found = self._look(channel, handle, op.start, None if selector is None else selector)
-        self._session.answer(op.channel, op.token, found)
+        self._replies.answer(op.channel, op.token, found)
 
     def _look(self, channel: Channel, handle: Handle, start: int, selector: Any) -> Index:
         channel.permissions.need("read", "queue", handle.queue)
@@ -434,4 +444,4 @@ class HandleOperations:
             message = at(channel.readable(handle.queue), handle.index[op.number])
             if message is not None:
                 looked = Looked(op.number, handle.queue, message)
-        self._session.answer(op.channel, op.token, looked)
+        self._replies.answer(op.channel, op.token, looked)

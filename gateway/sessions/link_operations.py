@@ -1,12 +1,12 @@
-"""Performs what adapters with links ask: attaching, credit, outcomes, transactions.
+"""Performs the operations of adapters with links: attaching, credit, outcomes, transactions.
 
-One ``LinkOperations`` belongs to one session. What outlives its connection is in ``Links``.
+One ``LinkOperations`` belongs to one connection. Links that outlive theirs are in ``Links``.
 """
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gateway.broker.channel import Channel
 from gateway.broker.deliveries import Entry
@@ -21,6 +21,7 @@ from gateway.operations import (
     Attached,
     AttachSource,
     AttachTarget,
+    Cancelled,
     Credit,
     DeclareTransaction,
     DetachLink,
@@ -35,8 +36,12 @@ from gateway.operations import (
     Settle,
     Stolen,
 )
-from gateway.sessions.links import MOST_SUSPENDED, Key, Link, Node
+from gateway.sessions.consumers import ConsumerOperations
+from gateway.sessions.context import SessionContext
+from gateway.sessions.links import MOST_SUSPENDED, Key, Link, Links, Node
+from gateway.sessions.long_requests import LongRequests
 from gateway.sessions.management import ManagementLinks
+from gateway.sessions.replies import Replies
 from gateway.sessions.subscriptions import PREFIXES
 from gateway.sessions.termini import (
     NEVER,
@@ -49,32 +54,50 @@ from gateway.sessions.termini import (
     reply_source,
 )
 
-if TYPE_CHECKING:
-    from gateway.sessions.session import Session
-
 MOST_LATE = 10_000
-"""Outcomes that may be late before those are looked for whose time is over; more if so many are
-still good."""
+"""Late deliveries that are kept before the first search for stale ones. After each search the bound
+is twice the number that remained, if that is more."""
+
+CONNECTION = -1
+"""In place of a channel number: the whole connection."""
 
 Perform = Callable[[Channel, Any], None]
 
 
 class LinkOperations:
-    """Links of one connection. ``handlers`` by operation."""
+    """Links of one connection. ``handlers`` by operation; ``follow`` performs the operations that
+    the adapter has found since it last received; ``create_queues`` lets a link make the queue that
+    its plain address names."""
 
-    def __init__(self, session: "Session") -> None:
-        self._session = session
-        self._links = session.registry.links
-        self._create = session.registry.create_queues
-        self._here: dict[tuple[int, str], Link] = {}
-        self._waiting: dict[int, list[Link]] = {}
-        """Suspended, while the session they were in goes on, or its connection."""
+    def __init__(
+        self,
+        context: SessionContext,
+        replies: Replies,
+        consumers: ConsumerOperations,
+        long_requests: LongRequests,
+        follow: Callable[[], None],
+        links: Links,
+        create_queues: bool,
+    ) -> None:
+        self._context = context
+        self._replies = replies
+        self._consumers = consumers
+        self._long_requests = long_requests
+        self._follow = follow
+        self._links = links
+        self._create_queues = create_queues
+        self._attached: dict[tuple[int, str], Link] = {}
+        """Live links by channel and tag."""
+        self._suspended: dict[int, list[Link]] = {}
+        """Suspended links whose expiry has not begun, by the channel that they were attached on;
+        ``CONNECTION`` once that has ended."""
         self._late: dict[tuple[int, int], tuple[Link, bytes]] = {}
-        """What suspended links left unsettled, by channel and delivery: the peer may still say its
-        outcome by that (§2.7.6)."""
+        """Unsettled deliveries of suspended links, and their delivery tags, by channel and
+        delivery: the peer may still send their outcome (§2.7.6)."""
         self._most_late = MOST_LATE
-        self._works: dict[tuple[int, str], list[bytes]] = {}
-        self._managing = ManagementLinks(session)
+        self._transactions: dict[tuple[int, str], list[bytes]] = {}
+        """Ids of the open transactions of each coordinator link, by channel and tag."""
+        self._management = ManagementLinks(context, replies)
         self.handlers: dict[type[Any], Perform] = {
             AttachSource: self._attach_source,
             AttachTarget: self._attach_target,
@@ -87,21 +110,21 @@ class LinkOperations:
             Post: self._post,
             Retire: self._retire,
             RetireMany: self._retire_many,
-            Manage: self._managing.perform,
+            Manage: self._management.perform,
         }
 
     # --- attaching ------------------------------------------------------------------------------
 
     def _attach_source(self, channel: Channel, op: AttachSource) -> None:
         if op.terminus.address == "/management":
-            self._managing.listen(op)
-            self._session.answer(op.channel, op.token, Attached(op.terminus, node="management"))
+            self._management.attach_source(op)
+            self._replies.answer(op.channel, op.token, Attached(op.terminus, node="management"))
             return
         key = self._key(op, True)
         if self._is_detaching(key):
-            self._session.portions.put_off(op)
+            self._long_requests.postpone(op)
             return
-        old = self._again(key)
+        old = self._take_suspended(key)
         self._check_room(key, op, old)
         try:
             source, maker = self._source(channel, op, old)
@@ -118,10 +141,10 @@ class LinkOperations:
         self._enter(link)
         attached = Attached(source.terminus, resumed=resumed)
         then = partial(channel.start, op.link)
-        self._session.answer_when_safe(op.channel, op.token, attached, then)
+        self._replies.answer_when_safe(op.channel, op.token, attached, then)
 
     def _source(self, channel: Channel, op: AttachSource, old: Link | None) -> tuple[Source, bool]:
-        """What to consume from, and whether it was made for this link."""
+        """The source to consume from, and whether it was made for this link."""
         asked = op.terminus
         if asked.dynamic and op.settled and VOLATILE in asked.capabilities:
             return reply_source(asked), False
@@ -145,12 +168,13 @@ class LinkOperations:
                 narrow(channel, node.queue, source.filters)
                 source = source._replace(filters=source.filters._replace(matches=None))
             return source._replace(node=node), old.maker
-        return find_source(channel, asked, op.container, op.name, self._create), False
+        return find_source(channel, asked, op.container, op.name, self._create_queues), False
 
     def _subscribe(
         self, channel: Channel, op: AttachSource, source: Source, old: Link | None
     ) -> None:
-        """A consumer without credit. One that is resumed does not get what it has declined."""
+        """Start a consumer without credit. A resumed one does not receive messages that it has
+        declined."""
         filters = source.filters
         exclusions = None
         if old is not None and op.unsettled is not None:
@@ -172,7 +196,8 @@ class LinkOperations:
     def _adopt(
         self, channel: Channel, op: AttachSource, old: Link | None, link: Link
     ) -> list[Resumed]:
-        """What the old link left unsettled: it goes on if the peer resumes it, else goes back."""
+        """Unsettled deliveries of the suspended link that the peer resumes; the others are
+        released."""
         if old is None:
             return []
         parked, old.parked = old.parked, {}
@@ -190,27 +215,27 @@ class LinkOperations:
             if outcome is None:
                 resumed.append(Resumed(tag, number, None, entry.message))
                 continue
-            # The peer has decided: that is safe before the attach is answered.
+            # The peer has the outcome: the store has it before the attach is answered.
             apply(channel, number, outcome)
             resumed.append(Resumed(tag, 0, outcome, None))
         return resumed
 
     def _attach_target(self, channel: Channel, op: AttachTarget) -> None:
         key = self._key(op, False)
-        old = self._again(key)
+        old = self._take_suspended(key)
         self._check_room(key, op, old)
         asked, maker, queue = op.terminus, False, ""
         if asked.dynamic:
             asked, queue = make_dynamic(channel, asked, self._links, op.container, op.name)
             maker = bool(queue)
         try:
-            attached = find_target(channel, asked, self._create, self._links)
+            attached = find_target(channel, asked, self._create_queues, self._links)
         except Refusal:
             if old is not None:
                 self._links.forget(old)
             raise
         if attached.node == "management":
-            self._managing.take(op)
+            self._management.attach_target(op)
         elif attached.exchange == "":
             queue = attached.key
         link = Link(
@@ -235,65 +260,68 @@ class LinkOperations:
         self._enter(link)
         link.send_to(channel.vhost.queues.get(queue))
         self._links.sending(link.queue, 1)
-        self._session.answer_when_safe(op.channel, op.token, attached)
+        self._replies.answer_when_safe(op.channel, op.token, attached)
 
     def _key(self, op: AttachSource | AttachTarget, source: bool) -> Key:
-        session = self._session
-        return Key(session.vhost, session.user, op.container, op.name, source)
+        context = self._context
+        return Key(context.vhost, context.user, op.container, op.name, source)
 
     def _is_detaching(self, key: Key) -> bool:
-        """Whether the link of that name, which is taken from where it is (§2.6.1), is not there
-        yet: of much that it holds, some is still to be parked."""
+        """Whether the link of that name, which is stolen from its connection (§2.6.1), is still
+        parking its deliveries."""
         live = self._links.by_key.get(key)
-        if live is None or live.session is None:
+        if live is None or live.owner is None:
             return False
         if not live.detaching:
-            live.session.stolen(live)
+            live.owner.stolen(live)
         return live.detaching
 
-    def _again(self, key: Key) -> Link | None:
-        """The link of that name if it is suspended; one that is live is stolen first (§2.6.1)."""
+    def _take_suspended(self, key: Key) -> Link | None:
+        """The suspended link of that name, if there is one; a live one is stolen first (§2.6.1)."""
         live = self._links.by_key.get(key)
-        if live is not None and live.session is not None:
-            live.session.stolen(live)
+        if live is not None and live.owner is not None:
+            live.owner.stolen(live)
         return self._links.resume(key)
 
     def _check_room(self, key: Key, op: AttachSource | AttachTarget, old: Link | None) -> None:
-        """Refuses (506) a new link that may outlive its connection to a user who has too many of
-        them waiting."""
+        """Refuses (506) a new link that may outlive its connection if its user has too many
+        suspended links."""
         lasting = op.terminus.expiry == NEVER or op.terminus.timeout > 0
         if lasting and old is None and self._links.full(key.user):
             text = f"{MOST_SUSPENDED} links of user '{key.user}' wait to be resumed"
             raise Refusal(Condition.RESOURCE_ERROR, text)
 
     def _enter(self, link: Link) -> None:
-        self._here[link.number, link.tag] = link
-        self._links.enter(link, self._session)
+        self._attached[link.number, link.tag] = link
+        self._links.enter(link, self)
 
     def stolen(self, link: Link) -> None:
-        """Somebody else attached by the name of our link. It is suspended, so that the thief can
-        resume it."""
-        session = self._session
-        session.adapter.send(Stolen(link.number, link.tag))
-        session.perform(session.adapter.found())
-        if link.session is session and not link.detaching:
-            # The adapter's detach has to wait for answers; what it would suspend goes back.
-            self._here.pop((link.number, link.tag), None)
-            channel = session.channels.get(link.number)
+        """Another connection attaches a link of ours by its name (link stealing, §2.6.1). Suspend
+        it, so that the other connection can resume it."""
+        self._context.adapter.send(Stolen(link.number, link.tag))
+        self._follow()
+        if link.owner is self and not link.detaching:
+            # The adapter's detach has to wait for answers: return the deliveries instead.
+            self._attached.pop((link.number, link.tag), None)
+            channel = self._context.channels.get(link.number)
             held = channel.links.park(link.tag) if channel is not None and link.key.source else {}
             self._links.forget(link, held=held.values())
+
+    def target_deleted(self, link: Link) -> None:
+        """Tell the peer that the queue to which it sends is deleted."""
+        self._replies.notify(Cancelled(link.number, link.tag))
 
     # --- detaching ------------------------------------------------------------------------------
 
     def _detach(self, channel: Channel, op: DetachLink) -> None:
-        link = self._here.pop((op.channel, op.link), None)
-        for work in self._works.pop((op.channel, op.link), ()):
-            if channel.transactions.much_to_discharge(work):
-                steps = channel.transactions.discharging(work, True)
-                self._session.broker.state.undertakings.begin(steps, whatever, whole=False)
-            elif work in channel.transactions.declared:
-                channel.transactions.discharge(work, True)
-        self._managing.leave(op.channel, op.link)
+        link = self._attached.pop((op.channel, op.link), None)
+        for transaction in self._transactions.pop((op.channel, op.link), ()):
+            if channel.transactions.much_to_discharge(transaction):
+                steps = channel.transactions.discharging(transaction, True)
+                self._context.broker.state.undertakings.begin(steps, whatever, whole=False)
+            elif transaction in channel.transactions.declared:
+                channel.transactions.discharge(transaction, True)
+        self._management.detach(op.channel, op.link)
         if link is not None:
             link.exclusions = channel.links.exclusions(op.link)
             held = channel.links.park(op.link) if link.key.source else {}
@@ -304,17 +332,17 @@ class LinkOperations:
                 steps = self._suspending(link, held, op)
             if len(held) > PORTION:
                 link.detaching = True
-                self._session.portions.undertake(channel, op, steps, whole=False)
+                self._long_requests.undertake(channel, op, steps, whole=False)
                 return
             for _ in steps:
                 pass
-        self._session.answer(op.channel, op.token)
+        self._replies.answer(op.channel, op.token)
 
     def _closing(
         self, link: Link, held: Holding, unsubscribe: bool, refusal: Refusal | None
     ) -> Iterator[None]:
-        """For good, in portions: what was unsettled has its default outcome. The channel may end
-        meanwhile. Ends with the ``refusal`` to ``unsubscribe``, if there is one."""
+        """Close a link in portions: unsettled deliveries get their default outcome. The channel may
+        end meanwhile. Ends with the ``refusal`` to ``unsubscribe``, if there is one."""
         try:
             yield from giving_up(held.values(), link.default)
         finally:
@@ -339,7 +367,7 @@ class LinkOperations:
         return None
 
     def _suspending(self, link: Link, held: Holding, op: DetachLink) -> Iterator[None]:
-        """To be resumed, if its expiry policy allows; in portions. The channel may end before."""
+        """Suspend a link in portions, if its expiry policy allows. The channel may end before."""
         try:
             parked, late = yield from self._parking(held, op)
         finally:
@@ -349,22 +377,26 @@ class LinkOperations:
             return
         link.parked = parked
         link.outcomes = op.outcomes
-        if op.channel in self._session.channels:
+        if op.channel in self._context.channels:
             if len(self._late) > self._most_late:
-                self._late = {k: of for k, of in self._late.items() if of[1] in of[0].parked}
+                self._late = {
+                    key: (other, tag)
+                    for key, (other, tag) in self._late.items()
+                    if tag in other.parked
+                }
                 self._most_late = max(MOST_LATE, 2 * len(self._late))
-            self._late |= {place: (link, tag) for place, tag in late.items()}
+            self._late |= {key: (link, tag) for key, tag in late.items()}
         if link.terminus.expiry == "link-detach" or (op.lost and link.terminus.expiry != NEVER):
-            self._links.expire(link, self._session.broker)
+            self._links.expire(link, self._context.broker)
         else:
-            self._wait(link, op.channel)
+            self._keep_suspended(link, op.channel)
 
     @staticmethod
     def _parking(
         held: Holding, op: DetachLink
     ) -> Generator[None, None, tuple[dict[bytes, Entry], dict[tuple[int, int], bytes]]]:
-        """What a link held by tag, and the tags by channel and delivery. What was not sent goes
-        back."""
+        """The deliveries that a link held, by tag, and the tags by channel and delivery. Deliveries
+        that were not sent are released."""
         tags = op.unsettled
         parked: dict[bytes, Entry] = {}
         late: dict[tuple[int, int], bytes] = {}
@@ -382,64 +414,67 @@ class LinkOperations:
         yield from giving_up(unsent, Outcome.RELEASE)
         return parked, late
 
-    def _wait(self, link: Link, channel: int) -> None:
-        """Its expiry begins with the end of its session or connection, which may be over."""
-        if self._session.closed:
+    def _keep_suspended(self, link: Link, channel: int) -> None:
+        """Let its expiry begin with the end of its session or connection, which may be over."""
+        if self._context.closed:
             waits = link.terminus.expiry == NEVER
-        elif channel in self._session.channels:
-            self._waiting.setdefault(channel, []).append(link)
+        elif channel in self._context.channels:
+            self._suspended.setdefault(channel, []).append(link)
             return
         else:
             waits = link.terminus.expiry in ("connection-close", NEVER)
             if waits:
-                self._waiting.setdefault(-1, []).append(link)
+                self._suspended.setdefault(CONNECTION, []).append(link)
         if not waits:
-            self._links.expire(link, self._session.broker)
+            self._links.expire(link, self._context.broker)
 
-    def ended(self, channel: int) -> None:
-        """A session is over: links that live as long as it begin to expire (§3.5.6)."""
-        for number, tag in [place for place in self._here if place[0] == channel]:
-            self._links.forget(self._here.pop((number, tag)))
-        self._managing.ended(channel)
-        self._late = {place: late for place, late in self._late.items() if place[0] != channel}
-        waiting = self._waiting.pop(channel, [])
-        keep = [link for link in waiting if link.terminus.expiry in ("connection-close", NEVER)]
+    def channel_ended(self, channel: int) -> None:
+        """Forget the links of a channel; those that last as long as it begin to expire
+        (§3.5.6)."""
+        for key in [key for key in self._attached if key[0] == channel]:
+            self._links.forget(self._attached.pop(key))
+        self._management.channel_ended(channel)
+        self._late = {key: late for key, late in self._late.items() if key[0] != channel}
+        suspended = self._suspended.pop(channel, [])
+        keep = [link for link in suspended if link.terminus.expiry in ("connection-close", NEVER)]
         if keep:
-            self._waiting.setdefault(-1, []).extend(keep)
-        for link in waiting:
+            self._suspended.setdefault(CONNECTION, []).extend(keep)
+        for link in suspended:
             if link not in keep:
-                self._links.expire(link, self._session.broker)
+                self._links.expire(link, self._context.broker)
 
     def closed(self) -> None:
         """The connection is over."""
-        for channel in {number for number, _ in self._here} | set(self._waiting) - {-1}:
-            self.ended(channel)
-        for link in self._waiting.pop(-1, []):
+        for channel in {number for number, _ in self._attached} | set(self._suspended) - {
+            CONNECTION
+        }:
+            self.channel_ended(channel)
+        for link in self._suspended.pop(CONNECTION, []):
             if link.terminus.expiry != NEVER:
-                self._links.expire(link, self._session.broker)
+                self._links.expire(link, self._context.broker)
 
     # --- deliveries -----------------------------------------------------------------------------
 
     def _credit(self, channel: Channel, op: Credit) -> None:
-        if not self._managing.credit(op):
-            self._session.consuming.credit(channel, op)
+        if not self._management.credit(op):
+            self._consumers.credit(channel, op)
 
     def _assure(self, channel: Channel, op: Assure) -> None:
-        self._session.answer_when_safe(op.channel, op.token, holds=False)
+        self._replies.answer_when_safe(op.channel, op.token, holds=False)
 
     def _modify(self, channel: Channel, op: Modify) -> None:
         channel.settlements.modify(op)
 
     def late(self, op: Any) -> bool:
-        """Is this the outcome of a delivery whose link is suspended? Then it applies, unless the
-        link was resumed or has expired meanwhile."""
+        """Apply the outcome of a delivery whose link is suspended, unless the link was resumed or
+        has expired meanwhile. False if the operation is not such an outcome."""
         if not isinstance(op, Settle | Modify) or (op.channel, op.delivery) not in self._late:
             return False
         link, tag = self._late.pop((op.channel, op.delivery))
         entry = link.parked.pop(tag, None)
         if entry is None or entry.lane.queue.gone:
             return True
-        channel = self._session.channels[op.channel]
+        channel = self._context.channels[op.channel]
         if isinstance(op, Settle):
             outcome = op.outcome
         else:
@@ -451,7 +486,7 @@ class LinkOperations:
         return True
 
     def _declined(self, link: Link, entry: Entry) -> Outcome:
-        """A suspended link is not to get this again when it is resumed."""
+        """Do not deliver this message to the link again when it is resumed."""
         queue = entry.lane.queue
         if queue.vhost.dead_letters.would_route(queue, entry.message):
             return Outcome.REJECT
@@ -464,25 +499,25 @@ class LinkOperations:
     # --- transactions ---------------------------------------------------------------------------
 
     def _declare(self, channel: Channel, op: DeclareTransaction) -> None:
-        work = channel.transactions.declare()
-        self._works.setdefault((op.channel, op.link), []).append(work)
-        self._session.answer(op.channel, op.token, work)
+        transaction = channel.transactions.declare()
+        self._transactions.setdefault((op.channel, op.link), []).append(transaction)
+        self._replies.answer(op.channel, op.token, transaction)
 
     def _discharge(self, channel: Channel, op: Discharge) -> None:
-        works = self._works.get((op.channel, op.link), [])
-        if op.transaction in works:
-            works.remove(op.transaction)
-        self._session.publisher = True
+        open_ = self._transactions.get((op.channel, op.link), [])
+        if op.transaction in open_:
+            open_.remove(op.transaction)
+        self._context.publisher = True
         if channel.transactions.much_to_discharge(op.transaction):
             steps = channel.transactions.discharging(op.transaction, op.fail)
-            self._session.portions.undertake(channel, op, steps)
+            self._long_requests.undertake(channel, op, steps)
             return
         channel.transactions.discharge(op.transaction, op.fail)
-        self._session.answer_when_safe(op.channel, op.token)
+        self._replies.answer_when_safe(op.channel, op.token)
 
     def _post(self, channel: Channel, op: Post) -> None:
         routed = channel.transactions.post(op.transaction, op.message)
-        self._session.answer(op.channel, op.token, routed)
+        self._replies.answer(op.channel, op.token, routed)
 
     def _retire(self, channel: Channel, op: Retire) -> None:
         channel.transactions.retire(op.transaction, op.delivery, op.outcome, op.settled)

@@ -1,4 +1,4 @@
-"""Links as the broker's side knows them: which are live, and which wait to be resumed.
+"""Named links of all connections: the live ones, and the suspended ones that may be resumed.
 
 A link is known by container, name and direction (§2.6.1). One that was detached without being
 closed keeps its terminus and its unsettled deliveries until its expiry policy says otherwise.
@@ -7,7 +7,7 @@ closed keeps its terminus and its unsettled deliveries until its expiry policy s
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from gateway.broker.broker import Broker
 from gateway.broker.channel import nothing
@@ -18,21 +18,18 @@ from gateway.broker.settlements import Verdict
 from gateway.broker.suspension import give_up, giving_up
 from gateway.broker.undertakings import PORTION
 from gateway.broker.vhost import VirtualHost
-from gateway.operations import Cancelled, Outcome, Terminus
-
-if TYPE_CHECKING:
-    from gateway.sessions.session import Session
+from gateway.operations import Outcome, Terminus
 
 MOST_SUSPENDED = 10_000
-"""Links of one user that wait to be resumed."""
+"""Suspended links of one user."""
 
-LOOK_AGAIN = 1000
-"""Milliseconds after which a node is looked at that lives as long as it holds messages."""
+RECHECK = 1000
+"""Milliseconds between checks of a dynamic node that is deleted once it holds no messages."""
 
 
 class Key(NamedTuple):
-    """Who a link is. ``source``: the peer receives. A container is one user's: nobody else can
-    steal its links by calling itself the same."""
+    """Identity of a link. ``source``: the peer receives. Containers are apart by user: nobody can
+    steal another user's links by using the same container-id."""
 
     vhost: str
     user: str
@@ -42,26 +39,39 @@ class Key(NamedTuple):
 
 
 class Node(NamedTuple):
-    """What is behind a source. ``owned``: the queue was made for the link and goes with it.
-    ``subscription``: what stands in it are copies already, so that distribution mode "copy", which
-    JMS asks of topics, is no different from "move"."""
+    """The queue behind a source. ``owned``: it was made for the link and is deleted with it.
+    ``subscription``: its messages are copies already, so that distribution mode "copy", which JMS
+    requests for topics, is no different from "move"."""
 
     queue: str
     owned: bool = False
     subscription: bool = False
 
     def lasts(self, queue: Queue) -> bool:
-        """Is it a durable subscription?"""
+        """Whether it is a durable subscription."""
         return self.subscription and queue.durable
 
     def copies(self, terminus: Terminus) -> bool:
-        """Are messages looked at and left?"""
+        """Whether the link browses: messages stay in the queue."""
         return terminus.copy and not self.subscription
 
 
+class LinkOwner(Protocol):
+    """The connection over which a link is attached."""
+
+    def stolen(self, link: "Link") -> None:
+        """Another connection attaches the link by its name."""
+        ...
+
+    def target_deleted(self, link: "Link") -> None:
+        """The queue to which the link sends is deleted."""
+        ...
+
+
 class Link:
-    """One link. ``session`` is ``None`` while it is suspended. ``parked`` are deliveries that are
-    unsettled, by their tags; ``outcomes`` what a sending peer was told, by its tags."""
+    """One link. ``owner`` is ``None`` while it is suspended. ``parked`` are its unsettled
+    deliveries by delivery tag; ``outcomes``, by delivery tag too, those that a sending peer was
+    told."""
 
     def __init__(
         self,
@@ -80,29 +90,29 @@ class Link:
         self.node = node
         self.number = number
         self.tag = tag
-        self.session: Session | None = None
+        self.owner: LinkOwner | None = None
         self.queue: Queue | None = None
-        """What it sends to, if that is a queue."""
+        """The queue to which it sends, if its target is one."""
         self.maker = False
         """A dynamic node was made for it."""
         self.parked: dict[bytes, Entry] = {}
         self.outcomes: dict[bytes, Any] = {}
         self.exclusions: Exclusions | None = None
-        """While it is suspended: what it must not get when it is resumed."""
+        """While it is suspended: messages that it must not receive when it is resumed."""
         self.due: int | None = None
         self.over = False
         self.detaching = False
-        """What it holds is being parked or given up, in several turns."""
+        """Its deliveries are being parked or given up, in several turns."""
 
     @property
     def default(self) -> Verdict:
-        """What becomes of deliveries that have no outcome when the link is over (§3.5.3)."""
+        """Outcome of deliveries that are unsettled when the link ends (§3.5.3)."""
         default = self.terminus.default
         copies = self.node is not None and self.node.copies(self.terminus)
         return Outcome.RELEASE if copies or default is None else default
 
     def send_to(self, queue: Queue | None) -> None:
-        """The link is to hear of the end of this queue; ``None``: of none any more."""
+        """Watch for the deletion of the queue to which the link sends; ``None``: of none."""
         if self.queue is not None:
             self.queue.senders.pop(self, None)
         self.queue = queue
@@ -110,26 +120,26 @@ class Link:
             queue.senders[self] = None
 
     def queue_gone(self) -> None:
-        """There is nowhere to send to any more."""
+        """The queue to which the link sends is deleted."""
         self.queue = None
-        if self.session is not None:
-            self.session.notify(Cancelled(self.number, self.tag))
+        if self.owner is not None:
+            self.owner.target_deleted(self)
 
     def drop_exclusions(self) -> None:
-        """It is over, or attached anew."""
+        """The link has ended, or is attached again."""
         if self.exclusions is not None:
             self.exclusions.clear()
             self.exclusions = None
 
     def on_due(self) -> None:
-        """Its time is over, unless it was resumed meanwhile."""
-        if self.session is None:
+        """Its expiry timeout is over, unless it was resumed meanwhile."""
+        if self.owner is None:
             self.links.forget(self)
 
 
 class Dynamic:
-    """A node made on demand, and what ends it: the link that made it, "links", "messages", or
-    "links-or-messages" (§3.5.10 to §3.5.13)."""
+    """A dynamic node and its lifetime policy: "close", "links", "messages" or "links-or-messages"
+    (§3.5.10 to §3.5.13)."""
 
     def __init__(self, links: "Links", vhost: VirtualHost, queue: Queue, policy: str) -> None:
         self.links = links
@@ -138,7 +148,7 @@ class Dynamic:
         self.policy = policy
         self.due: int | None = None
         self.made = True
-        """The link that made it is there."""
+        """The link that made it is attached."""
 
     def on_due(self) -> None:
         self.links.review(self)
@@ -151,31 +161,31 @@ class Links:
         self.by_key: dict[Key, Link] = {}
         self.dynamic: dict[Queue, Dynamic] = {}
         self.senders: dict[Queue, int] = {}
-        """Links that send to a dynamic node."""
+        """Number of links that send to each dynamic node."""
         self.suspended: Counter[str] = Counter()
-        """How many links wait to be resumed, by user."""
+        """Number of suspended links, by user."""
 
-    def enter(self, link: Link, session: "Session") -> None:
-        """It is live."""
-        link.session = session
+    def enter(self, link: Link, owner: LinkOwner) -> None:
+        """The link is live."""
+        link.owner = owner
         self.by_key[link.key] = link
 
     def full(self, user: str) -> bool:
-        """Whether no more links of a user may wait to be resumed."""
+        """Whether a user has as many suspended links as it may have."""
         return self.suspended[user] >= MOST_SUSPENDED
 
     def suspend(self, link: Link) -> bool:
-        """It waits to be resumed; False if there are too many of its user already."""
+        """Keep it to be resumed; false if its user has too many suspended links already."""
         if self.full(link.key.user):
             return False
         self.suspended[link.key.user] += 1
-        link.session = None
+        link.owner = None
         return True
 
     def resume(self, key: Key) -> Link | None:
-        """A suspended link comes back to life."""
+        """Take a suspended link out, to be attached again; ``None`` if there is none."""
         link = self.by_key.get(key)
-        if link is None or link.session is not None:
+        if link is None or link.owner is not None:
             return None
         del self.by_key[key]
         self._awake(link)
@@ -184,7 +194,7 @@ class Links:
 
     def expire(self, link: Link, broker: Broker) -> None:
         """Its expiry begins now (§3.5.6)."""
-        if link.session is not None or link.over:
+        if link.owner is not None or link.over:
             return
         if link.terminus.timeout == 0:
             self.forget(link)
@@ -192,24 +202,24 @@ class Links:
             broker.state.schedule(link, broker.state.now + 1000 * link.terminus.timeout)
 
     def _awake(self, link: Link) -> None:
-        """It waits no more."""
+        """The link is suspended no longer."""
         self.suspended[link.key.user] -= 1
         if not self.suspended[link.key.user]:
             del self.suspended[link.key.user]
 
     def forget(self, link: Link, unsubscribe: bool = False, held: Iterable[Entry] = ()) -> None:
-        """It is over for good: what it ``held``, or has parked, has its default outcome; a queue
-        that was made for it goes too, and one that lives as long as it has consumers. A durable
-        subscription stays unless the peer ends it (``unsubscribe``)."""
+        """End the link for good: deliveries that it ``held`` or has parked get their default
+        outcome; a queue that was made for it is deleted, and an auto-delete queue without other
+        consumers. A durable subscription stays unless the peer ends it (``unsubscribe``)."""
         entries = [*held, *link.parked.values()]
         link.parked = {}
         then: Callable[[], None] = nothing
         if not link.over:
             link.over = True
             link.send_to(None)
-            if link.session is None and self.by_key.get(link.key) is link:
+            if link.owner is None and self.by_key.get(link.key) is link:
                 self._awake(link)
-            link.session = None
+            link.owner = None
             if self.by_key.get(link.key) is link:
                 del self.by_key[link.key]
             link.drop_exclusions()
@@ -223,7 +233,7 @@ class Links:
             then()
 
     def _end_node(self, link: Link, queue: Queue | None, unsubscribe: bool) -> None:
-        """A queue that was there for a link may be over with it."""
+        """Delete the queue behind a link that has ended, if it was there for the link."""
         node = link.node
         if node is None or queue is None or queue.gone:
             return
@@ -241,20 +251,20 @@ class Links:
         self.dynamic[queue] = Dynamic(self, vhost, queue, policy)
 
     def sending(self, queue: Queue | None, more: int) -> None:
-        """One sender more, or less, of a dynamic node."""
+        """Count ``more`` senders of a queue, or fewer if negative; no-op unless it is dynamic."""
         if queue in self.dynamic:
             self.senders[queue] = self.senders.get(queue, 0) + more
             self.review(self.dynamic[queue])
 
     def left(self, queue: Queue | None, maker: bool) -> None:
-        """A link to a node is gone; ``maker``: the one that made it."""
+        """A link to the queue has ended; ``maker``: the one that made the queue."""
         node = self.dynamic.get(queue) if queue is not None else None
         if node is not None:
             node.made = node.made and not maker
             self.review(node)
 
     def review(self, node: Dynamic) -> None:
-        """Delete a node that has lived long enough."""
+        """Delete a node whose lifetime policy does not keep it any longer."""
         queue, policy = node.queue, node.policy
         if queue.gone:
             self.dynamic.pop(queue, None)
@@ -274,4 +284,4 @@ class Links:
             node.vhost.remove_queue(queue)
         elif not node.made and "messages" in policy:
             state = node.vhost.state
-            state.schedule(node, state.now + LOOK_AGAIN)
+            state.schedule(node, state.now + RECHECK)

@@ -1,28 +1,40 @@
 """Requests that may be too much for one turn of the loop: settling or recovering everything that is
 unsettled, the ends of transactions, the end of a channel that holds much.
 
-What is small is performed at once. What is not goes to the broker's ``Undertakings``, and what
-follows on its channel waits until it is done, so that the peer sees everything in its order.
+Small requests are performed at once. Large ones go to the broker's ``Undertakings``, and the
+operations behind them on their channel wait until they are done, so that the peer sees everything
+in its order.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gateway.broker.channel import Channel
 from gateway.errors import Refusal
 from gateway.operations import Commit, Recover, Rollback, Settle, SettleMany
+from gateway.sessions.context import SessionContext
 from gateway.sessions.replies import Replies
 
-if TYPE_CHECKING:
-    from gateway.sessions.session import Session
+Drop = Callable[[int, Callable[[], None]], None]
+"""Ends a channel by its number, and calls the function when its messages are back in their
+queues."""
 
 
 class LongRequests:
-    """Of one connection. ``handlers`` by operation."""
+    """Large requests of one connection. ``handlers`` by operation; ``refuse`` tells the peer about
+    a refused operation; ``drop`` ends a channel."""
 
-    def __init__(self, session: "Session", replies: Replies) -> None:
-        self._session = session
+    def __init__(
+        self,
+        context: SessionContext,
+        replies: Replies,
+        refuse: Callable[[Any, Refusal], None],
+        drop: Drop,
+    ) -> None:
+        self._context = context
         self._replies = replies
+        self._refuse = refuse
+        self._drop = drop
         self.handlers: dict[type[Any], Callable[[Channel, Any], None]] = {
             Commit: self._commit,
             Recover: self._recover,
@@ -49,21 +61,21 @@ class LongRequests:
             self.undertake(channel, op, channel.settlements.recovering(op.requeue), whole=False)
         else:
             channel.settlements.recover(op.requeue)
-            self._session.answer(op.channel, op.token)
+            self._replies.answer(op.channel, op.token)
 
     def _rollback(self, channel: Channel, op: Rollback) -> None:
         if channel.transactions.much_to_commit:
             self.undertake(channel, op, channel.transactions.rolling_back(), whole=False)
         else:
             channel.transactions.rollback()
-            self._session.answer(op.channel, op.token)
+            self._replies.answer(op.channel, op.token)
 
     def _commit(self, channel: Channel, op: Commit) -> None:
         if channel.transactions.much_to_commit:
             self.undertake(channel, op, channel.transactions.committing())
         else:
             channel.transactions.commit()
-            self._session.answer_when_safe(op.channel, op.token)
+            self._replies.answer_when_safe(op.channel, op.token)
 
     def undertake(
         self,
@@ -73,38 +85,39 @@ class LongRequests:
         whole: bool = True,
         then: Callable[[], None] | None = None,
     ) -> None:
-        """Perform a request in several turns, and answer it. ``whole``: it is one thing in the
-        store, and answered when that has it. ``then`` is done behind the answer."""
-        session, number = self._session, op.channel
-        token = getattr(op, "token", None)
-        free = self._replies.keep(number)
+        """Perform a request in several turns, and answer it. ``whole``: it is one commit of the
+        store, and answered after that. ``then`` is called after the answer."""
+        context, replies, refuse = self._context, self._replies, self._refuse
+        number, token = op.channel, getattr(op, "token", None)
+        free = replies.occupy(number)
 
         def done(refusal: Refusal | None) -> None:
-            if not session.closed and session.channels.get(number) is channel:
+            if context.has(number, channel):
                 if refusal is not None:
-                    session.refuse(op, refusal)
+                    refuse(op, refusal)
                 elif whole:
-                    session.answer_when_safe(number, token, then=then)
+                    replies.answer_when_safe(number, token, then=then)
                 else:
-                    session.answer(number, token, then=then)
+                    replies.answer(number, token, then=then)
             free()
 
-        session.broker.state.undertakings.begin(steps, done, whole)
+        context.broker.state.undertakings.begin(steps, done, whole)
 
-    def put_off(self, op: Any) -> None:
-        """Perform a request behind what is being done in portions now."""
-        free = self._replies.put_off(op.channel, op)
-        undertakings = self._session.broker.state.undertakings
+    def postpone(self, op: Any) -> None:
+        """Perform a request after the large requests that are being performed now."""
+        free = self._replies.defer_first(op.channel, op)
+        undertakings = self._context.broker.state.undertakings
         undertakings.begin(iter(()), lambda refusal: free(), whole=False)
 
-    def give_back(self, number: int, token: Any) -> None:
-        """End a channel that holds much, and answer when all of it is back in its queues."""
-        session = self._session
-        free = self._replies.keep(number)
+    def end_channel(self, number: int, token: Any) -> None:
+        """End a channel with many unsettled deliveries, and answer when all of them are back in
+        their queues."""
+        context, replies = self._context, self._replies
+        free = replies.occupy(number)
 
         def done() -> None:
-            if not session.closed:
-                session.answer(number, token)
+            if not context.closed:
+                replies.answer(number, token)
             free()
 
-        session.drop(number, done)
+        self._drop(number, done)

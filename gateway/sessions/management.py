@@ -6,7 +6,6 @@ over a link to ``/management``, responses go over the link from it that has the 
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.encoding import write_value
@@ -14,18 +13,17 @@ from gateway.broker.channel import Channel
 from gateway.errors import Condition, Refusal
 from gateway.message import Essentials, Message, Properties
 from gateway.operations import AttachSource, AttachTarget, Credit, Manage
+from gateway.sessions.context import SessionContext
+from gateway.sessions.replies import Replies
 from gateway.sessions.topology import Response, respond
 from gateway.values import ULong
-
-if TYPE_CHECKING:
-    from gateway.sessions.session import Session
 
 MOST_WAITING = 1000
 """Responses that wait for credit on one link."""
 
 
 class ResponseLink:
-    """A link over which responses go. ``credit`` is what is left of it."""
+    """A link over which responses go. ``credit``: messages that it may still send."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -36,75 +34,83 @@ class ResponseLink:
 class ManagementLinks:
     """Management links of one connection, by channel and tag."""
 
-    def __init__(self, session: "Session") -> None:
-        self._session = session
-        self._listeners: dict[tuple[int, str], ResponseLink] = {}
-        self._askers: dict[tuple[int, str], str] = {}
+    def __init__(self, context: SessionContext, replies: Replies) -> None:
+        self._context = context
+        self._replies = replies
+        self._response_links: dict[tuple[int, str], ResponseLink] = {}
+        self._request_links: dict[tuple[int, str], str] = {}
+        """Names of the links over which requests come."""
 
-    def listen(self, op: AttachSource) -> None:
-        self._listeners[op.channel, op.link] = ResponseLink(op.name)
+    def attach_source(self, op: AttachSource) -> None:
+        """The peer receives responses over this link."""
+        self._response_links[op.channel, op.link] = ResponseLink(op.name)
 
-    def take(self, op: AttachTarget) -> None:
-        self._askers[op.channel, op.link] = op.name
+    def attach_target(self, op: AttachTarget) -> None:
+        """The peer sends requests over this link."""
+        self._request_links[op.channel, op.link] = op.name
 
-    def leave(self, channel: int, link: str) -> None:
-        self._listeners.pop((channel, link), None)
-        self._askers.pop((channel, link), None)
+    def detach(self, channel: int, link: str) -> None:
+        """The link is gone; nothing happens if it is not a management link."""
+        self._response_links.pop((channel, link), None)
+        self._request_links.pop((channel, link), None)
 
-    def ended(self, channel: int) -> None:
-        """All links of a session."""
-        for number, link in [*self._listeners, *self._askers]:
+    def channel_ended(self, channel: int) -> None:
+        """Detach all links of a channel."""
+        for number, link in [*self._response_links, *self._request_links]:
             if number == channel:
-                self.leave(number, link)
+                self.detach(number, link)
 
     def credit(self, op: Credit) -> bool:
-        """Whether it was for one of ours."""
-        listener = self._listeners.get((op.channel, op.tag))
-        if listener is None:
+        """Set the credit of a response link; false if the link is not one."""
+        link = self._response_links.get((op.channel, op.tag))
+        if link is None:
             return False
-        listener.credit = MOST_WAITING if op.count is None else op.count
-        self._deliver(op.channel, op.tag, listener)
+        link.credit = MOST_WAITING if op.count is None else op.count
+        self._deliver(op.channel, op.tag, link)
         dropped = 0
         if op.drain:
-            dropped, listener.credit = listener.credit, 0
-        self._session.answer(op.channel, op.token, dropped)
+            dropped, link.credit = link.credit, 0
+        self._replies.answer(op.channel, op.token, dropped)
         return True
 
     def perform(self, channel: Channel, op: Manage) -> None:
-        """Do what is asked, and answer when the store has it. Refuses what cannot be answered."""
-        place = self._partner(op)
-        if place is None:
+        """Perform a request, and respond when the store has committed it. Refuses (406) a request
+        without a response link, and (506) one whose link has too many responses waiting."""
+        key = self._partner(op)
+        if key is None:
             raise Refusal(
                 Condition.PRECONDITION_FAILED,
                 "there is no link from /management in this session: nowhere to answer",
             )
-        listener = self._listeners[place]
-        if len(listener.waiting) >= MOST_WAITING:
+        link = self._response_links[key]
+        if len(link.waiting) >= MOST_WAITING:
             raise Refusal(Condition.RESOURCE_ERROR, "too many responses wait for credit")
         answer = written(op.message, respond(channel, op.message))
 
         def safe() -> None:
-            if self._session.closed or self._listeners.get(place) is not listener:
+            if self._context.closed or self._response_links.get(key) is not link:
                 return
-            listener.waiting.append(answer)
-            self._deliver(*place, listener)
+            link.waiting.append(answer)
+            self._deliver(*key, link)
 
-        self._session.answer_when_safe(op.channel, op.token)
-        self._session.broker.when_safe(safe)
+        self._replies.answer_when_safe(op.channel, op.token)
+        self._context.broker.when_safe(safe)
 
     def _partner(self, op: Manage) -> tuple[int, str] | None:
-        """The link of the same name; or the only one, for clients that name them otherwise."""
-        name = self._askers.get((op.channel, op.link), "")
-        here = [place for place in self._listeners if place[0] == op.channel]
-        named = [place for place in here if self._listeners[place].name == name]
+        """The response link of the same name; or the only one, for clients that name their links
+        differently."""
+        name = self._request_links.get((op.channel, op.link), "")
+        here = [key for key in self._response_links if key[0] == op.channel]
+        named = [key for key in here if self._response_links[key].name == name]
         found = named or here
         return found[-1] if found else None
 
-    def _deliver(self, number: int, tag: str, listener: ResponseLink) -> None:
-        channel = self._session.channels.get(number)
-        while channel is not None and listener.waiting and listener.credit:
-            listener.credit -= 1
-            channel.recipient.deliver(tag, 0, False, listener.waiting.popleft())
+    def _deliver(self, number: int, tag: str, link: ResponseLink) -> None:
+        """Send waiting responses as far as the credit reaches."""
+        channel = self._context.channels.get(number)
+        while channel is not None and link.waiting and link.credit:
+            link.credit -= 1
+            channel.recipient.deliver(tag, 0, False, link.waiting.popleft())
 
 
 def written(request: Message, response: Response) -> Message:

@@ -1,46 +1,50 @@
-"""The way out of one channel, as the broker sees it."""
+"""The recipient of one channel's deliveries, confirms and returns, as the broker sees it."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from gateway.broker.channel import Channel
 from gateway.errors import Condition
 from gateway.message import Message
 from gateway.operations import Cancelled, Returned
-
-if TYPE_CHECKING:
-    from gateway.sessions.session import Session
+from gateway.sessions.context import SessionContext
+from gateway.sessions.replies import Replies
 
 
 def _open_gate(open_: bool) -> None:
-    """Nobody is to be stopped."""
+    """No-op."""
 
 
 class ChannelRecipient:
-    """What the broker calls for one channel. The hot two are the adapter's own methods."""
+    """What the broker calls for one channel. ``deliver`` and ``confirm`` are hot: they are the
+    adapter's own methods. Raises ``LocalError`` if the adapter has no such channel open."""
 
-    __slots__ = ("outlet", "deliver", "confirm", "_session", "_number")
+    __slots__ = ("outlet", "deliver", "confirm", "_context", "_replies", "_follow", "_number")
 
-    def __init__(self, session: "Session", number: int) -> None:
-        self.outlet = outlet = session.adapter.outlet(number)
+    def __init__(
+        self, context: SessionContext, replies: Replies, follow: Callable[[], None], number: int
+    ) -> None:
+        self.outlet = outlet = context.adapter.outlet(number)
         self.deliver = outlet.deliver
         self.confirm = outlet.confirm
-        self._session = session
+        self._context = context
+        self._replies = replies
+        self._follow = follow
         self._number = number
 
     def join(self, channel: Channel) -> None:
-        """What the outlet cannot take yet stops the channel."""
+        """Pause the channel while the outlet cannot take more."""
         self.outlet.gate = channel.gate
 
     def part(self) -> None:
-        """The channel is over; nothing of it is to be held by what it was for."""
+        """Let go of the channel, which has ended."""
         self.outlet.gate = _open_gate
 
     def returned(self, message: Message, condition: Condition, text: str) -> None:
-        channel = self._session.channels.get(self._number)
+        channel = self._context.channels.get(self._number)
         sequence = 0 if channel is None else channel.publish_path.sequence
         returned = Returned(self._number, message, condition, text, sequence)
-        self._session.say(self._number, returned, message.weight)
-        self._session.follow()
+        self._replies.say(self._number, returned, message.weight)
+        self._follow()
 
     def cancelled(self, tag: str) -> None:
-        self._session.notify(Cancelled(self._number, tag))
+        self._replies.notify(Cancelled(self._number, tag))

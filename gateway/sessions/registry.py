@@ -1,23 +1,20 @@
-"""Who is connected: numbered sessions, for the console, for limits and for alarms."""
+"""Sessions of the process by number, for the console, for limits and for alarms."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gateway.errors import Condition, Lost, Refusal
 from gateway.partial_bodies import PartialBodyStore
 from gateway.sessions.links import Links
 from gateway.sessions.realms import Realms
+from gateway.sessions.session import Session
 from gateway.sessions.staging import Staging
-
-if TYPE_CHECKING:
-    from gateway.sessions.session import Session
 
 
 class SessionRegistry:
     """All open sessions of this process by number. Numbers are never used again.
 
-    ``links`` are those that may outlive their connections; ``create_queues`` lets a link make the
-    queue that its plain address names; ``partials`` keeps messages of which not all has come.
+    ``links`` may outlive their connections; ``create_queues`` lets a link make the queue that its
+    plain address names; ``partials`` stores incomplete messages.
     """
 
     def __init__(
@@ -28,8 +25,8 @@ class SessionRegistry:
         self.partials = partials or PartialBodyStore()
         self.staging = Staging(self.partials)
         self.realms = Realms()
-        self.topics: dict[tuple[str, str], Session] = {}
-        """Temporary topics (virtual host, name), and whose they are."""
+        self.topics: dict[tuple[str, str], int] = {}
+        """Temporary topics (virtual host, name), and the numbers of the sessions that own them."""
         self._clients: dict[tuple[str, str, str], Session] = {}
         self._sessions: dict[int, Session] = {}
         self._next = 1
@@ -39,10 +36,10 @@ class SessionRegistry:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def __iter__(self) -> "Iterator[Session]":
+    def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
 
-    def enter(self, session: "Session") -> int:
+    def enter(self, session: Session) -> int:
         """Number a session and keep it until ``leave``."""
         number = self._next
         self._next += 1
@@ -51,23 +48,25 @@ class SessionRegistry:
         return number
 
     def user_removed(self, user: str) -> None:
-        """End the connections of a user that is no more."""
+        """Close the connections of a user that was deleted."""
         for session in self:
             if session.user == user:
                 session.close(Condition.CONNECTION_FORCED, f"user '{user}' was deleted")
 
-    def claim(self, vhost: str, user: str, client: str, session: "Session") -> None:
-        """This client name is taken until ``leave``. Refuses (405) if it is. Each user has names of
-        its own: nobody keeps another user out by being first."""
+    def claim(self, vhost: str, user: str, client: str, session: Session) -> None:
+        """Reserve a client name for this session until ``leave``. Refuses (405) if another session
+        has it. Names are apart by user: nobody can keep another user out."""
         holder = self._clients.setdefault((vhost, user, client), session)
         if holder is not session:
             text = f"client '{client}' has a connection already"
             raise Refusal(Condition.RESOURCE_LOCKED, text, Lost.CONNECTION)
 
     def leave(self, number: int) -> None:
+        """Forget a session that has ended, and its client name."""
         session = self._sessions.pop(number, None)
         for key in [key for key, holder in self._clients.items() if holder is session]:
             del self._clients[key]
 
-    def find(self, number: int) -> "Session | None":
+    def find(self, number: int) -> Session | None:
+        """The open session of that number, if there is one."""
         return self._sessions.get(number)

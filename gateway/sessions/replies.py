@@ -1,4 +1,4 @@
-"""The order of what one connection says: on a channel, answers come in the order of the requests.
+"""Replies of one connection: on a channel, answers come in the order of the requests.
 
 An answer that waits for the store holds back the answers behind it on its channel. Requests whose
 only effect that the peer can see is their answer are performed meanwhile, so that declarations that
@@ -9,15 +9,16 @@ overtake what was returned, the end of the channel silences it.
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from gateway.broker.broker import Broker
-from gateway.broker.channel import Channel
+from gateway.broker.channel import Channel, nothing
 from gateway.operations import (
     Acknowledge,
     Assure,
     AttachSource,
     AttachTarget,
     Bind,
+    Cancelled,
     CloseDestination,
     Commit,
     Continue,
@@ -29,6 +30,7 @@ from gateway.operations import (
     DeleteQueue,
     DetachLink,
     Discharge,
+    Done,
     EndSubscription,
     EnterRealm,
     FindQueue,
@@ -57,6 +59,7 @@ from gateway.operations import (
     Unbind,
     Unsubscribe,
 )
+from gateway.sessions.context import SessionContext
 
 Say = Callable[[], None]
 
@@ -78,8 +81,8 @@ MOST_OCTETS = 8 << 20
 
 
 class PendingAnswer:
-    """Something to be said when its turn comes. ``safe``: it does not wait for the store;
-    ``holds``: operations behind it may have to wait for it."""
+    """An answer in the queue of its channel. ``safe``: it does not wait for the store; ``holds``:
+    operations behind it may have to wait for it."""
 
     __slots__ = ("say", "safe", "holds")
 
@@ -90,30 +93,31 @@ class PendingAnswer:
 
 
 class ChannelReplies:
-    """One channel on which an answer waits: the answers, and the deferred operations behind.
-    ``holding``: answers that operations may have to wait for."""
+    """One channel on which an answer waits: the answers, and the operations deferred behind them.
+    ``holding`` counts the answers that operations may have to wait for."""
 
-    __slots__ = ("answers", "deferred", "holding", "octets", "kept")
+    __slots__ = ("answers", "deferred", "holding", "octets", "busy")
 
     def __init__(self) -> None:
         self.answers: deque[PendingAnswer] = deque()
         self.deferred: list[Operation] = []
         self.holding = 0
         self.octets = 0
-        self.kept = False
-        """A request is being performed over several turns: all others wait."""
+        """Octets of returned messages among the answers."""
+        self.busy = False
+        """A request is being performed over several turns: all other operations wait."""
 
     def defers(self, operation: Operation, channel: Channel | None) -> bool:
         """Whether this operation waits for the answers."""
         kind = operation.__class__
         if isinstance(operation, SessionLost) and operation.token is None:
             return False
-        if self.deferred or self.kept:
+        if self.deferred or self.busy:
             return True
         if not self.holding:
             return False
         if kind is Publish:
-            # A confirm may not overtake what comes back, which keeps its place.
+            # A confirm may not overtake a returned message, which keeps its place.
             confirmed = channel is not None and channel.publish_path.confirms is not None
             return confirmed or self.octets > MOST_OCTETS
         if isinstance(operation, Credit):
@@ -122,116 +126,169 @@ class ChannelReplies:
 
 
 class Replies:
-    """Answers and deferred operations of one connection.
+    """Answers, notices and deferred operations of one connection.
 
-    ``ready`` is called when deferred operations may be performed: soon, ``take`` gives them, or
-    when the last answer is said and nothing is deferred any more."""
+    ``ready`` is called when deferred operations may be performed, which ``take_deferred`` gives,
+    and when the last answer has been sent and nothing is deferred any more."""
 
-    def __init__(self, broker: Broker, ready: Callable[[], None]) -> None:
-        self.lines: dict[int, ChannelReplies] = {}
+    def __init__(self, context: SessionContext, ready: Callable[[], None]) -> None:
+        self.waiting: dict[int, ChannelReplies] = {}
         """By channel; only those on which an answer waits or an operation is deferred."""
         self.deferred = 0
-        """Operations, over all channels."""
-        self._broker = broker
+        """Number of deferred operations, over all channels."""
+        self._context = context
         self._ready = ready
+        self._notices: list[Cancelled] | None = None
+        """Notices caused by the request that is being performed."""
 
-    # --- answers --------------------------------------------------------------------------------
+    def release(self) -> None:
+        """Let go of the session, which has ended."""
+        self.waiting.clear()
+        self._ready = nothing
 
-    def when_safe(self, channel: int, say: Say, holds: bool = True) -> None:
-        """Say it when the store has all that was done so far, behind what waits on the channel.
-        ``holds``: operations that come later may have to wait for it."""
-        line = self.lines.get(channel)
-        if line is None:
-            line = self.lines[channel] = ChannelReplies()
-        answer = PendingAnswer(say, False, holds)
-        line.holding += holds
-        line.answers.append(answer)
-        self._broker.when_safe(partial(self._safe, channel, line, answer))
+    # --- sending --------------------------------------------------------------------------------
 
-    def keep(self, channel: int) -> Callable[[], None]:
-        """All operations on this channel wait, until what is given here is called."""
-        line = self.lines.get(channel)
-        if line is None:
-            line = self.lines[channel] = ChannelReplies()
-        line.kept = True
-        return partial(self._free, channel, line)
+    def say(self, number: int, operation: Operation, octets: int = 0) -> None:
+        """Send it behind the answers that wait on this channel: now, if none does. ``octets``: size
+        of the message that it holds in memory meanwhile."""
+        self._in_order(number, partial(self._context.adapter.send, operation), octets)
 
-    def _free(self, channel: int, line: ChannelReplies) -> None:
-        line.kept = False
-        if self.lines.get(channel) is not line or line.answers:
-            return
-        if not line.deferred:
-            del self.lines[channel]
-        if line.deferred or not self.lines:
-            self._ready()
+    def answer(
+        self, number: int, token: Any, result: Any = None, then: Callable[[], None] | None = None
+    ) -> None:
+        """Send ``Done`` behind the answers that wait on this channel, then call ``then``."""
+        if token is not None or then is not None:
+            self._in_order(number, partial(self._done, number, token, result, then))
 
-    def in_order(self, channel: int, say: Say, octets: int = 0) -> None:
-        """Say it behind what waits on the channel: now, if nothing does. ``octets``: what it keeps
-        in memory."""
-        line = self.lines.get(channel)
-        if line is None or not line.answers:
+    def answer_when_safe(
+        self,
+        number: int,
+        token: Any,
+        result: Any = None,
+        then: Callable[[], None] | None = None,
+        *,
+        holds: bool = True,
+    ) -> None:
+        """Likewise, once the store has committed everything requested so far. ``holds``: later
+        operations may have to wait for this answer."""
+        answer = PendingAnswer(partial(self._done, number, token, result, then), False, holds)
+        queue = self._queue(number)
+        queue.holding += holds
+        queue.answers.append(answer)
+        self._context.broker.when_safe(partial(self._safe, number, queue, answer))
+
+    def begin_request(self) -> None:
+        """Gather notices until ``end_request``, so that they follow the answer to the request."""
+        self._notices = []
+
+    def end_request(self) -> list[Cancelled]:
+        """Notices that the request has caused."""
+        notices, self._notices = self._notices, None
+        return notices or []
+
+    def notify(self, notice: Cancelled) -> None:
+        """Send a notice that answers no request, but not between a request and its answer."""
+        if self._notices is not None:
+            self._notices.append(notice)
+        elif not self._context.closed and notice.channel in self._context.channels:
+            self.say(notice.channel, notice)
+
+    def _done(self, number: int, token: Any, result: Any, then: Callable[[], None] | None) -> None:
+        if token is not None:
+            self._context.adapter.send(Done(number, token, result))
+        if then is not None:
+            then()
+
+    # --- order ----------------------------------------------------------------------------------
+
+    def _queue(self, number: int) -> ChannelReplies:
+        queue = self.waiting.get(number)
+        if queue is None:
+            queue = self.waiting[number] = ChannelReplies()
+        return queue
+
+    def _in_order(self, number: int, say: Say, octets: int = 0) -> None:
+        queue = self.waiting.get(number)
+        if queue is None or not queue.answers:
             say()
         else:
-            line.answers.append(PendingAnswer(say, True, False))
-            line.octets += octets
+            queue.answers.append(PendingAnswer(say, True, False))
+            queue.octets += octets
 
-    def _safe(self, channel: int, line: ChannelReplies, answer: PendingAnswer) -> None:
+    def _safe(self, number: int, queue: ChannelReplies, answer: PendingAnswer) -> None:
+        """The store has committed what the answer waits for."""
         answer.safe = True
-        answers = line.answers
-        if self.lines.get(channel) is not line or answers[0] is not answer:
+        answers = queue.answers
+        if self.waiting.get(number) is not queue or answers[0] is not answer:
             return
         while answers and answers[0].safe:
-            # It stays in its place while it is said: what saying it brings about comes behind it.
+            # It stays in its place while it is sent: what sending it causes comes behind it.
             answers[0].say()
-            if self.lines.get(channel) is not line:
+            if self.waiting.get(number) is not queue:
                 return
-            line.holding -= answers.popleft().holds
+            queue.holding -= answers.popleft().holds
         if answers:
             return
-        line.octets = 0
-        if line.kept:
-            return
-        if not line.deferred:
-            del self.lines[channel]
-        if line.deferred or not self.lines:
+        queue.octets = 0
+        if not queue.busy:
+            self._finish(number, queue)
+
+    def _finish(self, number: int, queue: ChannelReplies) -> None:
+        """No answer waits on the channel any more."""
+        if not queue.deferred:
+            del self.waiting[number]
+        if queue.deferred or not self.waiting:
             self._ready()
 
-    # --- operations -----------------------------------------------------------------------------
+    # --- deferred operations --------------------------------------------------------------------
 
-    def defer(self, operation: Operation, channels: dict[int, Channel]) -> bool:
-        """Whether this operation has to wait, and will be among those that ``take`` gives."""
+    def occupy(self, number: int) -> Callable[[], None]:
+        """Defer all operations on this channel until the function that this returns is called."""
+        queue = self._queue(number)
+        queue.busy = True
+        return partial(self._free, number, queue)
+
+    def _free(self, number: int, queue: ChannelReplies) -> None:
+        queue.busy = False
+        if self.waiting.get(number) is queue and not queue.answers:
+            self._finish(number, queue)
+
+    def defer(self, operation: Operation) -> bool:
+        """Defer the operation if it has to wait; whether it has."""
         number = getattr(operation, "channel", None)
-        line = None if number is None else self.lines.get(number)
-        if line is None or number is None or not line.defers(operation, channels.get(number)):
+        queue = None if number is None else self.waiting.get(number)
+        if queue is None or number is None:
             return False
-        line.deferred.append(operation)
+        if not queue.defers(operation, self._context.channels.get(number)):
+            return False
+        queue.deferred.append(operation)
         self.deferred += 1
         return True
 
-    def put_off(self, channel: int, operation: Operation) -> Callable[[], None]:
-        """An operation whose turn it is, and all that follow on its channel, wait until what is
-        given here is called."""
-        free = self.keep(channel)
-        self.lines[channel].deferred.insert(0, operation)
+    def defer_first(self, number: int, operation: Operation) -> Callable[[], None]:
+        """Defer an operation whose turn it is, and all that follow on its channel, until the
+        function that this returns is called."""
+        free = self.occupy(number)
+        self.waiting[number].deferred.insert(0, operation)
         self.deferred += 1
         return free
 
-    def take(self) -> list[Operation]:
+    def take_deferred(self) -> list[Operation]:
         """Deferred operations of the channels on which no answer waits any more, in their order."""
         found: list[Operation] = []
-        for channel, line in list(self.lines.items()):
-            if not line.answers and not line.kept:
-                found += self.forget(channel)
+        for number, queue in list(self.waiting.items()):
+            if not queue.answers and not queue.busy:
+                found += self.forget(number)
         return found
 
-    def forget(self, channel: int) -> list[Operation]:
-        """The channel is over: its answers can not be said any more. Gives what was deferred."""
-        line = self.lines.pop(channel, None)
-        if line is None:
+    def forget(self, number: int) -> list[Operation]:
+        """Drop the waiting answers of a channel that has ended; returns its deferred operations."""
+        queue = self.waiting.pop(number, None)
+        if queue is None:
             return []
-        self.deferred -= len(line.deferred)
-        return line.deferred
+        self.deferred -= len(queue.deferred)
+        return queue.deferred
 
     def forget_all(self) -> list[Operation]:
-        """The connection is over: likewise, of all channels."""
-        return [operation for channel in list(self.lines) for operation in self.forget(channel)]
+        """Likewise for all channels of a connection that has ended."""
+        return [operation for number in list(self.waiting) for operation in self.forget(number)]

@@ -1,14 +1,13 @@
-"""One connected peer: carries its operations to a virtual host and brings the answers back.
+"""One connected peer: performs the operations of its adapter on a virtual host.
 
-Requests that change durable topology are answered when the store has them; ``Replies`` keeps the
-order of the answers.
+``Session`` performs operations of the connection and dispatches those of a channel to its parts.
+``Replies`` keeps the order of the answers, ``LongRequests`` performs large requests in portions.
 """
 
 import math
 from collections.abc import Callable
-from functools import partial
 from time import perf_counter
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from gateway.adapters.contract import Adapter, Capability, release
 from gateway.broker.broker import Broker
@@ -18,7 +17,6 @@ from gateway.errors import Condition, LocalError, Lost, Refusal
 from gateway.operations import (
     BeginSession,
     Blocked,
-    Cancelled,
     Close,
     Closed,
     Done,
@@ -39,37 +37,50 @@ from gateway.operations import (
 )
 from gateway.sessions.channel_calls import PLAIN, TOPOLOGY
 from gateway.sessions.consumers import ConsumerOperations
+from gateway.sessions.context import SessionContext
 from gateway.sessions.handles import HandleOperations
 from gateway.sessions.link_operations import LinkOperations
-from gateway.sessions.links import Link
+from gateway.sessions.links import Links
 from gateway.sessions.long_requests import LongRequests
+from gateway.sessions.realms import Realms
 from gateway.sessions.recipient import ChannelRecipient
-from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.replies import Replies
+from gateway.sessions.staging import Staging
+
+
+class Registrar(Protocol):
+    """The registry of all sessions, as one session needs it."""
+
+    links: Links
+    create_queues: bool
+    staging: Staging
+    realms: Realms
+    topics: dict[tuple[str, str], int]
+
+    def enter(self, session: "Session") -> int: ...
+
+    def claim(self, vhost: str, user: str, client: str, session: "Session") -> None: ...
+
+    def leave(self, number: int) -> None: ...
 
 
 def nothing_metered() -> tuple[int, int]:
-    """Octets of a connection whose owner does not count them, or is gone."""
+    """No octets: the owner of the socket does not count them, or is gone."""
     return 0, 0
-
-
-def nothing_again() -> None:
-    """There is nothing that could go on."""
 
 
 class Session:
     """Operations of one adapter (server role) performed on one broker.
 
-    ``loopback`` tells whether the peer is on this machine: some users may only come from there.
-    ``publisher`` turns true with the first publish; the owner of the socket looks at it to know
-    whom to hold back.
+    ``loopback``: the peer is on this machine, which some users have to be. ``since``: when the
+    connection was accepted, in seconds since 1970.
     """
 
     def __init__(
         self,
         broker: Broker,
         adapter: Adapter,
-        registry: SessionRegistry,
+        registry: Registrar,
         *,
         address: str,
         loopback: bool,
@@ -79,48 +90,48 @@ class Session:
         self.adapter = adapter
         self.address = address
         self.local = ""
-        """Address of ours that the peer came to; set by the owner of the socket."""
+        """Our address, to which the peer has connected. Set by the owner of the socket."""
         self.loopback = loopback
         self.since = since
         self.peer = Peer()
-        self.user = ""
-        self.vhost = ""
-        self.publisher = False
         self.ending = ""
-        """Why it ended, unless normally; for the log."""
+        """Reason for which the connection ended, for the log; "" for a normal end."""
         self.authenticated = False
         self.opened = False
-        self.closed = False
-        self.channels: dict[int, Channel] = {}
-        self._client: Client | None = None
-        self._replies = Replies(broker, self._ready)
-        self.again: Callable[[], None] = self.go_on
-        """Called when ``go_on`` has something to do; the owner of the socket may do it later."""
-        self.parted = False
-        """The peer has asked for the end and was answered."""
-        self._parting: Closed | None = None
-        """The peer has asked for the end or broken a rule, and is answered behind all else."""
-        self._notices: list[Cancelled] | None = None
-        """Gathers what a request brings about besides its answer, while it is performed."""
-        self._paused = False
-        self._rest: list[Operation] = []
-        """Received, and not yet performed."""
-        self.share = math.inf
-        """Seconds for which operations are performed at once; the rest waits for ``go_on``. Set by
-        the owner of the socket, so that no connection holds up the others."""
-        self._until = math.inf
-        self._resting = False
-        """The rest waits for ``go_on``, which was asked for; else for ``resume``."""
-        self._going_on = self._more = False
-        """``go_on`` is at work, and was asked for meanwhile."""
-        self._linking: LinkOperations | None = None
+        self.peer_closed = False
+        """The peer has asked for the end of the connection and was answered."""
+        self.time_slice = math.inf
+        """Seconds for which operations are performed at once; the others wait for
+        ``perform_pending``. Set by the owner of the socket, so that no connection delays the
+        others."""
+        self.on_pending: Callable[[], None] = self.perform_pending
+        """Called when ``perform_pending`` has operations to perform; the owner of the socket may
+        call it later."""
         self.meter: Callable[[], tuple[int, int]] = nothing_metered
-        """Octets in and out; set by the owner of the socket."""
-        self.registry = registry
-        self.number = registry.enter(self)
-        self._handling = HandleOperations(self)
-        self.consuming = ConsumerOperations(self)
-        self.portions = LongRequests(self, self._replies)
+        """Octets received and sent. Set by the owner of the socket."""
+        self._client: Client | None = None
+        self._slice_end = math.inf
+        """When the time slice is used up, by ``perf_counter``."""
+        self._pending: list[Operation] = []
+        """Operations that are received and not performed yet."""
+        self._scheduled = False
+        """``on_pending`` was called for the pending operations; otherwise they wait for
+        ``resume``."""
+        self._performing_pending = self._more_pending = False
+        """``perform_pending`` is running, and was called again meanwhile."""
+        self._paused = False
+        self._close: Closed | None = None
+        """The end of the connection that the peer has requested or caused. It is answered after
+        everything else."""
+        self._registry = registry
+        self._context = context = SessionContext(broker, adapter)
+        self.channels = context.channels
+        context.number = registry.enter(self)
+        self._replies = replies = Replies(context, self._on_replies_ready)
+        self._consumers = ConsumerOperations(context, replies, self.follow)
+        self._long_requests = LongRequests(context, replies, self.refuse, self.drop)
+        self._links: LinkOperations | None = None
+        self._handles: HandleOperations | None = None
         self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
             Open: self._open,
             Closed: self._on_closed,
@@ -131,9 +142,9 @@ class Session:
         }
         self._on_channel: dict[type[Operation], Callable[[Channel, Any], None]] = {
             **dict.fromkeys(PLAIN, self._plain),
-            **self.portions.handlers,
+            **self._long_requests.handlers,
             **dict.fromkeys(TOPOLOGY, self._topology),
-            **self.consuming.handlers,
+            **self._consumers.handlers,
             EnterRealm: self._enter_realm,
             Unsent: lambda channel, op: channel.settlements.unsent(
                 op.consumer, op.delivery, op.message, op.queue
@@ -142,30 +153,72 @@ class Session:
             Publish: self._publish,
         }
         if Capability.LINKS in adapter.capabilities:
-            self._linking = LinkOperations(self)
-            self._on_channel.update(self._linking.handlers)
-            self._on_channel.update(self._handling.handlers)
+            self._links = LinkOperations(
+                context,
+                replies,
+                self._consumers,
+                self._long_requests,
+                self.follow,
+                registry.links,
+                registry.create_queues,
+            )
+            self._handles = HandleOperations(
+                context, replies, self._long_requests, registry.staging, registry.topics
+            )
+            self._on_channel.update(self._links.handlers)
+            self._on_channel.update(self._handles.handlers)
 
-    # --- the loop -------------------------------------------------------------------------------
+    @property
+    def number(self) -> int:
+        """Number of the connection in this process."""
+        return self._context.number
+
+    @property
+    def user(self) -> str:
+        """Name of the authenticated user; "" before ``Open``."""
+        return self._context.user
+
+    @property
+    def vhost(self) -> str:
+        """Name of the virtual host; "" before ``Open``."""
+        return self._context.vhost
+
+    @property
+    def publisher(self) -> bool:
+        """Whether the peer has published: publishers are held back during an alarm."""
+        return self._context.publisher
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection has ended."""
+        return self._context.closed
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether operations wait to be performed: no more should be received meanwhile."""
+        return bool(self._pending) or self._replies.deferred > 0
+
+    # --- performing -----------------------------------------------------------------------------
 
     def perform(self, operations: list[Operation]) -> None:
-        """Act on what the adapter received, in order. Hot: publishes and settlements first.
+        """Perform what the adapter received, in order. Hot: publishes and settlements first.
 
-        A peer that asks for messages faster than it takes them is served at its own pace: what
-        follows such a request waits for ``resume``. What takes longer than the share of time of a
-        connection goes on in ``go_on``."""
-        if self._rest:
-            self._rest += operations
-            if self._resting or not self.adapter.closing:
+        A peer that fetches messages faster than it takes them is served at its own pace: the
+        operations behind such a fetch wait for ``resume``. Operations for which the time slice of
+        the connection does not suffice wait for ``perform_pending``."""
+        if self._pending:
+            self._pending += operations
+            if self._scheduled or not self.adapter.closing:
                 return
-            operations, self._rest = self._rest, []
+            operations, self._pending = self._pending, []
         clock = perf_counter
-        until = self._until = clock() + self.share
-        waiting = self._replies.lines
+        until = self._slice_end = clock() + self.time_slice
+        waiting = self._replies.waiting
         if waiting:
             self._perform_in_order(operations)
             return
-        channels = self.channels
+        context = self._context
+        channels = context.channels
         for operation in operations:
             kind = operation.__class__
             try:
@@ -177,7 +230,7 @@ class Session:
                             operation.mandatory,  # type: ignore[attr-defined]
                             operation.immediate,  # type: ignore[attr-defined]
                         )
-                        self.publisher = True
+                        context.publisher = True
                 elif kind is Settle and not operation.multiple:  # type: ignore[attr-defined]
                     channel = channels.get(operation.channel)  # type: ignore[attr-defined]
                     if channel is not None:
@@ -192,7 +245,7 @@ class Session:
                         at = next(i for i, o in enumerate(operations) if o is operation)
                         rest = operations[at + 1 :]
                         if self._paused and kind is Fetch and not self.adapter.closing:
-                            self._rest = rest
+                            self._pending = rest
                         else:
                             self._perform_in_order(rest)
                         return
@@ -200,31 +253,23 @@ class Session:
                 self.refuse(operation, refusal)
             if clock() > until:
                 at = next(i for i, o in enumerate(operations) if o is operation)
-                self._put_off(operations[at + 1 :])
+                self._postpone(operations[at + 1 :])
                 return
 
-    def _put_off(self, operations: list[Operation]) -> None:
-        """The share of time is used up."""
-        if operations:
-            self._rest = operations + self._rest
-            if not self._resting:
-                self._resting = True
-                self.again()
-
     def _perform_in_order(self, operations: list[Operation]) -> None:
-        """Act on what does not have to wait for answers that are outstanding."""
+        """Perform the operations that need not wait for outstanding answers; defer the others."""
         for at, operation in enumerate(operations):
-            if self._replies.defer(operation, self.channels):
+            if self._replies.defer(operation):
                 continue
             try:
                 self._act(operation)
             except Refusal as refusal:
                 self.refuse(operation, refusal)
             if self._paused and operation.__class__ is Fetch and not self.adapter.closing:
-                self._rest = operations[at + 1 :]
+                self._pending = operations[at + 1 :]
                 return
-            if perf_counter() > self._until:
-                self._put_off(operations[at + 1 :])
+            if perf_counter() > self._slice_end:
+                self._postpone(operations[at + 1 :])
                 return
 
     def _act(self, operation: Any) -> None:
@@ -238,55 +283,27 @@ class Session:
         if channel is not None:
             do(channel, operation)
 
-    def _publish(self, channel: Channel, operation: Publish) -> None:
-        channel.publish_path.publish(operation.message, operation.mandatory, operation.immediate)
-        self.publisher = True
-
-    def _ready(self) -> None:
-        if self._replies.deferred or self._parting is not None:
-            self.again()
-
-    def go_on(self) -> None:
-        """Perform what had to wait for answers that have been given by now, or for its turn."""
-        self._more = True
-        if self._going_on:
-            return  # an answer was due at once: the call that is at work sees to it
-        self._going_on = True
-        try:
-            while self._more:
-                self._more = False
-                self._perform_waiting()
-        finally:
-            self._going_on = False
-        self._part()
-
-    def _perform_waiting(self) -> None:
-        operations = self._replies.take()
-        rest, self._rest = self._rest, []
-        resting, self._resting = self._resting, False
-        if operations:
-            # They are older than the rest.
-            self.perform(operations)
-        if self._rest or (self._paused and not resting and not self.adapter.closing):
-            self._rest += rest
-        elif rest:
-            self.perform(rest)
+    def follow(self) -> None:
+        """Perform the operations that the adapter has found since it last received."""
+        self.perform(self.adapter.found())
 
     def refuse(self, operation: Any, refusal: Refusal) -> None:
+        """Tell the peer that an operation was refused, and end what the refusal costs it."""
         number = getattr(operation, "channel", 0)
-        if self._linking is not None and operation.__class__ is Publish:
+        if self._links is not None and operation.__class__ is Publish:
             # With links, a message that is refused costs the message only.
             channel = self.channels[number]
             channel.recipient.returned(operation.message, refusal.condition, refusal.text)
             channel.publish_path.publish_refused()
             return
-        if self._linking is not None and self._linking.late(operation):
+        if self._links is not None and self._links.late(operation):
             return
         if refusal.lost is not Lost.NOTHING and operation.scope is Lost.LINK:
             refusal.lost = Lost.LINK
-            self._handling.drop(self.channels[number], operation.link)
+            if self._handles is not None:
+                self._handles.drop(self.channels[number], operation.link)
         if refusal.lost in (Lost.SESSION, Lost.CONNECTION):
-            self.drop(number)  # nothing that was asked behind it is done
+            self.drop(number)  # operations behind it on the channel are not performed
         refused = Refused(
             number,
             getattr(operation, "token", None),
@@ -294,40 +311,63 @@ class Session:
             refusal.text,
             refusal.lost,
         )
-        self.say(number, refused)
+        self._replies.say(number, refused)
 
-    # --- answers --------------------------------------------------------------------------------
+    # --- pending operations ---------------------------------------------------------------------
 
-    def say(self, number: int, operation: Operation, octets: int = 0) -> None:
-        """Tell the peer, behind whatever this channel is still waiting for."""
-        self._replies.in_order(number, partial(self.adapter.send, operation), octets)
+    def _postpone(self, operations: list[Operation]) -> None:
+        """Keep operations for the next time slice."""
+        if operations:
+            self._pending = operations + self._pending
+            if not self._scheduled:
+                self._scheduled = True
+                self.on_pending()
 
-    def answer(
-        self, number: int, token: Any, result: Any = None, then: Callable[[], None] | None = None
-    ) -> None:
-        """Say ``Done`` behind whatever this channel is still waiting for, and do ``then``."""
-        if token is not None or then is not None:
-            self._replies.in_order(number, partial(self._done, number, token, result, then))
+    def _on_replies_ready(self) -> None:
+        if self._replies.deferred or self._close is not None:
+            self.on_pending()
 
-    def answer_when_safe(
-        self,
-        number: int,
-        token: Any,
-        result: Any = None,
-        then: Callable[[], None] | None = None,
-        *,
-        holds: bool = True,
-    ) -> None:
-        """Likewise, as soon as the store has everything that was asked so far. ``holds``: what is
-        asked later may have to wait for this answer."""
-        say = partial(self._done, number, token, result, then)
-        self._replies.when_safe(number, say, holds)
+    def perform_pending(self) -> None:
+        """Perform operations that waited for answers or for their time slice."""
+        self._more_pending = True
+        if self._performing_pending:
+            return  # an answer was due at once: the call that is running performs the rest
+        self._performing_pending = True
+        try:
+            while self._more_pending:
+                self._more_pending = False
+                self._perform_pending_once()
+        finally:
+            self._performing_pending = False
+        self._answer_close()
 
-    def _done(self, number: int, token: Any, result: Any, then: Callable[[], None] | None) -> None:
-        if token is not None:
-            self.adapter.send(Done(number, token, result))
-        if then is not None:
-            then()
+    def _perform_pending_once(self) -> None:
+        operations = self._replies.take_deferred()
+        pending, self._pending = self._pending, []
+        scheduled, self._scheduled = self._scheduled, False
+        if operations:
+            # They are older than the pending ones.
+            self.perform(operations)
+        if self._pending or (self._paused and not scheduled and not self.adapter.closing):
+            self._pending += pending
+        elif pending:
+            self.perform(pending)
+
+    def pause(self) -> None:
+        """The peer's socket is full: no deliveries until ``resume``."""
+        self._paused = True
+        for channel in self.channels.values():
+            channel.pause()
+
+    def resume(self) -> None:
+        """The peer's socket takes octets again."""
+        self._paused = False
+        for channel in list(self.channels.values()):
+            channel.resume()
+        if self._pending and not (self._paused or self._scheduled):
+            pending, self._pending = self._pending, []
+            self.perform(pending)
+            self._answer_close()
 
     # --- connection -----------------------------------------------------------------------------
 
@@ -342,24 +382,36 @@ class Session:
                 Lost.CONNECTION,
             )
         if operation.client:
-            self.registry.claim(operation.vhost, operation.user, operation.client, self)
+            self._registry.claim(operation.vhost, operation.user, operation.client, self)
         self.peer = operation.peer
-        self.user = operation.user
+        self._context.user = operation.user
         name = f"{self.address} #{self.number}"
         self._client = self.broker.attach(operation.vhost, operation.user, name, operation.rules)
-        self.vhost = operation.vhost
+        self._context.vhost = operation.vhost
         self.opened = True
         self.adapter.send(Done(0, operation.token))
         if self.broker.blocked is not None:
             self.adapter.send(Blocked(self.broker.blocked))
 
     def _update_secret(self, operation: UpdateSecret) -> None:
-        """Passwords do not expire: there is nothing to renew, and RabbitMQ accepts the word too.
-        Only a user that does not exist any more is refused."""
+        """Passwords do not expire, so there is nothing to renew: like RabbitMQ, accept the secret
+        unless the user was deleted."""
         if self.broker.access.user(self.user) is None:
             text = f"there is no user '{self.user}' whose secret could be updated"
             raise Refusal(Condition.NOT_ALLOWED, text, Lost.CONNECTION)
         self.adapter.send(Done(0, operation.token))
+
+    def block(self, reason: str | None) -> None:
+        """Tell the peer that publishers are held back (a reason) or no longer (``None``)."""
+        if self.opened and not self.closed:
+            self.adapter.send(Unblocked() if reason is None else Blocked(reason))
+
+    # --- end of the connection ------------------------------------------------------------------
+
+    def close(self, condition: Condition, text: str) -> None:
+        """Close the connection from our side, with the close handshake."""
+        if not self.closed:
+            self.adapter.send(Close(condition, text))
 
     def _on_closed(self, operation: Closed) -> None:
         if operation.condition is not None:
@@ -367,68 +419,72 @@ class Session:
         if operation.token is None or self.adapter.closing:
             self.end()
         else:
-            self._parting = operation
+            self._close = operation
             for number, channel in list(self.channels.items()):
                 channel.flow(False)
-                if channel.much_to_give_back and number not in self._replies.lines:
-                    self.portions.give_back(number, None)
-            self._part()
+                if channel.much_to_give_back and number not in self._replies.waiting:
+                    self._long_requests.end_channel(number, None)
+            self._answer_close()
 
-    def _part(self) -> None:
-        """Answer the peer that wants to leave, or has to, unless other answers come first."""
-        parting = self._parting
-        if parting is None or self._rest or self._replies.lines or self.closed or self._going_on:
+    def _answer_close(self) -> None:
+        """Answer the peer's close, or its violation, once nothing else has to be answered."""
+        close = self._close
+        if close is None or self._pending or self._replies.waiting or self.closed:
             return
-        self._parting = None
-        self.parted = not parting.fault
-        self.adapter.send(Done(0, parting.token))
+        if self._performing_pending:
+            return
+        self._close = None
+        self.peer_closed = not close.fault
+        self.adapter.send(Done(0, close.token))
         self.follow()
         self.end()
 
-    def leave(self, operations: list[Operation]) -> None:
-        """The peer is gone; these are the last operations. Call ``leaving`` until it says no."""
-        self._rest += operations
+    def peer_gone(self, operations: list[Operation]) -> None:
+        """The socket is closed; these are the last operations. Call ``finish`` until it returns
+        false."""
+        self._pending += operations
 
-    def leaving(self) -> bool:
-        """Perform what the peer asked for before it left, for the share of time of a connection.
-        Whether some of it is left; if not, the connection has ended."""
-        rest, self._rest = [*self._replies.forget_all(), *self._rest], []
-        until = perf_counter() + self.share
-        for at, operation in enumerate(rest):
+    def finish(self) -> bool:
+        """Perform the operations of a peer that is gone, for one time slice. True if some are left;
+        otherwise the connection has ended."""
+        pending, self._pending = [*self._replies.forget_all(), *self._pending], []
+        until = perf_counter() + self.time_slice
+        for at, operation in enumerate(pending):
             try:
                 self._act(operation)
             except Refusal:
-                continue  # nobody will hear of it
+                continue  # nobody can be told
             if perf_counter() > until:
-                self._rest = rest[at + 1 :]
+                self._pending = pending[at + 1 :]
                 break
-        if self._rest:
+        if self._pending:
             return True
         self.end()
         return False
 
     def end(self) -> None:
-        """The connection is over: give back what it held. May be called twice."""
+        """The connection has ended: return its messages and free its names. May be called twice."""
         if self.closed:
             return
         deferred = self._replies.forget_all()
-        if deferred or self._rest:
-            # It was asked before the end; nobody will hear the answers.
-            deferred, self._rest = deferred + self._rest, []
+        if deferred or self._pending:
+            # They were requested before the end; nobody can be answered.
+            deferred, self._pending = deferred + self._pending, []
             for operation in deferred:
                 try:
                     self._act(operation)
                 except Refusal:
                     continue
             self._replies.forget_all()
-        self.closed = True
-        self.registry.leave(self.number)
-        if self._linking is not None:
-            self._linking.closed()
-        self._handling.closed()
+        self._context.closed = True
+        self._registry.leave(self.number)
+        if self._links is not None:
+            self._links.closed()
+        if self._handles is not None:
+            self._handles.closed()
         channels = list(self.channels.values())
         for channel in channels:
-            self.registry.realms.leave(channel)
+            self._registry.realms.leave(channel)
         self.channels.clear()
         if self._client is not None:
             self._client.close()
@@ -436,69 +492,36 @@ class Session:
             cast(ChannelRecipient, channel.recipient).part()
 
     def release(self) -> None:
-        """It has ended and nobody performs with it any more. Its parts know it and it them: let
-        go, so that a connection leaves nothing for the garbage collector, which looks seldom."""
+        """Break the reference cycles of a session that has ended, so that a connection leaves
+        nothing for the garbage collector, which runs seldom."""
         release(self.adapter)
         self.meter = nothing_metered
-        self.again = nothing_again
-        self._replies = Replies(self.broker, nothing_again)
-        vars(self.portions).clear()
-        self._rest = []
+        self.on_pending = nothing
+        self._replies.release()
+        vars(self._long_requests).clear()
+        self._pending = []
         self._on_connection.clear()
         self._on_channel.clear()
-        vars(self._handling).clear()
-        vars(self.consuming).clear()
-        if self._linking is not None:
-            self._linking.handlers.clear()
-            self._linking = None
-
-    def close(self, condition: Condition, text: str) -> None:
-        """End the connection from our side, politely."""
-        if not self.closed:
-            self.adapter.send(Close(condition, text))
-
-    def block(self, reason: str | None) -> None:
-        """Tell the peer that publishers are held back (a reason) or may go on (``None``)."""
-        if self.opened and not self.closed:
-            self.adapter.send(Unblocked() if reason is None else Blocked(reason))
-
-    def stolen(self, link: Link) -> None:
-        """Another connection has attached by the name of a link of ours."""
-        if self._linking is not None:
-            self._linking.stolen(link)
-
-    @property
-    def behind(self) -> bool:
-        """Whether operations wait to be performed: more should not be received meanwhile."""
-        return bool(self._rest) or self._replies.deferred > 0
-
-    def pause(self) -> None:
-        """The peer's socket is full: no deliveries until ``resume``."""
-        self._paused = True
-        for channel in self.channels.values():
-            channel.pause()
-
-    def resume(self) -> None:
-        self._paused = False
-        for channel in list(self.channels.values()):
-            channel.resume()
-        if self._rest and not (self._paused or self._resting):
-            rest, self._rest = self._rest, []
-            self.perform(rest)
-            self._part()
+        vars(self._consumers).clear()
+        if self._handles is not None:
+            vars(self._handles).clear()
+            self._handles = None
+        if self._links is not None:
+            self._links.handlers.clear()
+            self._links = None
 
     # --- channels -------------------------------------------------------------------------------
 
     def _begin(self, operation: BeginSession) -> None:
         number = operation.channel
         if self.adapter.closing or self._client is None:
-            # Asked for in the same read in which the connection was refused, or was lost by a
-            # mistake.
+            # Requested in the same read in which the connection was refused, or was lost by a
+            # violation.
             return
         try:
-            recipient = ChannelRecipient(self, number)
+            recipient = ChannelRecipient(self._context, self._replies, self.follow, number)
         except LocalError:
-            return  # it was put off, and has been lost by a mistake meanwhile
+            return  # it was deferred, and a violation has closed the channel meanwhile
         channel = self._client.channel(number, recipient)
         recipient.join(channel)
         if self._paused:
@@ -507,17 +530,19 @@ class Session:
         channel.settlements.counts_rejected = Capability.LINKS in self.adapter.capabilities
         if operation.transacted:
             channel.transactions.select()
-        self.answer(number, operation.token)
+        self._replies.answer(number, operation.token)
 
     def drop(self, number: int, then: Callable[[], None] = nothing) -> None:
-        """``then`` is called when what the channel held has gone back."""
+        """End a channel, if it is open. ``then`` is called when its unsettled deliveries are back
+        in their queues."""
         channel = self.channels.get(number)
         if channel is not None:
-            self._handling.ended(number)
+            if self._handles is not None:
+                self._handles.ended(number)
             del self.channels[number]
-            if self._linking is not None:
-                self._linking.ended(number)
-            self.registry.realms.leave(channel)
+            if self._links is not None:
+                self._links.channel_ended(number)
+            self._registry.realms.leave(channel)
             channel.close(then)
             cast(ChannelRecipient, channel.recipient).part()
 
@@ -525,14 +550,14 @@ class Session:
         number = operation.channel
         channel = self.channels.get(number)
         if channel is not None and channel.much_to_give_back:
-            self.portions.give_back(number, operation.token)
+            self._long_requests.end_channel(number, operation.token)
         else:
             self.drop(number)
-            self.answer(number, operation.token)
+            self._replies.answer(number, operation.token)
 
     def _on_session_lost(self, operation: SessionLost) -> None:
-        """What was asked on it before is done first; answers that wait can not be given any more,
-        unless the adapter waits for them before it says why the channel is closed."""
+        """Earlier operations of the channel are performed first. Their answers cannot be sent any
+        more, unless the adapter waits for them before it tells why the channel is closed."""
         number, token = operation.channel, operation.token
         if token is None:
             for earlier in self._replies.forget(number):
@@ -543,40 +568,33 @@ class Session:
             self._replies.forget(number)
         self.drop(number)
         if token is not None:
-            self.say(number, Refused(number, token, operation.condition, operation.text))
+            self._replies.say(number, Refused(number, token, operation.condition, operation.text))
+
+    def _publish(self, channel: Channel, operation: Publish) -> None:
+        channel.publish_path.publish(operation.message, operation.mandatory, operation.immediate)
+        self._context.publisher = True
 
     def _plain(self, channel: Channel, operation: Any) -> None:
         PLAIN[operation.__class__](channel, operation)
-        self.answer(operation.channel, operation.token)
+        self._replies.answer(operation.channel, operation.token)
 
     def _topology(self, channel: Channel, operation: Any) -> None:
-        notices: list[Cancelled] = []
-        self._notices = notices
+        replies = self._replies
+        replies.begin_request()
         try:
             result = TOPOLOGY[operation.__class__](channel, operation)
         finally:
-            self._notices = None
+            notices = replies.end_request()
         if self.broker.topology_alone_is_safe:
-            self.answer(operation.channel, operation.token, result)
+            replies.answer(operation.channel, operation.token, result)
         else:
-            self.answer_when_safe(operation.channel, operation.token, result)
+            replies.answer_when_safe(operation.channel, operation.token, result)
         for notice in notices:
-            self.notify(notice)
-
-    def notify(self, notice: Cancelled) -> None:
-        """Tell the peer what it did not ask for, but not between its request and the answer."""
-        if self._notices is not None:
-            self._notices.append(notice)
-        elif not self.closed and notice.channel in self.channels:
-            self.say(notice.channel, notice)
+            replies.notify(notice)
 
     def _enter_realm(self, channel: Channel, operation: EnterRealm) -> None:
-        self.registry.realms.enter(channel, operation.name, operation.exclusive)
-        self.answer(operation.channel, operation.token)
-
-    def follow(self) -> None:
-        """Perform what the adapter asks because of what it was just told."""
-        self.perform(self.adapter.found())
+        self._registry.realms.enter(channel, operation.name, operation.exclusive)
+        self._replies.answer(operation.channel, operation.token)
 
     def _synchronize(self, channel: Channel, operation: Synchronize) -> None:
-        self.answer_when_safe(operation.channel, operation.token, holds=False)
+        self._replies.answer_when_safe(operation.channel, operation.token, holds=False)

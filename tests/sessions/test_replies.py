@@ -116,10 +116,10 @@ def test_other_channels_do_not_wait() -> None:
     wired.hears()
     wired.read(wired.octets(1, DURABLE, w.BasicGet()) + wired.octets(2, w.BasicGet(queue="d")))
     assert kinds(wired.hears()) == [w.BasicGetEmpty]
-    assert wired.session.behind  # nothing more is read until the channel has caught up
+    assert wired.session.has_pending  # nothing more is read until the channel has caught up
     wired.settle()
     assert kinds(wired.hears()) == [w.QueueDeclareOk, w.BasicGetEmpty]
-    assert not wired.session.behind
+    assert not wired.session.has_pending
 
 
 def test_a_bad_message_is_told_behind_the_answer_before_it() -> None:
@@ -313,4 +313,4 @@ def test_a_violation_is_told_behind_the_answer_before_it(version: str, violation
     assert kinds([declared, got]) == [w.QueueDeclareOk, w.BasicGetEmpty]
     assert isinstance(close, w.ConnectionClose)
     assert close.reply_code == TABLES[version].codes[condition.value][0]
-    assert wired.adapter.closing and wired.session.closed and not wired.session.parted
+    assert wired.adapter.closing and wired.session.closed and not wired.session.peer_closed

@@ -50,13 +50,13 @@ def test_a_violation(peer: Linked, violation: str) -> None:
     assert isinstance(attached, w.Attach) and attached.target.address
     assert all(isinstance(record, w.Flow) for record in rest)
     assert isinstance(close, w.Close) and close.error and close.error.condition == symbol
-    assert peer.engine.closing and peer.session.closed and not peer.session.parted
+    assert peer.engine.closing and peer.session.closed and not peer.session.peer_closed
 
 
 def test_a_goodbye(peer: Linked) -> None:
     attached, *_, close = hasty(peer, packed(w.Close()))
     assert isinstance(attached, w.Attach) and close == w.Close()
-    assert peer.engine.closing and peer.session.parted
+    assert peer.engine.closing and peer.session.peer_closed
 
 
 def test_they_hang_up_before_it_is_told(peer: Linked) -> None:
@@ -70,18 +70,18 @@ def test_a_session_that_is_put_off_and_lost_meanwhile(peer: Linked) -> None:
     """Begun, lost by a mistake and ended in one read, of which no more than a part is performed in
     its turn."""
     due: list[bool] = []
-    peer.session.again = lambda: due.append(True)
-    peer.session.share = -1.0
+    peer.session.on_pending = lambda: due.append(True)
+    peer.session.time_slice = -1.0
     octets = attach("in") + packed(w.Begin(None, 0, 9, 9), 4)
     octets += packed(w.Begin(None, 0, 9, 9), 5) + packed(w.Detach(3), 5)
     peer.session.perform(peer.engine.receive(octets + packed(w.End(), 5)))
     peer.hears()
     while due:
         due.clear()
-        peer.session.go_on()
+        peer.session.perform_pending()
         peer.turn()
     assert list(peer.session.channels) == [0, 1] and not peer.session.closed
-    peer.session.share = 10.0
+    peer.session.time_slice = 10.0
     peer.hears()
     peer.feed(packed(w.Begin(None, 0, 9, 9), 5))
     assert [type(record) for record in peer.hears()] == [w.Begin]

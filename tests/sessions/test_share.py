@@ -30,11 +30,11 @@ def test_the_rest_waits_for_its_turn_and_keeps_its_order() -> None:
     before = wired.turns
     go_on, wired.go_on = wired.go_on, lambda: None  # type: ignore[method-assign]
     wired.says(1, *[publish(number) for number in range(20)])
-    assert depth(wired) == 1 and wired.session.behind and wired.due
+    assert depth(wired) == 1 and wired.session.has_pending and wired.due
     wired.says(1, *[publish(number) for number in range(20, 30)], w.BasicGet(queue="q"))
     assert depth(wired) == 1
     go_on()
-    assert wired.turns - before == 30 and not wired.session.behind
+    assert wired.turns - before == 30 and not wired.session.has_pending
     found = wired.hears()
     assert kinds(found) == [w.BasicGetOk] and depth(wired) == 29
     queue = wired.broker.vhosts["/"].queues["q"]
@@ -57,9 +57,9 @@ def test_what_was_asked_before_the_end_is_done(word: str) -> None:
         wired.go_on = lambda: None  # type: ignore[method-assign]
         wired.read(octets)
         assert depth(wired) == 1
-        wired.session.leave(wired.adapter.lost())
+        wired.session.peer_gone(wired.adapter.lost())
         turns = 0
-        while wired.session.leaving():
+        while wired.session.finish():
             turns += 1
         assert turns >= 9
     assert depth(wired) == 10 and wired.session.closed

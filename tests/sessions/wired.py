@@ -43,13 +43,13 @@ class Wired:
             loopback=True,
             since=0,
         )
-        self.session.share = share
+        self.session.time_slice = share
         self.due = False
         """Whether the session wants to go on."""
         self.turns = 0
         """How often it did."""
         if share != math.inf:
-            self.session.again = self.again
+            self.session.on_pending = self.again
         self.commits = 0
         self.read(TABLES[version].header)
         self.says(0, LOGIN, w.ConnectionTuneOk(0, 0, 0))
@@ -75,7 +75,7 @@ class Wired:
         while self.due:
             self.due = False
             self.turns += 1
-            self.session.go_on()
+            self.session.perform_pending()
             self.session.perform(self.adapter.found())
             self.broker.end_turn()
 

@@ -56,14 +56,14 @@ def test_a_violation(house: House, violation: str) -> None:
     assert isinstance(close, w.ConnectionClose) and close.reply_code != REPLIES["reply-success"]
     if reply:
         assert close.reply_code == REPLIES[reply] and close.reply_text
-    assert guest.adapter.closing and guest.session.closed and not guest.session.parted
+    assert guest.adapter.closing and guest.session.closed and not guest.session.peer_closed
 
 
 def test_a_goodbye(house: House) -> None:
     guest = entered(house)
     answer, close = hasty(guest, sending(5), w.ConnectionClose(200, "bye"))
     assert answer == w.HandleReply(1, 5, 200) and close == w.ConnectionClose(200, "")
-    assert guest.adapter.closing and guest.session.parted
+    assert guest.adapter.closing and guest.session.peer_closed
 
 
 def test_they_hang_up_before_it_is_told(house: House) -> None:

@@ -58,7 +58,7 @@ def test_what_costs_the_connection(guest: Guest) -> None:
     octets = guest.client.encoded(9, declared(guest))  # that channel is not open
     heard = hasty(guest, octets)
     assert len(heard) == 2 and named(heard, "connection.close")[0].reply_code == 504
-    assert guest.session.closed and not guest.session.parted
+    assert guest.session.closed and not guest.session.peer_closed
 
 
 def test_what_is_no_frame_ends_it_without_a_word_of_its_own(guest: Guest) -> None:
@@ -79,4 +79,4 @@ def test_cancelling_what_is_not_there(subscription: bool) -> None:
     heard = hasty(guest, guest.client.encoded(2, name))
     assert [name for name, _ in heard] == ["destination.define-ok", "connection.close"]
     assert heard[1][1].reply_code == 404
-    assert guest.session.closed and not guest.session.parted
+    assert guest.session.closed and not guest.session.peer_closed
