@@ -20,7 +20,6 @@ SLICED = {
     # base class: (its only subclass, the reason)
     "adapters.methods.outlet.Writer": ("adapters.methods.channel.Channel", TODO),
     "adapters.methods.drafts.outlet.Writer": ("adapters.methods.drafts.channel.Channel", TODO),
-    "adapters.methods.engine.Engine": ("adapters.methods.drafts.engine.DraftEngine", TODO),
     "adapters.performatives.deliveries.UnsettledDeliveries": (
         "adapters.performatives.session.Session",
         TODO,

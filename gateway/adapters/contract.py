@@ -163,6 +163,10 @@ def release(adapter: Adapter) -> None:
     """The connection is over: all that the adapter knows is let go, and it hears and says nothing
     any more. Engines and their parts know each other; without this each connection would stay until
     garbage is collected, which is seldom: peers that come and go would fill the memory."""
+    releasing: Callable[[], None] | None = getattr(adapter, "release", None)
+    if releasing is not None:
+        releasing()
+        return
     kept = {"version": adapter.version, "role": adapter.role, "closing": True}
     own = vars(adapter)
     for name in CIRCULAR:

@@ -1,5 +1,11 @@
 """Output of a connection: pieces that gather until the owner of the socket takes them."""
 
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from gateway.adapters.core.heartbeat import Heartbeat
+from gateway.adapters.core.large_bodies import LargeBodyOutput, Place
+
 JOIN_BELOW = 64 * 1024
 """Less output than this is joined into one piece."""
 
@@ -19,3 +25,77 @@ def take(pending: list[bytes]) -> list[bytes]:
 
 def no_op() -> None:
     """The default of a callback that its owner has not set."""
+
+
+class Wakeable(Protocol):
+    """The adapter whose output this is."""
+
+    wake: Callable[[], None]
+    crowded: Callable[[], None]
+
+
+class OutputBuffer:
+    """The output of one connection, large bodies included."""
+
+    __slots__ = ("pending", "large", "receiving", "_adapter", "_heartbeat", "_channels", "_weight")
+
+    def __init__(
+        self, adapter: Wakeable, heartbeat: Heartbeat, channels: Mapping[int, Place]
+    ) -> None:
+        self.pending: list[bytes] = []
+        self.large = LargeBodyOutput(self.pending)
+        self.receiving = False
+        """The adapter is inside ``receive``: its owner takes the output afterwards anyway."""
+        self._adapter = adapter
+        self._heartbeat = heartbeat
+        self._channels = channels
+        self._weight = 0
+
+    def waken(self) -> None:
+        """Tell the owner of the socket, before ``pending`` gets its first octets."""
+        if not self.receiving:
+            self._adapter.wake()
+
+    def put(self, octets: bytes) -> None:
+        """Whole frames, behind all others."""
+        if not self.pending:
+            self.waken()
+        self.pending.append(octets)
+
+    def put_on(self, channel: int, octets: bytes) -> None:
+        """Whole frames of a channel, behind the large bodies that it is sending."""
+        track = self.large.tracks.get(channel)
+        if track is None:
+            self.put(octets)
+        else:
+            track.append(octets)
+
+    def weigh(self, octets: int) -> None:
+        """Count the octets of a message, to pause deliveries once there are many."""
+        self._weight += octets
+        if self._weight > MOST_OCTETS:
+            self._adapter.crowded()
+
+    def crowd(self) -> None:
+        """Pause deliveries: very many pieces wait to be written."""
+        self._adapter.crowded()
+
+    def end_large(self) -> None:
+        """Write no more of the large bodies."""
+        self.large.end(self._channels)
+
+    @property
+    def more(self) -> int:
+        """Octets that wait until the socket has taken the present output."""
+        return self.large.more
+
+    def take(self) -> list[bytes]:
+        """The pieces to write; of large bodies a portion. Raises ``OSError``."""
+        pending = self.pending
+        if self.large.tracks:
+            self.large.move(self._channels)
+        if not pending:
+            return []
+        self._heartbeat.spoke = True
+        self._weight = 0
+        return take(pending)

@@ -236,7 +236,7 @@ class Channel(Writer):
                 Deliver(self.number, m.consumer_tag, m.delivery_tag, m.redelivered, message)
             )
         elif name == "basic.return":
-            condition = self._owner.condition(m.reply_code)
+            condition = self._owner.codes.condition(m.reply_code)
             found.append(Returned(self.number, message, condition, m.reply_text))
         else:
             awaited = self.answered(content.method.name)

@@ -1,4 +1,4 @@
-"""Reply codes as conditions."""
+"""Reply codes as conditions, and conditions as reply codes."""
 
 from typing import Any
 
@@ -20,3 +20,20 @@ def conditions_by_code(codes: dict[str, tuple[int, str, Any]]) -> dict[int, Cond
 
 LATEST = conditions_by_code(VERSIONS["0-9-1"].codes)
 """For codes that are not in a version's own list: RabbitMQ says 312 and 406 on 0-8 too."""
+
+
+class ReplyCodes:
+    """The reply codes of one version, both ways."""
+
+    def __init__(self, codes: dict[str, tuple[int, str, Any]]) -> None:
+        self._codes = codes
+        self._conditions = {**LATEST, **conditions_by_code(codes)}
+
+    def condition(self, code: int) -> Condition:
+        return self._conditions.get(code, Condition.INTERNAL_ERROR)
+
+    def reply(self, condition: Condition, text: str) -> tuple[int, str]:
+        """Code and text as a native peer expects them: ``NOT_FOUND - no queue 'x' ...``."""
+        code, name, _ = self._codes[condition.value]
+        raw = f"{name} - {text}".encode("utf-8", "surrogateescape")[:255]
+        return code, raw.decode("utf-8", "ignore")

@@ -4,12 +4,12 @@ Written for both roles: the server's steps and the client's answers stand in one
 be received is said by the tables (who sends a method) and by ``states.CONNECTION``.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
 from gateway.adapters.contract import Authority, Role
 from gateway.adapters.core.heartbeat import Heartbeat
+from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.core.sasl import (
     Challenge,
     ClientExchange,
@@ -21,9 +21,12 @@ from gateway.adapters.core.sasl import (
 from gateway.adapters.methods import states
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.channel import PendingReply
+from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.essentials import count_arguments
 from gateway.adapters.methods.frames import Frames
 from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.methods.lifecycle import Ended, Lifecycle
+from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.wire import layouts as w
 from gateway.adapters.options import Credentials, Limits, Product
 from gateway.errors import Condition, LocalError, PeerError
@@ -62,10 +65,6 @@ CLIENT_CAPABILITIES: Table = {
 }
 
 
-class Ended(Exception):
-    """The connection is over; the ``Closed`` is already among the operations."""
-
-
 class Owner(Protocol):
     """What this part needs of the engine."""
 
@@ -75,18 +74,10 @@ class Owner(Protocol):
     body_max: int
     channel_max: int
     heartbeat: Heartbeat
-
-    def write(self, channel: int, record: Any) -> None: ...
-
-    def put(self, octets: bytes) -> None: ...
-
-    def condition(self, code: int) -> Condition: ...
-
-    def give_up(self) -> list[Operation]: ...
-
-    def go_on(self, act: Callable[[list[Operation]], None]) -> None:
-        """Act on what was waited for, then look at what the peer has said since."""
-        ...
+    buffer: OutputBuffer
+    writer: MethodWriter
+    life: Lifecycle
+    codes: ReplyCodes
 
 
 class Connection:
@@ -125,6 +116,12 @@ class Connection:
         """Has the peer announced this?"""
         return self.capabilities.get(name) is True
 
+    def answerable(self, method: Method) -> bool:
+        """Is a method answered? On 0-8 only Qpid's clients expect an answer to recover."""
+        if method.name == "basic.recover" and self._owner.table.name == "0-8":
+            return "qpid" in self.peer.product.lower()
+        return bool(method.replies)
+
     # --- methods of the class --------------------------------------------------------------------
 
     def on(self, method: Method, m: Any, found: list[Operation]) -> None:
@@ -160,7 +157,7 @@ class Connection:
         if product.information:
             properties["information"] = product.information
         self.state = states.START
-        self._owner.write(
+        self._owner.writer.write(
             0,
             w.ConnectionStart(
                 table.major,
@@ -174,7 +171,7 @@ class Connection:
     def begin(self) -> None:
         """Client: open the conversation."""
         self.state = states.START
-        self._owner.put(self._owner.table.header)
+        self._owner.buffer.put(self._owner.table.header)
 
     # server side
 
@@ -188,7 +185,7 @@ class Connection:
 
     def _step(self, step: Step, found: list[Operation]) -> None:
         if isinstance(step, Challenge):
-            self._owner.write(0, w.ConnectionSecure(step.data))
+            self._owner.writer.write(0, w.ConnectionSecure(step.data))
         elif isinstance(step, Waiting):
             self._owner.frames.waiting = True
             self._exchange.later = self._later
@@ -196,14 +193,14 @@ class Connection:
             self._user = step.user
             self.state = states.TUNE
             limits = self._limits
-            self._owner.write(
+            self._owner.writer.write(
                 0, w.ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat)
             )
         else:
             self._refuse_login(found)
 
     def _later(self, step: Step) -> None:
-        self._owner.go_on(partial(self._step, step))
+        self._owner.life.go_on(partial(self._step, step))
 
     def _refuse_login(self, found: list[Operation]) -> None:
         """A client that says it can read a close gets one; to the others the end of the stream is
@@ -214,7 +211,7 @@ class Connection:
         )
         if self.capable("authentication_failure_close"):
             raise PeerError(Condition.ACCESS_REFUSED, text, method=self._method)
-        found += self._owner.give_up()
+        found += self._owner.life.give_up()
         found.append(Closed(Condition.ACCESS_REFUSED, text))
         raise Ended
 
@@ -257,7 +254,7 @@ class Connection:
         """Server: the virtual host is there."""
         if self.state is states.OPENING:
             self.state = states.OPEN
-        self._owner.write(0, w.ConnectionOpenOk())
+        self._owner.writer.write(0, w.ConnectionOpenOk())
 
     def _on_update_secret(self, m: w.ConnectionUpdateSecret, found: list[Operation]) -> None:
         method = self._owner.table.by_name["connection.update-secret"]
@@ -275,7 +272,7 @@ class Connection:
     def _say_open(self) -> None:
         if self._open is not None and self.state is states.UNOPENED:
             self.state = states.OPENING
-            self._owner.write(0, w.ConnectionOpen(self._open.vhost))
+            self._owner.writer.write(0, w.ConnectionOpen(self._open.vhost))
 
     def _on_start(self, m: w.ConnectionStart, found: list[Operation]) -> None:
         table = self._owner.table
@@ -302,7 +299,7 @@ class Connection:
         if product.name:
             properties["connection_name"] = product.name
         self.state = states.SECURE
-        self._owner.write(
+        self._owner.writer.write(
             0,
             w.ConnectionStartOk(
                 fields.write_table(properties), mechanism, self._login.first(), "en_US"
@@ -314,14 +311,14 @@ class Connection:
             answer = self._login.answer(m.challenge)
         except ValueError as error:
             raise PeerError(Condition.ACCESS_REFUSED, str(error)) from error
-        self._owner.write(0, w.ConnectionSecureOk(answer))
+        self._owner.writer.write(0, w.ConnectionSecureOk(answer))
 
     def _on_tune(self, m: w.ConnectionTune, found: list[Operation]) -> None:
         limits = self._limits
         channel_max = _smaller(m.channel_max, limits.channel_max)
         frame_max = _smaller(m.frame_max, limits.frame_max)
         heartbeat = _smaller(m.heartbeat, limits.heartbeat)
-        self._owner.write(0, w.ConnectionTuneOk(channel_max, frame_max, heartbeat))
+        self._owner.writer.write(0, w.ConnectionTuneOk(channel_max, frame_max, heartbeat))
         self._tuned(channel_max, frame_max, heartbeat)
         self.state = states.UNOPENED
         self._say_open()
@@ -335,7 +332,7 @@ class Connection:
 
     def update_secret(self, operation: UpdateSecret) -> None:
         self._secrets.append(operation.token)
-        self._owner.write(0, w.ConnectionUpdateSecret(operation.secret, operation.reason))
+        self._owner.writer.write(0, w.ConnectionUpdateSecret(operation.secret, operation.reason))
 
     def _on_update_secret_ok(self, m: Any, found: list[Operation]) -> None:
         if not self._secrets:
@@ -372,12 +369,12 @@ class Connection:
         elif m.reply_code <= self._owner.table.constants["reply-success"]:
             closed = Closed(None, m.reply_text)  # py-amqp and aioamqp say 0
         else:
-            closed = Closed(self._owner.condition(m.reply_code), m.reply_text)
+            closed = Closed(self._owner.codes.condition(m.reply_code), m.reply_text)
         if self._server and self.state in (states.OPENING, states.OPEN):
             closed = self.leave(closed.condition, closed.text)
         else:
             self.say_close_ok()
-            found += self._owner.give_up()
+            found += self._owner.life.give_up()
         found.append(closed)
         raise Ended
 
@@ -392,17 +389,17 @@ class Connection:
 
     def say_close_ok(self) -> None:
         """The last word to a peer that closes."""
-        self._owner.write(0, w.ConnectionCloseOk())
+        self._owner.writer.write(0, w.ConnectionCloseOk())
 
     def _on_close_ok(self, m: Any, found: list[Operation]) -> None:
-        found += self._owner.give_up()
+        found += self._owner.life.give_up()
         found.append(Closed(*self.said, theirs=self.caused_by_them))
         raise Ended
 
     def blocked(self, record: Any) -> None:
         """Server: tell those who asked to be told."""
         if self.state is states.OPEN and self.capable("connection.blocked"):
-            self._owner.write(0, record)
+            self._owner.writer.write(0, record)
 
 
 def _smaller(one: int, other: int) -> int:

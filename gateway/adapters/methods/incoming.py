@@ -12,6 +12,7 @@ from gateway.adapters.methods import states
 from gateway.adapters.methods.channel import Channel, PendingReply, confirmed, settled
 from gateway.adapters.methods.connection import Connection
 from gateway.adapters.methods.geometry import Method, Unread
+from gateway.adapters.methods.lifecycle import refused
 from gateway.adapters.methods.outlet import Owner
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.methods.topology import BY_METHOD, VERBS
@@ -39,16 +40,6 @@ class Engine(Owner, Protocol):
     connection: Connection
     channels: dict[int, Channel]
     channel_max: int
-
-    def write(self, channel: int, record: Any) -> None: ...
-
-    def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None: ...
-
-    def refuse_all(
-        self, place: Channel, condition: Condition, text: str, lost: Lost, found: list[Operation]
-    ) -> None: ...
-
-    def answerable(self, method: Method) -> bool: ...
 
 
 class Incoming:
@@ -106,7 +97,7 @@ class Incoming:
             self._engine.channels[channel].fail()
             lost.token = PendingReply(method)
         else:
-            self._engine.lose(channel, error.condition, error.text, error.method)
+            self._engine.life.lose(channel, error.condition, error.text, error.method)
         found.append(lost)
 
     def _read(self, method: Method, buf: bytes, at: int, end: int) -> Any:
@@ -142,13 +133,13 @@ class Incoming:
         elif method.name == "channel.close":
             # Behind our close of the connection it is discarded (0-9-1 connection.close).
             if self._engine.connection.state is not states.CLOSING:
-                self._engine.write(place.number, w.ChannelCloseOk())
+                self._engine.writer.write(place.number, w.ChannelCloseOk())
         elif method.name == "channel.close-ok" and place.state is states.CLOSING:
             del self._engine.channels[place.number]
             if place.awaited and place.awaited[-1].method.name == "channel.close":
                 token = place.awaited.pop().token
                 text = f"channel {place.number} is closed"
-                self._engine.refuse_all(place, Condition.CHANNEL_ERROR, text, Lost.SESSION, found)
+                found += refused(place, Condition.CHANNEL_ERROR, text, Lost.SESSION)
                 found.append(Done(place.number, token))
 
     def _on_channel(
@@ -194,13 +185,13 @@ class Incoming:
         elif name == "basic.cancel" and not self._server:
             found.append(Cancelled(number, m.consumer_tag))
             if not m.no_wait:
-                self._engine.write(number, w.BasicCancelOk(m.consumer_tag))
+                self._engine.writer.write(number, w.BasicCancelOk(m.consumer_tag))
         elif name in BY_METHOD:
             self._asked(place, method, m, found)
         elif name in ("channel.ping", "channel.pong"):
-            self._engine.write(number, w.ChannelOk())
+            self._engine.writer.write(number, w.ChannelOk())
         elif name == "access.request":
-            self._engine.write(number, w.AccessRequestOk(1))
+            self._engine.writer.write(number, w.AccessRequestOk(1))
         elif name in UNASKED or (name == "basic.cancel-ok" and self._server):
             return
         elif name in self._engine.table.by_name and name in ANSWERS and name != "basic.get-ok":
@@ -227,7 +218,7 @@ class Incoming:
             raise PeerError(Condition.CHANNEL_ERROR, "second 'channel.open' seen")
         if method.name == "channel.close":
             place.move("channel.close")
-        silent = not self._engine.answerable(method) or getattr(m, "no_wait", False)
+        silent = not self._engine.connection.answerable(method) or getattr(m, "no_wait", False)
         token = None if silent else PendingReply(method)
         found.append(BY_METHOD[method.name].read(place, m, token))
 
@@ -245,11 +236,11 @@ class Incoming:
             found.append(Done(place.number, awaited.token, result))
 
     def _closed_by_server(self, place: Channel, m: Any, found: list[Operation]) -> None:
-        condition = self._engine.condition(m.reply_code)
-        self._engine.write(place.number, w.ChannelCloseOk())
+        condition = self._engine.codes.condition(m.reply_code)
+        self._engine.writer.write(place.number, w.ChannelCloseOk())
         del self._engine.channels[place.number]
         place.vanish()
-        self._engine.refuse_all(place, condition, m.reply_text, Lost.SESSION, found)
+        found += refused(place, condition, m.reply_text, Lost.SESSION)
         found.append(SessionLost(place.number, condition, m.reply_text))
 
     def on_header(

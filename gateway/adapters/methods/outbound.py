@@ -8,13 +8,15 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from gateway.adapters.methods import states, topology
-from gateway.adapters.methods.channel import Channel, PendingReply
+from gateway.adapters.methods.channel import Awaited, Channel, PendingReply
 from gateway.adapters.methods.connection import Connection
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.methods.lifecycle import Lifecycle
+from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.wire import layouts as w
 from gateway.bodies import Body
-from gateway.errors import Condition, LocalError, Lost
+from gateway.errors import LocalError, Lost
 from gateway.operations import (
     Blocked,
     Cancelled,
@@ -46,23 +48,12 @@ class Speaker(Protocol):
     server: bool
     connection: Connection
 
+    writer: MethodWriter
+    life: Lifecycle
+
     def channel(self, number: int) -> Channel: ...
 
-    def write(self, channel: int, record: Any) -> None: ...
-
     def write_content(self, channel: int, record: Any, header: bytes, body: Body) -> None: ...
-
-    def unsent(self, what: Unsent) -> None: ...
-
-    def request(self, place: Channel, record: Any, token: Any) -> None: ...
-
-    def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None: ...
-
-    def part(self) -> None: ...
-
-    def say_close(
-        self, condition: Condition | None, text: str, method: int = 0, theirs: bool = False
-    ) -> None: ...
 
 
 def _usable(engine: Speaker, number: int) -> Channel | None:
@@ -86,9 +77,23 @@ def _request(engine: Speaker, op: Any) -> None:
     place = engine.channel(op.channel)
     if place.state is not states.OPEN:
         raise LocalError(f"channel {op.channel} is {place.state}")
-    engine.request(place, topology.BY_METHOD[name].write(place, op), op.token)
+    _ask(engine, place, topology.BY_METHOD[name].write(place, op), op.token)
     if name == "channel.close":
         place.die()
+
+
+def _ask(engine: Speaker, place: Channel, record: Any, token: Any) -> None:
+    """A request of ours; its answer brings the token back."""
+    method = engine.writer.method_of(record)
+    no_wait = token is None and hasattr(record, "no_wait")
+    if no_wait:
+        record.no_wait = True
+    engine.writer.write(place.number, record)
+    if method.replies and not no_wait:
+        if engine.connection.answerable(method):
+            place.awaited.append(Awaited(method, token))
+        elif token is not None:
+            engine.life.later.append(Done(place.number, token))
 
 
 def _begin(engine: Speaker, op: Any) -> None:
@@ -97,7 +102,7 @@ def _begin(engine: Speaker, op: Any) -> None:
         raise LocalError(f"channel {number} cannot be opened")
     place = Channel(number, engine)  # type: ignore[arg-type]
     record = topology.BY_METHOD["channel.open"].write(place, op)
-    engine.request(place, record, op.token)
+    _ask(engine, place, record, op.token)
     engine.channels[number] = place
 
 
@@ -107,7 +112,7 @@ def _open(engine: Speaker, op: Open) -> None:
 
 def _close(engine: Speaker, op: Close) -> None:
     if engine.connection.state is not states.CLOSING:
-        engine.say_close(op.condition, op.text)
+        engine.life.say_close(op.condition, op.text)
 
 
 def _update_secret(engine: Speaker, op: UpdateSecret) -> None:
@@ -144,7 +149,7 @@ def _settle(engine: Speaker, op: Settle) -> None:
         record = w.BasicNack(op.delivery, True, op.outcome.returns)
     else:
         record = w.BasicReject(op.delivery, op.outcome.returns)
-    engine.write(op.channel, record)
+    engine.writer.write(op.channel, record)
 
 
 def _returned(engine: Speaker, op: Returned) -> None:
@@ -161,7 +166,7 @@ def _returned(engine: Speaker, op: Returned) -> None:
 def _cancelled(engine: Speaker, op: Cancelled) -> None:
     """Only to those who have said they understand it."""
     if _usable(engine, op.channel) and engine.connection.capable("consumer_cancel_notify"):
-        engine.write(op.channel, w.BasicCancel(op.tag, True))
+        engine.writer.write(op.channel, w.BasicCancel(op.tag, True))
 
 
 def _blocked(engine: Speaker, op: Blocked) -> None:
@@ -188,24 +193,24 @@ def _done(engine: Speaker, op: Done) -> None:
         engine.connection.opened()
         return
     if name == "connection.close":
-        engine.part()
+        engine.life.part()
         return
     if engine.connection.state is states.CLOSING:
         return  # close was the last word: what was asked behind its cause has no answer
     if name == "connection.update-secret":
-        engine.write(0, w.ConnectionUpdateSecretOk())
+        engine.writer.write(0, w.ConnectionUpdateSecretOk())
         return
     place = engine.channels.get(op.channel)
     if place is None:
         return
     if place.state is states.CLOSING:
         if name == "channel.close":  # both sides have closed it
-            engine.write(op.channel, w.ChannelCloseOk())
+            engine.writer.write(op.channel, w.ChannelCloseOk())
         return
     if name == "basic.get":
         _fetched(engine, op)
     else:
-        engine.write(op.channel, _answer(engine.table, token.method, op.result))
+        engine.writer.write(op.channel, _answer(engine.table, token.method, op.result))
     if name == "channel.close":
         del engine.channels[op.channel]
         place.vanish()
@@ -221,7 +226,7 @@ def _answer(table: Version, method: Method, result: Any) -> Any:
 def _fetched(engine: Speaker, op: Done) -> None:
     fetched = op.result
     if not isinstance(fetched, Fetched):
-        engine.write(op.channel, w.BasicGetEmpty())
+        engine.writer.write(op.channel, w.BasicGetEmpty())
         return
     message = fetched.message
     record = w.BasicGetOk(
@@ -232,8 +237,8 @@ def _fetched(engine: Speaker, op: Done) -> None:
         engine.write_content(op.channel, record, header, body)
     except ValueError:
         # The method is encoded before anything is written.
-        engine.unsent(Unsent(op.channel, "", fetched.delivery, message, fetched.queue))
-        engine.write(op.channel, w.BasicGetEmpty())
+        engine.life.unsent(Unsent(op.channel, "", fetched.delivery, message, fetched.queue))
+        engine.writer.write(op.channel, w.BasicGetEmpty())
 
 
 def refused(engine: Speaker, op: Refused) -> None:
@@ -244,7 +249,7 @@ def refused(engine: Speaker, op: Refused) -> None:
         return
     if op.lost is Lost.CONNECTION or op.channel == 0:
         if engine.connection.state is not states.CLOSING:
-            engine.say_close(op.condition, op.text, number, theirs=True)
+            engine.life.say_close(op.condition, op.text, number, theirs=True)
         return
     _lost(engine, op, number)
 
@@ -252,7 +257,7 @@ def refused(engine: Speaker, op: Refused) -> None:
 def _lost(engine: Speaker, op: Refused | SessionLost, number: int = 0) -> None:
     place = engine.channels.get(op.channel)
     if place is not None and place.state is not states.CLOSING:
-        engine.lose(op.channel, op.condition, op.text, number)
+        engine.life.lose(op.channel, op.condition, op.text, number)
 
 
 def session_lost(engine: Speaker, op: SessionLost) -> None:

@@ -8,13 +8,17 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Protocol
 
+from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.methods import states
 from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.frames import Frames
 from gateway.adapters.methods.geometry import Version
+from gateway.adapters.methods.lifecycle import Lifecycle
+from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.bodies import Body, LargeBody, Spool
-from gateway.errors import Condition, LocalError, Unwritable
+from gateway.errors import LocalError, Unwritable
 from gateway.message import Message
 from gateway.operations import Unsent
 
@@ -35,13 +39,19 @@ HEAVY = 1024
 """Bodies from this size on are weighed."""
 
 
+WEIGHT = 512
+"""Octets that a message counts besides its body, as an answer."""
+
+
 class Owner(Protocol):
     """What a channel needs of its connection."""
 
     table: Version
     frames: Frames
-    pending: list[bytes]
-    """Octets to be written."""
+    buffer: OutputBuffer
+    writer: MethodWriter
+    life: Lifecycle
+    codes: ReplyCodes
     tags: fields.Tags
     body_max: int
     """Room for body octets in one frame of the peer."""
@@ -50,28 +60,6 @@ class Owner(Protocol):
     """Octets of the bodies that are under way on all channels, and in memory."""
     spool: Spool | None
     """Where larger ones go; ``None``: they stay in memory."""
-
-    def wakened(self) -> None:
-        """``pending`` is about to get its first octets."""
-        ...
-
-    def weigh(self, octets: int) -> None:
-        """A body of this size was added to ``pending``."""
-        ...
-
-    def unsent(self, what: Unsent) -> None:
-        """A delivery has no form for the peer."""
-        ...
-
-    def crowd(self) -> None:
-        """``pending`` has enough for now."""
-        ...
-
-    def load(self, channel: int, body: LargeBody) -> None:
-        """The frames of a large body come next on this channel."""
-        ...
-
-    def condition(self, code: int) -> Condition: ...
 
 
 def _open_gate(open_: bool) -> None:
@@ -83,7 +71,7 @@ class Writer:
 
     gate: Callable[[bool], None]
     __slots__ = (
-        "number", "state", "gate", "_owner", "_addresses", "_pending", "_header_start",
+        "number", "state", "gate", "_owner", "_buffer", "_addresses", "_pending", "_header_start",
         "_body_start", "_acks", "_end", "_basic",
     )  # fmt: skip
 
@@ -93,7 +81,8 @@ class Writer:
         self.gate = _open_gate
         self._owner = owner
         self._addresses: dict[tuple[str, str, str], tuple[bytes, bytes]] = {}
-        self._pending = owner.pending
+        self._buffer = owner.buffer
+        self._pending = owner.buffer.pending
         frames = owner.frames
         self._header_start = frames.pack_head(frames.header, number, 0)[:-4]
         self._body_start = frames.pack_head(frames.body, number, 0)[:-4]
@@ -122,16 +111,16 @@ class Writer:
                     address = self._address(consumer, message.exchange, message.key)
                 header, body = self.form_of(message)
             except ValueError:
-                self._owner.unsent(Unsent(self.number, consumer, delivery, message))
+                self._owner.life.unsent(Unsent(self.number, consumer, delivery, message))
                 return
         size = len(body)
         pending = self._pending
         if not pending:
-            self._owner.wakened()
+            self._buffer.waken()
         elif len(pending) > CROWD:
-            self._owner.crowd()
+            self._buffer.crowd()
         if size > HEAVY:
-            self._owner.weigh(size)
+            self._buffer.weigh(size)
         if size <= self._owner.body_max and size <= JOINED:
             assert isinstance(body, bytes)
             if size:
@@ -189,7 +178,7 @@ class Writer:
         owner = self._owner
         if isinstance(body, LargeBody):
             self._pending.append(owner.frames.content_header(self.number, header, len(body)))
-            owner.load(self.number, body)
+            owner.writer.write_large(self, body, owner.body_max)
         else:
             self._pending += owner.frames.content(self.number, header, body, owner.body_max)
 
@@ -203,7 +192,7 @@ class Writer:
             return
         pending = self._pending
         if not pending:
-            self._owner.wakened()
+            self._buffer.waken()
         pending.append(self._acks[accepted] + _QB.pack(sequence, multiple) + self._end)
 
     def publish(self, message: Message, mandatory: bool, immediate: bool) -> None:
@@ -223,7 +212,7 @@ class Writer:
         size = len(body)
         pending = self._pending
         if not pending:
-            self._owner.wakened()
+            self._buffer.waken()
         if 0 < size <= self._owner.body_max and size <= JOINED:
             assert isinstance(body, bytes)
             pending.append(

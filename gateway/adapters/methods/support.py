@@ -14,7 +14,10 @@ from gateway.operations import BeginSession, Closed, Done, Open, Operation, Sess
 CHANNEL = 1
 
 
-def pair(version: str) -> tuple[Engine, Engine]:
+AnyEngine = Engine | DraftEngine
+
+
+def pair(version: str) -> tuple[AnyEngine, AnyEngine]:
     """A server and a client with an open channel between them."""
     engine = DraftEngine if version in DRAFTS else Engine
     server = engine(version, Role.SERVER, authority=AnyUser())
@@ -26,7 +29,7 @@ def pair(version: str) -> tuple[Engine, Engine]:
     return server, client
 
 
-def carry(client: Engine, server: Engine) -> None:
+def carry(client: AnyEngine, server: AnyEngine) -> None:
     """Let them talk until both are silent; requests are granted."""
     while True:
         asked = _moved(client, server)
@@ -42,13 +45,13 @@ def _moved(source: Adapter, target: Adapter) -> list[Operation]:
     return target.receive(octets) if octets else []
 
 
-def understands(engine: Engine, method: Method) -> bool:
+def understands(engine: AnyEngine, method: Method) -> bool:
     """Whether the method, with empty arguments, is answered by anything but not-implemented."""
     frames = engine.frames
     channel = 0 if method.name.startswith("connection.") else CHANNEL
     if method.name == "channel.open":
         channel = CHANNEL + 1
-    payload = engine.head_of(method) + method.write(method.record())
+    payload = engine.writer.head_of(method) + method.write(method.record())
     octets = frames.frame(frames.method, channel, payload)
     return not any(
         isinstance(operation, Closed | SessionLost)

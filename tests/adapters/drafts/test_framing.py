@@ -282,7 +282,7 @@ def test_meta_frames_that_announce_nothing(octets: str) -> None:
 
 def method(engine: DraftEngine, record: Any, flags: int, channel: int = 1) -> bytes:
     found = engine.table.by_record[type(record)]
-    payload = engine.head_of(found, flags) + found.write(record)
+    payload = engine.writer.head_of(found, flags) + found.write(record)
     return engine.frames.frame(1, channel, payload)
 
 

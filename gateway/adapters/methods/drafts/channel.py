@@ -24,7 +24,6 @@ MOST_CONSUMERS = 0xFFFF
 class Owner(outlet.Owner, Protocol):
     """What a channel needs of its engine."""
 
-    later: list[Operation]
     server: bool
     vhost: str
     connection: Any
@@ -37,16 +36,6 @@ class Owner(outlet.Owner, Protocol):
     """Where files are that are not all here (0-9a6)."""
     first: bool
     channels: dict[int, "Channel"]
-
-    def follow(self, operations: list[Operation]) -> None: ...
-
-    def wake(self) -> None: ...
-
-    def condition(self, code: int) -> Condition: ...
-
-    def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None: ...
-
-    def violated(self, error: PeerError) -> list[Operation]: ...
 
 
 class Consumer(NamedTuple):
@@ -226,7 +215,7 @@ class Channel(Writer):
         assert consumer.pace is not None
         count = consumer.pace.sent(message.size)
         if count:
-            self.owner.follow([Credit(self.number, None, consumer.tag, count)])
+            self.owner.life.follow([Credit(self.number, None, consumer.tag, count)])
 
     def later(self, seconds: float) -> list[Operation]:
         """Time has passed: consumers with a rate may get more."""

@@ -7,20 +7,22 @@ is PLAIN as RFC 4616 has it.
 
 import secrets
 import struct
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
 from gateway.adapters.contract import Authority, Role
 from gateway.adapters.core.heartbeat import Heartbeat
+from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.core.sasl import Challenge, ServerExchange, Step, Success, Waiting
 from gateway.adapters.methods import states
-from gateway.adapters.methods.connection import Ended
+from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import MOST_CONSUMERS
 from gateway.adapters.methods.drafts.frames import DraftFrames
 from gateway.adapters.methods.drafts.mapping import MethodMapping, PendingReply
 from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.methods.lifecycle import Ended, Lifecycle
+from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.options import Credentials, Limits
 from gateway.errors import Condition, LocalError, PeerError
 from gateway.message import Table
@@ -46,18 +48,10 @@ class Owner(Protocol):
     channel_max: int
     heartbeat: Heartbeat
     vhost: str
-
-    def write(self, channel: int, record: Any) -> None: ...
-
-    def put(self, octets: bytes) -> None: ...
-
-    def condition(self, code: int) -> Condition: ...
-
-    def give_up(self) -> list[Operation]: ...
-
-    def go_on(self, act: Callable[[list[Operation]], None]) -> None:
-        """Act on what was waited for, then look at what the peer has said since."""
-        ...
+    buffer: OutputBuffer
+    writer: MethodWriter
+    life: Lifecycle
+    codes: ReplyCodes
 
 
 def plain_response(response: bytes, first: bool) -> bytes:
@@ -141,7 +135,7 @@ class DraftConnection:
     def begin(self) -> None:
         """Client: open the conversation."""
         self.state = states.START
-        self._owner.put(self._owner.table.header)
+        self._owner.buffer.put(self._owner.table.header)
 
     # --- server ----------------------------------------------------------------------------------
 
@@ -154,7 +148,7 @@ class DraftConnection:
             start = self._w.ConnectionStart(table.major, table.minor, offered)
         else:
             start = self._w.ConnectionStart(table.major, table.minor, offered.encode(), b"en_US")
-        self._owner.write(0, start)
+        self._owner.writer.write(0, start)
 
     def _on_start_ok(self, m: Any, found: list[Operation]) -> None:
         self.peer.mechanism = m.mechanism
@@ -168,7 +162,7 @@ class DraftConnection:
         limits = self._limits
         if isinstance(step, Challenge):
             # It must not be empty (0-9a0: connection.secure); what it holds is left open.
-            self._owner.write(0, self._w.ConnectionSecure(step.data or PLAIN.encode()))
+            self._owner.writer.write(0, self._w.ConnectionSecure(step.data or PLAIN.encode()))
         elif isinstance(step, Waiting):
             self._owner.frames.waiting = True
             self._exchange.later = self._later
@@ -188,14 +182,14 @@ class DraftConnection:
                 )
             else:
                 tune = self._w.ConnectionTune(limits.channel_max, limits.heartbeat)
-            self._owner.write(0, tune)
+            self._owner.writer.write(0, tune)
         else:
-            found += self._owner.give_up()
+            found += self._owner.life.give_up()
             found.append(Closed(Condition.ACCESS_REFUSED, f"login of '{step.user}' was refused"))
             raise Ended
 
     def _later(self, step: Step) -> None:
-        self._owner.go_on(partial(self._step, step))
+        self._owner.life.go_on(partial(self._step, step))
 
     def _on_tune_ok(self, m: Any, found: list[Operation]) -> None:
         ours = self._limits
@@ -228,7 +222,7 @@ class DraftConnection:
             return
         # The virtual host comes with the first channel. Contexts are not kept over connections.
         self.state = states.OPEN
-        self._owner.write(0, self._w.ConnectionOpenOk(m.context_key))
+        self._owner.writer.write(0, self._w.ConnectionOpenOk(m.context_key))
 
     def new_ticket(self, channel: int) -> int:
         """A number that no other ticket of this connection has."""
@@ -248,7 +242,7 @@ class DraftConnection:
         if self._first:
             if self.state is states.OPENING:
                 self.state = states.OPEN
-            self._owner.write(0, self._w.ConnectionOpenOk(self.client_id))
+            self._owner.writer.write(0, self._w.ConnectionOpenOk(self.client_id))
 
     # --- client ----------------------------------------------------------------------------------
 
@@ -264,7 +258,7 @@ class DraftConnection:
         if self._open is not None and self.state is states.UNOPENED:
             self.state = states.OPENING
             given = (self._open.vhost, self._open.client) if self._first else ("",)
-            self._owner.write(0, self._w.ConnectionOpen(*given))
+            self._owner.writer.write(0, self._w.ConnectionOpen(*given))
 
     def _on_start(self, m: Any, found: list[Operation]) -> None:
         table = self._owner.table
@@ -279,9 +273,9 @@ class DraftConnection:
         self.peer.mechanism = PLAIN
         self.state = states.SECURE
         if self._first:
-            self._owner.write(0, self._w.ConnectionStartOk(PLAIN))
+            self._owner.writer.write(0, self._w.ConnectionStartOk(PLAIN))
         else:
-            self._owner.write(0, self._w.ConnectionStartOk(PLAIN, self._response(), "en_US"))
+            self._owner.writer.write(0, self._w.ConnectionStartOk(PLAIN, self._response(), "en_US"))
 
     def _response(self) -> bytes:
         login = self._login
@@ -291,7 +285,7 @@ class DraftConnection:
         return tables.write_table(table, False)
 
     def _on_secure(self, m: Any, found: list[Operation]) -> None:
-        self._owner.write(0, self._w.ConnectionSecureOk(self._response()))
+        self._owner.writer.write(0, self._w.ConnectionSecureOk(self._response()))
 
     def _on_tune(self, m: Any, found: list[Operation]) -> None:
         limits = self._limits
@@ -311,7 +305,7 @@ class DraftConnection:
         else:
             heartbeat = _smaller(m.heartbeat, limits.heartbeat)
             tuned = self._w.ConnectionTuneOk(channel_max, heartbeat)
-        self._owner.write(0, tuned)
+        self._owner.writer.write(0, tuned)
         if self._first:
             self._tuned(channel_max, frame_max, m.heartbeat, heartbeat)
         else:
@@ -351,12 +345,12 @@ class DraftConnection:
         elif m.reply_code <= self._owner.table.constants["reply-success"]:
             closed = Closed(None, m.reply_text)
         else:
-            closed = Closed(self._owner.condition(m.reply_code), m.reply_text)
+            closed = Closed(self._owner.codes.condition(m.reply_code), m.reply_text)
         if self._server and self.state in (states.OPENING, states.OPEN):
             closed = self.leave(closed.condition, closed.text)
         else:
             self.say_close_ok()
-            found += self._owner.give_up()
+            found += self._owner.life.give_up()
         found.append(closed)
         raise Ended
 
@@ -371,10 +365,10 @@ class DraftConnection:
 
     def say_close_ok(self) -> None:
         """The last word to a peer that closes."""
-        self._owner.write(0, self._w.ConnectionCloseOk())
+        self._owner.writer.write(0, self._w.ConnectionCloseOk())
 
     def _on_close_ok(self, m: Any, found: list[Operation]) -> None:
-        found += self._owner.give_up()
+        found += self._owner.life.give_up()
         found.append(Closed(*self.said, theirs=self.caused_by_them))
         raise Ended
 

@@ -1,14 +1,19 @@
-"""The engine of the family as the drafts of 2005 need it: the same life, other words.
+"""The adapter of the drafts of 2005: 0-9a0 in two readings, and 0-9a6.
 
-What is theirs alone: frames that are refused without a word, methods with flags (0-9a0), errors
-that close what their class says, contents with children, answers that lead to more operations.
+``DraftEngine`` puts its parts together. Connection life, method writer and output are those of
+``methods``; frames, channel 0, channels and messages are the drafts' own: frames that are refused
+without a reply, methods with flags (0-9a0), errors whose class says what they close, contents with
+children, and replies that lead to more operations. A ``MethodMapping`` says what the methods of one
+draft mean.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 from gateway.adapters.contract import Authority, Capability, Outlet, Role
-from gateway.adapters.core.large_bodies import LargeBodyOutput
-from gateway.adapters.methods import states
+from gateway.adapters.core.heartbeat import Heartbeat
+from gateway.adapters.core.output import OutputBuffer, no_op
+from gateway.adapters.core.release import release
+from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.drafts import v0_9a0 as first
 from gateway.adapters.methods.drafts import v0_9a6 as second
 from gateway.adapters.methods.drafts.channel import Channel
@@ -19,127 +24,103 @@ from gateway.adapters.methods.drafts.incoming import DraftIncoming
 from gateway.adapters.methods.drafts.mapping import Content, Spoken
 from gateway.adapters.methods.drafts.outbound import REQUEST, SPEECH
 from gateway.adapters.methods.drafts.versions import DRAFTS, is_first
-from gateway.adapters.methods.engine import WEIGHT, Engine
-from gateway.adapters.methods.geometry import Method
-from gateway.adapters.options import Credentials, Product
-from gateway.bodies import Body, LargeBody
-from gateway.errors import Condition, LocalError, Lost, PeerError, Unwritable
-from gateway.operations import Operation, Refused, Returned
+from gateway.adapters.methods.lifecycle import Lifecycle
+from gateway.adapters.methods.method_writer import MethodWriter
+from gateway.adapters.methods.outlet import WEIGHT
+from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
+from gateway.bodies import Body, LargeBody, Spool
+from gateway.errors import LocalError, Unwritable
+from gateway.operations import Operation, Returned
 from gateway.partial_bodies import PartialBodyStore
 
-UNREAL = 0x40
-"""The flag of a method that is only a test (0-9a0)."""
 
-
-class DraftEngine(Engine):
+class DraftEngine:
     """One connection of a draft; an ``Adapter``."""
 
     capabilities = Capability.SILENT | Capability.PATIENT | Capability.PARTIAL_BODIES
-    versions = DRAFTS
-    frames: DraftFrames  # type: ignore[assignment]
-    connection: DraftConnection  # type: ignore[assignment]
-    channels: dict[int, Channel]  # type: ignore[assignment]
 
     def __init__(
         self,
         version: str,
         role: Role,
         *,
+        authority: Authority | None = None,
+        limits: Limits = Limits(),  # noqa: B008
+        credentials: Credentials | None = None,
+        product: Product = Product(),  # noqa: B008
+        external_subject: str | None = None,
+        mechanisms: tuple[str, ...] = MECHANISMS,
+        wake: Callable[[], None] = no_op,
+        spool: Spool | None = None,
         partials: PartialBodyStore | None = None,
-        **more: Any,
     ) -> None:
-        """``partials``: keeps incomplete files; without one they go with the connection."""
-        self.partials = PartialBodyStore(more.get("spool")) if partials is None else partials
-        super().__init__(version, role, **more)
-
-    def _set_frames(self) -> None:
-        self.first = is_first(self.version)
+        """``spool``: where bodies go that are too large for memory; ``None``: they stay there.
+        ``partials``: keeps incomplete files; without one they go with the connection. The drafts
+        have no room for a ``product`` or an ``external_subject``."""
+        self.version = version
+        self.role = role
+        self.server = server = role is Role.SERVER
+        self.closing = False
+        self.wake = wake
+        self.crowded: Callable[[], None] = no_op
+        self.limits = limits
+        self.first = is_first(version)
         self.words = first.WORDS if self.first else second.WORDS
+        self.layouts = self.words.layouts
+        self.table = table = DRAFTS[version]
+        self.codes = ReplyCodes(table.codes)
+        self.dialects = {
+            content.name: CONTENTS[version, content.number]
+            for content in table.contents.values()
+            if content.name != "test"
+        }
         self.vhost = ""
         self.held_back = False
         """Publishers are asked to stop."""
-        self.dialects = {
-            content.name: CONTENTS[self.version, content.number]
-            for content in self.table.contents.values()
-            if content.name != "test"
-        }
-        link, most = DraftIncoming(self, self.server), self.limits.max_message_octets
-        self.frames = DraftFrames(self.table, link, self.server, self.channels, most)
-        self.loads = LargeBodyOutput(self.pending)
-        overhead = self.frames.overhead
-        limit = self.limits.frame_max or self.limits.max_message_octets + overhead
-        self.frames.limit = self.frames.body_limit = limit - overhead
-        self.body_max = self.table.constants["frame-min-size"] - overhead
-
-    def _set_connection(
-        self,
-        authority: Authority | None,
-        credentials: Credentials | None,
-        product: Product,
-        external_subject: str | None,
-        mechanisms: tuple[str, ...],
-    ) -> None:
-        self.connection = DraftConnection(
-            self, self.role, authority, self.limits, credentials, mechanisms
+        self.channels: dict[int, Channel] = {}
+        self.channel_max = limits.channel_max or 0xFFFF
+        self.max_message_octets = most = limits.max_message_octets
+        self.announced = 0
+        self.spool = spool
+        self.partials = PartialBodyStore(spool) if partials is None else partials
+        self.heartbeat = Heartbeat(limits)
+        self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.channels)
+        self.pending = buffer.pending
+        incoming = DraftIncoming(self, server)
+        self.frames = frames = DraftFrames(table, incoming, server, self.channels, most)
+        overhead = frames.overhead
+        frames.limit = frames.body_limit = (limits.frame_max or most + overhead) - overhead
+        self.body_max = table.constants["frame-min-size"] - overhead
+        self.writer = writer = MethodWriter(table, server, frames, buffer)
+        self.put, self.write, self.encoded = buffer.put, writer.write, writer.encoded
+        # Other versions are disconnected without a reply (0-9a0 §3.2.2, 0-9a6 "Protocol and
+        # Version"), and so are peers that send no frames (0-9a0 §3.4.4, 0-9a6).
+        self.life = life = Lifecycle(
+            self, (table.header,), unannounced=(BadFrame,), names_unknown=False
         )
-
-    def refuse_header(self) -> None:
-        """Nothing is said to who asks for another version (0-9a0 §3.2.2, 0-9a6 "Protocol and
-        Version")."""
+        self.receive, self.found, self.lost = life.receive, life.found, life.lost
+        self.output, self.refill = buffer.take, buffer.large.refill
+        self.connection = DraftConnection(self, role, authority, limits, credentials, mechanisms)
+        if not server:
+            self.connection.begin()
 
     def tick(self, now: float) -> list[Operation]:
+        """As ``Lifecycle.tick``; and consumers with a rate may get more."""
         seconds = self.heartbeat.elapsed(now)
-        found = super().tick(now)
-        for place in self.channels.values():
-            if place.paced and not self.closing:
-                found += place.later(seconds)
+        found = self.life.tick(now)
+        for channel in self.channels.values():
+            if channel.paced and not self.closing:
+                found += channel.later(seconds)
         return found
-
-    # --- the end ---------------------------------------------------------------------------------
-
-    def _say_fault(self, error: PeerError) -> None:
-        """What is no frame ends the connection without a word (0-9a0 §3.4.4, 0-9a6)."""
-        if not isinstance(error, BadFrame):
-            super()._say_fault(error)
-
-    def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None:
-        code, reason = self.reply(condition, text)
-        self.channels[channel].die()
-        close = self.words.layouts.ChannelClose
-        self.write(channel, close(code, reason, method >> 16, method & 0xFFFF))
-
-    def say_close(
-        self, condition: Condition | None, text: str, method: int = 0, theirs: bool = False
-    ) -> None:
-        if condition is None:
-            code, reason = self.table.constants["reply-success"], text or "Normal shutdown"
-        else:
-            code, reason = self.reply(condition, text)
-        numbers = (method >> 16, method & 0xFFFF) if method in self.table.methods else (0, 0)
-        self.write(0, self.words.layouts.ConnectionClose(code, reason, *numbers))
-        self.connection.state = states.CLOSING
-        self.connection.said = condition, text
-        self.connection.caused_by_them = theirs
-        self.loads.end(self.channels)
-        for place in self.channels.values():
-            place.die()
-
-    def refuse_all(
-        self, place: Any, condition: Condition, text: str, lost: Lost, found: list[Operation]
-    ) -> None:
-        found += [
-            Refused(place.number, awaited.operation.token, condition, text, lost)
-            for awaited in place.awaited
-            if awaited.operation.token is not None
-        ]
 
     # --- out -------------------------------------------------------------------------------------
 
     def send(self, operation: Operation) -> None:
+        """Say this. Raises ``LocalError`` before any octet is written."""
         if self.closing:
             if isinstance(operation, Returned):
                 # They have said goodbye behind their publish: it goes on all the same.
-                self.follow(self.words.second_step(operation))
+                self.life.follow(self.words.second_step(operation))
             return
         speak = SPEECH.get(type(operation))
         if speak is None and type(operation) in self.words.ask:
@@ -152,37 +133,14 @@ class DraftEngine(Engine):
             raise LocalError(str(error)) from error
 
     def outlet(self, channel: int) -> Outlet:
+        """The hot way out for an open channel."""
         return self.channel(channel)
 
-    def channel(self, number: int) -> Channel:  # type: ignore[override]
-        place = self.channels.get(number)
-        if place is None:
+    def channel(self, number: int) -> Channel:
+        channel = self.channels.get(number)
+        if channel is None:
             raise LocalError(f"channel {number} is not open")
-        return place
-
-    def encoded(self, channel: int, record: Any) -> bytes:
-        method = self.table.by_record.get(type(record))
-        if method is None:
-            raise LocalError(f"{record.NAME} is not in {self.version}")
-        if not (method.from_server if self.server else method.from_client):
-            raise LocalError(f"{record.NAME} is not ours to send")
-        payload = self.head_of(method) + method.write(record)
-        if self.frames.limit and len(payload) > self.frames.limit:
-            raise Unwritable(f"{record.NAME} does not fit a frame of the peer")
-        return self.frames.frame(self.frames.method, channel, payload)
-
-    def head_of(self, method: Method, flags: int = 0) -> bytes:
-        """What stands before the arguments. In 0-9a0 the flags are in the octet before the
-        synchtag; the tag itself is 0: nothing says that a reply repeats one."""
-        padding = self.table.geometry.method.size - len(method.prefix)
-        if not padding:
-            return method.prefix
-        return method.prefix + bytes(padding - 5) + bytes((flags,)) + bytes(4)
-
-    def echo(self, channel: int, method: Method, record: Any) -> None:
-        """Answer a method that was only a test: the same, made anew (0-9a0, method flags)."""
-        payload = self.head_of(method, UNREAL) + method.write(record)
-        self.put(self.frames.frame(self.frames.method, channel, payload))
+        return channel
 
     def speak(self, channel: int, spoken: Spoken) -> None:
         """One method with its content, if it has one."""
@@ -193,16 +151,17 @@ class DraftEngine(Engine):
             body = content.body
             large = body if isinstance(body, LargeBody) else None
             octets += self._contents(channel, content)
-        track = self.loads.tracks.get(channel)
+        buffer = self.buffer
+        track = buffer.large.tracks.get(channel)
         if track is not None:
             track += octets
         else:
-            self.put(octets[0])
-            self.pending += octets[1:]
+            buffer.put(octets[0])
+            buffer.pending += octets[1:]
         if large is not None:
-            self.load(channel, large)
+            self.writer.write_large(self.channel(channel), large, self.body_max)
         if content is not None:
-            self.weigh((0 if large is not None else len(content.body)) + WEIGHT)
+            buffer.weigh((0 if large is not None else len(content.body)) + WEIGHT)
 
     def _contents(self, channel: int, content: Content) -> list[bytes]:
         """Header, children and bodies; of a large body, the frames are made later."""
@@ -225,9 +184,14 @@ class DraftEngine(Engine):
             return pieces
         return pieces + frames.bodies(channel, body, self.body_max)
 
-    def follow(self, operations: list[Operation]) -> None:
-        """What an answer led to: to be performed soon."""
-        if operations:
-            self.later += operations
-            if not self._receiving:
-                self.wake()
+    @property
+    def more(self) -> int:
+        return self.buffer.more
+
+    def excuse_silence(self) -> None:
+        """We did not read: the peer counts as heard."""
+        self.heartbeat.heard = True
+
+    def release(self) -> None:
+        """Let go of everything, as the connection is over."""
+        release(self, self.connection, self.life)

@@ -19,6 +19,7 @@ from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.mapping import PendingReply, Said, Spoken
 from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.methods.lifecycle import refused
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.options import Limits
 from gateway.bodies import Body, gathering
@@ -62,16 +63,6 @@ class Engine(Owner, Protocol):
     max_message_octets: int
     limits: Limits
 
-    def put(self, octets: bytes) -> None: ...
-
-    def write(self, channel: int, record: Any) -> None: ...
-
-    def echo(self, channel: int, method: Method, record: Any) -> None: ...
-
-    def refuse_all(
-        self, place: Channel, condition: Condition, text: str, lost: Lost, found: list[Operation]
-    ) -> None: ...
-
 
 class DraftIncoming:
     """The ``Link`` of the frame loop."""
@@ -110,7 +101,7 @@ class DraftIncoming:
             return
         record = self._read(method, buf, at + layout.size, end)
         if flags & UNREAL:
-            engine.echo(channel, method, record)
+            self._echo(channel, method, record)
             return
         if flags & SYNCHREQ and not self._server:
             raise PeerError(Condition.COMMAND_INVALID, "a server may not ask for synch")
@@ -133,7 +124,15 @@ class DraftIncoming:
         """A test of a method that we do not have (0-9a0: connection.unknown)."""
         unknown = self._engine.words.layouts.ConnectionUnknown
         code, text, _ = self._engine.table.codes[Condition.NOT_IMPLEMENTED.value]
-        self._engine.write(0, unknown(number >> 16, number & 0xFFFF, tag & 0xFFFF, code, text))
+        self._engine.writer.write(
+            0, unknown(number >> 16, number & 0xFFFF, tag & 0xFFFF, code, text)
+        )
+
+    def _echo(self, channel: int, method: Method, record: Any) -> None:
+        """Answer a method that was only a test: the same, made anew (0-9a0, method flags)."""
+        frames = self._engine.frames
+        payload = self._engine.writer.head_of(method, UNREAL) + method.write(record)
+        self._engine.buffer.put(frames.frame(frames.method, channel, payload))
 
     def _synch(
         self, place: Channel, method: Method, m: Any, tag: int, found: list[Operation]
@@ -148,7 +147,7 @@ class DraftIncoming:
 
         def then(_: Any) -> list[Operation]:
             octets = layout.pack(*SYNCH, *flags, tag)
-            self._engine.put(frames.frame(frames.method, number, octets))
+            self._engine.buffer.put(frames.frame(frames.method, number, octets))
             return []
 
         done = Synchronize(number, PendingReply(method, m, then))
@@ -205,13 +204,11 @@ class DraftIncoming:
             else:
                 self._end(place, found)
         elif method.name == "channel.close" and engine.connection.state is not states.CLOSING:
-            engine.write(place.number, engine.words.layouts.ChannelCloseOk())
+            engine.writer.write(place.number, engine.words.layouts.ChannelCloseOk())
 
     def _end(self, place: Channel, found: list[Operation]) -> None:
         del self._engine.channels[place.number]
-        self._engine.refuse_all(
-            place, Condition.CHANNEL_ERROR, "the channel is closed", Lost.SESSION, found
-        )
+        found += refused(place, Condition.CHANNEL_ERROR, "the channel is closed", Lost.SESSION)
         place.vanish()
 
     def _dispatch(
@@ -291,11 +288,11 @@ class DraftIncoming:
 
     def _closed_by_server(self, place: Channel, m: Any, found: list[Operation]) -> None:
         engine = self._engine
-        condition = engine.condition(m.reply_code)
-        engine.write(place.number, engine.words.layouts.ChannelCloseOk())
+        condition = engine.codes.condition(m.reply_code)
+        engine.writer.write(place.number, engine.words.layouts.ChannelCloseOk())
         del engine.channels[place.number]
         place.vanish()
-        engine.refuse_all(place, condition, m.reply_text, Lost.SESSION, found)
+        found += refused(place, condition, m.reply_text, Lost.SESSION)
         found.append(SessionLost(place.number, condition, m.reply_text))
 
     # --- content ---------------------------------------------------------------------------------
@@ -369,7 +366,7 @@ class DraftIncoming:
             self._engine.channels[channel].fall()
             lost.token = PendingReply(method, None)
         else:
-            self._engine.lose(channel, error.condition, error.text, error.method)
+            self._engine.life.lose(channel, error.condition, error.text, error.method)
         found.append(lost)
 
     def _said(self, method: Method, m: Any) -> Said:

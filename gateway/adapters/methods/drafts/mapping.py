@@ -12,7 +12,7 @@ from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.geometry import Method
 from gateway.bodies import Body
 from gateway.message import Message
-from gateway.operations import Operation, Returned
+from gateway.operations import Operation, Returned, Token
 
 if TYPE_CHECKING:
     from gateway.adapters.methods.drafts.channel import Channel, Consumer
@@ -37,6 +37,11 @@ class Awaited(NamedTuple):
 
     method: Method
     operation: Any
+
+    @property
+    def token(self) -> Token:
+        token: Token = self.operation.token
+        return token
 
 
 class Content(NamedTuple):

@@ -63,7 +63,7 @@ def _request(engine: Any, op: Any) -> None:
     if method is not None and method.replies:
         place.awaited.append(Awaited(method, op))
     elif op.token is not None:
-        engine.later.append(Done(op.channel, op.token, _at_once(op)))
+        engine.life.later.append(Done(op.channel, op.token, _at_once(op)))
     if isinstance(op, EndSession):
         place.die()
 
@@ -83,7 +83,7 @@ def _open(engine: Any, op: Open) -> None:
 
 def _close(engine: Any, op: Close) -> None:
     if engine.connection.state is not states.CLOSING:
-        engine.say_close(op.condition, op.text)
+        engine.life.say_close(op.condition, op.text)
 
 
 def _publish(engine: Any, op: Publish) -> None:
@@ -116,7 +116,7 @@ def _returned(engine: Any, op: Returned) -> None:
     place = engine.channels.get(op.channel)
     if place is not None and place.state in (states.OPEN, states.ENDING, states.FAILED):
         # They may have said close behind their publish: it goes on all the same.
-        engine.follow(engine.words.returned(place, op))
+        engine.life.follow(engine.words.returned(place, op))
 
 
 def _cancelled(engine: Any, op: Cancelled) -> None:
@@ -146,7 +146,7 @@ def _done(engine: Any, op: Done) -> None:
         engine.connection.opened(token.record)
         return
     if name == "connection.close":
-        engine.part()
+        engine.life.part()
         return
     if engine.connection.state is states.CLOSING:
         return  # close was the last word: what was asked behind its cause has no answer
@@ -158,7 +158,7 @@ def _done(engine: Any, op: Done) -> None:
             engine.write(op.channel, engine.words.layouts.ChannelCloseOk())
         return
     if token.then is not None:
-        engine.follow(token.then(op.result))
+        engine.life.follow(token.then(op.result))
         return
     answer = engine.words.answer.get(name)
     if answer is not None:
@@ -182,7 +182,7 @@ def _answer(engine: Any, answer: Any, place: Channel, token: PendingReply, op: D
         if not isinstance(fetched, Fetched):
             raise
         message = fetched.message
-        engine.unsent(Unsent(op.channel, "", fetched.delivery, message, fetched.queue))
+        engine.life.unsent(Unsent(op.channel, "", fetched.delivery, message, fetched.queue))
         place.speak(answer(place, token.record, None))
 
 
@@ -196,7 +196,7 @@ def _refused(engine: Any, op: Refused) -> None:
         # An unknown class is an error in the class exchange, whose errors cost the channel; the
         # broker would have ended the connection, and does not know of the channel's end.
         op = replace(op, lost=Lost.SESSION)
-        engine.follow([EndSession(op.channel, None)])
+        engine.life.follow([EndSession(op.channel, None)])
     refused(engine, op)
 
 

@@ -11,11 +11,15 @@ from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.core.bounded_cache import BoundedCache
+from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.methods import states
+from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.drafts.content import DraftDialect
 from gateway.adapters.methods.drafts.frames import DraftFrames, varying
 from gateway.adapters.methods.drafts.mapping import Content, MethodMapping, Spoken
 from gateway.adapters.methods.geometry import Version
+from gateway.adapters.methods.lifecycle import Lifecycle
+from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.outlet import CROWD, HEAVY, JOINED
 from gateway.bodies import Body
 from gateway.errors import LocalError
@@ -34,22 +38,15 @@ class Owner(Protocol):
     table: Version
     words: MethodMapping
     frames: DraftFrames
-    pending: list[bytes]
+    buffer: OutputBuffer
+    writer: MethodWriter
+    life: Lifecycle
+    codes: ReplyCodes
     body_max: int
     dialects: dict[str, DraftDialect]
     """By class of content."""
 
-    def encoded(self, channel: int, record: Any) -> bytes: ...
-
     def speak(self, channel: int, spoken: Spoken) -> None: ...
-
-    def wakened(self) -> None: ...
-
-    def weigh(self, octets: int) -> None: ...
-
-    def crowd(self) -> None: ...
-
-    def unsent(self, what: Unsent) -> None: ...
 
 
 class Start(NamedTuple):
@@ -67,7 +64,17 @@ class Writer(ABC):
     """The writing half of a channel."""
 
     gate: Callable[[bool], None]
-    __slots__ = ("number", "state", "gate", "owner", "consumers", "_starts", "_pending", "_frames")
+    __slots__ = (
+        "number",
+        "state",
+        "gate",
+        "owner",
+        "consumers",
+        "_starts",
+        "_pending",
+        "_frames",
+        "_buffer",
+    )
 
     def __init__(self, number: int, owner: Any) -> None:
         self.number = number
@@ -75,7 +82,8 @@ class Writer(ABC):
         self.owner: Owner = owner
         self.consumers: dict[str, Any] = {}
         self._starts: BoundedCache[Any, Start] = BoundedCache(METHODS)
-        self._pending = owner.pending
+        self._buffer = owner.buffer
+        self._pending = owner.buffer.pending
         self._frames = owner.frames
 
     def divert(self, pending: list[bytes]) -> None:
@@ -106,7 +114,7 @@ class Writer(ABC):
                 self._say(record, Content(start.dialect.number, header, body))
         except ValueError:
             # All of it is encoded before any is written.
-            self.owner.unsent(Unsent(self.number, consumer, delivery, message))
+            self.owner.life.unsent(Unsent(self.number, consumer, delivery, message))
 
     @abstractmethod
     def count(self, consumer: Any, message: Message) -> None:
@@ -145,7 +153,7 @@ class Writer(ABC):
         method = self.owner.table.by_record[type(record)]
         start = Start(b"", 0, b"", dialect, consumer)
         if method.content and self.number <= self._frames.highest:
-            octets = self.owner.encoded(self.number, record)
+            octets = self.owner.writer.encoded(self.number, record)
             at = (
                 self._frames.overhead
                 - len(self._frames.tail)
@@ -167,11 +175,11 @@ class Writer(ABC):
             return False
         pending, number, tail = self._pending, self.number, frames.tail
         if not pending:
-            owner.wakened()
+            self._buffer.waken()
         elif len(pending) > CROWD:
-            owner.crowd()
+            self._buffer.crowd()
         if size > HEAVY:
-            owner.weigh(size)
+            self._buffer.weigh(size)
         head = frames.pack_content(frames.header, number, octets, dialect.number, 0, size)
         if not size:
             pending.append(b"".join((start.before, tag, start.after, head, header, tail)))
@@ -186,7 +194,7 @@ class Writer(ABC):
     def _say(self, record: Any, content: Content) -> None:
         """Frame by frame."""
         if len(self._pending) > CROWD:
-            self.owner.crowd()
+            self._buffer.crowd()
         if not self.owner.table.by_record[type(record)].content:
             self.owner.speak(self.number, self.staged(record, content))
         else:

@@ -141,5 +141,5 @@ def returned(place: Channel, op: Returned) -> list[Operation]:
     if isinstance(message, Topical) or op.condition is Condition.NO_CONSUMERS:
         text = f"'{message.key[:80]}' has no consumers"
     group, number = place.owner.table.by_name["jms.publish"], place.number
-    place.owner.lose(number, op.condition, text, group.number)
+    place.owner.life.lose(number, op.condition, text, group.number)
     return [EndSession(number, None)]

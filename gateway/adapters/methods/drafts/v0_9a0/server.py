@@ -201,7 +201,7 @@ def _deleted(place: Channel, asked: PendingReply, name: str, if_empty: bool) -> 
         if state is None:
             number, text = asked.method.number, f"'{name[:80]}' is not there"
             error = PeerError(Condition.NOT_FOUND, text, Lost.CONNECTION, number)
-            return place.owner.violated(error)
+            return place.owner.life.violated(error)
         return [DeleteQueue(place.number, asked, name, False, if_empty)]
 
     return [FindQueue(place.number, asked._replace(then=then), name)]

@@ -82,7 +82,7 @@ def _bounced(
     place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     m = said.record
-    condition = place.owner.condition(m.reply_code)
+    condition = place.owner.codes.condition(m.reply_code)
     return Returned(place.number, _message(said, known, body), condition, m.reply_text)
 
 

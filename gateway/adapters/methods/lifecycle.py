@@ -1,0 +1,382 @@
+"""The life of a connection of the class-and-method family, from the protocol header to the end.
+
+Both engines of the family, that of the published versions and that of the drafts, have one
+``Lifecycle``. It feeds the frame loop, turns violations into closes, ends the connection and keeps
+its clock.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+from gateway.adapters.core.heartbeat import Due, Heartbeat
+from gateway.adapters.core.output import OutputBuffer
+from gateway.adapters.methods import states
+from gateway.adapters.methods.codes import ReplyCodes
+from gateway.adapters.methods.geometry import Version
+from gateway.adapters.methods.states import LEAVING, OPEN
+from gateway.errors import Condition, Lost, PeerError
+from gateway.operations import Closed, Operation, Refused, Token, Unsent
+
+
+class Ended(Exception):
+    """The connection is over; the ``Closed`` is already among the operations."""
+
+
+class Request(Protocol):
+    """A request of ours that the peer has not answered yet."""
+
+    @property
+    def token(self) -> Token: ...
+
+
+class EndingChannel(Protocol):
+    """The side of a channel that the end of its connection concerns."""
+
+    number: int
+
+    @property
+    def awaited(self) -> Iterable[Request]: ...
+
+    def forget_content(self) -> None: ...
+
+    def die(self) -> None: ...
+
+    def vanish(self) -> None: ...
+
+
+class ChannelTable(Protocol):
+    """The channels of a connection, by number."""
+
+    def __iter__(self) -> Iterator[int]: ...
+
+    def __getitem__(self, number: int, /) -> EndingChannel: ...
+
+    def values(self) -> Iterable[EndingChannel]: ...
+
+    def clear(self) -> None: ...
+
+
+class FrameLoop(Protocol):
+    """The framing of a connection."""
+
+    @property
+    def held(self) -> int: ...
+
+    def feed(self, data: bytes, found: list[Operation]) -> None: ...
+
+    def go_on(self, found: list[Operation]) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class ChannelZero(Protocol):
+    """The class ``connection``: handshake and close."""
+
+    state: states.State
+    said: tuple[Condition | None, str]
+    caused_by_them: bool
+
+    def on_protocol_header(self) -> None: ...
+
+    def leave(self, condition: Condition | None, text: str, fault: bool = False) -> Closed: ...
+
+    def say_close_ok(self) -> None: ...
+
+
+class LifecycleEngine(Protocol):
+    """The engine, as far as its ``Lifecycle`` needs it."""
+
+    version: str
+    server: bool
+    table: Version
+    closing: bool
+    heartbeat: Heartbeat
+    buffer: OutputBuffer
+    codes: ReplyCodes
+
+    @property
+    def wake(self) -> Callable[[], None]: ...
+
+    @property
+    def layouts(self) -> Any:
+        """The generated records of the version."""
+        ...
+
+    @property
+    def channels(self) -> ChannelTable: ...
+
+    @property
+    def frames(self) -> FrameLoop: ...
+
+    @property
+    def connection(self) -> ChannelZero: ...
+
+    def write(self, channel: int, record: Any) -> None: ...
+
+
+class Lifecycle:
+    """The life of one connection."""
+
+    def __init__(
+        self,
+        engine: LifecycleEngine,
+        headers: tuple[bytes, ...],
+        refusal: bytes = b"",
+        unannounced: tuple[type[PeerError], ...] = (),
+        names_unknown: bool = True,
+    ) -> None:
+        """``headers`` open the version. ``refusal`` answers any other header; empty where servers
+        disconnect without a reply. Violations of the types ``unannounced`` are not told to the
+        peer. ``names_unknown``: a close names the method that caused it even if the version does
+        not have that method."""
+        self.later: list[Operation] = []
+        """Operations found outside ``receive``, which the next one returns."""
+        self._engine = engine
+        self._buffer = engine.buffer
+        self._heartbeat = engine.heartbeat
+        self._headers = headers
+        self._refusal = refusal
+        self._unannounced = unannounced
+        self._names_unknown = names_unknown
+        self._fault: PeerError | None = None
+        """The peer's violation, until the peer is told of it."""
+        self._opening = b""
+        """The first octets of a protocol header."""
+
+    # --- in --------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> list[Operation]:
+        """Octets from the peer, whole or cut anywhere; ``b""`` is the end of the stream."""
+        engine = self._engine
+        if engine.closing:
+            return []
+        found, self.later = self.later, []
+        if not data:
+            return found + self.lost()
+        state = engine.connection.state
+        if state is LEAVING:
+            return found
+        self._heartbeat.heard = True
+        buffer = self._buffer
+        buffer.receiving = True
+        try:
+            if state is not OPEN:
+                data = self._opening_octets(state, data, found)
+            if data:
+                engine.frames.feed(data, found)
+        except PeerError as error:
+            self._violated(error, found)
+        except Ended:
+            pass
+        finally:
+            buffer.receiving = False
+        return found
+
+    def go_on(self, act: Callable[[list[Operation]], None]) -> None:
+        """The peer waited for a result from elsewhere, and ``act`` acts on it; then the octets that
+        the peer has sent since are read. Both add to the operations found."""
+        engine = self._engine
+        if engine.closing:
+            return
+        found, self.later = self.later, []
+        try:
+            act(found)
+            engine.frames.go_on(found)
+        except PeerError as error:
+            self._violated(error, found)
+        except Ended:
+            pass
+        self.later = found + self.later
+        engine.wake()
+
+    def _opening_octets(self, state: states.State, data: bytes, found: list[Operation]) -> bytes:
+        """Octets from the peer before the connection is open; returns those that are frames."""
+        engine = self._engine
+        if state is states.HEADER:
+            return self._protocol_header(data, found)
+        if (
+            state is states.START
+            and not engine.server
+            and data[:4] == b"AMQP"
+            and not engine.frames.held  # else it may be the middle of "PLAIN AMQPLAIN"
+        ):
+            self._other_version(data, found)
+        return data
+
+    def _protocol_header(self, data: bytes, found: list[Operation]) -> bytes:
+        """Take the client's header off; returns the octets behind it."""
+        data = self._opening + data
+        head = data[:8]
+        if head in self._headers:
+            self._opening = b""
+            self._engine.connection.on_protocol_header()
+            return data[8:]
+        if len(head) < 8 and any(header.startswith(head) for header in self._headers):
+            self._opening = data
+            return b""
+        if self._refusal:
+            self._engine.buffer.put(self._refusal)
+        found += self.give_up()
+        found.append(Closed(Condition.NOT_IMPLEMENTED, "not the protocol header expected"))
+        raise Ended
+
+    def _other_version(self, data: bytes, found: list[Operation]) -> None:
+        """Client: the server answers our header with the one it would like (0-9-1 §2.2.4)."""
+        text = f"the server does not speak {self._engine.version}, it answers {data[:8]!r}"
+        found += self.give_up()
+        found.append(Closed(Condition.NOT_IMPLEMENTED, text))
+        raise Ended
+
+    def found(self) -> list[Operation]:
+        """Take the operations found outside ``receive`` and ``tick``."""
+        found, self.later = self.later, []
+        return found
+
+    def follow(self, operations: list[Operation]) -> None:
+        """A reply or a delivery led to these operations, to be performed soon."""
+        if operations:
+            self.later += operations
+            self._engine.buffer.waken()
+
+    def unsent(self, delivery: Unsent) -> None:
+        """A delivery has no form for the peer: the broker is told in this turn."""
+        self.later.append(delivery)
+        self._engine.buffer.waken()
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None:
+        """Close a channel for an error."""
+        engine = self._engine
+        code, reason = engine.codes.reply(condition, text)
+        engine.channels[channel].die()
+        close = engine.layouts.ChannelClose
+        engine.write(channel, close(code, reason, method >> 16, method & 0xFFFF))
+
+    def say_close(
+        self, condition: Condition | None, text: str, method: int = 0, theirs: bool = False
+    ) -> None:
+        """Begin to close the connection."""
+        engine = self._engine
+        if condition is None:
+            code, reason = engine.table.constants["reply-success"], text or "Normal shutdown"
+        else:
+            code, reason = engine.codes.reply(condition, text)
+        if not self._names_unknown and method not in engine.table.methods:
+            method = 0
+        close = engine.layouts.ConnectionClose
+        engine.write(0, close(code, reason, method >> 16, method & 0xFFFF))
+        connection = engine.connection
+        connection.state = states.CLOSING
+        connection.said = condition, text
+        connection.caused_by_them = theirs
+        engine.buffer.end_large()
+        for channel in engine.channels.values():
+            channel.die()
+
+    def _violated(self, error: PeerError, found: list[Operation]) -> None:
+        """A violation that ends the connection. A server closes behind its answers to the requests
+        that came before it."""
+        engine = self._engine
+        if engine.server and engine.connection.state in (states.OPENING, states.OPEN):
+            self._fault = error
+            for channel in engine.channels.values():
+                channel.forget_content()
+            found.append(engine.connection.leave(error.condition, error.text, fault=True))
+            return
+        self._say_fault(error)
+        found += self.give_up()
+        found.append(Closed(error.condition, error.text))
+
+    def violated(self, error: PeerError) -> list[Operation]:
+        """A request of the peer's turns out to cost the connection."""
+        found: list[Operation] = []
+        if self._engine.connection.state is states.LEAVING:
+            self._fault = self._fault or error
+        else:
+            self._violated(error, found)
+        return found
+
+    def _say_fault(self, error: PeerError) -> None:
+        """Close the connection for the peer's error, unless it is being closed."""
+        if isinstance(error, self._unannounced):
+            return
+        if self._engine.connection.state is not states.CLOSING:
+            self.say_close(error.condition, error.text, error.method, theirs=True)
+
+    def part(self) -> None:
+        """The peer has closed the connection or broken a rule, and has its answers: close-ok, or
+        our close, is the last method."""
+        connection = self._engine.connection
+        if self._fault is not None:
+            self._say_fault(self._fault)
+        else:
+            connection.say_close_ok()
+        self.later += self.give_up()
+        self.later.append(Closed(*connection.said))
+
+    def give_up(self) -> list[Operation]:
+        """Nothing more is received. Refuses the requests that are still open."""
+        engine = self._engine
+        engine.closing = True
+        engine.buffer.end_large()
+        engine.frames.stop()
+        found: list[Operation] = []
+        for channel in engine.channels.values():
+            found += refused(
+                channel, Condition.CONNECTION_FORCED, "the connection is gone", Lost.CONNECTION
+            )
+        for channel in engine.channels.values():
+            channel.vanish()
+        engine.channels.clear()
+        return found
+
+    def lost(self) -> list[Operation]:
+        """The socket is gone."""
+        engine = self._engine
+        if engine.closing:
+            return []
+        found = self.give_up()
+        connection = engine.connection
+        if connection.state in (states.CLOSING, states.LEAVING):
+            condition, text = connection.said
+            found.append(Closed(condition, text, theirs=connection.caused_by_them))
+        else:
+            found.append(Closed(Condition.CONNECTION_FORCED, "the connection was lost"))
+        return found
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> list[Operation]:
+        """Send a heartbeat after half an interval without output, and give the peer up after two of
+        its intervals of silence; a handshake and a close have their time-outs."""
+        engine = self._engine
+        if engine.closing:
+            return []
+        heartbeat, state = engine.heartbeat, engine.connection.state
+        found, self.later = self.later, []
+        due = heartbeat.look(now, state is states.OPEN, state is states.CLOSING)
+        if state is states.LEAVING:
+            return found
+        if due is Due.BEAT:
+            engine.buffer.put(engine.table.geometry.heartbeat)
+        elif due is Due.UNCLOSED:
+            found += self.lost()
+        elif due is Due.UNOPENED:
+            found += self.give_up()
+            found.append(Closed(Condition.CONNECTION_FORCED, "the handshake took too long"))
+        elif due is Due.SILENT:
+            whom = "client" if engine.server else "server"
+            text = f"missed heartbeats from {whom}, timeout: {heartbeat.patience / 2:g}s"
+            found += self.give_up()
+            found.append(Closed(Condition.CONNECTION_FORCED, text))
+        return found
+
+
+def refused(channel: EndingChannel, condition: Condition, text: str, lost: Lost) -> list[Operation]:
+    """Refuses the requests of a channel that the peer will not answer any more."""
+    return [
+        Refused(channel.number, request.token, condition, text, lost)
+        for request in channel.awaited
+        if request.token is not None
+    ]
