@@ -26,7 +26,7 @@ SLICED = {
     ),
     "broker.queues.Queue": ("broker.void.Void", "a queue that keeps nothing is a kind of queue"),
     "broker.exchanges.HeadersExchange": (
-        "broker.kinds.Matcher",
+        "broker.exchange_types.Matcher",
         "the matcher of 0-9a6 is a headers exchange with another condition",
     ),
     "http.events.sources.Source": (

@@ -90,7 +90,9 @@ class TransactionCoordinator:
         for count, (message, mandatory, immediate) in enumerate(publishes, 1):
             exchange = self.vhost.exchanges.get(message.exchange)
             if exchange is not None:
-                worst = max(worst, self.publish_path.post(exchange, message, mandatory, immediate))
+                worst = max(
+                    worst, self.publish_path.enqueue(exchange, message, mandatory, immediate)
+                )
             if count % PORTION == 0:
                 yield
         much = len(settlements) > PORTION

@@ -1,8 +1,8 @@
 """The path of a message from its publisher into queues, and the confirms for it.
 
 ``publish`` is the hottest function of the house. Its first branch handles what most messages are:
-no confirms, no transaction, a known exchange and key, and a consumer who waits and settles at
-once. Everything else goes through ``publish_with_care``, which says the same more slowly.
+no confirms, no transaction, a known exchange and key, and a waiting consumer that settles at once.
+Everything else goes through ``full_publish``, which does the same with all checks.
 """
 
 from collections.abc import Iterable
@@ -32,14 +32,14 @@ class PublishListener(Protocol):
 
 class PublishPath:
     """``plain``: publishes need neither confirming nor holding back. ``writable`` are the exchanges
-    the user may publish to, by name. ``harmless``: the last properties seen that ask for no direct
-    reply; ``replies`` is the queue where such replies arrive. ``origin`` is the connection, which
-    ``no_local`` consumers compare. ``confirming`` are the paths of all channels with confirms to
-    send at the end of the turn."""
+    the user may publish to, by name. ``no_reply_header``: the last properties seen that ask for no
+    direct reply; ``replies`` is the queue where such replies arrive. ``origin`` is the connection,
+    which ``no_local`` consumers compare. ``confirming`` are the paths of all channels with confirms
+    to send at the end of the turn."""
 
     __slots__ = (
         "vhost", "state", "permissions", "origin", "listener", "confirming", "plain", "writable",
-        "confirms", "transaction", "harmless", "replies",
+        "confirms", "transaction", "no_reply_header", "replies",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +62,7 @@ class PublishPath:
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
         """The channel's own transaction, in which publishes wait for its commit."""
-        self.harmless = b""
+        self.no_reply_header = b""
         self.replies: Queue | None = None
 
     def publish(self, message: Message, mandatory: bool = False, immediate: bool = False) -> None:
@@ -77,9 +77,9 @@ class PublishPath:
             or mandatory
             or immediate
             or not self.plain
-            or (message.header is not self.harmless and self.wants_reply(message.header))
+            or (message.header is not self.no_reply_header and self.wants_reply(message.header))
         ):
-            self.publish_with_care(message, mandatory, immediate)
+            self.full_publish(message, mandatory, immediate)
             return
         queues = exchange.routes.get(message.key)
         if queues is None:
@@ -106,12 +106,12 @@ class PublishPath:
         when the next message has the same."""
         if header.find(OCTETS) >= 0:  # several times as fast as `in`
             return True
-        self.harmless = header
+        self.no_reply_header = header
         return False
 
-    def publish_with_care(self, message: Message, mandatory: bool, immediate: bool) -> None:
+    def full_publish(self, message: Message, mandatory: bool, immediate: bool) -> None:
         exchange = self.checked(message)
-        if message.header is not self.harmless and self.wants_reply(message.header):
+        if message.header is not self.no_reply_header and self.wants_reply(message.header):
             message = with_reply_to(message, self.replies)
         if self.transaction is not None:
             if message.essentials.has_headers and b"CC" in message.header:
@@ -119,16 +119,18 @@ class PublishPath:
             self.transaction.publish(message, mandatory, immediate)
             self.state.octets += message.weight
             return
-        fate = self.post(exchange, message, mandatory, immediate)
+        fate = self.enqueue(exchange, message, mandatory, immediate)
         if self.confirms is not None:
             self.confirms.add(self.state.store.mark if fate == KEPT else SAFE, fate != REFUSED)
             self.confirming[self] = None
 
-    def post(self, exchange: Exchange, message: Message, mandatory: bool, immediate: bool) -> int:
-        """Route and put; the worst fate among the queues."""
+    def enqueue(
+        self, exchange: Exchange, message: Message, mandatory: bool, immediate: bool
+    ) -> int:
+        """Put a message into the queues it is routed to; the worst result among them."""
         copies: Iterable[str] = ()
         if message.__class__ is ToAll:
-            return self.post_to_all(exchange, message)
+            return self.enqueue_for_all(exchange, message)
         if message.essentials.has_headers and b"CC" in message.header:
             message, copies = read_copies(message)
         queues = exchange.routes.get(message.key)
@@ -156,7 +158,7 @@ class PublishPath:
             fate = max(fate, queue.put(message, self.origin))
         return fate
 
-    def post_to_all(self, exchange: Exchange, message: Message) -> int:
+    def enqueue_for_all(self, exchange: Exchange, message: Message) -> int:
         queues = exchange.everywhere(message)
         if not queues:
             self.vhost.unrouted += 1

@@ -81,7 +81,8 @@ class Queue:
         "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "levels", "ranks",
         "lanes", "depth", "octets", "unsettled", "passed", "published", "delivered", "acked",
         "redelivered", "bindings", "used", "due", "gone", "created", "watchers", "excluded",
-        "senders", "dying", "reserved", "reserved_octets", "dispatcher", "consumers", "waiting",
+        "senders", "pending_dead_letters", "reserved", "reserved_octets", "dispatcher",
+        "consumers", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -135,7 +136,7 @@ class Queue:
         self.senders: dict[Sender, None] = {}
         self.excluded: dict[tuple[Lane, int], list[Exclusions]] = {}
         """By place, the links that must not get the message that stands there."""
-        self.dying: deque[tuple[Entry, str]] = deque()
+        self.pending_dead_letters: deque[tuple[Entry, str]] = deque()
         """Rejected deliveries for whose dead letters there was no time yet."""
         self.reserved = 0
         """Messages for which there must be room, though they are not there yet."""
@@ -447,7 +448,7 @@ class Queue:
         """A delivery comes back unwanted. It may wait for a later turn, and is in the store as an
         unsettled one until then."""
         if self.limits.dead_letter_exchange is not None and not self.gone and self.enough():
-            self.dying.append((entry, reason))
+            self.pending_dead_letters.append((entry, reason))
         else:
             self.discard(entry, reason)
 
@@ -503,8 +504,8 @@ class Queue:
                 self.vhost.remove_queue(self)
                 return
             self.state.schedule(self, self.used + lifetime)
-        while self.dying and not self.enough():
-            self.discard(*self.dying.popleft())
+        while self.pending_dead_letters and not self.enough():
+            self.discard(*self.pending_dead_letters.popleft())
         self.sweep()
         if self.capped:
             self.drop_excess()
@@ -530,7 +531,7 @@ class Queue:
                 store.drop(lane.number)
                 lane.number = self.state.number()
             lane.ready, entries = deque(), lane.ready
-            self.state.waste.take(entries)
+            self.state.purged.take(entries)
             lane.paged = 0
             lane.counts.clear()
             lane.forget_ahead()

@@ -6,8 +6,8 @@ Messages stay in the store until somebody wants them; what was handed out before
 from typing import Any
 
 from gateway.broker.deliveries import Lane
+from gateway.broker.exchange_types import EXCHANGE_TYPES
 from gateway.broker.exchanges import Binding, Destination
-from gateway.broker.kinds import EXCHANGE_TYPES
 from gateway.broker.limits import read_queue_arguments
 from gateway.broker.plain import read_table
 from gateway.broker.queues import Queue

@@ -8,9 +8,9 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from gateway.broker.limits import Limits
+from gateway.broker.purged import PurgedMessages
 from gateway.broker.store import Store
 from gateway.broker.undertakings import Undertakings
-from gateway.broker.waste import Waste
 
 
 class Timed(Protocol):
@@ -41,7 +41,7 @@ class BrokerState:
         self.given = 0
         self.volatile = bool(getattr(store, "volatile", False))
         self.next_number = 1
-        self.waste = Waste(self)
+        self.purged = PurgedMessages(self)
         self.undertakings = Undertakings(store)
         self.agenda: list[tuple[int, int, Timed]] = []
         self.scheduled = 0

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from gateway.broker.counters import Totals
+from gateway.broker.exchange_types import exchange_type
 from gateway.broker.exchanges import (
     Binding,
     Direct,
@@ -17,7 +18,6 @@ from gateway.broker.exchanges import (
     HeadersExchange,
     Topic,
 )
-from gateway.broker.kinds import exchange_type
 from gateway.broker.limits import (
     EXCHANGE_ARGUMENTS,
     QUEUE_ARGUMENTS,

@@ -99,7 +99,7 @@ def test_closing(
     assert held(entries) == MANY - PORTION and "other" not in house.broker.vhosts["/"].queues
     answers = work(peer, entries)
     assert [said.token for said in answers if isinstance(said, Done)] == ["t", "next"]
-    while queue.dying:
+    while queue.pending_dead_letters:
         house.broker.end_turn()
         house.broker.state.tick(house.broker.state.now + 1)
     assert (queue.depth, queue.unsettled) == (left, 0)

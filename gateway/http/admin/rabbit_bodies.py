@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.broker.kinds import EXCHANGE_TYPES
+from gateway.broker.exchange_types import EXCHANGE_TYPES
 from gateway.http.admin.rabbit_messages import TEXTS
 
 EXAMPLES: dict[str, Any] = {

@@ -6,7 +6,7 @@ from urllib.parse import quote_plus
 
 from gateway import __version__
 from gateway.broker.counters import BindingSnapshot, ExchangeSnapshot, QueueSnapshot
-from gateway.broker.kinds import EXCHANGE_TYPES
+from gateway.broker.exchange_types import EXCHANGE_TYPES
 from gateway.broker.unsupported import without_effect
 from gateway.http.admin.admin_endpoints import Call
 from gateway.http.admin.definitions import RABBITMQ

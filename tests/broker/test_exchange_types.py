@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.kinds import EXCHANGE_TYPES, Lossy, wild
+from gateway.broker.exchange_types import EXCHANGE_TYPES, Lossy, wild
 from gateway.errors import Condition, StoreError
 from gateway.selector.like import EFFORT, LONGEST_TEXT, MOST_SHARED, MOST_STEPS
 from gateway.values import Scaled

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.broker import deliveries, waste
+from gateway.broker import deliveries, purged
 from gateway.broker.browsing import Place
 from gateway.operations import Outcome
 from tests import in_memory
@@ -25,7 +25,7 @@ COUNT = 2 * PORTION + 100
 def test_a_million_messages_go_in_portions(
     monkeypatch: pytest.MonkeyPatch, durable: bool, deleted: bool, held: bool
 ) -> None:
-    monkeypatch.setattr(waste, "PORTION", PORTION)
+    monkeypatch.setattr(purged, "PORTION", PORTION)
     house = House(now=1_000)
     channel, _ = house.channel()
     declare(channel, "q", durable=durable)
@@ -51,7 +51,7 @@ def test_a_million_messages_go_in_portions(
         assert due is not None
         broker.state.tick(due)
         assert broker.state.octets == (size * (COUNT - 2 * PORTION) if portion else size * held)
-    assert not broker.state.waste.heaps
+    assert not broker.state.purged.heaps
     if not deleted:
         house.commit()
         queues = House(house.store.survivors(), broker.state.now).broker.vhosts["/"].queues

@@ -32,10 +32,10 @@ class State(Protocol):
     octets: int
     now: int
 
-    def schedule(self, thing: "Waste", when: int, /) -> None: ...
+    def schedule(self, thing: "PurgedMessages", when: int, /) -> None: ...
 
 
-class Waste:
+class PurgedMessages:
     """Of one broker."""
 
     def __init__(self, state: State) -> None:
