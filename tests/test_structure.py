@@ -34,7 +34,7 @@ SLICED = {
         "a source with its journal on disk is a kind of source",
     ),
     "http.large.Pieces": (
-        "http.events.formats.Unfit",
+        "http.message_json.Unfit",
         "no lines, and why, is a kind of lines",
     ),
     "http.publish.publisher.Ticket": (
@@ -60,8 +60,6 @@ TANGLED = {
         "consumers cursors deliveries dispatcher exchanges exclusions queues returning",
         TODO,
     ),
-    "http.events": ("durable hub sources views", TODO),
-    "http.receive": ("channels seeking", TODO),
     "net": ("connection listener", TODO),
 }
 

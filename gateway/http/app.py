@@ -19,7 +19,6 @@ from gateway.http.access.routes import routes as access_routes
 from gateway.http.admin.routes import routes as admin_routes
 from gateway.http.context import Context
 from gateway.http.dependencies import HttpDependencies
-from gateway.http.deps import User
 from gateway.http.events.cursor import Cursors
 from gateway.http.events.hub import Hub
 from gateway.http.events.routes import routes as event_routes
@@ -34,6 +33,7 @@ from gateway.http.publish.publisher import Publisher
 from gateway.http.publish.routes import DECLARED_ROUTE, EXCHANGE_ROUTE, QUEUE_ROUTE
 from gateway.http.publish.routes import routes as publish_routes
 from gateway.http.receive.routes import routes as receive_routes
+from gateway.http.request_parameters import User
 
 Room = Callable[[Context], list[BaseRoute]]
 

@@ -10,8 +10,8 @@ from importlib.resources import files
 from fastapi import APIRouter, Response
 
 from gateway.http import problems
-from gateway.http.deps import User
 from gateway.http.problems import Problem
+from gateway.http.request_parameters import User
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

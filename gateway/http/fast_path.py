@@ -16,11 +16,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from gateway.errors import Refusal
+from gateway.http.access.credential_cache import CredentialCache
 from gateway.http.access.front import ALWAYS, Front
 from gateway.http.access.gate import PLANE
 from gateway.http.access.protocol import answer_whole
 from gateway.http.access.quotas import LIMITS
-from gateway.http.access.recall import Recall
 from gateway.http.fields import BadField
 from gateway.http.observe.layer import REQUEST_ID, Observe, trace_headers
 from gateway.http.observe.trace import CURRENT, Trace, read_trace
@@ -82,7 +82,7 @@ class FastPath:
         if front.origins is not None:
             self.always.append((b"vary", b"Origin"))
         self.vhosts = front.gate.dependencies.broker.vhosts
-        self.recall = Recall(front.gate)
+        self.credentials = CredentialCache(front.gate)
         self.requests = front.counters.requests
         self.endpoints = {
             noun: (endpoint, observe.labels[endpoint]) for noun, endpoint in endpoints.items()
@@ -153,7 +153,7 @@ class FastPath:
         receive: Receive,
     ) -> Answer:
         try:
-            caller = await self.recall.authenticate(scope, fields)
+            caller = await self.credentials.authenticate(scope, fields)
             vhost = node.vhost
             if vhost not in self.vhosts:
                 raise Problem(NOT_FOUND, f"no virtual host {vhost!r}")

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from gateway.http.context import Context
-from gateway.http.deps import ContextIn, authenticate, get_monitor
 from gateway.http.metrics import CONTENT_TYPE
+from gateway.http.request_parameters import ContextIn, authenticate, get_monitor
 from gateway.http.schemas import Health
 from gateway.net.loopback import peer_is_loopback
 

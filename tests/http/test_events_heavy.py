@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.http import portions
-from gateway.http.events import formats, heavy, rendering
+from gateway.http import message_json, portions, prepared_bodies
+from gateway.http.events import formats, rendering
 from gateway.http.large import Pieces
 from gateway.message import DIALECTS, NO_ESSENTIALS, Message
 from tests.http.stream_words import ALL
@@ -16,7 +16,7 @@ from tests.http.stream_words import ALL
 KIND = {"Content-Type": "application/json"}
 NUMBERS = json.dumps({"n": list(range(120_000)), "text": "é\n" * 1000}, ensure_ascii=False).encode()
 TEXT = ('wörd \U0001f600 "quoted"\n' * 30_000).encode()
-MOST = 3 * heavy.PIECE
+MOST = 3 * prepared_bodies.PIECE
 """Octets of a piece."""
 CASES = [
     ("application/json", None, NUMBERS),
@@ -36,22 +36,22 @@ CASES = [
 async def test_pieces_make_the_whole(
     content_type: str | None, coding: str | None, octets: bytes
 ) -> None:
-    steps = list(heavy.body_steps(*rendering.reading_of(content_type, coding), octets))
-    assert b"".join(steps) == rendering.body_json(content_type, coding, octets)
-    assert len(steps) > len(octets) // heavy.PIECE
-    assert max(map(len, steps)) < 3 * heavy.PIECE
+    steps = list(prepared_bodies.body_steps(*message_json.reading_of(content_type, coding), octets))
+    assert b"".join(steps) == message_json.body_json(content_type, coding, octets)
+    assert len(steps) > len(octets) // prepared_bodies.PIECE
+    assert max(map(len, steps)) < 3 * prepared_bodies.PIECE
 
 
 @pytest.mark.parametrize("octets", [TEXT, TEXT[:-1], TEXT + b"\r", TEXT + b"\xff"])
 async def test_lines_in_pieces(octets: bytes) -> None:
     message = Message(DIALECTS["0-9-1"], b"\0\0", octets, "", "k", NO_ESSENTIALS)
     at_once = bytes(formats.text_line("queue:q", 7, message))
-    key = await heavy.acquire(message, "text")
-    assert key is not None and max(map(len, rendering.SHOWN[key].parts), default=0) < MOST
+    key = await prepared_bodies.acquire(message, "text")
+    assert key is not None and max(map(len, message_json.SHOWN[key].parts), default=0) < MOST
     made = formats.text_line("queue:q", 7, message)
     assert bytes(made) == at_once
     assert b"not-text" in at_once or isinstance(made, Pieces)
-    heavy.release([key])
+    prepared_bodies.release([key])
 
 
 class Watched:
@@ -82,10 +82,10 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = iter(range(10**9))
     monkeypatch.setattr(portions, "clock", lambda: next(now))
     monkeypatch.setattr(portions, "asyncio", Counting)
-    at_once, dumps = rendering.is_json, rendering.compact
+    at_once, dumps = message_json.is_json, message_json.compact
 
     def small(body: bytes) -> bool:
-        assert len(body) <= heavy.HEAVY, "a large body at once"
+        assert len(body) <= prepared_bodies.HEAVY, "a large body at once"
         return at_once(body)
 
     def little(value: Any) -> bytes:
@@ -96,10 +96,11 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     encode = base64.b64encode
 
     def bits(body: bytes) -> bytes:
-        assert len(body) <= heavy.HEAVY, "a large body at once"
+        assert len(body) <= prepared_bodies.HEAVY, "a large body at once"
         return encode(body)
 
-    monkeypatch.setattr(rendering, "is_json", small)
+    monkeypatch.setattr(message_json, "is_json", small)
+    monkeypatch.setattr(message_json, "compact", little)
     monkeypatch.setattr(rendering, "compact", little)
     monkeypatch.setattr(base64, "b64encode", bits)
     return found
@@ -161,8 +162,8 @@ async def test_streams(make_rig: Any, listener: Any, pauses: list[float], query:
                 assert base64.b64decode(found[1]["base64"]) == NUMBERS
             else:
                 assert found == [{"json": 1}, {"json": json.loads(NUMBERS)}, {"json": 2}]
-        assert len(pauses) > len(NUMBERS) // heavy.PIECE
-    assert not heavy.MAKING and not heavy.USERS and not rendering.SHOWN
+        assert len(pauses) > len(NUMBERS) // prepared_bodies.PIECE
+    assert not prepared_bodies.MAKING and not prepared_bodies.USERS and not message_json.SHOWN
 
 
 @pytest.mark.parametrize("view", ["simple", "full"])
@@ -182,7 +183,7 @@ async def test_receiving(make_rig: Any, pauses: list[float], view: str) -> None:
         else:
             assert base64.b64decode(body["message"]["body"]["base64"]) == NUMBERS
             assert body["message"]["body"]["kind"] == "data"
-        assert len(pauses) > len(NUMBERS) // heavy.PIECE
+        assert len(pauses) > len(NUMBERS) // prepared_bodies.PIECE
         pauses.clear()
         return shown
 
@@ -198,7 +199,7 @@ async def test_receiving(make_rig: Any, pauses: list[float], view: str) -> None:
             got = (await http.post("/v1/%2F/queues/orders/deliveries", json=asked)).json()
             body = got["deliveries"][0]["message"]["body"]
             assert base64.b64decode(body["base64"]) == NUMBERS
-    assert not heavy.MAKING and not heavy.USERS and not rendering.SHOWN
+    assert not prepared_bodies.MAKING and not prepared_bodies.USERS and not message_json.SHOWN
 
 
 @pytest.mark.parametrize("encoding", ["auto", "base64"])
@@ -217,5 +218,5 @@ async def test_getting_as_rabbitmq_does(make_rig: Any, pauses: list[float], enco
             octets = payload.encode() if encoding == "auto" else base64.b64decode(payload)
             assert octets == NUMBERS[:truncate]
             assert got["payload_encoding"] == ("string" if encoding == "auto" else "base64")
-            assert len(pauses) > len(NUMBERS) // heavy.PIECE
-    assert not heavy.MAKING and not heavy.USERS and not rendering.SHOWN
+            assert len(pauses) > len(NUMBERS) // prepared_bodies.PIECE
+    assert not prepared_bodies.MAKING and not prepared_bodies.USERS and not message_json.SHOWN

@@ -12,8 +12,8 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from gateway.http.access.credential_cache import MOST_KEPT, CredentialCache
 from gateway.http.access.protocol import bounded
-from gateway.http.access.recall import MOST_KEPT, Recall
 from gateway.http.app import close
 from gateway.http.fast_path import LONGEST, read_node
 
@@ -158,13 +158,13 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("what", CHANGES)
 async def test_who_is_changed_is_looked_at_again(make_rig: Any, what: str) -> None:
     rig = prepared(make_rig)
-    recall = rig.app.fast_path.recall
+    credentials = rig.app.fast_path.credentials
     assert await statuses(rig) == 201
-    assert len(recall.kept) == 1
+    assert len(credentials.kept) == 1
     assert await statuses(rig) == 201
     CHANGES[what](rig.broker.access)
     assert await statuses(rig) == 401
-    assert not recall.kept
+    assert not credentials.kept
 
 
 async def test_permissions_are_asked_each_time(make_rig: Any) -> None:
@@ -204,14 +204,14 @@ async def test_quotas_count_on_the_fast_path(make_rig: Any) -> None:
 
 async def test_what_is_remembered_is_bounded_and_holds_no_secret(make_rig: Any) -> None:
     rig = prepared(make_rig)
-    recall: Recall = rig.app.fast_path.recall
+    credentials: CredentialCache = rig.app.fast_path.credentials
     assert await statuses(rig) == 201
-    (digest,) = recall.kept
+    (digest,) = credentials.kept
     assert b"wonder" not in digest and b"YWxpY2U6d29uZGVy" not in digest
-    verifier, principal = recall.kept[digest]
+    verifier, principal = credentials.kept[digest]
     for number in range(MOST_KEPT):
-        recall.keep(b"%d" % number, principal)
-    assert 0 < len(recall.kept) <= MOST_KEPT
+        credentials.keep(b"%d" % number, principal)
+    assert 0 < len(credentials.kept) <= MOST_KEPT
 
 
 def test_only_good_paths_are_remembered() -> None:

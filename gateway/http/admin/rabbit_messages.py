@@ -15,14 +15,13 @@ from gateway import values
 from gateway.bodies import Body, cut
 from gateway.broker.local import LocalChannel
 from gateway.errors import Condition, Refusal
-from gateway.http import problems
+from gateway.http import prepared_bodies, problems
 from gateway.http.access.principal import Action
 from gateway.http.admin.admin_endpoints import Call
 from gateway.http.admin.rabbit_shape import Bad, Missing, need_keys
 from gateway.http.admin.tables import write_table
-from gateway.http.events import heavy
-from gateway.http.events.rendering import Shown, body_shown
 from gateway.http.large import SHOWN, Octets, linked, parts_of, trimmed
+from gateway.http.message_json import Shown, body_shown
 from gateway.http.portions import Whole, encoded, spread
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target
@@ -234,11 +233,11 @@ async def rabbit_get(call: Call) -> Response:
 async def show(one: Fetched, encoding: str, body: Body) -> list[Octets]:
     message = one.message
     auto = encoding == "auto"
-    ready = await heavy.prepare(Shown(id(body), text=auto), body)
+    ready = await prepared_bodies.prepare(Shown(id(body), text=auto), body)
     try:
         payload = body_shown(False, auto, body)
     finally:
-        heavy.release([ready])
+        prepared_bodies.release([ready])
     string = parts_of(payload)[0].startswith(AS_TEXT)
     told = {
         "payload_bytes": len(message.body),

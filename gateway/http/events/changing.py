@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 
 from gateway.http import problems
-from gateway.http.deps import read_limited
 from gateway.http.events.opening import complete, described, open_cursor, start
 from gateway.http.events.rendering import control
 from gateway.http.events.stream import EventStream, Reading
@@ -21,6 +20,7 @@ from gateway.http.events.stream_request import (
 )
 from gateway.http.large import Octets
 from gateway.http.problems import Problem
+from gateway.http.request_parameters import read_limited
 from gateway.http.typed_json import once, refuse
 
 BODY_OCTETS = 64 * 1024

@@ -10,19 +10,16 @@ And a reader is shown nothing that is not safe yet, so that no position is ever 
 import logging
 import os
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gateway.broker.local import LocalClient, remove_private_queue
 from gateway.errors import Refusal, Unstorable
 from gateway.http.events.cursor import EPOCH_OCTETS, digest_of
-from gateway.http.events.heavy import HEAVY
 from gateway.http.events.journal import Event
-from gateway.http.events.sources import AT_ONCE, Name, Reader, Source
+from gateway.http.events.sources import AT_ONCE, Name, Reader, Source, SourceOwner
+from gateway.http.prepared_bodies import HEAVY
 from gateway.message import Message
 from gateway.operations import Outcome
-
-if TYPE_CHECKING:
-    from gateway.http.events.hub import Hub
 
 log = logging.getLogger("gateway.http")
 
@@ -43,7 +40,7 @@ class DurableSource(Source):
     """``number`` is where the store has the journal; ``used`` when it was last read, ms."""
 
     def __init__(
-        self, hub: "Hub", vhost: str, name: Name, record: dict[str, Any] | None = None
+        self, hub: SourceOwner, vhost: str, name: Name, record: dict[str, Any] | None = None
     ) -> None:
         super().__init__(hub, vhost, name, 1 if record is None else record["start"])
         store = hub.broker.state.store

@@ -11,7 +11,6 @@ from gateway.http.access.gate import NO_NODES, PRINCIPAL
 from gateway.http.access.principal import Principal
 from gateway.http.access.tickets import Claim, Terms, bad_ticket
 from gateway.http.context import Context
-from gateway.http.deps import authenticate, read_limited, vhost_of
 from gateway.http.events.cursor import END
 from gateway.http.events.leased import open_leased
 from gateway.http.events.opening import headers_of, jittered, open_stream
@@ -30,6 +29,7 @@ from gateway.http.events.stream_request import (
     read_stream_request,
 )
 from gateway.http.problems import Problem, of_refusal
+from gateway.http.request_parameters import authenticate, read_limited, vhost_of
 from gateway.http.segments import decode_segment
 
 BODY_OCTETS = 64 * 1024

@@ -11,18 +11,19 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from gateway.bodies import Body
-from gateway.http.events.rendering import (
+from gateway.http.events.rendering import control, data_line
+from gateway.http.large import SHOWN as LIMIT
+from gateway.http.large import Octets, linked, octets_of, parts_of, trimmed
+from gateway.http.message_json import (
     LINE_ENDS,
     SHOWN,
     Shown,
+    Unfit,
     body_json,
     compact,
-    control,
-    data_line,
+    is_event,
     is_json,
 )
-from gateway.http.large import SHOWN as LIMIT
-from gateway.http.large import Octets, Pieces, linked, octets_of, parts_of, trimmed
 from gateway.http.observe.trace import trace_of
 from gateway.http.publish.shown import full_octets, write_full
 from gateway.http.typed import json_value, moment
@@ -36,24 +37,6 @@ PREFIXES = ("cloudEvents_", "cloudEvents:")
 REQUIRED = ("id", "source", "specversion", "type")
 AS_JSON = b'{"json":'
 RESERVED = frozenset({*REQUIRED, "data", "data_base64", "datacontenttype"})
-
-
-class NotText(Exception):
-    """Why a body cannot be the lines of an event. ``shown`` stands for it in ``SHOWN``."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.shown = Unfit(reason)
-
-
-class Unfit(Pieces):
-    """No lines, and why."""
-
-    __slots__ = ("reason",)
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(())
-        self.reason = reason
 
 
 def look(message: Message) -> Properties | None:
@@ -114,12 +97,6 @@ def too_large(source: str, position: int, message: Message) -> bytes:
 
 
 # --- CloudEvents --------------------------------------------------------------------------------
-
-
-def is_event(content_type: str | None) -> bool:
-    """Whether this says that a body is an event in JSON."""
-    media = (content_type or "").partition(";")[0].strip().lower()
-    return media == "application/cloudevents+json"
 
 
 def as_it_is(message: Message) -> Octets | None:

@@ -14,15 +14,16 @@ from gateway.broker.local import LocalChannel, LocalClient
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Principal
-from gateway.http.events.heavy import HEAVY, acquire
 from gateway.http.events.hub import Hub
 from gateway.http.events.opening import headers_of, jittered
-from gateway.http.events.rendering import Shown, compact, control, data_head, data_line
+from gateway.http.events.rendering import control, data_head, data_line
 from gateway.http.events.sources import AT_ONCE, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
 from gateway.http.events.stream_request import StreamRequest, invalid
 from gateway.http.large import Octets, linked
 from gateway.http.leases import Fate, Lease, Leasing, tally
+from gateway.http.message_json import Shown, compact
+from gateway.http.prepared_bodies import HEAVY, acquire
 from gateway.http.problems import Problem
 from gateway.http.redaction import redacted
 from gateway.http.typed import moment

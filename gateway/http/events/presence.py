@@ -12,9 +12,10 @@ from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
 from gateway.http.events.opening import headers_of, jittered
-from gateway.http.events.rendering import compact, control
+from gateway.http.events.rendering import control
 from gateway.http.events.stream import EventStream, Options, Resume
 from gateway.http.large import Octets, linked
+from gateway.http.message_json import compact
 from gateway.http.problems import Problem
 from gateway.http.typed import moment
 

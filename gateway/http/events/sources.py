@@ -8,23 +8,23 @@ cursor says so or the linger time is over; then it goes back to the queue.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from gateway.broker.broker import Broker
 from gateway.broker.exchanges import Exchange
 from gateway.broker.local import LocalChannel, LocalClient
+from gateway.config.web import HttpSettings
 from gateway.errors import Refusal
 from gateway.http.access.principal import Principal
+from gateway.http.events.cursor import Cursors
 from gateway.http.events.formats import Renderer
-from gateway.http.events.heavy import HEAVY
 from gateway.http.events.journal import Event, Journal
 from gateway.http.events.rendering import data_head, data_line
 from gateway.http.events.views import Spec, View
 from gateway.http.large import Octets, linked
+from gateway.http.prepared_bodies import HEAVY
 from gateway.message import Message
 from gateway.operations import Outcome
-
-if TYPE_CHECKING:
-    from gateway.http.events.hub import Hub
 
 AT_ONCE = 16 * 1024
 """Octets of a body up to which an event is rendered as it comes: a turn may bring many."""
@@ -63,10 +63,31 @@ class Reader(Protocol):
         ...
 
 
+class SourceOwner(Protocol):
+    """The part of the hub that its sources use."""
+
+    broker: Broker
+    settings: HttpSettings
+    cursors: Cursors
+    epoch: bytes
+
+    def appended(self, source: "Source") -> None:
+        """The journal of a source has a new event."""
+        ...
+
+    def settle_later(self, source: "Source", position: int) -> None:
+        """Accept up to a position in the next turn."""
+        ...
+
+    def lost(self, source: "Source", text: str) -> None:
+        """The broker ended the subscription of a source."""
+        ...
+
+
 class Source:
     """One journal and the subscription that feeds it. The subscriber of its channel."""
 
-    def __init__(self, hub: "Hub", vhost: str, name: Name, start: int) -> None:
+    def __init__(self, hub: SourceOwner, vhost: str, name: Name, start: int) -> None:
         settings = hub.settings
         self.hub = hub
         self.vhost = vhost
@@ -120,7 +141,9 @@ class Source:
             return None
         view = self.views.get(spec)
         if view is None:
-            view = self.views[spec] = View(self, spec)
+            shown = spec.alias or str(self.name)
+            renderer = self.renderer_of(spec.alias) if spec.alias else self.renderer
+            view = self.views[spec] = View(self.journal, spec, shown, renderer, self.id_line)
         view.readers += 1
         return view
 

@@ -17,12 +17,13 @@ from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Action, Principal
 from gateway.http.access.protocol import Pipe, pipe_of
 from gateway.http.events.cursor import END
-from gateway.http.events.heavy import acquire, release
 from gateway.http.events.hub import Hub
-from gateway.http.events.rendering import Shown, control
+from gateway.http.events.rendering import control
 from gateway.http.events.sources import Name, Source
 from gateway.http.events.views import PLAIN, Spec, View
 from gateway.http.large import Octets, Pieces, linked, pieces, trimmed
+from gateway.http.message_json import Shown
+from gateway.http.prepared_bodies import acquire, release
 from gateway.http.problems import Problem
 from gateway.http.typed import moment
 from gateway.message import Message

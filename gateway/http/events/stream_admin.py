@@ -11,11 +11,11 @@ from gateway.http import problems
 from gateway.http.access.gate import NO_NODES
 from gateway.http.access.principal import MONITORS, Principal
 from gateway.http.context import Context
-from gateway.http.deps import authenticate, vhost_of
 from gateway.http.events.changing import apply, read_change
 from gateway.http.events.presence import Presence, PresenceStream
 from gateway.http.events.stream import EventStream
 from gateway.http.problems import Problem, of_refusal
+from gateway.http.request_parameters import authenticate, vhost_of
 from gateway.http.typed import moment
 
 NO_STORE = {"cache-control": "no-store"}

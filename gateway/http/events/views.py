@@ -5,17 +5,16 @@ when somebody reads it, once for all who read it so; what a filter leaves out is
 """
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
-from gateway.http.events.journal import NOTHING_ASKED, Event
+from gateway.http.events.formats import Renderer
+from gateway.http.events.journal import NOTHING_ASKED, Event, Journal
 from gateway.http.filters import Filter
 from gateway.http.large import Octets, linked
 from gateway.http.redaction import redacted
 from gateway.message import Message
 from gateway.selector.like import EFFORT
-
-if TYPE_CHECKING:
-    from gateway.http.events.sources import Source
 
 KEPT_OCTETS = 1024 * 1024
 """Rendered frames that a view keeps."""
@@ -43,16 +42,24 @@ PLAIN = Spec()
 
 
 class View:
-    """Shared by the readers of one source who asked for the same."""
+    """Shared by the readers of one source who asked for the same. ``shown`` is the source as they
+    call it; ``id_line`` makes the ``id:`` line of a position."""
 
-    def __init__(self, source: "Source", spec: Spec) -> None:
-        self.source = source
-        self.journal = source.journal
+    def __init__(
+        self,
+        journal: Journal,
+        spec: Spec,
+        shown: str,
+        renderer: Renderer,
+        id_line: Callable[[int], bytes],
+    ) -> None:
+        self.journal = journal
         self.spec = spec
         self.readers = 0
         self.as_stored = spec == Spec(filter=spec.filter)
-        self.shown = spec.alias or str(source.name)
-        self.renderer = source.renderer_of(spec.alias) if spec.alias else source.renderer
+        self.shown = shown
+        self.renderer = renderer
+        self.id_line = id_line
         self.chunk_asked = NOTHING_ASKED
         self.chunk: tuple[Octets, int] = (b"", 0)
         self.kept: OrderedDict[int, Octets] = OrderedDict()
@@ -107,10 +114,9 @@ class View:
             event = event._replace(message=redacted(event.message))
         if event is None or not self.wants(event.message):
             return b""
-        source = self.source
         if self.as_stored:
             return self.journal.frame(position)
-        head = source.id_line(position) + self.name_line(event)
+        head = self.id_line(position) + self.name_line(event)
         return linked(head, self.lines(position, event))
 
     def wants(self, message: Message) -> bool:

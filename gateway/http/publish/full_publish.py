@@ -14,7 +14,6 @@ from gateway.bodies import Body
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.context import Context
-from gateway.http.deps import authenticate, vhost_of
 from gateway.http.fields import BadField
 from gateway.http.large import send_body
 from gateway.http.problems import Problem, of_refusal
@@ -51,6 +50,7 @@ from gateway.http.publish.preferences import (
 from gateway.http.publish.results import Answer, batch_answer, problem_answer, single_answer
 from gateway.http.publish.sending import Call, Sender
 from gateway.http.publish.streaming import Stream
+from gateway.http.request_parameters import authenticate, vhost_of
 from gateway.http.typed_json import BadForm
 
 Finder = Callable[[dict[str, str], bytes], Target | None]

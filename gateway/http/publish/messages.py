@@ -15,7 +15,6 @@ from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Principal
 from gateway.http.context import Context
-from gateway.http.deps import authenticate, vhost_of
 from gateway.http.fields import BadField, write_identifier
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.publish.addresses import Target
@@ -25,6 +24,7 @@ from gateway.http.publish.preferences import Pairs, needs_full_publish
 from gateway.http.publish.publisher import Ticket
 from gateway.http.publish.results import RECEIPT, Answer, instant, judge, shown_id
 from gateway.http.publish.templates import prepare
+from gateway.http.request_parameters import authenticate, vhost_of
 from gateway.message import Message
 
 RECEIPT_TYPE = (b"content-type", RECEIPT.encode())

@@ -4,9 +4,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.http.context import Context
-from gateway.http.deps import authenticate, vhost_of
 from gateway.http.portions import Whole
 from gateway.http.publish.operations import MEDIA_TYPE, Operation
+from gateway.http.request_parameters import authenticate, vhost_of
 
 
 class OperationEndpoints:

@@ -18,10 +18,8 @@ from gateway.bodies import Body
 from gateway.broker.local import LocalClient
 from gateway.broker.replies import REPLY_TO
 from gateway.errors import Condition, Refusal
-from gateway.http import problems
+from gateway.http import prepared_bodies, problems
 from gateway.http.access.principal import Principal
-from gateway.http.deps import authenticate, read_limited, vhost_of
-from gateway.http.events import heavy
 from gateway.http.fields import READERS, BadField, read_properties, write_identifier
 from gateway.http.identifiers import uuid7
 from gateway.http.large import Octets, send_body
@@ -34,10 +32,11 @@ from gateway.http.publish.preferences import read_preferences
 from gateway.http.publish.results import Answer, problem_answer
 from gateway.http.publish.templates import DIALECT, encode
 from gateway.http.receive.deliveries import hung_up
-from gateway.http.receive.moments import Alarm
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import read_query
 from gateway.http.receive.views import Pairs, message_json, raw_fields
+from gateway.http.receive.waiting import Alarm
+from gateway.http.request_parameters import authenticate, read_limited, vhost_of
 from gateway.message import DIALECTS, Message
 
 MOST_LINGERING = 10_000
@@ -335,7 +334,7 @@ class RequestsEndpoint:
             problem = self.no_reply(call, asked.target, asked.shown, seconds)
             return problem_answer(problem, instance)
         self.calls.replied += 1
-        async with heavy.ready([call.reply]):
+        async with prepared_bodies.ready([call.reply]):
             body = message_json(call.reply, "simple", "auto", redelivered=False, deliveries=1)
         headers = [
             (b"content-type", REPLY),
@@ -359,7 +358,7 @@ class RequestsEndpoint:
         pairs = raw_fields(reply, False, 1)
         if pairs is not None:
             return 200, pairs + more, reply.body
-        async with heavy.ready([reply], "full"):
+        async with prepared_bodies.ready([reply], "full"):
             body = message_json(reply, "full", "auto", redelivered=False, deliveries=1)
         return 200, [("content-type", "application/json"), ("amqp-view", "full"), *more], body
 

@@ -6,15 +6,14 @@ so that no message ever rests here that nobody asked for.
 """
 
 from collections import Counter
-from typing import NamedTuple
 
 from gateway.broker.broker import Broker
 from gateway.broker.browsing import Place, discard
 from gateway.broker.local import LocalClient
 from gateway.broker.queues import Queue
 from gateway.errors import Condition, Refusal
-from gateway.http.receive.moments import Alarm
 from gateway.http.receive.seeking import Seeking, Wanted
+from gateway.http.receive.waiting import Alarm, Taken, Waiting
 from gateway.message import Message, Table
 from gateway.operations import Outcome
 
@@ -22,33 +21,11 @@ POISON = "delivery_limit"
 """Why what was delivered too often is dead, in ``x-death``."""
 
 
-class Taken(NamedTuple):
-    """One unsettled delivery. ``times``: which delivery of the message this is, from 1."""
-
-    delivery: int
-    times: int
-    message: Message
-
-
-class Waiting:
-    """A caller who waits for up to ``most`` messages. ``alarm`` rings when some have come, when
-    the time is up, or when there will be none."""
-
-    __slots__ = ("tag", "alarm", "most", "taken", "gone")
-
-    def __init__(self, tag: str, alarm: Alarm, most: int) -> None:
-        self.tag = tag
-        self.alarm = alarm
-        self.most = most
-        self.taken: list[Taken] = []
-        self.gone = False
-
-
 class ReceiveChannel:
     """One channel, its deliveries, and who waits. The channel's subscriber. Use within a turn."""
 
     def __init__(self, broker: Broker, vhost: str, user: str, tally: Counter[str]) -> None:
-        self.broker = broker
+        self.state = broker.state
         self.tally = tally
         self.waiting: dict[str, Waiting] = {}
         self.seeking: dict[Seeking, None] = {}
@@ -83,7 +60,7 @@ class ReceiveChannel:
         channel = self.channel
         channel.prefetch(most, octets)
         tag = channel.subscribe(queue)
-        waiting = self.waiting[tag] = Waiting(tag, Alarm(self.broker.state, until), most)
+        waiting = self.waiting[tag] = Waiting(tag, Alarm(self.state, until), most)
         channel.start(tag)
         return waiting
 
@@ -93,6 +70,10 @@ class ReceiveChannel:
         self.seeking[seeking] = None
         seeking.look()
         return seeking
+
+    def readable(self, queue: str) -> Queue:
+        """Raises ``Refusal``."""
+        return self.channel.readable(queue)
 
     def pick(self, queue: Queue, place: Place) -> Taken | None:
         """The message at a place, if it is ready there."""
@@ -106,7 +87,7 @@ class ReceiveChannel:
         if discard(queue, place, POISON):
             self.tally[POISON] += 1
 
-    def stop(self, waiting: "Waiting | Seeking") -> list[Taken]:
+    def stop(self, waiting: Waiting | Seeking) -> list[Taken]:
         """The wait is over; what has come."""
         if isinstance(waiting, Seeking):
             self.seeking.pop(waiting, None)

@@ -14,17 +14,17 @@ from starlette.types import Scope, Send
 from gateway.bodies import Body
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
-from gateway.http.deps import authenticate, vhost_of
-from gateway.http.events.heavy import ready
 from gateway.http.large import Octets, linked, pieces
 from gateway.http.leases import Lease
 from gateway.http.portions import spread
+from gateway.http.prepared_bodies import ready
 from gateway.http.problems import Problem
-from gateway.http.receive.channels import Taken, Waiting
 from gateway.http.receive.receiver import Batch, Receiver, may_receive
 from gateway.http.receive.requests import Receive, check, read_json, read_query
 from gateway.http.receive.seeking import Seeking
 from gateway.http.receive.views import Pairs, message_json, raw_fields
+from gateway.http.receive.waiting import Taken, Waiting
+from gateway.http.request_parameters import authenticate, vhost_of
 from gateway.http.segments import decode_segment
 from gateway.http.typed import moment
 

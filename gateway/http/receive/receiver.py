@@ -7,9 +7,10 @@ from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
 from gateway.http.leases import Fate, Lease, Owner
 from gateway.http.problems import Problem
-from gateway.http.receive.channels import ReceiveChannel, ReceiveChannels, Taken, Waiting, no_queue
+from gateway.http.receive.channels import ReceiveChannel, ReceiveChannels, no_queue
 from gateway.http.receive.requests import Receive
 from gateway.http.receive.seeking import Seeking, wanted_of
+from gateway.http.receive.waiting import Taken, Waiting
 from gateway.operations import Outcome
 
 Key = tuple[str, str, Owner, str]

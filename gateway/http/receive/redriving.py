@@ -15,13 +15,13 @@ from gateway.broker.local import LocalChannel
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
-from gateway.http.deps import authenticate, vhost_of
 from gateway.http.problems import Problem
-from gateway.http.receive.looking import NO_STORE, open_channel, read_place, write_place
-from gateway.http.receive.moments import Alarm, safely, until_safe
+from gateway.http.receive.browsing import NO_STORE, open_channel, read_place, write_place
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import Redrive, Target, Which, read_query, read_request
 from gateway.http.receive.views import dead_letter, look, plain
+from gateway.http.receive.waiting import Alarm, safely, until_safe
+from gateway.http.request_parameters import authenticate, vhost_of
 from gateway.http.segments import decode_segment
 from gateway.message import Message, Properties
 

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from starlette.requests import Request
 
 from gateway.http import problems
-from gateway.http.deps import read_limited
 from gateway.http.filters import MOST_OCTETS as FILTER_OCTETS
 from gateway.http.filters import (
     MOST_TERMS,
@@ -21,6 +20,7 @@ from gateway.http.filters import (
 )
 from gateway.http.filters import Filter as Conditions
 from gateway.http.problems import Problem
+from gateway.http.request_parameters import read_limited
 from gateway.http.typed_json import once, refuse
 
 MOST_OCTETS = 1024 * 1024

@@ -13,10 +13,10 @@ from gateway.http.context import Context
 from gateway.http.description import Described
 from gateway.http.problems import Problem
 from gateway.http.receive import described
+from gateway.http.receive.browsing import Browsing
 from gateway.http.receive.calling import Calls, RequestsEndpoint
 from gateway.http.receive.deliveries import DeliveriesEndpoint
 from gateway.http.receive.figures import Figures
-from gateway.http.receive.looking import Looking
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.redriving import Redriving
 from gateway.http.receive.settling import Settlements
@@ -32,7 +32,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 def routes(context: Context) -> list[BaseRoute]:
     receiver = Receiver(context)
-    settlements, looking = Settlements(receiver), Looking(receiver)
+    settlements, looking = Settlements(receiver), Browsing(receiver)
     redriving, calls = Redriving(receiver), Calls(receiver)
     context.counters.registry.register(Figures(receiver, redriving, calls))
 

@@ -5,17 +5,16 @@ from its place and everything else stays where it is. Then the caller hears of e
 becomes ready, and takes those that match, until the time is up.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from gateway.broker.browsing import Place, browse
+from gateway.broker.queues import Queue
+from gateway.broker.state import BrokerState
 from gateway.http.filters import Filter
-from gateway.http.receive.moments import Alarm
 from gateway.http.receive.requests import LONGEST_WAIT, Receive
+from gateway.http.receive.waiting import Alarm, Taken
 from gateway.message import Message
 from gateway.selector.like import EFFORT
-
-if TYPE_CHECKING:
-    from gateway.http.receive.channels import ReceiveChannel, Taken
 
 PORTION = 500
 """Messages looked at in one turn."""
@@ -46,13 +45,29 @@ def wanted_of(asked: Receive) -> Wanted | None:
     return Wanted(conditions, asked.max_deliveries)
 
 
+class Channel(Protocol):
+    """The part of a ``ReceiveChannel`` that a search uses."""
+
+    @property
+    def state(self) -> BrokerState: ...
+
+    @property
+    def dead(self) -> bool: ...
+
+    def readable(self, queue: str) -> Queue: ...
+
+    def pick(self, queue: Queue, place: Place) -> Taken | None: ...
+
+    def dead_letter(self, queue: Queue, place: Place) -> None: ...
+
+
 class Seeking:
     """A caller who seeks up to ``most`` messages and ``octets`` of bodies (but one in any case).
-    A watcher of the queue. Use within a turn; ``receive_channel.stop`` ends it."""
+    A watcher of the queue. Use within a turn; ``ReceiveChannel.stop`` ends it."""
 
     def __init__(
         self,
-        receive_channel: "ReceiveChannel",
+        receive_channel: Channel,
         queue: str,
         wanted: Wanted,
         most: int,
@@ -64,13 +79,13 @@ class Seeking:
         self.wanted = wanted
         self.most = most
         self.octets = octets
-        state = receive_channel.broker.state
+        state = receive_channel.state
         self.until = state.now + wait_ms
         self.taken: list[Taken] = []
         self.gone = False
         self.searching = True
         self.after: Place | None = None
-        self.queue = receive_channel.channel.readable(queue)
+        self.queue = receive_channel.readable(queue)
         self.left = self.queue.depth
         self.queue.touch()
         self.queue.watchers[self] = None
@@ -99,7 +114,7 @@ class Seeking:
 
     def searched(self) -> None:
         self.searching = False
-        state = self.receive_channel.broker.state
+        state = self.receive_channel.state
         if self.taken or state.now >= self.until:
             self.alarm.ring()
         else:

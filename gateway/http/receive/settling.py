@@ -7,16 +7,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gateway.errors import Refusal
-from gateway.http import problems
+from gateway.http import prepared_bodies, problems
 from gateway.http.access.principal import Action, Principal
-from gateway.http.deps import authenticate, vhost_of
-from gateway.http.events import heavy
 from gateway.http.large import linked
 from gateway.http.lease_tokens import owner_of
 from gateway.http.leases import Fate, Lease
 from gateway.http.portions import Whole
 from gateway.http.problems import Problem
-from gateway.http.receive.moments import safely, until_safe
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import (
     Modify,
@@ -30,7 +27,9 @@ from gateway.http.receive.requests import (
     read_request,
 )
 from gateway.http.receive.views import message_json
+from gateway.http.receive.waiting import safely, until_safe
 from gateway.http.redaction import redacted
+from gateway.http.request_parameters import authenticate, vhost_of
 from gateway.http.sealing import Foreign, Forged
 from gateway.http.typed import moment
 from gateway.message import Table
@@ -224,7 +223,7 @@ class Settlements:
         )
         if lease.route:
             message = redacted(message)
-        async with heavy.ready([message], view, payload == "base64"):
+        async with prepared_bodies.ready([message], view, payload == "base64"):
             shown = message_json(
                 message, view, payload, redelivered=lease.count > 1, deliveries=lease.count
             )

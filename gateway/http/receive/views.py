@@ -5,9 +5,9 @@ from typing import Any
 
 import http_sf
 
-from gateway.http.events.rendering import body_json, compact
 from gateway.http.fields import sf_string, write_headers
 from gateway.http.large import Octets, linked, trimmed
+from gateway.http.message_json import body_json, compact
 from gateway.http.publish.shown import full_octets, write_full, write_simple
 from gateway.http.typed import moment
 from gateway.message import Message, Properties, Table

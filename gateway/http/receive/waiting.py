@@ -1,11 +1,16 @@
-"""Waiting by the broker's clock: the only clock of this room, so that tests can set it."""
+"""Waiting for messages, for a moment, or for the store.
+
+The only clock is the broker's, so that tests can set it.
+"""
 
 import asyncio
+from typing import NamedTuple
 
 from gateway.broker.state import BrokerState
 from gateway.http import problems
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.problems import Problem
+from gateway.message import Message
 
 
 class Alarm:
@@ -30,6 +35,28 @@ class Alarm:
     def ring(self) -> None:
         if not self.future.done():
             self.future.set_result(None)
+
+
+class Taken(NamedTuple):
+    """One unsettled delivery. ``times``: which delivery of the message this is, from 1."""
+
+    delivery: int
+    times: int
+    message: Message
+
+
+class Waiting:
+    """A caller who waits for up to ``most`` messages. ``alarm`` rings when some have come, when
+    the time is up, or when there will be none."""
+
+    __slots__ = ("tag", "alarm", "most", "taken", "gone")
+
+    def __init__(self, tag: str, alarm: Alarm, most: int) -> None:
+        self.tag = tag
+        self.alarm = alarm
+        self.most = most
+        self.taken: list[Taken] = []
+        self.gone = False
 
 
 async def until_safe(dependencies: HttpDependencies, safe: asyncio.Future[None], what: str) -> None:

@@ -1,4 +1,4 @@
-"""Looking at messages without taking them: a queue, or a queue as a heap of dead letters."""
+"""Browsing at messages without taking them: a queue, or a queue as a heap of dead letters."""
 
 from typing import Any
 
@@ -7,16 +7,15 @@ from starlette.responses import Response
 
 from gateway.broker.browsing import Place, Seen
 from gateway.broker.local import LocalChannel, LocalClient
-from gateway.http import problems
+from gateway.http import prepared_bodies, problems
 from gateway.http.access.principal import Action, Principal
-from gateway.http.deps import authenticate, vhost_of
-from gateway.http.events import heavy
 from gateway.http.large import Octets, linked
 from gateway.http.portions import Whole, spread
 from gateway.http.problems import Problem
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import read_query
 from gateway.http.receive.views import message_json
+from gateway.http.request_parameters import authenticate, vhost_of
 from gateway.http.segments import decode_segment
 from gateway.http.typed import moment
 
@@ -58,7 +57,7 @@ def open_channel(receiver: Receiver, vhost: str, user: str) -> LocalChannel:
     return LocalClient(receiver.broker, vhost, user, f"HTTP reader of {user}").channel()
 
 
-class Looking:
+class Browsing:
     """``GET .../queues/{queue}/messages`` and ``GET .../dead-letters/{queue}``."""
 
     def __init__(self, receiver: Receiver) -> None:
@@ -89,7 +88,7 @@ class Looking:
         finally:
             dependencies.end_turn()
         parts: list[Octets] = []
-        async with heavy.ready([one.message for one in seen], view, payload == "base64"):
+        async with prepared_bodies.ready([one.message for one in seen], view, payload == "base64"):
             async for one in spread(seen):
                 parts += [b"," if parts else b"", *self.show(one, view, payload)]
         # A page that was cut by its octets is followed by another one, too.

@@ -12,10 +12,17 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 
 from gateway.bodies import Body
-from gateway.http.events.formats import NotText, is_event
-from gateway.http.events.rendering import LINE_ENDS, SHOWN, Shown, compact, reading_of
 from gateway.http.json_check import Steps, json_steps, utf8_steps
 from gateway.http.large import Pieces, octets_of
+from gateway.http.message_json import (
+    LINE_ENDS,
+    SHOWN,
+    NotText,
+    Shown,
+    compact,
+    is_event,
+    reading_of,
+)
 from gateway.http.portions import gathered
 from gateway.message import Message
 

@@ -1,9 +1,9 @@
-"""Who a Basic credential was good for, without doing the same work twice.
+"""Basic credentials that were verified before, by digest, so that a request costs no hashing.
 
 A program sends the same ``Authorization`` with every request. Once it was good, its digest under a
-key of this process stands for it: neither password nor field is kept, and whoever guesses cannot
-steer the digest, so looking it up tells nothing by its time. What is found is held against the user
-as it is now: another password, or none of that name, and it is forgotten.
+key of this process stands for it: neither password nor field is kept, and an attacker cannot steer
+the digest, so that the time of a look-up tells nothing. An entry is compared with the user as it is
+now, and dropped if the password was changed or the user deleted.
 """
 
 import secrets
@@ -23,8 +23,8 @@ AMBIENT = frozenset({b"cookie", b"origin", b"sec-fetch-site", b"sec-fetch-mode"}
 """With one of these it may be a browser, which sends a password it remembers by itself."""
 
 
-class Recall:
-    """In front of ``Gate.authenticate``. ``None`` means that it must be asked."""
+class CredentialCache:
+    """Consulted before ``Gate.authenticate``."""
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate

@@ -1,0 +1,155 @@
+"""A message as JSON: the simple view of its properties, and its body.
+
+The ``body`` member is ``{"json": ...}`` if the content type says JSON and the octets are valid JSON
+(they are spliced in as they came, so big numbers and repeated keys survive), else ``{"text": ...}``
+if the content type is textual and the octets are UTF-8, else ``{"base64": ...}``.
+"""
+
+import base64
+import json
+from typing import Any, NamedTuple, NoReturn
+
+from gateway.bodies import Body
+from gateway.http.large import Octets, Pieces, octets_of, omitted
+from gateway.http.observe.trace import trace_of
+from gateway.http.typed import json_value, moment
+from gateway.message import Properties
+
+LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
+TEXTUAL = frozenset({"application/xml", "application/javascript", "application/yaml"})
+
+
+def compact(value: Any) -> bytes:
+    """JSON on one line, UTF-8; a lone surrogate becomes its escape."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8", "backslashreplace")
+
+
+class Shown(NamedTuple):
+    """What is made of a body, by the identity of its octets: the ``body`` member, as JSON or text
+    if it may be shown so, or the ``lines`` of the format "text"."""
+
+    body: int
+    json: bool = False
+    text: bool = False
+    lines: bool = False
+
+
+SHOWN: dict[Shown, Pieces] = {}
+"""Large bodies that ``prepared_bodies`` has made ready."""
+
+
+def reading_of(content_type: str | None, coding: str | None) -> tuple[bool, bool]:
+    """Whether a body may be shown as JSON, and as text."""
+    if coding:
+        return False, False
+    media = (content_type or "").partition(";")[0].strip().lower()
+    json = media == "application/json" or media.endswith("+json")
+    return json, media.startswith("text/") or media in TEXTUAL or media.endswith(("+xml", "json"))
+
+
+def body_json(content_type: str | None, coding: str | None, large: Body) -> Octets:
+    """The ``body`` member by the binary rule."""
+    return body_shown(*reading_of(content_type, coding), large)
+
+
+def body_shown(json: bool, text: bool, large: Body) -> Octets:
+    """The ``body`` member: as JSON or text, if it may be and is, else in base64."""
+    if SHOWN and (shown := SHOWN.get(Shown(id(large), json, text))) is not None:
+        return shown
+    body = octets_of(large)
+    if body is None:
+        return compact(omitted(large))
+    if json and is_json(body):
+        # Outside strings a line end is white space; inside, valid JSON has none.
+        return b'{"json":' + body.translate(LINE_ENDS) + b"}"
+    if text:
+        try:
+            return b'{"text":' + compact(body.decode()) + b"}"
+        except UnicodeDecodeError:
+            pass
+    return b'{"base64":"' + base64.b64encode(body) + b'"}'
+
+
+def is_json(body: bytes) -> bool:
+    try:
+        json.loads(body.decode(), parse_constant=refuse_constant, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def metadata(properties: Properties) -> dict[str, Any]:
+    """The simple view of the properties: what is absent is left out."""
+    shown: dict[str, Any] = {}
+    for attribute, name in PLAIN:
+        value = getattr(properties, attribute)
+        if value is not None:
+            shown[name] = json_value(value)
+    for attribute, name in MOMENTS:
+        value = getattr(properties, attribute)
+        if value is not None:
+            shown[name] = moment(value)
+    if properties.user_id is not None:
+        shown["user_id"] = properties.user_id.decode("utf-8", "replace")
+    group = {
+        name: getattr(properties, attribute)
+        for attribute, name in GROUP
+        if getattr(properties, attribute) is not None
+    }
+    if group:
+        shown["group"] = group
+    if properties.application:
+        shown |= trace_of(properties.application)
+        shown["properties"] = json_value(properties.application)
+    return shown
+
+
+PLAIN = (
+    ("message_id", "id"),
+    ("correlation_id", "correlation_id"),
+    ("subject", "subject"),
+    ("to", "to"),
+    ("reply_to", "reply_to"),
+    ("content_type", "content_type"),
+    ("content_encoding", "content_encoding"),
+    ("type", "type"),
+    ("app_id", "app_id"),
+    ("durable", "durable"),
+    ("priority", "priority"),
+    ("ttl", "ttl_ms"),
+)
+MOMENTS = (("creation_time", "time"), ("absolute_expiry_time", "expires_at"))
+GROUP = (
+    ("group_id", "id"),
+    ("group_sequence", "sequence"),
+    ("reply_to_group_id", "reply_to"),
+)
+
+
+def is_event(content_type: str | None) -> bool:
+    """Whether this says that a body is an event in JSON."""
+    media = (content_type or "").partition(";")[0].strip().lower()
+    return media == "application/cloudevents+json"
+
+
+class NotText(Exception):
+    """Why a body cannot be the lines of an event. ``shown`` stands for it in ``SHOWN``."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.shown = Unfit(reason)
+
+
+class Unfit(Pieces):
+    """No lines, and why."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(())
+        self.reason = reason
