@@ -45,11 +45,6 @@ SLICED = {
 
 TANGLED = {
     # folder: (the files in it that stand in a circle, the reason)
-    "adapters.commands": (
-        "client client_channel client_outbound engine incoming_publishes negotiation server "
-        "server_channel server_outbound",
-        TODO,
-    ),
     "adapters.methods.drafts": ("assembly channel frames mapping outlet staging", TODO),
     "adapters.performatives": (
         "channels client client_management client_receivers client_senders client_transactions "

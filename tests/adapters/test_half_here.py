@@ -107,7 +107,7 @@ def test_0_8a2(tmp_path: Path, seed: int, durable: bool) -> None:
         octets = said_0_8a(random, room)
         guest.puts(octets[: random.randrange(len(octets) + 1)])
         guest.leaves()
-        assert guest.adapter.under_way == 0 and not room.partials.used
+        assert guest.adapter.connection.incoming_octets == 0 and not room.partials.used
         if random.random() < 0.3:
             queue.purge()
     queue.purge()

@@ -6,27 +6,28 @@ order: original servers do both.
 """
 
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gateway.adapters.commands import client_outbound
 from gateway.adapters.commands.client_channel import (
-    MOST_TAG,
     AwaitedReply,
     ClientChannel,
+    ClientChannels,
     ClientHandle,
-    Found,
+    tokens_of,
+    untagged_tokens,
 )
 from gateway.adapters.commands.command import Command
+from gateway.adapters.commands.connection import Connection
 from gateway.adapters.commands.content import COMMAND, SIZE_OCTETS
 from gateway.adapters.commands.fragments import IncomingMessage, octets_of
 from gateway.adapters.commands.states import CLOSING, OPEN
 from gateway.adapters.commands.violation import Violation, condition_of, reply_text
 from gateway.adapters.commands.wire import layouts as w
 from gateway.adapters.commands.wire.tables import END, REPLIES, SUCCESS
-from gateway.adapters.contract import Outlet
-from gateway.adapters.core.bounded_cache import BoundedCache
-from gateway.errors import Condition, LocalError, Lost
+from gateway.errors import Condition, Lost
 from gateway.message import Message
 from gateway.operations import (
     Cancelled,
@@ -39,11 +40,9 @@ from gateway.operations import (
     Refused,
     Service,
     SessionLost,
-    Token,
 )
 
-if TYPE_CHECKING:
-    from gateway.adapters.commands.engine import Engine
+Found = list[Operation]
 
 TOPICS = "amq.topic"
 
@@ -61,19 +60,14 @@ MOST_NUMBERS = 1 << 16
 
 
 class Client:
-    """All channels and handles of a connection."""
+    """Turns the commands of a server into operations."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self.engine = engine
-        self.channels: dict[int, ClientChannel] = {}
-        self.handles: dict[int, ClientHandle] = {}
-        self.channel_max = MOST_TAG
-        self.handle_max = MOST_TAG
-        self._tag = 0
-        self.templates: BoundedCache[tuple[int, str], tuple[bytes, bytes]] = BoundedCache(
-            MOST_TEMPLATES
-        )
-        """Commands of messages as they are written, without what varies."""
+    def __init__(self, connection: Connection) -> None:
+        self.table = table = ClientChannels(connection)
+        self.send = partial(client_outbound.send, table)
+        self._connection = connection
+        self._channels = table.channels
+        self._handles = table.handles
         self._on_handle: dict[str, Callable[[ClientHandle, Any, bytes, Found], None]] = {
             "handle.created": self._created,
             "handle.reply": self._reply,
@@ -83,22 +77,13 @@ class Client:
             "handle.ready": self._ready,
         }
 
-    def tuned(self, channel_max: int, handle_max: int) -> None:
-        self.channel_max = min(channel_max or MOST_TAG, MOST_TAG)
-        self.handle_max = min(handle_max or MOST_TAG, MOST_TAG)
-
-    def tag(self) -> int:
-        """The next confirm tag; 0 would ask for none."""
-        self._tag = self._tag % MOST_TAG + 1
-        return self._tag
-
     # --- in -------------------------------------------------------------------------------------
 
     def on(self, command: Command, m: Any, fragment: bytes, found: Found) -> None:
         """One command of a channel or handle. Raises ``Violation`` if the connection dies of it."""
         name = command.name
         if name.startswith("channel."):
-            channel = self.channels.get(m.channel_id)
+            channel = self._channels.get(m.channel_id)
             if channel is None and name == "channel.close":
                 return  # told again, because something of ours crossed the first (§3.3.7)
             if channel is None:
@@ -108,7 +93,7 @@ class Client:
             else:
                 self._channel_close(channel, m, found)
             return
-        handle = self.handles.get(m.handle_id)
+        handle = self._handles.get(m.handle_id)
         if handle is None and name == "handle.close":
             return
         if handle is None:
@@ -122,7 +107,7 @@ class Client:
                 if violation.lost is Lost.CONNECTION:
                     raise
                 handle.state = CLOSING
-                self.engine.write(
+                self._connection.write(
                     w.HandleClose(handle.number, violation.code, reply_text(violation.text))
                 )
                 condition = condition_of(violation.code) or Condition.INTERNAL_ERROR
@@ -139,7 +124,7 @@ class Client:
         closing = channel.state is CLOSING
         condition = condition_of(m.reply_code)
         if not closing:
-            self.engine.write(w.ChannelClose(channel.number, SUCCESS))
+            self._connection.write(w.ChannelClose(channel.number, SUCCESS))
         self._forget(channel, condition, m.reply_text, found)
         if closing:
             if channel.closing is not None:
@@ -151,18 +136,18 @@ class Client:
     def _forget(
         self, channel: ClientChannel, condition: Condition | None, text: str, found: Found
     ) -> None:
-        del self.channels[channel.number]
+        del self._channels[channel.number]
         why = condition or Condition.CHANNEL_ERROR
         for token in tokens_of(channel):
             found.append(Refused(channel.number, token, why, text, Lost.SESSION))
         for number in channel.handles:
-            del self.handles[number]
+            del self._handles[number]
 
     def _close(self, handle: ClientHandle, m: w.HandleClose, found: Found) -> None:
         channel = handle.channel
         ours = handle.state is CLOSING
         condition = condition_of(m.reply_code)
-        self.handles.pop(handle.number, None)
+        self._handles.pop(handle.number, None)
         channel.handles.pop(handle.number, None)
         if ours:
             reply = handle.awaited.pop(0, None)
@@ -170,7 +155,7 @@ class Client:
                 found.append(Done(channel.number, reply.token, result_of(reply, None)))
             self._fail_awaited(handle, condition or Condition.CHANNEL_ERROR, m.reply_text, found)
             return
-        self.engine.write(w.HandleClose(handle.number, SUCCESS))
+        self._connection.write(w.HandleClose(handle.number, SUCCESS))
         pending = bool(handle.awaited)
         self._fail_awaited(handle, condition or Condition.CHANNEL_ERROR, m.reply_text, found)
         if not pending or handle.tag != handle.link:
@@ -254,16 +239,16 @@ class Client:
             return 0
         number, delivery, size, bits, length = NOTIFY.unpack_from(buf, start + 1)
         behind: int = stop + size
-        handle = self.handles.get(number)
+        handle = self._handles.get(number)
         octets = int.from_bytes(buf[stop : stop + SIZE_OCTETS], "big")
-        body, most = behind - octets, self.engine.limits.max_message_octets
+        body, most = behind - octets, self._connection.limits.max_message_octets
         if (
             handle is None
             or bits & ~REDELIVERED != DELIVERED
             or stop - start != LEAST + length
             or buf[stop - 1] != END
             or behind > end
-            or size > self.engine.frames.limit
+            or size > self._connection.frame_max
             or body <= stop + SIZE_OCTETS
             or (most and octets > most)
             or handle.state is not OPEN
@@ -272,7 +257,7 @@ class Client:
         ):
             return 0
         try:
-            parsed = self.engine.headers.from_peer(buf[stop + SIZE_OCTETS : body], "", "")
+            parsed = self._connection.headers.from_peer(buf[stop + SIZE_OCTETS : body], "", "")
         except ValueError:
             return 0
         name = buf[start + LEAST - 1 : stop - 1].decode("utf-8", "surrogateescape")
@@ -281,7 +266,7 @@ class Client:
             COMMAND, parsed.header, buf[body:behind], exchange, name, parsed.essentials
         )
         self._unsettled(handle, delivery)
-        self.engine.found_now().append(
+        self._connection.found_now().append(
             Deliver(channel.number, handle.tag, delivery, bits & REDELIVERED != 0, message)
         )
         return behind
@@ -324,20 +309,25 @@ class Client:
     def _first(self, handle: ClientHandle, fragment: bytes, digest: str = "") -> IncomingMessage:
         """The fragment with the header."""
         try:
-            size, parsed, start = self.engine.headers.first(fragment, "", "")
+            size, parsed, start = self._connection.headers.first(fragment, "", "")
         except ValueError as error:
             raise Violation("invalid-message", str(error), Lost.LINK) from None
-        most = self.engine.limits.max_message_octets
+        most = self._connection.limits.max_message_octets
         if most and size > most:
             raise Violation("message-too-large", f"{size} octets", Lost.LINK)
-        incoming = IncomingMessage(handle.number, parsed.header, size, self.engine.spool, digest)
+        incoming = IncomingMessage(
+            handle.number, parsed.header, size, self._connection.spool, digest
+        )
         incoming.add(fragment[start:], False)
         return incoming
 
     def _complete(
         self, handle: ClientHandle, m: w.HandleNotify, incoming: IncomingMessage, found: Found
     ) -> None:
-        channel, essentials = handle.channel, self.engine.headers.parsed(incoming.header).essentials
+        channel, essentials = (
+            handle.channel,
+            self._connection.headers.parsed(incoming.header).essentials,
+        )
         exchange = TOPICS if handle.service is Service.TOPIC else ""
         message = Message(
             COMMAND, incoming.header, incoming.body(), exchange, m.dest_name, essentials
@@ -361,7 +351,7 @@ class Client:
         if handle.streaming is None:
             incoming = self._first(handle, fragment[: len(fragment)])
             handle.streaming, body = incoming.header, octets_of(incoming.body())
-        essentials = self.engine.headers.parsed(handle.streaming).essentials
+        essentials = self._connection.headers.parsed(handle.streaming).essentials
         message = Message(COMMAND, handle.streaming, body, "", m.dest_name, essentials)
         found.append(Deliver(handle.channel.number, handle.tag, m.message_nbr, False, message))
 
@@ -373,71 +363,11 @@ class Client:
             raise Violation("command-invalid", "the channel is not restartable", Lost.LINK)
         digest = m.content_hash.strip().lower()
         handle.partial = incoming = self._first(handle, fragment, digest)
-        self.engine.write(w.HandleReady(handle.number, incoming.have))
-
-    # --- out ------------------------------------------------------------------------------------
-
-    def channel_of(self, number: int) -> int:
-        """The number of its channel; 0 if there is no such handle."""
-        handle = self.handles.get(number)
-        return 0 if handle is None else handle.channel.number
-
-    def send(self, operation: Operation) -> None:
-        client_outbound.encode(self, operation)
-
-    def outlet(self, number: int) -> Outlet:
-        return self.channel(number)
-
-    def channel(self, number: int) -> ClientChannel:
-        channel = self.channels.get(number)
-        if channel is None or channel.state is not OPEN:
-            raise LocalError(f"channel {number} is not open")
-        return channel
-
-    def lose_handle(self, handle: Any, code: int, text: str, found: Found) -> None:
-        """For the server's side."""
-
-    def numbers_exhausted(self, channel: Any) -> None:
-        """For the server's side."""
-
-    # --- the end --------------------------------------------------------------------------------
-
-    def silence(self) -> None:
-        for channel in self.channels.values():
-            channel.state = CLOSING
-
-    def awaited_tokens(self) -> list[tuple[int, Token]]:
-        """Requests that will not be answered."""
-        return [
-            (channel.number, token)
-            for channel in self.channels.values()
-            for token in tokens_of(channel)
-        ]
-
-    def forget(self) -> None:
-        self.channels.clear()
-        self.handles.clear()
+        self._connection.write(w.HandleReady(handle.number, incoming.have))
 
 
 def result_of(reply: AwaitedReply, result: object) -> object:
     return result if reply.make is None else reply.make(result)
-
-
-def untagged_tokens(handle: ClientHandle) -> list[Token]:
-    """Tokens of what is answered without a tag."""
-    browses = [token for _, token in handle.browses]
-    found = [*handle.queries, *browses, *handle.prepares]
-    return [token for token in found if token is not None]
-
-
-def tokens_of(channel: ClientChannel) -> list[Token]:
-    """All that is under way on a channel, but confirms."""
-    replies = list(channel.awaited.values())
-    found: list[Token] = []
-    for handle in channel.handles.values():
-        replies += handle.awaited.values()
-        found += untagged_tokens(handle)
-    return [a.token for a in replies if a.kind != "confirm" and a.token is not None] + found
 
 
 def numbers_of(text: bytes) -> list[int]:

@@ -2,18 +2,20 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from gateway.adapters.commands.connection import Connection
 from gateway.adapters.commands.fragments import IncomingMessage
-from gateway.adapters.commands.states import OPEN, State
+from gateway.adapters.commands.states import CLOSING, OPEN, State
+from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.errors import LocalError
 from gateway.message import Message
-from gateway.operations import Operation, Service, Token
-
-if TYPE_CHECKING:
-    from gateway.adapters.commands.client import Client
+from gateway.operations import Service, Token
 
 MOST_TAG = 0xFFFF
+
+MOST_TEMPLATES = 1024
+"""Encoded commands kept by a connection."""
 
 
 class AwaitedReply(NamedTuple):
@@ -57,9 +59,8 @@ class ClientChannel:
 
     gate: Callable[[bool], None]
 
-    def __init__(self, number: int, client: "Client", transacted: bool, restartable: bool) -> None:
+    def __init__(self, number: int, transacted: bool, restartable: bool) -> None:
         self.number = number
-        self.client = client
         self.transacted = transacted
         self.restartable = restartable
         self.state: State = OPEN
@@ -105,4 +106,77 @@ class ClientChannel:
         return last
 
 
-Found = list[Operation]
+class ClientChannels:
+    """The channels and handles of a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.channels: dict[int, ClientChannel] = {}
+        self.handles: dict[int, ClientHandle] = {}
+        self.channel_max = MOST_TAG
+        self.handle_max = MOST_TAG
+        self.templates: BoundedCache[tuple[int, str], tuple[bytes, bytes]] = BoundedCache(
+            MOST_TEMPLATES
+        )
+        """Encoded commands of messages by handle and name, without the fields that vary."""
+        self._tag = 0
+
+    def tuned(self, channel_max: int, handle_max: int) -> None:
+        """The limits of the server; 0 is none."""
+        self.channel_max = min(channel_max or MOST_TAG, MOST_TAG)
+        self.handle_max = min(handle_max or MOST_TAG, MOST_TAG)
+
+    def tag(self) -> int:
+        """The next confirm tag; 0 would ask for none."""
+        self._tag = self._tag % MOST_TAG + 1
+        return self._tag
+
+    def channel(self, number: int) -> ClientChannel:
+        """Raises ``LocalError`` unless it is open."""
+        channel = self.channels.get(number)
+        if channel is None or channel.state is not OPEN:
+            raise LocalError(f"channel {number} is not open")
+        return channel
+
+    outlet = channel
+
+    def channel_of(self, number: int) -> int:
+        """The number of a handle's channel; 0 if there is no such handle."""
+        handle = self.handles.get(number)
+        return 0 if handle is None else handle.channel.number
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def silence(self) -> None:
+        """The connection is being closed: nothing more is sent."""
+        for channel in self.channels.values():
+            channel.state = CLOSING
+
+    def awaited_tokens(self) -> list[tuple[int, Token]]:
+        """Requests that will not be answered."""
+        return [
+            (channel.number, token)
+            for channel in self.channels.values()
+            for token in tokens_of(channel)
+        ]
+
+    def forget(self) -> None:
+        self.channels.clear()
+        self.handles.clear()
+
+
+def untagged_tokens(handle: ClientHandle) -> list[Token]:
+    """Tokens of what is answered without a tag."""
+    browses = [token for _, token in handle.browses]
+    found = [*handle.queries, *browses, *handle.prepares]
+    return [token for token in found if token is not None]
+
+
+def tokens_of(channel: ClientChannel) -> list[Token]:
+    """All that is under way on a channel, but confirms."""
+    replies = list(channel.awaited.values())
+    found: list[Token] = []
+    for handle in channel.handles.values():
+        replies += handle.awaited.values()
+        found += untagged_tokens(handle)
+    return [a.token for a in replies if a.kind != "confirm" and a.token is not None] + found

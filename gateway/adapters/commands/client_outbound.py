@@ -4,13 +4,14 @@ publishing and consuming become handles of their own, so that 0.8a2 can be spoke
 
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gateway.adapters.commands import states
 from gateway.adapters.commands.client_channel import (
     MOST_TAG,
     AwaitedReply,
     ClientChannel,
+    ClientChannels,
     ClientHandle,
 )
 from gateway.adapters.commands.content import COMMAND
@@ -53,38 +54,37 @@ from gateway.operations import (
     Unsubscribe,
 )
 
-if TYPE_CHECKING:
-    from gateway.adapters.commands.client import Client
-
 TOPICS = "amq.topic"
 
 VARYING_AT, VARYING = 5, Struct(">HIB")
 """Behind size, type and handle: confirm tag, octets of the fragment, bits (§3.5.3)."""
 
 
-def encode(client: "Client", operation: Operation) -> None:
+def send(table: ClientChannels, operation: Operation) -> None:
     """Raises ``LocalError`` for what 0.8a2 has no word for."""
     encoder = ENCODERS.get(type(operation))
     if encoder is None:
         raise LocalError(f"{type(operation).__name__} cannot be sent by a client of 0.8a2")
-    if client.engine.state is not states.OPEN:
+    if table.connection.state is not states.OPEN:
         raise LocalError("the connection is not open")
-    encoder(client, operation)
+    encoder(table, operation)
 
 
-def confirm_tag(client: "Client", awaited: dict[int, AwaitedReply], reply: AwaitedReply) -> int:
+def confirm_tag(
+    table: ClientChannels, awaited: dict[int, AwaitedReply], reply: AwaitedReply
+) -> int:
     """A confirm tag, 0 if nobody wants to know."""
     if reply.token is None:
         return 0
-    tag = client.tag()
+    tag = table.tag()
     if tag in awaited:
         raise LocalError("too many requests are under way")
     awaited[tag] = reply
     return tag
 
 
-def find_handle(client: "Client", op: Any) -> ClientHandle:
-    handle = client.handles.get(int(op.link)) if op.link.isdigit() else None
+def find_handle(table: ClientChannels, op: Any) -> ClientHandle:
+    handle = table.handles.get(int(op.link)) if op.link.isdigit() else None
     if handle is None or handle.state is not OPEN or handle.channel.number != op.channel:
         raise LocalError(f"handle {op.link} is not open")
     return handle
@@ -93,85 +93,85 @@ def find_handle(client: "Client", op: Any) -> ClientHandle:
 # --- channels -----------------------------------------------------------------------------------
 
 
-def begin(client: "Client", op: BeginSession) -> None:
+def begin(table: ClientChannels, op: BeginSession) -> None:
     number = op.channel
-    if number in client.channels or not 0 < number <= MOST_TAG:
+    if number in table.channels or not 0 < number <= MOST_TAG:
         raise LocalError(f"channel {number} cannot be opened")
-    if len(client.channels) >= client.channel_max:
-        raise LocalError(f"the server lets {client.channel_max} channels be opened")
-    channel = ClientChannel(number, client, op.transacted, op.restartable)
-    tag = confirm_tag(client, channel.awaited, AwaitedReply("channel", op.token))
-    client.engine.write(w.ChannelOpen(number, tag, op.transacted, op.restartable))
-    client.channels[number] = channel
+    if len(table.channels) >= table.channel_max:
+        raise LocalError(f"the server lets {table.channel_max} channels be opened")
+    channel = ClientChannel(number, op.transacted, op.restartable)
+    tag = confirm_tag(table, channel.awaited, AwaitedReply("channel", op.token))
+    table.connection.write(w.ChannelOpen(number, tag, op.transacted, op.restartable))
+    table.channels[number] = channel
 
 
-def end(client: "Client", op: EndSession) -> None:
-    channel = client.channel(op.channel)
+def end(table: ClientChannels, op: EndSession) -> None:
+    channel = table.channel(op.channel)
     channel.state = CLOSING
     channel.closing = op.token
-    client.engine.write(w.ChannelClose(op.channel, SUCCESS))
+    table.connection.write(w.ChannelClose(op.channel, SUCCESS))
 
 
-def acknowledge(client: "Client", op: Acknowledge) -> None:
-    channel = client.channel(op.channel)
-    tag = confirm_tag(client, channel.awaited, AwaitedReply("ack", op.token))
+def acknowledge(table: ClientChannels, op: Acknowledge) -> None:
+    channel = table.channel(op.channel)
+    tag = confirm_tag(table, channel.awaited, AwaitedReply("ack", op.token))
     channel.settled(op.up_to, True)
-    client.engine.write(w.ChannelAck(op.channel, tag, op.up_to))
+    table.connection.write(w.ChannelAck(op.channel, tag, op.up_to))
 
 
-def commit(client: "Client", op: Commit | Rollback) -> None:
-    channel = client.channel(op.channel)
+def commit(table: ClientChannels, op: Commit | Rollback) -> None:
+    channel = table.channel(op.channel)
     if not channel.transacted:
         raise LocalError(f"channel {op.channel} is not transacted")
-    tag = confirm_tag(client, channel.awaited, AwaitedReply("tx", op.token))
+    tag = confirm_tag(table, channel.awaited, AwaitedReply("tx", op.token))
     record = w.ChannelCommit if isinstance(op, Commit) else w.ChannelRollback
-    client.engine.write(record(op.channel, tag))
+    table.connection.write(record(op.channel, tag))
 
 
-def done_locally(client: "Client", op: Any, result: object = None) -> None:
+def done_locally(table: ClientChannels, op: Any, result: object = None) -> None:
     """What needs no word to the server."""
     if op.token is not None:
-        client.engine.found_now().append(Done(op.channel, op.token, result))
+        table.connection.found_now().append(Done(op.channel, op.token, result))
 
 
-def prefetch(client: "Client", op: Prefetch) -> None:
-    client.channel(op.channel).prefetch = min(op.count, MOST_TAG) or MOST_TAG
-    done_locally(client, op)
+def prefetch(table: ClientChannels, op: Prefetch) -> None:
+    table.channel(op.channel).prefetch = min(op.count, MOST_TAG) or MOST_TAG
+    done_locally(table, op)
 
 
-def select_confirms(client: "Client", op: SelectConfirms) -> None:
-    client.channel(op.channel).counting = True
-    done_locally(client, op)
+def select_confirms(table: ClientChannels, op: SelectConfirms) -> None:
+    table.channel(op.channel).counting = True
+    done_locally(table, op)
 
 
-def flow(client: "Client", op: Flow) -> None:
-    for handle in list(client.channel(op.channel).handles.values()):
+def flow(table: ClientChannels, op: Flow) -> None:
+    for handle in list(table.channel(op.channel).handles.values()):
         if handle.tag != handle.link:
-            client.engine.write(w.HandleFlow(handle.number, 0, not op.active))
-    done_locally(client, op, op.active)
+            table.connection.write(w.HandleFlow(handle.number, 0, not op.active))
+    done_locally(table, op, op.active)
 
 
 # --- handles ------------------------------------------------------------------------------------
 
 
 def new_handle(
-    client: "Client", channel: ClientChannel, service: Service, number: int = 0
+    table: ClientChannels, channel: ClientChannel, service: Service, number: int = 0
 ) -> ClientHandle:
-    if len(client.handles) >= client.handle_max:
-        raise LocalError(f"the server lets {client.handle_max} handles be opened")
+    if len(table.handles) >= table.handle_max:
+        raise LocalError(f"the server lets {table.handle_max} handles be opened")
     if not number:
-        number = next(n for n in range(1, MOST_TAG + 1) if n not in client.handles)
+        number = next(n for n in range(1, MOST_TAG + 1) if n not in table.handles)
     handle = ClientHandle(number, channel, service)
-    client.handles[number] = channel.handles[number] = handle
+    table.handles[number] = channel.handles[number] = handle
     return handle
 
 
-def open_destination(client: "Client", op: OpenDestination) -> None:
-    channel = client.channel(op.channel)
+def open_destination(table: ClientChannels, op: OpenDestination) -> None:
+    channel = table.channel(op.channel)
     number = int(op.link) if op.link.isdigit() else 0
-    if not 0 < number <= MOST_TAG or number in client.handles:
+    if not 0 < number <= MOST_TAG or number in table.handles:
         raise LocalError(f"handle {op.link} cannot be opened")
-    handle = new_handle(client, channel, op.service, number)
+    handle = new_handle(table, channel, op.service, number)
     peer = op.service is Service.PEER
     record = w.HandleOpen(
         channel.number,
@@ -187,25 +187,25 @@ def open_destination(client: "Client", op: OpenDestination) -> None:
         op.content_encoding,
     )
     kind = "temporary" if op.temporary else "open"
-    record.confirm_tag = confirm_tag(client, handle.awaited, AwaitedReply(kind, op.token))
-    client.engine.write(record)
+    record.confirm_tag = confirm_tag(table, handle.awaited, AwaitedReply(kind, op.token))
+    table.connection.write(record)
 
 
-def close_destination(client: "Client", op: CloseDestination) -> None:
-    close_handle(client, find_handle(client, op), AwaitedReply("close", op.token))
+def close_destination(table: ClientChannels, op: CloseDestination) -> None:
+    close_handle(table, find_handle(table, op), AwaitedReply("close", op.token))
 
 
-def close_handle(client: "Client", handle: ClientHandle, reply: AwaitedReply) -> None:
+def close_handle(table: ClientChannels, handle: ClientHandle, reply: AwaitedReply) -> None:
     handle.state = CLOSING
     handle.awaited[0] = reply
-    client.engine.write(w.HandleClose(handle.number, SUCCESS))
+    table.connection.write(w.HandleClose(handle.number, SUCCESS))
 
 
-def listen(client: "Client", op: Listen) -> None:
-    handle = find_handle(client, op)
+def listen(table: ClientChannels, op: Listen) -> None:
+    handle = find_handle(table, op)
     handle.settled = op.no_ack
-    tag = confirm_tag(client, handle.awaited, AwaitedReply("consume", op.token, lambda _: op.name))
-    client.engine.write(
+    tag = confirm_tag(table, handle.awaited, AwaitedReply("consume", op.token, lambda _: op.name))
+    table.connection.write(
         w.HandleConsume(
             handle.number,
             tag,
@@ -220,69 +220,76 @@ def listen(client: "Client", op: Listen) -> None:
     )
 
 
-def end_subscription(client: "Client", op: EndSubscription) -> None:
-    handle = find_handle(client, op)
-    tag = confirm_tag(client, handle.awaited, AwaitedReply("cancel", op.token))
-    client.engine.write(w.HandleCancel(handle.number, tag, op.name, op.identifier))
+def end_subscription(table: ClientChannels, op: EndSubscription) -> None:
+    handle = find_handle(table, op)
+    tag = confirm_tag(table, handle.awaited, AwaitedReply("cancel", op.token))
+    table.connection.write(w.HandleCancel(handle.number, tag, op.name, op.identifier))
 
 
-def pause(client: "Client", op: PauseHandle) -> None:
-    handle = find_handle(client, op)
-    tag = confirm_tag(client, handle.awaited, AwaitedReply("flow", op.token))
-    client.engine.write(w.HandleFlow(handle.number, tag, op.paused))
+def pause(table: ClientChannels, op: PauseHandle) -> None:
+    handle = find_handle(table, op)
+    tag = confirm_tag(table, handle.awaited, AwaitedReply("flow", op.token))
+    table.connection.write(w.HandleFlow(handle.number, tag, op.paused))
 
 
-def give_back(client: "Client", op: GiveBack) -> None:
-    handle = find_handle(client, op)
-    tag = confirm_tag(client, handle.awaited, AwaitedReply("unget", op.token, lambda _: True))
+def give_back(table: ClientChannels, op: GiveBack) -> None:
+    handle = find_handle(table, op)
+    tag = confirm_tag(table, handle.awaited, AwaitedReply("unget", op.token, lambda _: True))
     handle.channel.unsettled.pop(op.delivery, None)
-    client.engine.write(w.HandleUnget(handle.number, tag, op.delivery))
+    table.connection.write(w.HandleUnget(handle.number, tag, op.delivery))
 
 
-def query(client: "Client", op: Query) -> None:
-    handle = find_handle(client, op)
+def query(table: ClientChannels, op: Query) -> None:
+    handle = find_handle(table, op)
     handle.queries.append(op.token)
     selector = op.selector.encode()
-    client.engine.write(w.HandleQuery(handle.number, op.start, op.name, selector, op.selector_type))
+    table.connection.write(
+        w.HandleQuery(handle.number, op.start, op.name, selector, op.selector_type)
+    )
 
 
-def browse(client: "Client", op: Browse) -> None:
-    handle = find_handle(client, op)
-    tag = client.tag()
+def browse(table: ClientChannels, op: Browse) -> None:
+    handle = find_handle(table, op)
+    tag = table.tag()
     handle.browses.append((tag, op.token))
-    client.engine.write(w.HandleBrowse(handle.number, tag, op.number))
+    table.connection.write(w.HandleBrowse(handle.number, tag, op.number))
 
 
 # --- messages -----------------------------------------------------------------------------------
 
 
-def send_to(client: "Client", op: SendTo) -> None:
-    handle = find_handle(client, op)
-    tag = confirm_tag(client, handle.awaited, AwaitedReply("send", op.token)) if op.answered else 0
-    write_publish(client, handle, tag, op.name, op.message)
+def send_to(table: ClientChannels, op: SendTo) -> None:
+    handle = find_handle(table, op)
+    tag = confirm_tag(table, handle.awaited, AwaitedReply("send", op.token)) if op.answered else 0
+    write_publish(table, handle, tag, op.name, op.message)
 
 
 def write_publish(
-    client: "Client", handle: ClientHandle, tag: int, name: str, message: Message
+    table: ClientChannels, handle: ClientHandle, tag: int, name: str, message: Message
 ) -> None:
     """A message in as many fragments as it needs; the name is on the last (§3.5.3). Hot."""
-    engine = client.engine
-    head, body = engine.headers.for_peer(message, engine.frame_out)
+    connection = table.connection
+    head, body = connection.headers.for_peer(message, connection.frame_out)
     size = len(head) + len(body)
-    if size > engine.frame_out:
-        write_send(client, handle, w.HandleSend(handle.number, tag), name, head, body)
+    if size > connection.frame_out:
+        write_send(table, handle, w.HandleSend(handle.number, tag), name, head, body)
         return
-    template = client.templates.get((handle.number, name))
+    template = table.templates.get((handle.number, name))
     if template is None:
         octets = frame(w.HandleSend(handle.number, dest_name=name))
         template = octets[:VARYING_AT], octets[VARYING_AT + VARYING.size :]
-        client.templates.keep((handle.number, name), template)
+        table.templates.keep((handle.number, name), template)
     octets = b"".join((template[0], VARYING.pack(tag, size, 0), template[1], head, octets_of(body)))
-    engine.put_message(handle.channel.number, octets)
+    connection.put_message(handle.channel.number, octets)
 
 
 def write_send(
-    client: "Client", handle: ClientHandle, record: w.HandleSend, name: str, head: bytes, body: Body
+    table: ClientChannels,
+    handle: ClientHandle,
+    record: w.HandleSend,
+    name: str,
+    head: bytes,
+    body: Body,
 ) -> None:
     def make(fragment: bytes, more: bool) -> bytes:
         record.fragment_size = len(fragment)
@@ -290,96 +297,96 @@ def write_send(
         record.dest_name = "" if more else name
         return frame(record) + fragment
 
-    client.engine.write_message(handle.channel, head, body, make)
+    table.connection.write_message(handle.channel, head, body, make)
 
 
-def prepare(client: "Client", op: Prepare) -> None:
-    handle = find_handle(client, op)
+def prepare(table: ClientChannels, op: Prepare) -> None:
+    handle = find_handle(table, op)
     if not handle.channel.restartable:
         raise LocalError(f"channel {op.channel} is not restartable")
     size = op.size.to_bytes(4, "big")
     header, body = op.message.form_for(COMMAND)
-    if len(size) + len(header) + len(body) > client.engine.frame_out:
+    if len(size) + len(header) + len(body) > table.connection.frame_out:
         raise LocalError("what is prepared does not fit a fragment")
     first = size + header + octets_of(body)
     handle.prepares.append(op.token)
     record = w.HandlePrepare(handle.number, len(first), op.digest)
-    client.engine.put_message(op.channel, frame(record) + first)
+    table.connection.put_message(op.channel, frame(record) + first)
 
 
-def continue_(client: "Client", op: Continue) -> None:
-    handle = find_handle(client, op)
+def continue_(table: ClientChannels, op: Continue) -> None:
+    handle = find_handle(table, op)
     tag = 0
     if op.last and op.answered:
-        tag = confirm_tag(client, handle.awaited, AwaitedReply("send", op.token))
+        tag = confirm_tag(table, handle.awaited, AwaitedReply("send", op.token))
     if op.last:
         record = w.HandleSend(handle.number, tag, recovery=True)
-        write_send(client, handle, record, op.name, b"", op.octets)
+        write_send(table, handle, record, op.name, b"", op.octets)
         return
     record = w.HandleSend(handle.number, partial=True, recovery=True)
-    for fragment, _ in cut_fragments(op.octets, client.engine.frame_out):
+    for fragment, _ in cut_fragments(op.octets, table.connection.frame_out):
         record.fragment_size = len(fragment)
-        client.engine.put_message(op.channel, frame(record) + fragment)
+        table.connection.put_message(op.channel, frame(record) + fragment)
 
 
 # --- as in other versions -----------------------------------------------------------------------
 
 
-def publish(client: "Client", op: Publish) -> None:
+def publish(table: ClientChannels, op: Publish) -> None:
     """To a queue (default exchange) or a topic; other exchanges there are none."""
-    channel, message = client.channel(op.channel), op.message
+    channel, message = table.channel(op.channel), op.message
     if message.exchange not in ("", TOPICS):
         raise LocalError(f"0.8a2 has no exchange '{message.exchange}'")
     service = Service.TOPIC if message.exchange else Service.QUEUE
     handle = channel.producers.get(service)
     if handle is None:
-        handle = channel.producers[service] = new_handle(client, channel, service)
+        handle = channel.producers[service] = new_handle(table, channel, service)
         record = w.HandleOpen(channel.number, handle.number, SERVICES[service.value], producer=True)
-        client.engine.write(record)
+        table.connection.write(record)
     tag = 0
     if channel.counting:
         channel.confirms += 1
-        tag = confirm_tag(client, handle.awaited, AwaitedReply("confirm", channel.confirms))
-    write_publish(client, handle, tag, message.key, message)
+        tag = confirm_tag(table, handle.awaited, AwaitedReply("confirm", channel.confirms))
+    write_publish(table, handle, tag, message.key, message)
 
 
-def subscribe(client: "Client", op: Subscribe) -> None:
+def subscribe(table: ClientChannels, op: Subscribe) -> None:
     """A handle for each consumer; its tag is ours to keep."""
     if op.filter is not None or op.copy or op.credit is not None:
         raise LocalError("0.8a2 has no consumer like that")
-    channel = client.channel(op.channel)
-    handle = new_handle(client, channel, Service.QUEUE)
+    channel = table.channel(op.channel)
+    handle = new_handle(table, channel, Service.QUEUE)
     handle.tag = tag = op.tag or f"consumer-{handle.number}"
     handle.settled = op.no_ack
-    engine = client.engine
-    engine.write(w.HandleOpen(channel.number, handle.number, SERVICES["queue"], consumer=True))
-    confirm = confirm_tag(client, handle.awaited, AwaitedReply("consume", op.token, lambda _: tag))
-    engine.write(
+    connection = table.connection
+    connection.write(w.HandleOpen(channel.number, handle.number, SERVICES["queue"], consumer=True))
+    confirm = confirm_tag(table, handle.awaited, AwaitedReply("consume", op.token, lambda _: tag))
+    connection.write(
         w.HandleConsume(handle.number, confirm, channel.prefetch, op.no_local, op.no_ack, op.queue)
     )
 
 
-def unsubscribe(client: "Client", op: Unsubscribe) -> None:
-    channel = client.channel(op.channel)
+def unsubscribe(table: ClientChannels, op: Unsubscribe) -> None:
+    channel = table.channel(op.channel)
     handle = next((handle for handle in channel.handles.values() if handle.tag == op.tag), None)
     if handle is None or handle.state is not OPEN:
         raise LocalError(f"there is no consumer '{op.tag}'")
     tag = op.tag
-    close_handle(client, handle, AwaitedReply("close", op.token, lambda _: tag))
+    close_handle(table, handle, AwaitedReply("close", op.token, lambda _: tag))
 
 
-def declare_queue(client: "Client", op: DeclareQueue) -> None:
+def declare_queue(table: ClientChannels, op: DeclareQueue) -> None:
     """Whether a queue is there, or a temporary one; others are made by other means."""
-    channel = client.channel(op.channel)
+    channel = table.channel(op.channel)
     if not op.passive and not op.exclusive:
         raise LocalError("0.8a2 makes temporary queues only")
-    handle = new_handle(client, channel, Service.QUEUE)
+    handle = new_handle(table, channel, Service.QUEUE)
     name = op.name
     kind = "open" if op.passive else "temporary"
     tag = confirm_tag(
-        client, handle.awaited, AwaitedReply(kind, op.token, lambda made: state(made or name))
+        table, handle.awaited, AwaitedReply(kind, op.token, lambda made: state(made or name))
     )
-    client.engine.write(
+    table.connection.write(
         w.HandleOpen(
             channel.number,
             handle.number,
@@ -397,23 +404,23 @@ def state(name: object) -> QueueState:
     return QueueState(str(name), 0, 0)
 
 
-def settle(client: "Client", op: Settle) -> None:
+def settle(table: ClientChannels, op: Settle) -> None:
     """What is rejected is taken, and thrown away: there is no other word."""
-    channel = client.channel(op.channel)
+    channel = table.channel(op.channel)
     if not op.outcome.returns:
         last = channel.settled(op.delivery, op.multiple)
         if last:
-            client.engine.write(w.ChannelAck(op.channel, 0, last))
+            table.connection.write(w.ChannelAck(op.channel, 0, last))
         return
     for number in list(channel.unsettled):
         if number == op.delivery or (op.multiple and (not op.delivery or number < op.delivery)):
             handle = channel.handle_of.pop(number, None)
             del channel.unsettled[number]
             if handle is not None and handle.state is OPEN:
-                client.engine.write(w.HandleUnget(handle.number, 0, number))
+                table.connection.write(w.HandleUnget(handle.number, 0, number))
 
 
-ENCODERS: dict[type[Operation], Callable[["Client", Any], None]] = {
+ENCODERS: dict[type[Operation], Callable[[ClientChannels, Any], None]] = {
     BeginSession: begin,
     EndSession: end,
     Acknowledge: acknowledge,

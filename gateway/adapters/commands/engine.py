@@ -7,25 +7,24 @@ done on channels and handles stands in ``server`` and ``client``.
 from collections.abc import Callable
 from typing import Any
 
-from gateway.adapters.commands import negotiation
 from gateway.adapters.commands.client import Client
 from gateway.adapters.commands.command import Command
-from gateway.adapters.commands.fragments import Fragments, Headers, MakeFrame, cut_fragments
-from gateway.adapters.commands.frames import BY_RECORD, Frames, frame
+from gateway.adapters.commands.connection import Connection
+from gateway.adapters.commands.frames import Frames
+from gateway.adapters.commands.negotiation import ClientNegotiation, ServerNegotiation
+from gateway.adapters.commands.pending import Opening, PendingReply
 from gateway.adapters.commands.server import Server
-from gateway.adapters.commands.server_outbound import PendingReply
 from gateway.adapters.commands.states import CLOSING, GREETING, HEADING, LEAVING, OPEN, OPENING
 from gateway.adapters.commands.violation import Violation, code_of, condition_of, reply_text
 from gateway.adapters.commands.wire import layouts as w
 from gateway.adapters.commands.wire.tables import HANDSHAKE_MAX, HEADER, REPLIES, SUCCESS
 from gateway.adapters.contract import Authority, Capability, Outlet, Role
 from gateway.adapters.core.heartbeat import Due, Heartbeat
-from gateway.adapters.core.large_bodies import BodyWriter, LargeBodyOutput, Place
-from gateway.adapters.core.output import MOST_OCTETS, no_op, take
+from gateway.adapters.core.output import no_op
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
-from gateway.bodies import Body, LargeBody, Spool
+from gateway.bodies import Spool
 from gateway.errors import Condition, LocalError, Lost
-from gateway.operations import Close, Closed, Open, Operation, Peer, Refused
+from gateway.operations import Close, Closed, Open, Operation, Refused
 
 
 class Engine:
@@ -57,45 +56,51 @@ class Engine:
         self.wake = wake
         self.crowded: Callable[[], None] = no_op
         self.limits = limits
-        self.product = product
-        self.credentials = credentials or Credentials()
-        self.authority = authority
-        self.mechanisms = mechanisms
         self.handle_errors = handle_errors
-        self.peer = Peer(version=version)
-        self.headers = Headers()
-        self.spool = spool
-        self.pending: list[bytes] = []
-        self.loads = LargeBodyOutput(self.pending)
-        self.later: list[Operation] = []
-        """Found outside ``receive``; the next one, or the next tick, returns them."""
-        self.state = HEADING
-        self.frame_max = negotiation.frame_max(limits)
-        """The largest frame and fragment that we take."""
-        self.frame_out = HANDSHAKE_MAX
-        """The largest that the peer takes."""
-        self.under_way = 0
-        """Octets announced of messages that are half received, and in memory."""
+        self.connection = connection = Connection(
+            version, server, limits, spool, self._channel_of, self._wake, self._crowded
+        )
+        self.pending = connection.pending
+        self.loads = connection.loads
         self.heartbeat = Heartbeat(limits)
         self._ping_interval = 0
         """Seconds between the pings that the peer would like."""
-        self.negotiation: negotiation.ServerNegotiation | negotiation.ClientNegotiation = (
-            negotiation.ServerNegotiation(self) if server else negotiation.ClientNegotiation(self)
-        )
-        self.endpoint: Server | Client = Server(self) if server else Client(self)
-        hot = "handle.send" if server else "handle.notify"
+        self.endpoint: Server | Client
+        self.negotiation: ServerNegotiation | ClientNegotiation
+        if server:
+            self.endpoint = Server(connection, handle_errors, self)
+            hot = "handle.send"
+        else:
+            self.endpoint = client = Client(connection)
+            hot = "handle.notify"
+        self.table = self.endpoint.table
         self.frames = Frames(self._on_command, HANDSHAKE_MAX, hot, self.endpoint.fast_path)
+        if server:
+            self.negotiation = ServerNegotiation(
+                connection, self.frames, authority, mechanisms, self.resume, self.want_pings
+            )
+        else:
+            login = credentials or Credentials()
+            self.negotiation = ClientNegotiation(
+                connection, self.frames, login, product, client.table.tuned, self.want_pings
+            )
         self._opening = b""
         self._reason: tuple[Condition | None, str] = (None, "")
         self._theirs = False
         self._last = SUCCESS, ""
         """Code and text of our close while the connection is ``LEAVING``."""
-        self._found: list[Operation] = []
-        self._receiving = False
-        self._weight = 0
         if not server:
-            self.state = GREETING
-            self.put(HEADER)
+            connection.put(HEADER)
+
+    def _wake(self) -> None:
+        """Call the callback that is set now: the owner may replace it."""
+        self.wake()
+
+    def _crowded(self) -> None:
+        self.crowded()
+
+    def _channel_of(self, handle: int) -> int:
+        return self.table.channel_of(handle)
 
     # --- in -------------------------------------------------------------------------------------
 
@@ -103,23 +108,23 @@ class Engine:
         """Octets from the peer, whole or cut anywhere; ``b""`` is the end of the stream."""
         if self.closing:
             return []
-        self._found, self.later = self.later, []
-        found = self._found
+        connection = self.connection
+        found = connection.begin_receiving()
         if not data:
             return found + self.lost()
-        if self.state is LEAVING:
+        if connection.state is LEAVING:
             return found
-        self.heartbeat.heard = self._receiving = True
+        self.heartbeat.heard = connection.receiving = True
         try:
-            if self.state is HEADING:
+            if connection.state is HEADING:
                 data = self._initiation(data)
             if data and not self.closing:
                 self.frames.feed(data)
         except Violation as violation:
             self._violated(violation)
         finally:
-            self._receiving = False
-            self._found = []  # or the last message would live until the next
+            connection.receiving = False
+            connection.found = []  # or the last message would live until the next
         return found
 
     def resume(self, act: Callable[[], None]) -> None:
@@ -127,17 +132,18 @@ class Engine:
         has said since. What that brings is ``found``."""
         if self.closing:
             return
-        self._found, self.later = self.later, []
-        self._receiving = True
+        connection = self.connection
+        connection.begin_receiving()
+        connection.receiving = True
         try:
             act()
             self.frames.resume()
         except Violation as violation:
             self._violated(violation)
         finally:
-            self._receiving = False
-            self.later = self._found + self.later
-            self._found = []
+            connection.receiving = False
+            connection.later = connection.found + connection.later
+            connection.found = []
         self.wake()
 
     def _initiation(self, data: bytes) -> bytes:
@@ -146,7 +152,7 @@ class Engine:
         data = self._opening + data
         if data[:1] == HEADER[:1] and data[1:2] >= HEADER[1:]:
             self._opening = b""
-            self.state = GREETING
+            self.connection.state = GREETING
             self.negotiation.begin()
             return data[len(HEADER) :]
         if HEADER.startswith(data):
@@ -157,10 +163,11 @@ class Engine:
 
     def _on_command(self, command: Command, record: Any, fragment: bytes) -> None:
         """One command with its fragment. Raises ``Violation`` if the connection dies of it."""
-        if self.state is CLOSING:
+        connection = self.connection
+        if connection.state is CLOSING:
             self._while_closing(command)
             return
-        if self.state is LEAVING:
+        if connection.state is LEAVING:
             return
         if not (command.from_client if self.server else command.from_server):
             raise Violation("command-invalid", f"{command.name} is not expected here")
@@ -169,17 +176,13 @@ class Engine:
         elif command.name == "connection.ping":
             self._on_ping()
             if record.respond:
-                self.write(w.ConnectionPing(False))
+                connection.write(w.ConnectionPing(False))
         elif command.name.startswith("connection."):
-            self.negotiation.on(command.name, record, self._found)
-        elif self.state is OPEN or (self.server and self.state is OPENING):
-            self.endpoint.on(command, record, fragment, self._found)
+            self.negotiation.on(command.name, record, connection.found)
+        elif connection.state is OPEN or (self.server and connection.state is OPENING):
+            self.endpoint.on(command, record, fragment, connection.found)
         else:
             raise Violation("command-invalid", f"{command.name} before the connection is open")
-
-    def found_now(self) -> list[Operation]:
-        """Where to put what is found: into what ``receive`` returns, or for later."""
-        return self._found if self._receiving else self.later
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -188,54 +191,57 @@ class Engine:
         if command.name == "connection.close":
             self.finish(*self._reason, self._theirs)
         else:
-            self.write(w.ConnectionClose(code_of(self._reason[0]), reply_text(self._reason[1])))
+            self.connection.write(
+                w.ConnectionClose(code_of(self._reason[0]), reply_text(self._reason[1]))
+            )
 
     def _on_close(self, record: w.ConnectionClose) -> None:
         """Their close: all is released, and it is answered (§3.2.9). A server answers behind its
         answers to what was asked before."""
         self._reason, self._theirs = (condition_of(record.reply_code), record.reply_text), True
-        if self.server and self.state in (OPENING, OPEN):
+        if self.server and self.connection.state in (OPENING, OPEN):
             self._leave()
         else:
-            self.part()
+            self.answer_close()
 
     def _leave(self, fault: bool = False) -> None:
         """Server: the connection ends behind our answers to what was asked before. ``fault``: they
         broke a rule."""
-        self.state = LEAVING
+        self.connection.state = LEAVING
         token = PendingReply("connection.close", 0, 0)
-        self.found_now().append(Closed(*self._reason, token=token, fault=fault))
+        self.connection.found_now().append(Closed(*self._reason, token=token, fault=fault))
 
-    def part(self) -> None:
+    def answer_close(self) -> None:
         """The peer has asked for the end, or broken a rule, and has its answers: this is the last
         one."""
-        self.write(w.ConnectionClose(*self._last))
+        self.connection.write(w.ConnectionClose(*self._last))
         self.finish(*self._reason, self._theirs)
 
     def send_close(
         self, condition: Condition | None, text: str, code: int = 0, theirs: bool = False
     ) -> None:
         """Begin to close. Before there is a connection, hanging up is all there is to say."""
-        if self.closing or self.state is CLOSING:
+        connection = self.connection
+        if self.closing or connection.state is CLOSING:
             return
-        if self.state is LEAVING:
+        if connection.state is LEAVING:
             # It is about something that was asked before: it is told instead.
             self._last = code or code_of(condition), reply_text(text)
             return
-        if self.state is not HEADING:
-            self.write(w.ConnectionClose(code or code_of(condition), reply_text(text)))
-        self.state = CLOSING
+        if connection.state is not HEADING:
+            connection.write(w.ConnectionClose(code or code_of(condition), reply_text(text)))
+        connection.state = CLOSING
         self._reason, self._theirs = (condition, text), theirs
-        self.loads.end(self.endpoint.channels)
-        self.endpoint.silence()
+        self.loads.end(self.table.channels)
+        self.table.silence()
 
     def _violated(self, violation: Violation) -> None:
         """They broke a rule and the connection dies of it. A server says so behind its answers to
         what was asked before."""
         condition = condition_of(violation.code)
         endpoint = self.endpoint
-        if isinstance(endpoint, Server) and self.state in (OPENING, OPEN):
-            endpoint.abandon()
+        if isinstance(endpoint, Server) and self.connection.state in (OPENING, OPEN):
+            endpoint.table.abandon()
             self._reason, self._theirs = (condition, violation.text), True
             self._last = violation.code, reply_text(violation.text)
             self._leave(fault=True)
@@ -245,24 +251,24 @@ class Engine:
 
     def finish(self, condition: Condition | None, text: str, theirs: bool = True) -> None:
         """Nothing more will come, nor be said."""
-        found = self.found_now()
+        found = self.connection.found_now()
         self.closing = True
         self.frames.stop()
-        self.loads.end(self.endpoint.channels)
+        self.loads.end(self.table.channels)
         why = condition or Condition.CONNECTION_FORCED
-        for number, token in [*self.negotiation.awaited_tokens(), *self.endpoint.awaited_tokens()]:
+        for number, token in [*self.negotiation.awaited_tokens(), *self.table.awaited_tokens()]:
             found.append(
                 Refused(number, token, why, text or "the connection ends", Lost.CONNECTION)
             )
-        self.endpoint.forget()
+        self.table.forget()
         found.append(Closed(condition, text, theirs))
 
     def lost(self) -> list[Operation]:
         """The socket is gone."""
         if self.closing:
             return []
-        self._receiving = False
-        if self.state in (CLOSING, LEAVING):
+        self.connection.receiving = False
+        if self.connection.state in (CLOSING, LEAVING):
             self.finish(*self._reason, self._theirs)
         else:
             self.finish(Condition.CONNECTION_FORCED, "the connection was lost")
@@ -285,11 +291,12 @@ class Engine:
 
     def tick(self, now: float) -> list[Operation]:
         """Pings, if the peer wants them and takes part; a silent peer given up; time-outs."""
-        if self.closing or self.state is LEAVING:
+        connection = self.connection
+        if self.closing or connection.state is LEAVING:
             return []
-        due = self.heartbeat.look(now, self.state is OPEN, self.state is CLOSING)
+        due = self.heartbeat.look(now, connection.state is OPEN, connection.state is CLOSING)
         if due is Due.BEAT:
-            self.write(w.ConnectionPing(False))
+            connection.write(w.ConnectionPing(False))
         elif due is Due.UNCLOSED:
             self.finish(*self._reason, self._theirs)
         elif due is Due.UNOPENED:
@@ -311,7 +318,7 @@ class Engine:
             return
         if isinstance(operation, Close):
             self.send_close(operation.condition, operation.text)
-        elif self.state is not CLOSING:
+        elif self.connection.state is not CLOSING:
             try:
                 if isinstance(operation, Open):
                     self.negotiation.open(operation)
@@ -320,74 +327,17 @@ class Engine:
             except ValueError as error:
                 raise LocalError(str(error)) from error
 
-    def opened(self) -> None:
-        if self.state is OPENING:
-            self.state = OPEN
+    def opened(self, token: Opening) -> None:
+        self.negotiation.opened(token)
 
     def outlet(self, channel: int) -> Outlet:
         """The hot way out for an open channel."""
-        return self.endpoint.outlet(channel)
+        return self.table.outlet(channel)
 
     def found(self) -> list[Operation]:
         """Take what was found outside ``receive`` and ``tick``."""
-        found, self.later = self.later, []
+        found, self.connection.later = self.connection.later, []
         return found
-
-    def put(self, octets: bytes) -> None:
-        pending = self.pending
-        pending.append(octets)
-        if len(pending) == 1 and not self._receiving:
-            self.wake()
-
-    def write(self, record: Any) -> None:
-        """One command of ours. Raises ``LocalError`` if it is not ours to send."""
-        command = BY_RECORD[type(record)]
-        if not (command.from_server if self.server else command.from_client):
-            raise LocalError(f"{command.name} is not ours to send")
-        octets = frame(record)
-        if len(octets) > self.frame_out + 6:
-            raise LocalError(f"{command.name} does not fit a frame of the peer")
-        if self.loads.tracks:
-            self.put_on(self._channel_of(record), octets)
-        else:
-            self.put(octets)
-
-    def _channel_of(self, record: Any) -> int:
-        """The channel that a command concerns, 0 for the connection."""
-        number: int = getattr(record, "channel_id", 0)
-        return number or self.endpoint.channel_of(getattr(record, "handle_id", 0))
-
-    def put_on(self, channel: int, octets: bytes) -> None:
-        """Output of a channel: behind the large bodies it is saying."""
-        track = self.loads.tracks.get(channel)
-        if track is None:
-            self.put(octets)
-        else:
-            track.append(octets)
-
-    def put_message(self, channel: int, octets: bytes) -> None:
-        """Command and fragment. Hot."""
-        if self.loads.tracks:
-            self.put_on(channel, octets)
-        else:
-            self.put(octets)
-        self._weight += len(octets)
-        if self._weight > MOST_OCTETS:
-            self.crowded()
-
-    def write_message(self, place: Place, head: bytes, body: Body, make: MakeFrame) -> None:
-        """Header and body in as many fragments as they need."""
-        if isinstance(body, LargeBody):
-            self.load(place, Fragments(make, head, body, self.frame_out))
-            return
-        for fragment, more in cut_fragments(head + body, self.frame_out):
-            self.put_message(place.number, make(fragment, more))
-
-    def load(self, place: Place, load: BodyWriter) -> None:
-        """What comes next on a channel, in portions."""
-        self.loads.add(place, load)
-        if not self._receiving:
-            self.wake()
 
     @property
     def more(self) -> int:
@@ -398,14 +348,12 @@ class Engine:
 
     def output(self) -> list[bytes]:
         """Take what is to be written; of large bodies a portion. Raises ``OSError``."""
-        pending = self.pending
         if self.loads.tracks:
-            self.loads.move(self.endpoint.channels)
-        if not pending:
+            self.loads.move(self.table.channels)
+        if not self.pending:
             return []
         self.heartbeat.spoke = True
-        self._weight = 0
-        return take(pending)
+        return self.connection.take_output()
 
 
 __all__ = ["REPLIES", "Engine"]

@@ -1,14 +1,16 @@
 """Messages that a client sends: fragments put together, streams, and messages in parts (document
 §3.4.2, §3.5.3, §3.5.13)."""
 
+from collections.abc import Mapping
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gateway.adapters.commands.connection import Connection
 from gateway.adapters.commands.content import COMMAND, SIZE_OCTETS
 from gateway.adapters.commands.fragments import IncomingMessage
 from gateway.adapters.commands.negotiation import TXN_LIMIT
+from gateway.adapters.commands.pending import PendingReply
 from gateway.adapters.commands.server_channel import ServerChannel, ServerHandle
-from gateway.adapters.commands.server_outbound import PendingReply
 from gateway.adapters.commands.states import OPEN
 from gateway.adapters.commands.streams import Stream
 from gateway.adapters.commands.violation import Violation
@@ -18,9 +20,6 @@ from gateway.bodies import Body
 from gateway.errors import Lost
 from gateway.message import Message
 from gateway.operations import Continue, Operation, Prepare, SendTo, Service
-
-if TYPE_CHECKING:
-    from gateway.adapters.commands.server import Server
 
 SHA1_DIGITS = 40
 
@@ -33,9 +32,9 @@ LEAST = SEND.size + 2
 class IncomingPublishes:
     """The sending half of all handles of a connection."""
 
-    def __init__(self, server: "Server") -> None:
-        self._server = server
-        self._engine = server.engine
+    def __init__(self, connection: Connection, handles: Mapping[int, ServerHandle]) -> None:
+        self._connection = connection
+        self._handles = handles
 
     def on(
         self, name: str, handle: ServerHandle, m: Any, fragment: bytes, found: list[Operation]
@@ -61,14 +60,14 @@ class IncomingPublishes:
             return 0
         number, tag, size, bits, length = SEND.unpack_from(buf, start + 1)
         behind: int = stop + size
-        handle = self._server.handles.get(number)
+        handle = self._handles.get(number)
         if (
             handle is None
             or bits
             or stop - start != LEAST + length
             or buf[stop - 1] != END
             or behind > end
-            or size > self._engine.frames.limit
+            or size > self._connection.frame_max
             or handle.state is not OPEN
             or not (handle.producer or handle.service is Service.PEER)
         ):
@@ -84,9 +83,9 @@ class IncomingPublishes:
             or channel.streaming_handle is not None
         ):
             return 0
-        engine = self._engine
-        most, headers = engine.limits.max_message_octets, engine.headers
-        if most and octets + engine.under_way > most:
+        connection = self._connection
+        most, headers = connection.limits.max_message_octets, connection.headers
+        if most and octets + connection.incoming_octets > most:
             return 0
         raw = buf[stop + SIZE_OCTETS : body]
         try:
@@ -96,7 +95,7 @@ class IncomingPublishes:
         message = Message(COMMAND, parsed.header, buf[body:behind], "", "", parsed.essentials)
         name = buf[start + LEAST - 1 : stop - 1].decode("utf-8", "surrogateescape")
         token = PendingReply("handle.send", number, tag)
-        engine.found_now().append(
+        connection.found_now().append(
             SendTo(channel.number, token, handle.link, name, message, tag != 0, parsed.expires)
         )
         return behind
@@ -123,7 +122,7 @@ class IncomingPublishes:
             return
         incoming.add(b"", True)
         body = incoming.body()
-        self.abandon(channel)
+        channel.abandon()
         self._count(channel)
         message, expires = self._message(incoming.header, body)
         found.append(
@@ -141,15 +140,15 @@ class IncomingPublishes:
     def _first(self, handle: ServerHandle, fragment: bytes) -> IncomingMessage:
         """The fragment with the header."""
         size, header, start = self._head(handle, fragment)
-        engine = self._engine
-        most = engine.limits.max_message_octets
+        connection = self._connection
+        most = connection.limits.max_message_octets
         incoming = None
         if not most or size <= most:
-            incoming = IncomingMessage(handle.number, header, size, engine.spool)
-        if incoming is None or (most and incoming.held + engine.under_way > most):
+            incoming = IncomingMessage(handle.number, header, size, connection.spool)
+        if incoming is None or (most and incoming.held + connection.incoming_octets > most):
             text = f"{size} octets are too large for a message now"
             raise Violation("message-too-large", text, Lost.SESSION)
-        engine.under_way += incoming.held
+        connection.incoming_octets += incoming.held
         handle.channel.incoming = incoming
         incoming.add(fragment[start:], False)
         return incoming
@@ -157,14 +156,14 @@ class IncomingPublishes:
     def _head(self, handle: ServerHandle, fragment: bytes) -> tuple[int, bytes, int]:
         """Size of the body, header, and where the body begins."""
         try:
-            headers = self._engine.headers
+            headers = self._connection.headers
             size, parsed, start = headers.first(fragment, handle.mime_type, handle.encoding)
         except ValueError as error:
             raise Violation("invalid-message", str(error), Lost.LINK) from None
         return size, parsed.header, start
 
     def _message(self, header: bytes, body: Body) -> tuple[Message, int | None]:
-        parsed = self._engine.headers.parsed(header)
+        parsed = self._connection.headers.parsed(header)
         return Message(COMMAND, parsed.header, body, "", "", parsed.essentials), parsed.expires
 
     def _count(self, channel: ServerChannel) -> None:
@@ -178,14 +177,6 @@ class IncomingPublishes:
         channel (§3.5.3), and only a close may come between."""
         if channel.incoming is not None or channel.recovering is not None:
             raise Violation("command-invalid", "a message is not complete", Lost.SESSION)
-
-    def abandon(self, channel: ServerChannel, handle: ServerHandle | None = None) -> None:
-        """Forget what is half received on a channel, or over one of its handles."""
-        if handle is None or channel.recovering is handle:
-            channel.recovering = None
-        incoming = channel.incoming
-        if incoming is not None and (handle is None or incoming.handle == handle.number):
-            channel.abandon()
 
     # --- streams --------------------------------------------------------------------------------
 
@@ -249,7 +240,7 @@ class IncomingPublishes:
         if digest and (len(digest) != SHA1_DIGITS or not digest.isalnum()):
             raise Violation("syntax-error", "the hash is no SHA-1 in hexadecimal", Lost.LINK)
         size, header, start = self._head(handle, fragment)
-        most = self._engine.limits.max_message_octets
+        most = self._connection.limits.max_message_octets
         if most and size > most:
             text = f"{size} octets are too large for a message"
             raise Violation("message-too-large", text, Lost.SESSION)

@@ -5,20 +5,25 @@ to the other side.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gateway.adapters.commands import server_outbound
 from gateway.adapters.commands.command import Command
+from gateway.adapters.commands.connection import Connection
 from gateway.adapters.commands.incoming_publishes import IncomingPublishes
 from gateway.adapters.commands.negotiation import HANDLE_MAX, read
-from gateway.adapters.commands.server_channel import MOST_NUMBER, ServerChannel, ServerHandle
-from gateway.adapters.commands.server_outbound import PendingReply
+from gateway.adapters.commands.pending import PendingReply
+from gateway.adapters.commands.server_channel import (
+    MOST_NUMBER,
+    ServerChannel,
+    ServerChannels,
+    ServerHandle,
+)
+from gateway.adapters.commands.server_outbound import ConnectionControl, ServerOutbound
 from gateway.adapters.commands.states import CLOSING, OPEN
-from gateway.adapters.commands.violation import Violation, condition_of, reply_text
+from gateway.adapters.commands.violation import Violation
 from gateway.adapters.commands.wire import layouts as w
-from gateway.adapters.commands.wire.tables import REPLIES, SERVICES, SUCCESS
-from gateway.adapters.contract import Outlet
-from gateway.errors import LocalError, Lost
+from gateway.adapters.commands.wire.tables import REPLIES, SERVICES
+from gateway.errors import Lost
 from gateway.operations import (
     Acknowledge,
     BeginSession,
@@ -35,12 +40,7 @@ from gateway.operations import (
     Query,
     Rollback,
     Service,
-    SessionLost,
-    Token,
 )
-
-if TYPE_CHECKING:
-    from gateway.adapters.commands.engine import Engine
 
 SERVICE = {number: Service(name) for name, number in SERVICES.items()}
 MOST_CHANNELS = 0xFFFF
@@ -50,11 +50,15 @@ Found = list[Operation]
 class Server:
     """All channels and handles of a connection."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self.engine = engine
-        self.channels: dict[int, ServerChannel] = {}
-        self.handles: dict[int, ServerHandle] = {}
-        self._incoming = IncomingPublishes(self)
+    def __init__(
+        self, connection: Connection, handle_errors: str, control: ConnectionControl
+    ) -> None:
+        self.table = table = ServerChannels(connection, handle_errors)
+        self.send = ServerOutbound(connection, table, control).send
+        self._connection = connection
+        self._channels = table.channels
+        self._handles = table.handles
+        self._incoming = IncomingPublishes(connection, table.handles)
         self.fast_path = self._incoming.fast_path
         self._on_channel: dict[str, Callable[[ServerChannel, Any, Found], None]] = {
             "channel.ack": self._ack,
@@ -82,12 +86,12 @@ class Server:
         if name == "handle.open" or name.startswith("channel."):
             self._of_channel(name, m, found)
             return
-        handle = self.handles.get(m.handle_id)
+        handle = self._handles.get(m.handle_id)
         if handle is None:
             raise Violation("handle-error", f"{name}: handle {m.handle_id} is not open")
         channel = handle.channel
         if channel.state is CLOSING:
-            self.send_channel_close(channel.number, channel.code, "the channel is closed")
+            self.table.send_channel_close(channel.number, channel.code, "the channel is closed")
         elif name == "handle.close":
             self._close_handle(handle, m, found)
         elif handle.state is OPEN:
@@ -105,7 +109,7 @@ class Server:
         number = m.channel_id
         if number == 0:
             raise Violation("syntax-error", "there is no channel 0")
-        channel = self.channels.get(number)
+        channel = self._channels.get(number)
         if channel is None:
             if name != "channel.open":
                 raise Violation("channel-error", f"{name}: channel {number} is not open")
@@ -113,7 +117,7 @@ class Server:
         elif name == "channel.close":
             self._close_channel(channel, m, found)
         elif channel.state is CLOSING:
-            self.send_channel_close(number, channel.code, "the channel is closed")
+            self.table.send_channel_close(number, channel.code, "the channel is closed")
         else:
             try:
                 if name == "handle.open":
@@ -137,27 +141,26 @@ class Server:
     ) -> None:
         """A mistake that costs no more than a channel."""
         if violation.lost is Lost.LINK and handle is not None:
-            self.lose_handle(handle, violation.code, violation.text, found)
+            self.table.lose_handle(handle, violation.code, violation.text, found)
         elif violation.lost is Lost.CONNECTION:
             raise violation
         else:
-            self.lose_channel(channel, violation.code, violation.text, found)
+            self.table.lose_channel(channel, violation.code, violation.text, found)
 
     # --- channels -------------------------------------------------------------------------------
 
     def _open_channel(self, m: w.ChannelOpen, found: Found) -> None:
-        number, most = m.channel_id, self.engine.limits.channel_max or MOST_CHANNELS
-        channel = ServerChannel(number, self.engine, m.transacted, m.restartable)
-        self.channels[number] = channel
+        number, most = m.channel_id, self._connection.limits.channel_max or MOST_CHANNELS
+        channel = self.table.open(number, m.transacted, m.restartable)
         try:
             read(m.options)
-            if len(self.channels) > most:
+            if len(self._channels) > most:
                 raise Violation("resource-error", f"more than {most} channels", Lost.SESSION)
             if m.out_of_band:
                 text = "nothing is agreed about transfer out of band"
                 raise Violation("not-implemented", text, Lost.SESSION)
         except Violation as violation:
-            self.send_channel_close(number, violation.code, violation.text)
+            self.table.send_channel_close(number, violation.code, violation.text)
             channel.fail(violation.code)
             return
         token = PendingReply("channel.open", 0, m.confirm_tag)
@@ -165,35 +168,10 @@ class Server:
 
     def _close_channel(self, channel: ServerChannel, m: w.ChannelClose, found: Found) -> None:
         if channel.state is CLOSING:
-            self.remove_channel(channel)
+            self.table.remove_channel(channel)
             return
-        self._incoming.abandon(channel)
+        channel.abandon()
         found.append(EndSession(channel.number, PendingReply("channel.close", 0, 1)))
-
-    def remove_channel(self, channel: ServerChannel) -> None:
-        """Both sides have closed it."""
-        self.channels.pop(channel.number, None)
-        for number in list(channel.handles):
-            del self.handles[number]
-        channel.handles.clear()
-        channel.state = CLOSING
-
-    def lose_channel(self, channel: ServerChannel, code: int, text: str, found: Found) -> None:
-        """Close it for an error."""
-        if channel.state is OPEN:
-            self.send_channel_close(channel.number, code, text)
-            channel.fail(code)
-            condition = condition_of(code)
-            assert condition is not None
-            found.append(SessionLost(channel.number, condition, text))
-
-    def send_channel_close(self, number: int, code: int, text: str) -> None:
-        self.engine.write(w.ChannelClose(number, code, reply_text(text)))
-
-    def numbers_exhausted(self, channel: ServerChannel) -> None:
-        """There are no more numbers for its messages."""
-        code = REPLIES["resource-error"]
-        self.lose_channel(channel, code, "no more message numbers", self.engine.found_now())
 
     def _ack(self, channel: ServerChannel, m: w.ChannelAck, found: Found) -> None:
         token = optional_reply("channel.ack", 0, m.confirm_tag)
@@ -221,21 +199,21 @@ class Server:
         number = m.handle_id
         if number == 0:
             raise Violation("syntax-error", "there is no handle 0")
-        there = self.handles.get(number)
+        there = self._handles.get(number)
         if there is not None:
             if there.state is OPEN:
                 text = f"handle {number} is open already"
-                self.lose_handle(there, REPLIES["command-invalid"], text, found)
+                self.table.lose_handle(there, REPLIES["command-invalid"], text, found)
             return
         service = SERVICE.get(m.service_type)
         handle = ServerHandle(channel, m, service or Service.QUEUE)
-        self.handles[number] = channel.handles[number] = handle
+        self._handles[number] = channel.handles[number] = handle
         try:
             read(m.options)
             if service is None:
                 text = f"there is no service type {m.service_type}"
                 raise Violation("invalid-service", text, Lost.LINK)
-            if len(self.handles) > HANDLE_MAX:
+            if len(self._handles) > HANDLE_MAX:
                 raise Violation("resource-error", f"more than {HANDLE_MAX} handles", Lost.LINK)
             if service is Service.PEER and (m.temporary or m.consumer or m.browser):
                 text = "a peer is neither consumed, browsed nor temporary"
@@ -251,7 +229,7 @@ class Server:
                 handle.service,
                 m.dest_name,
                 m.temporary,
-                self.engine.peer.name,
+                self._connection.peer.name,
                 m.producer,
                 m.consumer,
                 m.browser,
@@ -262,30 +240,12 @@ class Server:
 
     def _close_handle(self, handle: ServerHandle, m: w.HandleClose, found: Found) -> None:
         if handle.state is CLOSING:
-            self.remove_handle(handle)
+            self.table.remove_handle(handle)
             return
-        self._incoming.abandon(handle.channel, handle)
+        handle.channel.abandon(handle)
         self._incoming.end_stream(handle, found)
         token = PendingReply("handle.close", handle.number, 1)
         found.append(CloseDestination(handle.channel.number, token, handle.link))
-
-    def remove_handle(self, handle: ServerHandle) -> None:
-        """Both sides have closed it."""
-        handle.state = CLOSING
-        self.handles.pop(handle.number, None)
-        handle.channel.handles.pop(handle.number, None)
-        handle.channel.forget(handle)
-
-    def lose_handle(self, handle: ServerHandle, code: int, text: str, found: Found) -> None:
-        """Close it for an error, or its channel, where that is wanted as it was."""
-        if self.engine.handle_errors == "channel" and code != SUCCESS:
-            self.lose_channel(handle.channel, code, text, found)
-        elif handle.state is OPEN:
-            handle.state = CLOSING
-            self._incoming.abandon(handle.channel, handle)
-            self.engine.write(w.HandleClose(handle.number, code, reply_text(text)))
-            handle.channel.forget(handle)
-            found.append(CloseDestination(handle.channel.number, None, handle.link))
 
     def _consume(self, handle: ServerHandle, m: w.HandleConsume, found: Found) -> None:
         if handle.service is Service.PEER:
@@ -356,43 +316,6 @@ class Server:
     def _ready(self, handle: ServerHandle, m: w.HandleReady, found: Found) -> None:
         if not handle.channel.ready(handle, m.message_size):
             raise Violation("command-invalid", "no such message was prepared", Lost.LINK)
-
-    # --- out ------------------------------------------------------------------------------------
-
-    def channel_of(self, handle: int) -> int:
-        """The number of its channel; 0 if there is no such handle."""
-        found = self.handles.get(handle)
-        return 0 if found is None else found.channel.number
-
-    def send(self, operation: Operation) -> None:
-        server_outbound.encode(self, operation)
-
-    def outlet(self, number: int) -> Outlet:
-        channel = self.channels.get(number)
-        if channel is None:
-            raise LocalError(f"channel {number} is not open")
-        return channel
-
-    # --- the end --------------------------------------------------------------------------------
-
-    def silence(self) -> None:
-        """The connection is being closed: nothing more is delivered."""
-        for channel in self.channels.values():
-            channel.state = CLOSING
-
-    def awaited_tokens(self) -> list[tuple[int, Token]]:
-        """Requests of ours: a server has none."""
-        return []
-
-    def abandon(self) -> None:
-        """Nothing more comes: what is half received is forgotten."""
-        for channel in self.channels.values():
-            channel.abandon()
-
-    def forget(self) -> None:
-        self.abandon()
-        self.channels.clear()
-        self.handles.clear()
 
 
 def optional_reply(name: str, handle: int, tag: int) -> PendingReply | None:

@@ -9,8 +9,9 @@ import hashlib
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from gateway.adapters.commands.connection import Connection
 from gateway.adapters.commands.fragments import (
     HashedBody,
     IncomingMessage,
@@ -20,15 +21,24 @@ from gateway.adapters.commands.fragments import (
 from gateway.adapters.commands.frames import frame
 from gateway.adapters.commands.states import CLOSING, OPEN, State
 from gateway.adapters.commands.streams import Stream, StreamPart, without_marks
+from gateway.adapters.commands.violation import condition_of, reply_text
 from gateway.adapters.commands.wire import layouts as w
 from gateway.adapters.commands.wire.tables import REPLIES, SUCCESS
+from gateway.adapters.contract import Outlet
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.bodies import Body, LargeBody, cut
+from gateway.errors import LocalError
 from gateway.message import Message
-from gateway.operations import Service, Unsent
+from gateway.operations import (
+    CloseDestination,
+    Operation,
+    Service,
+    SessionLost,
+    Token,
+    Unsent,
+)
 
-if TYPE_CHECKING:
-    from gateway.adapters.commands.engine import Engine
+Found = list[Operation]
 
 MOST_NUMBER = (1 << 32) - 1
 
@@ -85,9 +95,12 @@ class ServerChannel:
 
     gate: Callable[[bool], None]
 
-    def __init__(self, number: int, engine: "Engine", transacted: bool, restartable: bool) -> None:
+    def __init__(
+        self, number: int, table: "ServerChannels", transacted: bool, restartable: bool
+    ) -> None:
         self.number = number
-        self.engine = engine
+        self.connection = table.connection
+        self.table = table
         self.transacted = transacted
         self.restartable = restartable
         self.state: State = OPEN
@@ -142,13 +155,13 @@ class ServerChannel:
         message: Message,
     ) -> bool:
         """A message in one fragment and in one piece, if it is like that. Hot."""
-        engine, limit = self.engine, self.engine.frame_out
+        connection, limit = self.connection, self.connection.frame_out
         if len(message.body) >= limit or handle.service is Service.PEER:
             return False
         try:
-            head, body = engine.headers.for_peer(message, limit)
+            head, body = connection.headers.for_peer(message, limit)
         except ValueError:
-            engine.found_now().append(Unsent(self.number, consumer, delivery, message))
+            connection.found_now().append(Unsent(self.number, consumer, delivery, message))
             return True
         size = len(head) + len(body)
         if size > limit:
@@ -158,7 +171,7 @@ class ServerChannel:
             try:
                 octets = frame(w.HandleNotify(handle.number, dest_name=name))
             except ValueError:
-                engine.found_now().append(Unsent(self.number, consumer, delivery, message))
+                connection.found_now().append(Unsent(self.number, consumer, delivery, message))
                 return True
             template = octets[:VARYING_AT], octets[VARYING_AT + VARYING.size :]
             self._templates.keep((handle.number, name), template)
@@ -166,7 +179,7 @@ class ServerChannel:
         octets = b"".join(
             (template[0], VARYING.pack(delivery, size, bits), template[1], head, octets_of(body))
         )
-        engine.put_message(self.number, octets)
+        connection.put_message(self.number, octets)
         return True
 
     def divert(self, pending: list[bytes]) -> None:
@@ -177,10 +190,10 @@ class ServerChannel:
 
     def _write_delivery(self, due: PendingDelivery) -> None:
         if due.delivery > MOST_NUMBER:
-            self.engine.endpoint.numbers_exhausted(self)
+            self.table.numbers_exhausted(self)
             return
-        engine, message = self.engine, due.message
-        limit = engine.frame_out
+        connection, message = self.connection, due.message
+        limit = connection.frame_out
         if self.outgoing_stream is not None or due.handle.service is Service.PEER:
             part = StreamPart(message) if due.handle.service is Service.PEER else None
             if part is not None and part.number and self._deliver_streamed(due, part):
@@ -190,10 +203,10 @@ class ServerChannel:
             if due.handle.state is not OPEN:
                 return
         try:
-            head, body = engine.headers.for_peer(message, limit)
+            head, body = connection.headers.for_peer(message, limit)
             frame(w.HandleNotify(due.handle.number, dest_name=due.name))  # whether it has a form
         except ValueError:
-            found = engine.found_now()
+            found = connection.found_now()
             found.append(Unsent(self.number, due.consumer, due.delivery, message))
             return
         if self.restartable and len(head) + len(body) > limit:
@@ -220,7 +233,7 @@ class ServerChannel:
             record.dest_name = "" if more else due.name
             return frame(record) + fragment
 
-        self.engine.write_message(self, head, body, make)
+        self.connection.write_message(self, head, body, make)
 
     # --- streams --------------------------------------------------------------------------------
 
@@ -244,29 +257,29 @@ class ServerChannel:
         record = w.HandleNotify(
             due.handle.number, due.delivery, partial=True, delivered=True, streaming=True
         )
-        for fragment, _ in cut_fragments(octets, self.engine.frame_out):
+        for fragment, _ in cut_fragments(octets, self.connection.frame_out):
             record.fragment_size = len(fragment)
-            self.engine.put_message(self.number, frame(record) + fragment)
+            self.connection.put_message(self.number, frame(record) + fragment)
 
     def _end_stream(self, code: int, text: str) -> None:
         """Either side ends a stream by closing its handle."""
         if self.outgoing_stream is not None:
             handle, self.outgoing_stream = self.outgoing_stream[0], None
-            self.engine.endpoint.lose_handle(handle, code, text, self.engine.found_now())
+            self.table.lose_handle(handle, code, text, self.connection.found_now())
 
     # --- restartable ----------------------------------------------------------------------------
 
     def _prepare(self, due: PendingDelivery, head: bytes, body: Body) -> None:
-        first = head + octets_of(cut(body, 0, self.engine.frame_out - len(head)))
+        first = head + octets_of(cut(body, 0, self.connection.frame_out - len(head)))
         self._preparing = (due, body)
 
         def make(digest: str) -> bytes:
             return frame(w.HandlePrepare(due.handle.number, len(first), digest)) + first
 
         if isinstance(body, LargeBody):
-            self.engine.load(self, HashedBody(make, body))
+            self.connection.load(self, HashedBody(make, body))
         else:
-            self.engine.put_on(self.number, make(hashlib.sha1(body).hexdigest()))
+            self.connection.put_on(self.number, make(hashlib.sha1(body).hexdigest()))
 
     def ready(self, handle: ServerHandle, have: int) -> bool:
         """The client has so much of the body; false if nobody asked."""
@@ -298,14 +311,17 @@ class ServerChannel:
             due = deferred.popleft()
             if due.handle.state is OPEN and self.state is OPEN:
                 self._write_delivery(due)
-        if not deferred and self.number not in self.engine.loads.tracks:
+        if not deferred and self.number not in self.connection.loads.tracks:
             self.gate(True)
 
-    def abandon(self) -> None:
-        """Forget what is half received."""
-        incoming, self.incoming = self.incoming, None
-        if incoming is not None:
-            self.engine.under_way -= incoming.held
+    def abandon(self, handle: ServerHandle | None = None) -> None:
+        """Forget a message that has not come completely: any, or one over this handle."""
+        if handle is None or self.recovering is handle:
+            self.recovering = None
+        incoming = self.incoming
+        if incoming is not None and (handle is None or incoming.handle == handle.number):
+            self.incoming = None
+            self.connection.incoming_octets -= incoming.held
             incoming.abandon()
 
     def fail(self, code: int) -> None:
@@ -315,3 +331,92 @@ class ServerChannel:
         self.abandon()
         self._preparing = None
         self._deferred.clear()
+
+
+class ServerChannels:
+    """The channels and handles of a connection. ``handle_errors``: see ``Engine``."""
+
+    def __init__(self, connection: Connection, handle_errors: str) -> None:
+        self.connection = connection
+        self.channels: dict[int, ServerChannel] = {}
+        self.handles: dict[int, ServerHandle] = {}
+        self._handle_errors = handle_errors
+
+    def open(self, number: int, transacted: bool, restartable: bool) -> ServerChannel:
+        channel = self.channels[number] = ServerChannel(number, self, transacted, restartable)
+        return channel
+
+    def remove_channel(self, channel: ServerChannel) -> None:
+        """Both sides have closed it."""
+        self.channels.pop(channel.number, None)
+        for number in list(channel.handles):
+            del self.handles[number]
+        channel.handles.clear()
+        channel.state = CLOSING
+
+    def lose_channel(self, channel: ServerChannel, code: int, text: str, found: Found) -> None:
+        """Close it for an error."""
+        if channel.state is OPEN:
+            self.send_channel_close(channel.number, code, text)
+            channel.fail(code)
+            condition = condition_of(code)
+            assert condition is not None
+            found.append(SessionLost(channel.number, condition, text))
+
+    def send_channel_close(self, number: int, code: int, text: str) -> None:
+        self.connection.write(w.ChannelClose(number, code, reply_text(text)))
+
+    def numbers_exhausted(self, channel: ServerChannel) -> None:
+        """There are no more numbers for its messages."""
+        code = REPLIES["resource-error"]
+        self.lose_channel(channel, code, "no more message numbers", self.connection.found_now())
+
+    def remove_handle(self, handle: ServerHandle) -> None:
+        """Both sides have closed it."""
+        handle.state = CLOSING
+        self.handles.pop(handle.number, None)
+        handle.channel.handles.pop(handle.number, None)
+        handle.channel.forget(handle)
+
+    def lose_handle(self, handle: ServerHandle, code: int, text: str, found: Found) -> None:
+        """Close it for an error, or its channel, where that is wanted as it was."""
+        if self._handle_errors == "channel" and code != SUCCESS:
+            self.lose_channel(handle.channel, code, text, found)
+        elif handle.state is OPEN:
+            handle.state = CLOSING
+            handle.channel.abandon(handle)
+            self.connection.write(w.HandleClose(handle.number, code, reply_text(text)))
+            handle.channel.forget(handle)
+            found.append(CloseDestination(handle.channel.number, None, handle.link))
+
+    def channel_of(self, handle: int) -> int:
+        """The number of its channel; 0 if there is no such handle."""
+        found = self.handles.get(handle)
+        return 0 if found is None else found.channel.number
+
+    def outlet(self, number: int) -> Outlet:
+        channel = self.channels.get(number)
+        if channel is None:
+            raise LocalError(f"channel {number} is not open")
+        return channel
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def silence(self) -> None:
+        """The connection is being closed: nothing more is delivered."""
+        for channel in self.channels.values():
+            channel.state = CLOSING
+
+    def awaited_tokens(self) -> list[tuple[int, Token]]:
+        """Requests of ours: a server has none."""
+        return []
+
+    def abandon(self) -> None:
+        """Nothing more comes: what is half received is forgotten."""
+        for channel in self.channels.values():
+            channel.abandon()
+
+    def forget(self) -> None:
+        self.abandon()
+        self.channels.clear()
+        self.handles.clear()

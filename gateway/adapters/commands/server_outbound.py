@@ -1,10 +1,11 @@
 """What the server says: answers, closes, and what nobody asked for."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Protocol
 
-from gateway.adapters.commands.negotiation import Opening
-from gateway.adapters.commands.server_channel import PendingDelivery, ServerHandle
+from gateway.adapters.commands.connection import Connection
+from gateway.adapters.commands.pending import Opening, PendingReply
+from gateway.adapters.commands.server_channel import PendingDelivery, ServerChannels, ServerHandle
 from gateway.adapters.commands.states import OPEN
 from gateway.adapters.commands.violation import code_of
 from gateway.adapters.commands.wire import layouts as w
@@ -26,89 +27,107 @@ from gateway.operations import (
     Unblocked,
 )
 
-if TYPE_CHECKING:
-    from gateway.adapters.commands.server import Server
+
+class ConnectionControl(Protocol):
+    """The engine, as far as answers concern the connection itself."""
+
+    def opened(self, token: Opening) -> None:
+        """The virtual host is open."""
+        ...
+
+    def answer_close(self) -> None:
+        """Send the last close."""
+        ...
+
+    def send_close(
+        self, condition: Condition | None, text: str, code: int = 0, theirs: bool = False
+    ) -> None:
+        """Begin to close."""
+        ...
 
 
-class PendingReply(NamedTuple):
-    """The token of a request: the command, its handle (0: none), the confirm tag (0: none)."""
+class ServerOutbound:
+    """Encodes the operations of a server."""
 
-    name: str
-    handle: int
-    tag: int
-    consumer: str = ""
+    def __init__(
+        self, connection: Connection, table: ServerChannels, control: ConnectionControl
+    ) -> None:
+        self.connection = connection
+        self.table = table
+        self.control = control
 
-
-def encode(server: "Server", operation: Operation) -> None:
-    """Raises ``LocalError`` for what is not a server's to say."""
-    encoder = ENCODERS.get(type(operation))
-    if encoder is None:
-        raise LocalError(f"{type(operation).__name__} cannot be sent by a server of 0.8a2")
-    encoder(server, operation)
+    def send(self, operation: Operation) -> None:
+        """Raises ``LocalError`` for operations that a server does not send."""
+        encoder = ENCODERS.get(type(operation))
+        if encoder is None:
+            raise LocalError(f"{type(operation).__name__} cannot be sent by a server of 0.8a2")
+        encoder(self, operation)
 
 
 # --- answers ------------------------------------------------------------------------------------
 
 
-def done(server: "Server", op: Done) -> None:
+def done(out: ServerOutbound, op: Done) -> None:
     token = op.token
     if isinstance(token, Opening):
-        server.engine.negotiation.opened(token)
+        out.control.opened(token)
         return
     if token is None:
         return
     if not isinstance(token, PendingReply):
         raise LocalError("this is not a token of ours")
     if token.name == "connection.close":
-        server.engine.part()
+        out.control.answer_close()
         return
-    channel = server.channels.get(op.channel)
+    channel = out.table.channels.get(op.channel)
     if channel is None or (channel.state is not OPEN and token.name != "channel.close"):
         return
     if token.name == "channel.close":
-        server.engine.write(w.ChannelClose(op.channel, SUCCESS))
-        server.remove_channel(channel)
+        out.connection.write(w.ChannelClose(op.channel, SUCCESS))
+        out.table.remove_channel(channel)
     elif token.handle == 0:
         if token.tag:
-            server.engine.write(w.ChannelReply(op.channel, token.tag, SUCCESS))
+            out.connection.write(w.ChannelReply(op.channel, token.tag, SUCCESS))
     else:
-        handle = server.handles.get(token.handle)
+        handle = out.table.handles.get(token.handle)
         if handle is not None and handle.state is OPEN:
-            REPLY_ENCODERS.get(token.name, reply)(server, handle, token, op.result)
+            REPLY_ENCODERS.get(token.name, reply)(out, handle, token, op.result)
 
 
-def reply(server: "Server", handle: ServerHandle, token: PendingReply, result: Any) -> None:
+def reply(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: Any) -> None:
     if token.tag:
-        server.engine.write(w.HandleReply(handle.number, token.tag, SUCCESS))
+        out.connection.write(w.HandleReply(handle.number, token.tag, SUCCESS))
 
 
-def opened(server: "Server", handle: ServerHandle, token: PendingReply, result: str) -> None:
+def opened(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: str) -> None:
     """The name of a temporary destination comes first (§3.5.2.2)."""
     if result:
         handle.name = result
-        server.engine.write(w.HandleCreated(handle.number, result))
-    reply(server, handle, token, result)
+        out.connection.write(w.HandleCreated(handle.number, result))
+    reply(out, handle, token, result)
 
 
-def consumed(server: "Server", handle: ServerHandle, token: PendingReply, result: str) -> None:
+def consumed(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: str) -> None:
     handle.names[token.consumer] = result
-    reply(server, handle, token, result)
+    reply(out, handle, token, result)
 
 
-def given_back(server: "Server", handle: ServerHandle, token: PendingReply, result: bool) -> None:
+def given_back(
+    out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: bool
+) -> None:
     if result:
-        reply(server, handle, token, result)
+        reply(out, handle, token, result)
         return
     code = REPLIES["message-not-found"]
-    server.lose_handle(handle, code, "no such message", server.engine.found_now())
+    out.table.lose_handle(handle, code, "no such message", out.connection.found_now())
 
 
-def index(server: "Server", handle: ServerHandle, token: PendingReply, result: Index) -> None:
+def index(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: Index) -> None:
     """The list, as far as it fits a frame of the peer (§3.5.12)."""
-    room = min(server.engine.frame_out, 0x10000) - 16
+    room = min(out.connection.frame_out, 0x10000) - 16
     text, last = number_ranges(result.numbers, room)
     more = result.more if last is None else last
-    server.engine.write(w.HandleIndex(handle.number, more, text.encode()))
+    out.connection.write(w.HandleIndex(handle.number, more, text.encode()))
 
 
 def number_ranges(numbers: list[int], room: int) -> tuple[str, int | None]:
@@ -130,43 +149,43 @@ def number_ranges(numbers: list[int], room: int) -> tuple[str, int | None]:
 
 
 def browsed(
-    server: "Server", handle: ServerHandle, token: PendingReply, result: Looked | None
+    out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: Looked | None
 ) -> None:
     """The one failure that closes nothing; it is told without a tag too (§2.2.8.7)."""
-    engine = server.engine
+    connection = out.connection
     try:
         form = None
         if result is not None:
-            form = engine.headers.for_peer(result.message, engine.frame_out)
+            form = connection.headers.for_peer(result.message, connection.frame_out)
     except ValueError:
         form = None  # it has no form that this version can read
     if result is None or form is None:
         code = REPLIES["message-not-found"]
         record = w.HandleReply(handle.number, token.tag, code, "message not found")
-        server.engine.write(record)
+        out.connection.write(record)
         return
     due = PendingDelivery(handle, result.name, result.number, False, result.message)
     handle.channel.notify(due, *form, False, delivered=False)
 
 
-def ready(server: "Server", handle: ServerHandle, token: PendingReply, result: int) -> None:
-    server.engine.write(w.HandleReady(handle.number, result))
+def ready(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: int) -> None:
+    out.connection.write(w.HandleReady(handle.number, result))
 
 
-def continued(server: "Server", handle: ServerHandle, token: PendingReply, result: str) -> None:
+def continued(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: str) -> None:
     if not result:
-        reply(server, handle, token, result)
+        reply(out, handle, token, result)
         return
     code = REPLIES["invalid-message"]
-    server.lose_handle(handle, code, result, server.engine.found_now())
+    out.table.lose_handle(handle, code, result, out.connection.found_now())
 
 
-def closed(server: "Server", handle: ServerHandle, token: PendingReply, result: Any) -> None:
-    server.engine.write(w.HandleClose(handle.number, SUCCESS))
-    server.remove_handle(handle)
+def closed(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: Any) -> None:
+    out.connection.write(w.HandleClose(handle.number, SUCCESS))
+    out.table.remove_handle(handle)
 
 
-REPLY_ENCODERS: dict[str, Callable[["Server", ServerHandle, PendingReply, Any], None]] = {
+REPLY_ENCODERS: dict[str, Callable[[ServerOutbound, ServerHandle, PendingReply, Any], None]] = {
     "handle.open": opened,
     "handle.consume": consumed,
     "handle.unget": given_back,
@@ -181,51 +200,51 @@ REPLY_ENCODERS: dict[str, Callable[["Server", ServerHandle, PendingReply, Any], 
 # --- refusals -----------------------------------------------------------------------------------
 
 
-def refused(server: "Server", op: Refused) -> None:
+def refused(out: ServerOutbound, op: Refused) -> None:
     token = op.token
     if isinstance(token, Opening) or op.lost is Lost.CONNECTION:
         taken = isinstance(token, Opening) and op.condition is Condition.RESOURCE_LOCKED
         code = REPLIES["client-active"] if taken else code_of(op.condition)
-        server.engine.send_close(op.condition, op.text, code, theirs=True)
+        out.control.send_close(op.condition, op.text, code, theirs=True)
         return
-    channel = server.channels.get(op.channel)
+    channel = out.table.channels.get(op.channel)
     if channel is None:
         return
-    code, found = code_of(op.condition), server.engine.found_now()
-    handle = server.handles.get(token.handle) if isinstance(token, PendingReply) else None
+    code, found = code_of(op.condition), out.connection.found_now()
+    handle = out.table.handles.get(token.handle) if isinstance(token, PendingReply) else None
     large = op.condition is Condition.CONTENT_TOO_LARGE
     if op.lost is Lost.LINK and handle is not None and not large:
-        server.lose_handle(handle, code, op.text, found)
+        out.table.lose_handle(handle, code, op.text, found)
     else:
         # A message that is too large closes the channel (§3.5.14).
-        server.lose_channel(channel, code, op.text, found)
+        out.table.lose_channel(channel, code, op.text, found)
 
 
-def session_lost(server: "Server", op: SessionLost) -> None:
-    channel = server.channels.get(op.channel)
+def session_lost(out: ServerOutbound, op: SessionLost) -> None:
+    channel = out.table.channels.get(op.channel)
     if channel is not None:
-        found = server.engine.found_now()
-        server.lose_channel(channel, code_of(op.condition), op.text, found)
+        found = out.connection.found_now()
+        out.table.lose_channel(channel, code_of(op.condition), op.text, found)
 
 
-def cancelled(server: "Server", op: Cancelled) -> None:
+def cancelled(out: ServerOutbound, op: Cancelled) -> None:
     """What a handle listened to is gone."""
-    handle = server.handles.get(int(op.tag.partition("/")[0]))
+    handle = out.table.handles.get(int(op.tag.partition("/")[0]))
     if handle is not None:
         code = REPLIES["not-found"]
-        server.lose_handle(handle, code, "the destination is gone", server.engine.found_now())
+        out.table.lose_handle(handle, code, "the destination is gone", out.connection.found_now())
 
 
-def deliver(server: "Server", op: Deliver) -> None:
-    outlet = server.outlet(op.channel)
+def deliver(out: ServerOutbound, op: Deliver) -> None:
+    outlet = out.table.outlet(op.channel)
     outlet.deliver(op.consumer, op.delivery, op.redelivered, op.message)
 
 
-def not_sent(server: "Server", op: Operation) -> None:
+def not_sent(out: ServerOutbound, op: Operation) -> None:
     """There is no word for it."""
 
 
-ENCODERS: dict[type[Operation], Callable[["Server", Any], None]] = {
+ENCODERS: dict[type[Operation], Callable[[ServerOutbound, Any], None]] = {
     Done: done,
     Refused: refused,
     SessionLost: session_lost,

@@ -78,7 +78,7 @@ class Original:
         self.adapter: Any = adapter_for(
             "0.8a2", Role.CLIENT, credentials=Credentials("guest", "guest"), limits=Limits()
         )
-        self.adapter.endpoint.tag = lambda: self.tag
+        self.adapter.table.tag = lambda: self.tag
         self.tag = 0
         self.heard: list[Operation] = []
         self.strange = 0
@@ -104,7 +104,7 @@ class Original:
             self.opened = True
             self.written()
         if self.room:
-            self.adapter.frame_out = self.room
+            self.adapter.connection.frame_out = self.room
         self.tag = getattr(record, "confirm_tag", 0)
         if isinstance(record, w.HandleSend) and record.partial and not record.streaming:
             self.post.append((record, fragment))
@@ -140,7 +140,7 @@ class Original:
             return self.send(post, token)
         number = getattr(m, "channel_id", 0)
         link = str(getattr(m, "handle_id", 0))
-        line = self.adapter.endpoint.handles.get(getattr(m, "handle_id", 0))
+        line = self.adapter.table.handles.get(getattr(m, "handle_id", 0))
         of = line.channel.number if line is not None else 0
         match m:
             case w.ChannelOpen():
@@ -190,7 +190,7 @@ class Original:
         if m.streaming or m.out_of_band:
             return None
         link = str(m.handle_id)
-        line = self.adapter.endpoint.handles.get(m.handle_id)
+        line = self.adapter.table.handles.get(m.handle_id)
         of = line.channel.number if line is not None else 0
         octets = b"".join(fragment for _, fragment in post)
         if m.recovery:

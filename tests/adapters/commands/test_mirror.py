@@ -379,9 +379,7 @@ def test_several_channels_interleave(house: House) -> None:
 
 def test_every_command_was_said_by_one_of_us(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above, together, use all 28."""
-    from gateway.adapters.commands import client_outbound as requests
-    from gateway.adapters.commands import engine
-    from gateway.adapters.commands import server_channel as places
+    from gateway.adapters.commands import client_outbound, connection, server_channel
     from gateway.adapters.commands.frames import frame as real
 
     seen: set[str] = set()
@@ -390,7 +388,7 @@ def test_every_command_was_said_by_one_of_us(house: House, monkeypatch: pytest.M
         seen.add(BY_RECORD[type(record)].name)
         return real(record)
 
-    for module in (engine, places, requests):
+    for module in (connection, server_channel, client_outbound):
         monkeypatch.setattr(module, "frame", frame)
     for test in (
         test_a_queue,

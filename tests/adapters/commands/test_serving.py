@@ -350,7 +350,7 @@ def test_fragments_of_two_handles_do_not_mix(house: House) -> None:
     guest.says(w.HandleSend(1, 1, 18, partial=True), sent[:18])
     said = guest.says(w.HandleSend(2, 1, len(sent)), sent)
     assert code(said, w.ChannelClose) == 503
-    assert guest.adapter.under_way == 0
+    assert guest.adapter.connection.incoming_octets == 0
 
 
 def test_fragments_too_large_cost_the_connection(house: House) -> None:

@@ -73,7 +73,7 @@ class Both:
     def put(self, octets: bytes, tag: int = 0, bits: int = 0) -> None:
         """A fragment from the client's producer."""
         record = w.HandleSend(1, tag, len(octets), bool(bits & 1), dest_name="q")
-        self.client.put_message(1, frame(record) + octets)
+        self.client.connection.put_message(1, frame(record) + octets)
 
 
 def plain(operations: list[Operation]) -> list[Any]:
@@ -147,7 +147,7 @@ def test_a_table_is_good_if_it_can_be_read(octets: bytes) -> None:
 def test_headers_that_differ_by_one_octet_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while the cache is full again and again."""
     both = Both()
-    monkeypatch.setattr(both.server.headers._parsed, "entries", 3)
+    monkeypatch.setattr(both.server.connection.headers._parsed, "entries", 3)
     sent = [message(b"b", message_id=f"m-{n}", priority=n % 9) for n in range(8)] * 2
     for one in sent:
         both.client.send(SendTo(1, None, "1", "q", one))
@@ -155,7 +155,7 @@ def test_headers_that_differ_by_one_octet_are_two(monkeypatch: pytest.MonkeyPatc
     found = [op.message for op in both.asked if isinstance(op, SendTo)]
     assert [m.header for m in found] == [m.header for m in sent]
     assert [m.essentials for m in found] == [m.essentials for m in sent]
-    assert len(both.server.headers._parsed) <= 3
+    assert len(both.server.connection.headers._parsed) <= 3
 
 
 def test_defaults_and_dictionaries_are_part_of_what_is_kept() -> None:
@@ -163,7 +163,7 @@ def test_defaults_and_dictionaries_are_part_of_what_is_kept() -> None:
     one = message(b"b", application={"x": "y"})
     for content_type in ("a/b", "c/d", ""):
         both = Both(content_type)
-        headers = both.server.headers
+        headers = both.server.connection.headers
         for _ in range(2):
             both.client.send(SendTo(1, None, "1", "q", one))
             both.run()
@@ -181,7 +181,7 @@ def test_a_bad_header_is_refused_each_time() -> None:
         both.put(b"\0\0\0\1" + FULL.replace(b"aS", b"aZ") + b"b")
         both.run()
         assert isinstance(both.asked[-1], CloseDestination)
-        assert not both.server.headers._parsed
+        assert not both.server.connection.headers._parsed
     both = Both()
     both.put(b"\0\0\0\1" + FULL + b"b")
     both.put(b"\0\0\0\1" + FULL + b"bb")  # one octet too many
@@ -228,7 +228,9 @@ def test_one_step_is_as_good_as_many(server: bool) -> None:
             here = both.server if server else both.client
             if not quick:
                 here.frames._fast_path = lambda *_: 0
-            results.append((plain(here.receive(data)), here.output(), here.under_way))
+            results.append(
+                (plain(here.receive(data)), here.output(), here.connection.incoming_octets)
+            )
         assert results[0] == results[1], at
 
 
@@ -249,7 +251,7 @@ def test_what_is_kept_encoded_is_what_would_be_written(body: bytes) -> None:
     written = []
     for quick in (True, False):
         both = Both()
-        channel = both.server.endpoint.channels[1]
+        channel = both.server.table.channels[1]
         if not quick:
             channel._deliver_whole = lambda *_: False
         for number in (1, 2, (1 << 32) - 1):
@@ -261,13 +263,13 @@ def test_what_is_kept_encoded_is_what_would_be_written(body: bytes) -> None:
 
 def test_what_a_client_says_again_is_what_it_said() -> None:
     both = Both()
-    client = both.client.endpoint
+    client, connection = both.client.table, both.client.connection
     handle = client.handles[1]
     for name, tag in (("q", 0), ("other", 7), ("q", 9)):
         one = message(b"body", message_id="m")
         requests.write_publish(client, handle, tag, name, one)
         quick = b"".join(both.client.output())
-        head, body = both.client.headers.for_peer(one, both.client.frame_out)
+        head, body = connection.headers.for_peer(one, connection.frame_out)
         requests.write_send(client, handle, w.HandleSend(handle.number, tag), name, head, body)
         assert quick == b"".join(both.client.output())
         assert read_head(quick, quick.index(head))[0].identifier == "m"

@@ -1,0 +1,137 @@
+"""The state of one connection that its parts share: what was negotiated, the operations found so
+far, and the output."""
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway.adapters.commands.fragments import Fragments, Headers, MakeFrame, cut_fragments
+from gateway.adapters.commands.frames import BY_RECORD, frame
+from gateway.adapters.commands.states import GREETING, HEADING, OPEN, OPENING, State
+from gateway.adapters.commands.wire.tables import HANDSHAKE_MAX, LEAST_FRAME_MAX
+from gateway.adapters.core.large_bodies import BodyWriter, LargeBodyOutput, Place
+from gateway.adapters.core.output import MOST_OCTETS, take
+from gateway.adapters.options import Limits
+from gateway.bodies import Body, LargeBody, Spool
+from gateway.errors import LocalError
+from gateway.operations import Operation, Peer
+
+LARGEST_FRAME = 32_768
+"""What the original server announces: some original clients have no larger buffer."""
+
+
+def frame_max(limits: Limits) -> int:
+    """The largest frame that we announce."""
+    return max(LEAST_FRAME_MAX, min(limits.frame_max or LARGEST_FRAME, LARGEST_FRAME))
+
+
+class Connection:
+    """``channel_of`` finds the number of a handle's channel, 0 if there is no such handle."""
+
+    def __init__(
+        self,
+        version: str,
+        server: bool,
+        limits: Limits,
+        spool: Spool | None,
+        channel_of: Callable[[int], int],
+        wake: Callable[[], None],
+        crowded: Callable[[], None],
+    ) -> None:
+        self.server = server
+        self.limits = limits
+        self.spool = spool
+        self.peer = Peer(version=version)
+        self.state: State = HEADING if server else GREETING
+        self.headers = Headers()
+        self.frame_max = frame_max(limits)
+        """The largest frame and fragment that we take."""
+        self.frame_out = HANDSHAKE_MAX
+        """The largest that the peer takes."""
+        self.incoming_octets = 0
+        """Octets in memory announced for messages that have not come completely."""
+        self.receiving = False
+        """The peer's octets are being read: the output is taken afterwards without ``wake``."""
+        self.found: list[Operation] = []
+        """Operations found in the octets that are being read."""
+        self.later: list[Operation] = []
+        """Operations found outside ``receive``; the next one, or the next tick, returns them."""
+        self.pending: list[bytes] = []
+        self.loads = LargeBodyOutput(self.pending)
+        self._channel_of = channel_of
+        self._wake = wake
+        self._crowded = crowded
+        self._weight = 0
+
+    def opened(self) -> None:
+        if self.state is OPENING:
+            self.state = OPEN
+
+    # --- operations -----------------------------------------------------------------------------
+
+    def begin_receiving(self) -> list[Operation]:
+        """The list that collects operations from now on; it begins with those found before."""
+        self.found, self.later = self.later, []
+        return self.found
+
+    def found_now(self) -> list[Operation]:
+        """The list for an operation that is found now: what ``receive`` returns, or for later."""
+        return self.found if self.receiving else self.later
+
+    # --- output ---------------------------------------------------------------------------------
+
+    def put(self, octets: bytes) -> None:
+        pending = self.pending
+        pending.append(octets)
+        if len(pending) == 1 and not self.receiving:
+            self._wake()
+
+    def write(self, record: Any) -> None:
+        """One command of ours. Raises ``LocalError`` if this role does not send it."""
+        command = BY_RECORD[type(record)]
+        if not (command.from_server if self.server else command.from_client):
+            raise LocalError(f"{command.name} is not ours to send")
+        octets = frame(record)
+        if len(octets) > self.frame_out + 6:
+            raise LocalError(f"{command.name} does not fit a frame of the peer")
+        if self.loads.tracks:
+            number = getattr(record, "channel_id", 0)
+            self.put_on(number or self._channel_of(getattr(record, "handle_id", 0)), octets)
+        else:
+            self.put(octets)
+
+    def put_on(self, channel: int, octets: bytes) -> None:
+        """Output of a channel (0: the connection), behind the large bodies it is sending."""
+        track = self.loads.tracks.get(channel)
+        if track is None:
+            self.put(octets)
+        else:
+            track.append(octets)
+
+    def put_message(self, channel: int, octets: bytes) -> None:
+        """Command and fragment. Hot."""
+        if self.loads.tracks:
+            self.put_on(channel, octets)
+        else:
+            self.put(octets)
+        self._weight += len(octets)
+        if self._weight > MOST_OCTETS:
+            self._crowded()
+
+    def write_message(self, channel: Place, head: bytes, body: Body, make: MakeFrame) -> None:
+        """Header and body in as many fragments as they need."""
+        if isinstance(body, LargeBody):
+            self.load(channel, Fragments(make, head, body, self.frame_out))
+            return
+        for fragment, more in cut_fragments(head + body, self.frame_out):
+            self.put_message(channel.number, make(fragment, more))
+
+    def load(self, channel: Place, writer: BodyWriter) -> None:
+        """A large body comes next on a channel, in portions."""
+        self.loads.add(channel, writer)
+        if not self.receiving:
+            self._wake()
+
+    def take_output(self) -> list[bytes]:
+        """Empty the output."""
+        self._weight = 0
+        return take(self.pending)
