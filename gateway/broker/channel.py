@@ -40,7 +40,7 @@ def nothing() -> None:
 
 
 class Recipient(PublishListener, Protocol):
-    """Hears what the broker says to one channel. Must not raise."""
+    """Receives deliveries and notices of one channel. Must not raise."""
 
     def deliver(
         self, consumer: str, delivery: int, redelivered: bool, message: Message, /
@@ -128,10 +128,10 @@ class Channel:
     ) -> str:
         """Make a consumer; nothing is delivered before ``start``. Answers with its tag.
 
-        ``matches`` is its filter; what it does not want is left to others. With ``copy`` it takes
-        nothing: it gets copies of what stands in the queue and of what is put later, and their
+        ``matches`` is its filter; other messages are left to other consumers. With ``copy`` it
+        takes nothing: it gets copies of the messages in the queue and of later ones, and their
         settlement has no effect. ``credit``: see there. ``exclusions`` are those of the consumer
-        whose place it takes. ``ages``: what has a time to live comes with what is left of it."""
+        whose place it takes. ``ages``: messages with a time to live come with the rest of it."""
         name = self.topology.named(queue)
         arguments = arguments or {}
         check_name("consumer tag", tag)
@@ -195,8 +195,8 @@ class Channel:
             consumer.wake()
 
     def unsubscribe(self, tag: str, spare: bool = False) -> None:
-        """Stop a consumer; an unknown tag is no error. What it holds stays with the channel.
-        ``spare``: its leaving is no reason for an auto-delete queue to go."""
+        """Stop a consumer; an unknown tag is no error. Its deliveries stay with the channel.
+        ``spare``: do not auto-delete the queue."""
         consumer = self.window.consumers.pop(tag, None)
         if consumer is not None:
             consumer.queue.remove_consumer(consumer, spare)
@@ -223,9 +223,10 @@ class Channel:
             consumer.wake()
 
     def drain(self, tag: str, told: Callable[[int], None]) -> None:
-        """Hand out what there is for the credit of a consumer and drop the rest; ``told`` how much
-        that was. At once, unless not everything could be looked at in this turn or nothing may go
-        out now; no later than when the consumer ends. No limit becomes a credit of 0."""
+        """Deliver ready messages for the credit of a consumer and drop the rest of it; ``told`` is
+        called with how much that was. At once, unless not everything could be looked at in this
+        turn or nothing may go out now; no later than when the consumer ends. No limit becomes a
+        credit of 0."""
         consumer = self.window.consumers.get(tag)
         if consumer is None:
             told(0)
@@ -250,7 +251,7 @@ class Channel:
         return self.hold(found, entry)
 
     def hold(self, queue: Queue, entry: Entry) -> Fetched:
-        """What was taken is unsettled here."""
+        """A message that was taken is unsettled on this channel."""
         redelivered = entry.deliveries > 0
         queue.hold(entry)
         return Fetched(self.window.hold(entry), redelivered, entry.message, queue.depth)
@@ -273,7 +274,7 @@ class Channel:
     def browse(
         self, queue: str, after: Place | None = None, limit: int = 100, octets: int = 1 << 20
     ) -> list[Seen]:
-        """What stands ready behind a place, left there (``browsing.browse``)."""
+        """Ready messages behind a place, which stay in the queue (``browsing.browse``)."""
         return browse(self.readable(queue), after, limit, octets)
 
     def move(self, queue: str, place: Place, exchange: str, key: str) -> str:
@@ -305,8 +306,9 @@ class Channel:
         return "moved"
 
     def prefetch(self, count: int, size: int = 0, shared: bool = False) -> None:
-        """Limit what may be unsettled: here, or for each consumer from now on. 0 is no limit.
-        Rules may say that it is on all channels of the connection, or here."""
+        """Limit the unsettled deliveries: of the channel, or of each consumer to come. 0 is no
+        limit. By the rules of some versions the limit is that of every channel of the connection,
+        or always of the channel."""
         if self.client.rules.channel_prefetch:
             channels = [self]
             if shared:
@@ -348,8 +350,8 @@ class Channel:
         return held > PORTION or self.window.busy > 0
 
     def close(self, then: Callable[[], None] = nothing) -> None:
-        """The channel is over: consumers stop, what is unsettled goes back. ``then`` is called when
-        it is there: now, or in a later turn if it is much."""
+        """The channel is over: consumers stop, unsettled messages are released. ``then`` is called
+        when they are back: now, or in a later turn if they are many."""
         window = self.window
         if window.closed:
             then()
@@ -375,7 +377,7 @@ class Channel:
             then()
 
     def giving_back(self, posts: list[list[Any]], entries: list[Entry]) -> Iterator[None]:
-        """Forget what was never published, and release the deliveries, in portions."""
+        """Forget the publishes that wait for a commit, and release the deliveries, in portions."""
         for some in posts:
             yield from forgetting(some)
         yield from self.settlements.concluding(handed(entries, Outcome.RELEASE))

@@ -58,6 +58,6 @@ class Client:
             channel.forget_rights()
 
     def forget_exchange(self, name: str) -> None:
-        """An exchange is gone; one of the same name may come that needs asking for anew."""
+        """An exchange is gone. Another of its name needs permission anew."""
         for channel in self.channels.values():
             channel.publish_path.writable.pop(name, None)

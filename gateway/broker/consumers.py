@@ -29,11 +29,11 @@ Deliver = Callable[[str, int, bool, Message], None]
 
 
 class Consumer:
-    """One subscription. ``simple`` consumers settle what they get when it is sent and take
-    anything, so that the direct way needs to ask nothing; queues decide it.
+    """One subscription. ``simple`` consumers settle each message when it is sent and take any
+    message, so that the direct way needs no checks; the dispatcher decides it.
 
     ``credit`` is how many deliveries it may still get, settled or not; ``None`` is no such limit.
-    ``draining``, while it is to use up its credit at once, is who wants to know how much was left.
+    ``draining``, set while it is using up its credit at once, is called with the credit left over.
     With a ``cursor`` it takes what its filter passes, or gets copies."""
 
     __slots__ = (
@@ -84,11 +84,11 @@ class Consumer:
         self.draining: Callable[[int], None] | None = None
         self.cursor = cursor
         self.ages = ages
-        """It is told how long a message still lives."""
+        """Its messages come with the rest of their time to live."""
 
     @property
     def copies(self) -> bool:
-        """It takes nothing, so nobody has to share with it."""
+        """It gets copies and takes nothing from others."""
         return self.cursor is not None and self.cursor.copies is not None
 
     def blocked(self) -> bool:
@@ -126,7 +126,7 @@ class Consumer:
         return not (window.size and window.octets and window.octets + size > window.size)
 
     def refuses(self, origin: object) -> bool:
-        """Published over its own connection, and it wants no such thing."""
+        """Whether a message was published over its own connection and it is ``no_local``."""
         return self.no_local and origin is not None and origin is self.origin
 
     def give(self, entry: Entry) -> None:
@@ -285,7 +285,7 @@ class Window:
         self.index = UnsettledIndex()
 
     def reopen(self) -> None:
-        """Something has changed that decides whether anything may go out."""
+        """One of the conditions for ``open`` has changed."""
         now_open = self.flowing and not (self.paused or self.gated or self.closed or self.busy)
         if now_open == self.open:
             return
@@ -296,12 +296,12 @@ class Window:
             self.halt()
 
     def wake(self) -> None:
-        """Something may go out again."""
+        """Deliveries may go out again."""
         for consumer in list(self.consumers.values()):
             consumer.wake()
 
     def halt(self) -> None:
-        """Nothing may go out: the direct way must not find us waiting."""
+        """No deliveries may go out: the direct way must find no consumer waiting."""
         for consumer in self.consumers.values():
             consumer.rest()
 

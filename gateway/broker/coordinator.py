@@ -76,8 +76,8 @@ class TransactionCoordinator:
         return self.own
 
     def commit(self) -> None:
-        """Do all that was held back, within one batch of the store. Refused (406) when a queue
-        was too full to take a message; the rest is done then, as it is in RabbitMQ."""
+        """Perform all publishes and settlements, within one batch of the store. Refused (406) when
+        a queue was too full to take a message; the rest is done then, as it is in RabbitMQ."""
         for _ in self.committing():
             pass
 
@@ -115,7 +115,7 @@ class TransactionCoordinator:
         )
 
     def rollback(self) -> None:
-        """Forget what was held back; what was settled is unsettled again."""
+        """Forget the publishes; the deliveries that were settled are unsettled again."""
         for _ in self.rolling_back():
             pass
 
@@ -160,7 +160,7 @@ class TransactionCoordinator:
         return bool(self.publish_path.routed(exchange, message))
 
     def retire(self, transaction: bytes, delivery: int, verdict: Verdict, settled: bool) -> None:
-        """Settle when the transaction is discharged. Until then nobody else can."""
+        """Settle a delivery when the transaction is discharged, and not otherwise before that."""
         declared = self.known(transaction)
         entry = self.window.unsettled_entry(delivery)
         if isinstance(verdict, Modify) and verdict.elsewhere:
@@ -188,8 +188,8 @@ class TransactionCoordinator:
         return declared is not None and len(declared.posts) + len(declared.retired) > PORTION
 
     def discharging(self, transaction: bytes, fail: bool) -> Iterator[None]:
-        """The same in portions, for ``Undertakings``. A queue that may refuse keeps room for what
-        is to come, as it could be full otherwise before the next portion."""
+        """The same in portions, for ``Undertakings``. A queue that may refuse reserves room for the
+        messages of later portions, as it could be full by then."""
         declared = self.known(transaction)
         del self.declared[transaction]
         self.state.octets -= declared.octets
@@ -227,7 +227,8 @@ class TransactionCoordinator:
     def find_way(
         self, message: Message, ways: list[tuple[Queue, ...]], rooms: deque[tuple[Queue, int]]
     ) -> str:
-        """Where a message of a transaction is to go, and room for it there; or why it cannot."""
+        """Add the queues of a message to ``ways``, and reserve room in them; or the reason why the
+        message cannot be published."""
         exchange = self.vhost.exchanges.get(message.exchange)
         if exchange is None:
             return f"no {self.vhost.title('exchange', message.exchange)}"
@@ -243,7 +244,7 @@ class TransactionCoordinator:
         return ""
 
     def decided(self, declared: DeclaredTransaction) -> Iterator[tuple[Entry, Outcome]]:
-        """Deliveries retired, as they come to be settled."""
+        """The retired deliveries with their outcomes."""
         for _, entry, verdict, _ in declared.retired:
             if isinstance(verdict, Modify):
                 note_failure(entry, verdict)
@@ -251,8 +252,8 @@ class TransactionCoordinator:
             yield entry, verdict
 
     def undoing(self, declared: DeclaredTransaction) -> Iterator[None]:
-        """Rolled back: what the peer still knows of is unsettled again, the rest goes back; so does
-        what was on a link that is over."""
+        """Roll back. Deliveries that the peer still knows of are unsettled again. The others, and
+        those of links that are over, are released."""
         tags: list[int] = []
         live: list[Entry] = []
         back: list[Entry] = []

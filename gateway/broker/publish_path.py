@@ -102,8 +102,8 @@ class PublishPath:
             queue.put(message, self.origin)
 
     def wants_reply(self, header: bytes) -> bool:
-        """Whether these properties may ask for a direct reply; if not, they need not be looked at
-        when the next message has the same."""
+        """Whether these properties may ask for a direct reply. If not, they are remembered, so that
+        they are not searched again for the next message."""
         if header.find(OCTETS) >= 0:  # several times as fast as `in`
             return True
         self.no_reply_header = header
@@ -165,7 +165,8 @@ class PublishPath:
         return max((queue.put(message, self.origin) for queue in queues), default=0)
 
     def publish_refused(self) -> None:
-        """A publish was refused without harm to the channel: it counts, and is not accepted."""
+        """A publish was refused and the channel goes on: count it, and confirm it as not
+        accepted."""
         if self.confirms is not None:
             self.confirms.add(SAFE, False)
             self.confirming[self] = None

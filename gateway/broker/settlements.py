@@ -22,8 +22,8 @@ Verdict = Outcome | Modify
 
 
 class Settlements:
-    """Of the deliveries in the window of one channel. While there is a ``transaction``, settlements
-    wait in it."""
+    """Settles the deliveries in the window of one channel. While there is a ``transaction``,
+    settlements wait in it."""
 
     __slots__ = ("window", "vhost", "unsettled", "transaction", "excluded", "counts_rejected")
 
@@ -100,9 +100,9 @@ class Settlements:
         return self.concluding(handed(entries, outcome))
 
     def conclude(self, settled: Iterable[tuple[Entry, Outcome]], whole: bool = False) -> None:
-        """Deliveries have been settled so. Credit is taken back first and used last, that what is
-        given back stands in its place before anybody is served. ``whole``: all of it now, in one
-        batch of the store, however many dead letters that makes."""
+        """Apply these outcomes. Credit is taken back first and used last, so that released messages
+        stand in their places before any consumer is served. ``whole``: all of it now, in one batch
+        of the store, however many dead letters that makes."""
         woken: dict[Consumer, None] = {}
         back: dict[Queue, list[Entry]] = {}
         self.part_with(settled, woken, back, whole)
@@ -119,7 +119,7 @@ class Settlements:
         self, settled: Iterable[tuple[Entry, Outcome]], whole: bool = False
     ) -> Iterator[None]:
         """The same in portions, for ``Undertakings``. Until the end no consumer of this channel is
-        served, and what is given back is unsettled; then all of a queue's stands in its place at
+        served, and released messages count as unsettled; then all those of a queue are ready at
         once."""
         left = iter(settled)
         returns: dict[Queue, Returned] = {}
@@ -147,7 +147,8 @@ class Settlements:
         back: dict[Queue, list[Entry]],
         whole: bool,
     ) -> None:
-        """Deliveries leave the channel. Gathers whose they were, and what is to be given back."""
+        """Deliveries leave the channel. Adds their consumers to ``woken``, and released messages to
+        ``back``."""
         for entry, outcome in settled:
             queue = entry.lane.queue
             consumer = entry.consumer
@@ -187,7 +188,7 @@ class Settlements:
                 exclusions.check()
 
     def exclusions_from(self, queue: Queue) -> Exclusions:
-        """What this channel as a whole does not get of a queue."""
+        """The messages of a queue that this channel as a whole does not get."""
         if self.excluded is None:
             self.excluded = {}
         exclusions = self.excluded.get(queue)
@@ -221,8 +222,8 @@ class Settlements:
             self.put_again(self.vhost.queues[queue], None, message)
 
     def declined(self, entry: Entry, consumer: Consumer | None) -> Outcome:
-        """What declining comes to. The consumer, or the whole channel, does not get this message
-        again."""
+        """The outcome of declining a message, which the consumer, or the whole channel, does not
+        get again."""
         queue = entry.lane.queue
         whole = None if self.excluded is None else self.excluded.get(queue)
         if queue.gone or (consumer is not None and consumer.copies and whole is None):
@@ -274,8 +275,8 @@ class Settlements:
             pass
 
     def recovering(self, requeue: bool) -> Iterator[None]:
-        """The same in portions, for ``Undertakings``. It is about what is unsettled now, and
-        nothing else is delivered meanwhile."""
+        """The same in portions, for ``Undertakings``. It covers the deliveries that are unsettled
+        now, and nothing else is delivered meanwhile."""
         return self._recovering(self.window.take_up_to(0)[1], requeue)
 
     def _recovering(self, entries: list[Entry], requeue: bool) -> Iterator[None]:
@@ -379,6 +380,6 @@ def note_failure(entry: Entry, op: Modify) -> None:
 
 
 def has_dead_letter_exchange(entry: Entry) -> bool:
-    """Whether somebody is going to see this message when it is rejected. Copies are over."""
+    """Whether the queue of a delivery has a dead letter exchange. Copies have none."""
     queue = entry.lane.queue
     return isinstance(queue, Queue) and queue.limits.dead_letter_exchange is not None

@@ -14,7 +14,7 @@ from gateway.broker.undertakings import Undertakings
 
 
 class Timed(Protocol):
-    """Something that wants to be looked at when its time has come."""
+    """Something that is called at a time of its own."""
 
     due: int | None
 
@@ -23,18 +23,18 @@ class Timed(Protocol):
 
 class BrokerState:
     """``now`` is wall clock ms, set from outside. ``octets`` counts bodies and headers in
-    memory, once per queue that holds them (a large body is not in memory); ``looks``
-    what filters were asked about in this turn, ``drops`` what was spent on unwanted messages,
-    ``given`` how many were handed out of queues."""
+    memory, once per queue that holds them (a large body is not in memory); ``looks`` counts the
+    messages shown to filters in this turn, ``drops`` the work on unwanted messages, ``given`` the
+    messages delivered from queues."""
 
     def __init__(self, store: Store, limits: Limits, now: int) -> None:
         self.store = store
         self.limits = limits
         self.now = now
         self.report: Callable[[str], None] = lambda text: None
-        """Tells an operator what has gone wrong and is nobody's answer."""
+        """Tells an operator about an error that no answer to a client reports."""
         self.warn: Callable[[str], None] = lambda text: None
-        """Tells an operator what is not done of what somebody asked for."""
+        """Tells an operator about an argument that has no effect."""
         self.octets = 0
         self.looks = 0
         self.drops = 0
@@ -47,13 +47,13 @@ class BrokerState:
         self.scheduled = 0
 
     def number(self) -> int:
-        """A number for the store that no run of messages has had."""
+        """A number for the store that no lane has had."""
         number = self.next_number
         self.next_number = number + 1
         return number
 
     def schedule(self, thing: Timed, when: int) -> None:
-        """Look at ``thing`` at ``when``, unless it is to be looked at earlier already."""
+        """Call ``thing.on_due`` at ``when``, unless it is scheduled earlier already."""
         if thing.due is None or when < thing.due:
             thing.due = when
             self.scheduled += 1
@@ -71,7 +71,7 @@ class BrokerState:
         self.looks = self.drops = self.given = 0
 
     def tick(self, now: int) -> None:
-        """Do what has become due: messages and queues expire."""
+        """Call everything that is due: messages and queues expire."""
         self.now = now
         self.begin_turn()
         agenda = self.agenda

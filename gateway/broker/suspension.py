@@ -28,9 +28,10 @@ class LinkSuspension:
         self.undertakings = undertakings
 
     def park(self, tag: str) -> Holding:
-        """Stop a consumer and take what it holds out of the channel: still unsettled, and for the
-        caller to give up or to keep, ``parted`` from the consumer. Its queue stays, though it might
-        have ended with its last consumer. Of much, this is all that is done at once."""
+        """Stop a consumer and take its deliveries out of the channel. They are still unsettled; the
+        caller gives them up or keeps them, ``parted`` from the consumer. Its queue stays, though it
+        might have ended with its last consumer. Of many deliveries, this is all that is done at
+        once."""
         consumer = self.window.consumers.pop(tag, None)
         if consumer is None:
             return {}
@@ -85,8 +86,8 @@ def give_up(entries: Iterable[Entry], verdict: Verdict) -> None:
 
 
 def giving_up(entries: Iterable[Entry], verdict: Verdict) -> Iterator[None]:
-    """The same in portions, for ``Undertakings``. Until the end what goes back to its queue is
-    unsettled; then all of it stands in its place at once."""
+    """The same in portions, for ``Undertakings``. Until the end released messages count as
+    unsettled; then all those of a queue are ready at once."""
     left = iter(entries)
     returns: dict[Queue, Returned] = {}
     while portion := list(islice(left, PORTION)):

@@ -70,7 +70,8 @@ class Topology:
         vhost.declare_exchange(op, self.rules)
 
     def delete_exchange(self, op: DeleteExchange) -> None:
-        """Deleting what is not there succeeds as in RabbitMQ, unless rules want it there."""
+        """Deleting an unknown exchange succeeds as in RabbitMQ, unless the version's rules require
+        it to exist."""
         self.refuse_default(op.name)
         self.permissions.need("configure", "exchange", op.name)
         if op.name.startswith(RESERVED):
@@ -106,7 +107,7 @@ class Topology:
         return self.vhost.queue(self.named(op.name), self.owner)
 
     def declare_replies(self, name: str) -> QueueState:
-        """Whether somebody waits for direct replies there: declaring makes no such place."""
+        """Declare a queue for direct replies passively: only consuming from it makes one."""
         if name != REPLY_TO and name not in self.vhost.replies:
             raise not_found(self.vhost.title("queue", name))
         self.declared = name
@@ -132,8 +133,8 @@ class Topology:
         return vhost.make_queue(name, op, self.owner)
 
     def delete_queue(self, op: DeleteQueue) -> int:
-        """How many messages went with it. Deleting what is not there succeeds, unless rules want it
-        there."""
+        """The number of messages deleted with the queue. Deleting an unknown queue succeeds, unless
+        the version's rules require it to exist."""
         name = self.named(op.name)
         self.permissions.need("configure", "queue", name)
         if name not in self.vhost.queues and not self.rules.must_exist:
@@ -162,8 +163,8 @@ class Topology:
         self.vhost.add_binding(binding)
 
     def unbind(self, op: Unbind) -> None:
-        """Undoing what is not there succeeds, as in RabbitMQ: the binding, or either end. Unless
-        rules want them there."""
+        """Succeeds, as in RabbitMQ, if the binding or either of its ends does not exist, unless the
+        version's rules require them to."""
         name, key = self.ends(op)
         strict = self.rules.must_exist
         there = self.vhost.exchanges if op.to_exchange else self.vhost.queues
@@ -174,7 +175,8 @@ class Topology:
             self.vhost.remove_binding(binding)
 
     def ends(self, op: Bind | Unbind) -> tuple[str, str]:
-        """The destination and key that are meant; the user may connect the two ends."""
+        """The names of destination and key, defaults filled in. Refuses (403) unless the user may
+        connect the two ends."""
         key = op.key
         if op.to_exchange:
             name, kind = op.destination, "exchange"

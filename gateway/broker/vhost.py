@@ -189,7 +189,7 @@ class VirtualHost:
         )
 
     def new_name(self, hint: str = "") -> str:
-        """A name nobody has: amq.gen- and 22 characters, and the hint."""
+        """An unused name: amq.gen- and 22 characters, and the hint."""
         while True:
             token = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
             name = f"amq.gen-{token}{hint}"
@@ -253,8 +253,8 @@ class VirtualHost:
         return self.take_apart(queue)
 
     def remove_queues(self, queues: list[Queue]) -> None:
-        """Delete queues for which nobody waits. Nobody finds them any more, and many are taken
-        apart in portions."""
+        """Delete queues without an answer to a client. They cannot be found any more, and many are
+        taken apart in portions."""
         if len(queues) <= PORTION:
             for queue in queues:
                 self.remove_queue(queue)
@@ -268,7 +268,7 @@ class VirtualHost:
         self.state.undertakings.begin(self.taking_apart(queues), whatever, whole=False)
 
     def leave_out(self, queue: Queue) -> None:
-        """Nobody finds it any more: there may be another of its name."""
+        """It cannot be found any more, and there may be another of its name."""
         queue.gone = True
         if queue.owner is not None:
             queue.owner.exclusive.pop(queue, None)
@@ -286,7 +286,8 @@ class VirtualHost:
             yield
 
     def take_apart(self, queue: Queue) -> int:
-        """What is left of one that nobody finds any more; how many messages went with it."""
+        """Remove the messages, bindings and consumers of a queue that was left out; the number of
+        messages."""
         count = queue.purge()
         self.unbind_all(queue.bindings)
         for consumer in list(queue.consumers):
