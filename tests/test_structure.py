@@ -18,8 +18,6 @@ TODO = "to be taken apart in the refactoring"
 
 SLICED = {
     # base class: (its only subclass, the reason)
-    "adapters.methods.outlet.Writer": ("adapters.methods.channel.Channel", TODO),
-    "adapters.methods.drafts.outlet.Writer": ("adapters.methods.drafts.channel.Channel", TODO),
     "adapters.performatives.deliveries.UnsettledDeliveries": (
         "adapters.performatives.session.Session",
         TODO,
@@ -45,7 +43,6 @@ SLICED = {
 
 TANGLED = {
     # folder: (the files in it that stand in a circle, the reason)
-    "adapters.methods.drafts": ("assembly channel frames mapping outlet staging", TODO),
     "adapters.performatives": (
         "channels client client_management client_receivers client_senders client_transactions "
         "deliveries engine links outcomes owner receiving_link sending_link session",

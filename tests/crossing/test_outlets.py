@@ -6,7 +6,6 @@ from gateway.adapters import Role
 from gateway.adapters.methods import Engine, states
 from gateway.adapters.methods.channel import Channel
 from gateway.adapters.methods.content import BASIC
-from gateway.adapters.methods.outlet import Writer
 from gateway.adapters.methods.splicing import without_expiration
 from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
 from gateway.adapters.performatives.content import SECTIONS
@@ -80,7 +79,7 @@ class Formless(Message):
 FORMLESS = Formless(SECTIONS, b"", b"", "x", "k", SECTIONS.essentials(b""))
 
 
-def opened() -> tuple[Engine, Writer]:
+def opened() -> tuple[Engine, Channel]:
     engine = Engine("0-9-1", Role.SERVER)
     channel = Channel(1, engine)
     channel.state = states.OPEN

@@ -14,7 +14,7 @@ import pytest
 from gateway.adapters import Credentials
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.drafts.content import CONTENTS
-from gateway.adapters.methods.drafts.mapping import Spoken
+from gateway.adapters.methods.drafts.methods import Spoken
 from gateway.adapters.methods.wire import layouts_0_9a6 as w
 from gateway.errors import Condition, LocalError, Refusal
 from gateway.message import Message, Properties

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.commands.wire import layouts as handles
-from gateway.adapters.methods.drafts.mapping import Spoken
+from gateway.adapters.methods.drafts.methods import Spoken
 from gateway.broker.limits import RANKS
 from gateway.message import Message
 from gateway.operations import (

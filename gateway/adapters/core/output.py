@@ -13,6 +13,19 @@ MOST_OCTETS = 8 << 20
 """Octets of messages waiting to be written that are enough for one turn."""
 
 
+JOINED = 4 * 1024
+"""Bodies up to this size are copied into one piece with their headers."""
+
+CROWD = 16 * 1024
+"""Pieces waiting to be written that are enough for one turn: more than one read can cause."""
+
+HEAVY = 1024
+"""Bodies from this size on are weighed."""
+
+WEIGHT = 512
+"""Octets that a message counts besides its body, as an answer."""
+
+
 def take(pending: list[bytes]) -> list[bytes]:
     """Empty ``pending``; its pieces, joined if they are small."""
     if len(pending) > 1 and sum(map(len, pending)) < JOIN_BELOW:

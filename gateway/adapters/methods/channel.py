@@ -2,16 +2,23 @@
 
 import struct
 from collections import deque
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, NamedTuple, Protocol
 
+from gateway.adapters.core.output import CROWD, HEAVY, JOINED, OutputBuffer
 from gateway.adapters.methods import states
+from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.essentials import BadExpiration, arrived
-from gateway.adapters.methods.geometry import Method
-from gateway.adapters.methods.outlet import Owner, Writer
+from gateway.adapters.methods.frames import Frames
+from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.methods.lifecycle import Lifecycle
+from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.tags import TooManyValues
-from gateway.bodies import Body, Gathering, gathering
-from gateway.errors import Condition, Lost, PeerError
+from gateway.bodies import Body, Gathering, LargeBody, Spool, gathering
+from gateway.errors import Condition, LocalError, Lost, PeerError, Unwritable
 from gateway.message import Essentials, Message
 from gateway.operations import (
     Confirm,
@@ -24,7 +31,16 @@ from gateway.operations import (
     Returned,
     Settle,
     Token,
+    Unsent,
 )
+
+ADDRESSES = 1024
+"""Encoded consumer, exchange and key kept by a channel before it starts anew."""
+
+
+ALWAYS_FITS = 4096 - 8 - 12
+"""Octets of a content header that the smallest frame holds, beside what stands around them."""
+
 
 UNDER_WAY = 4
 """How many of the largest messages one connection may have half sent, over all its channels."""
@@ -84,13 +100,58 @@ class Content:
         )
 
 
-class Channel(Writer):
-    """One channel of a connection; also its ``Outlet``."""
+def _open_gate(open_: bool) -> None:
+    """Nobody is to be stopped."""
 
-    __slots__ = ("awaited", "content", "ready", "tags")
+
+class Owner(Protocol):
+    """What a channel needs of its connection."""
+
+    table: Version
+    frames: Frames
+    buffer: OutputBuffer
+    writer: MethodWriter
+    life: Lifecycle
+    codes: ReplyCodes
+    tags: fields.Tags
+    body_max: int
+    """Room for body octets in one frame of the peer."""
+    max_message_octets: int
+    announced: int
+    """Octets of the bodies that are under way on all channels, and in memory."""
+    spool: Spool | None
+    """Where larger ones go; ``None``: they stay in memory."""
+
+
+class Channel:
+    """One channel of a connection; also its ``Outlet``.
+
+    What repeats in its output is kept encoded (the method for each consumer, exchange and key), the
+    header goes out as it came in, and a small message is one joined piece."""
+
+    gate: Callable[[bool], None]
+    __slots__ = (
+        "number", "state", "gate", "awaited", "content", "ready", "tags", "_owner", "_addresses",
+        "_buffer", "_pending", "_header_start", "_body_start", "_acks", "_end", "_basic",
+    )  # fmt: skip
 
     def __init__(self, number: int, owner: Owner) -> None:
-        super().__init__(number, owner)
+        self.number = number
+        self.state = states.OPENING
+        self.gate = _open_gate
+        self._owner = owner
+        self._addresses: dict[tuple[str, str, str], tuple[bytes, bytes]] = {}
+        self._buffer = owner.buffer
+        self._pending = owner.buffer.pending
+        frames = owner.frames
+        self._header_start = frames.pack_head(frames.header, number, 0)[:-4]
+        self._body_start = frames.pack_head(frames.body, number, 0)[:-4]
+        self._acks = tuple(
+            frames.pack_head(frames.method, number, len(method.prefix) + 9) + method.prefix
+            for method in (owner.table.by_name["basic.nack"], owner.table.by_name["basic.ack"])
+        )
+        self._end = frames.end
+        self._basic = frames.basic
         self.ready = False
         self.tags = owner.tags
         self.awaited: deque[Awaited] = deque()
@@ -251,6 +312,175 @@ class Channel(Writer):
             raise PeerError(Condition.COMMAND_INVALID, f"{name} answers nothing that was asked")
         return self.awaited.popleft()
 
+    # --- out -------------------------------------------------------------------------------------
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        """Hot. One joined piece: the method's ends are kept encoded per consumer, exchange and key,
+        the header goes out as it came in."""
+        if self.state is not states.OPEN:
+            return
+        address = self._addresses.get((consumer, message.exchange, message.key))
+        header, body = message.header, message.body
+        if (
+            address is None
+            or message.notes
+            or message.dialect is not BASIC
+            or len(header) > ALWAYS_FITS
+        ):
+            try:
+                if address is None:
+                    address = self._address(consumer, message.exchange, message.key)
+                header, body = self.form_of(message)
+            except ValueError:
+                self._owner.life.unsent(Unsent(self.number, consumer, delivery, message))
+                return
+        size = len(body)
+        pending = self._pending
+        if not pending:
+            self._buffer.waken()
+        elif len(pending) > CROWD:
+            self._buffer.crowd()
+        if size > HEAVY:
+            self._buffer.weigh(size)
+        if size <= self._owner.body_max and size <= JOINED:
+            assert isinstance(body, bytes)
+            if size:
+                pending.append(
+                    b"".join(
+                        (
+                            address[0],
+                            _QB.pack(delivery, redelivered),
+                            address[1],
+                            _IHHQ.pack(len(header) + 12, self._basic, 0, size),
+                            header,
+                            self._end,
+                            self._body_start,
+                            _I.pack(size),
+                            body,
+                            self._end,
+                        )
+                    )
+                )
+            else:
+                pending.append(
+                    b"".join(
+                        (
+                            address[0],
+                            _QB.pack(delivery, redelivered),
+                            address[1],
+                            _IHHQ.pack(len(header) + 12, self._basic, 0, 0),
+                            header,
+                            self._end,
+                        )
+                    )
+                )
+            return
+        pending.append(
+            b"".join(
+                (
+                    address[0],
+                    _QB.pack(delivery, redelivered),
+                    address[1][: -len(self._header_start)],
+                )
+            )
+        )
+        self.write_content(header, body)
+
+    def form_of(self, message: Message) -> tuple[bytes, Body]:
+        """Header and body for the peer. Raises ``ValueError`` if there is no such form, or if the
+        header is more than one frame of the peer holds: it cannot be cut (0-9-1 §4.2.6.1)."""
+        header, body = message.form_for(BASIC)
+        if len(header) + 12 > self._owner.body_max:
+            raise Unwritable(f"properties of {len(header)} octets do not fit a frame of the peer")
+        return header, body
+
+    def write_content(self, header: bytes, body: Body) -> None:
+        """Content header and body, behind their method."""
+        owner = self._owner
+        if isinstance(body, LargeBody):
+            self._pending.append(owner.frames.content_header(self.number, header, len(body)))
+            owner.writer.write_large(self, body, owner.body_max)
+        else:
+            self._pending += owner.frames.content(self.number, header, body, owner.body_max)
+
+    def divert(self, pending: list[bytes]) -> None:
+        """Write there from now on."""
+        self._pending = pending
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        """Hot."""
+        if self.state is not states.OPEN:
+            return
+        pending = self._pending
+        if not pending:
+            self._buffer.waken()
+        pending.append(self._acks[accepted] + _QB.pack(sequence, multiple) + self._end)
+
+    def publish(self, message: Message, mandatory: bool, immediate: bool) -> None:
+        """Hot for a client: like ``deliver``, with the whole method frame kept encoded."""
+        if self.state is not states.OPEN:
+            raise LocalError(f"channel {self.number} is {self.state}")
+        bits = str(mandatory | immediate << 1)
+        address = self._addresses.get((bits, message.exchange, message.key))
+        if address is None:
+            address = self._publication(bits, message.exchange, message.key)
+        header, body = message.header, message.body
+        if message.notes or message.dialect is not BASIC:
+            try:
+                header, body = message.form_for(BASIC)
+            except ValueError as error:
+                raise LocalError(f"the message cannot be written here: {error}") from error
+        size = len(body)
+        pending = self._pending
+        if not pending:
+            self._buffer.waken()
+        if 0 < size <= self._owner.body_max and size <= JOINED:
+            assert isinstance(body, bytes)
+            pending.append(
+                b"".join(
+                    (
+                        address[0],
+                        _IHHQ.pack(len(header) + 12, self._basic, 0, size),
+                        header,
+                        self._end,
+                        self._body_start,
+                        _I.pack(size),
+                        body,
+                        self._end,
+                    )
+                )
+            )
+            return
+        pending.append(address[1])
+        self.write_content(header, body)
+
+    def _publication(self, bits: str, exchange: str, key: str) -> tuple[bytes, bytes]:
+        """The frame of a publish with the beginning of the content header, and without."""
+        method = self._owner.table.by_name["basic.publish"]
+        frames = self._owner.frames
+        octets = method.prefix + b"\0\0" + short(exchange) + short(key) + bytes((int(bits),))
+        frame = frames.frame(frames.method, self.number, octets)
+        return self._keep((bits, exchange, key), (frame + self._header_start, frame))
+
+    def _keep(self, key: tuple[str, str, str], entry: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+        if len(self._addresses) >= ADDRESSES:
+            self._addresses.clear()
+        self._addresses[key] = entry
+        return entry
+
+    def _address(self, consumer: str, exchange: str, key: str) -> tuple[bytes, bytes]:
+        """What stands before the delivery tag, and what stands after the redelivered flag up to and
+        with the beginning of the content header."""
+        method = self._owner.table.by_name["basic.deliver"]
+        frames = self._owner.frames
+        tag = short(consumer)
+        route = short(exchange) + short(key)
+        arguments = len(method.prefix) + len(tag) + 9 + len(route)
+        start = frames.pack_head(frames.method, self.number, arguments) + method.prefix + tag
+        return self._keep(
+            (consumer, exchange, key), (start, route + self._end + self._header_start)
+        )
+
 
 def settled(name: str, m: Any, channel: int) -> Operation:
     """ack, nack or reject of a consumer."""
@@ -263,3 +493,16 @@ def settled(name: str, m: Any, channel: int) -> Operation:
 def confirmed(name: str, m: Any, channel: int) -> Operation:
     """ack or nack of a broker."""
     return Confirm(channel, m.delivery_tag, m.multiple, name == "basic.ack")
+
+
+def short(text: str) -> bytes:
+    """A short string with its length. Raises ``Unwritable``, or ``UnicodeEncodeError``."""
+    raw = text.encode("utf-8", "surrogateescape")
+    if len(raw) > 255:
+        raise Unwritable(f"a short string holds 255 octets, not {len(raw)}")
+    return bytes((len(raw),)) + raw
+
+
+_QB = Struct(">QB")
+_I = Struct(">I")
+_IHHQ = Struct(">IHHQ")

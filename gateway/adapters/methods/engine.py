@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.adapters.contract import Authority, Capability, Outlet, Role
 from gateway.adapters.core.heartbeat import Heartbeat
-from gateway.adapters.core.output import OutputBuffer, no_op
+from gateway.adapters.core.output import WEIGHT, OutputBuffer, no_op
 from gateway.adapters.core.release import release
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.channel import Channel
@@ -21,7 +21,6 @@ from gateway.adapters.methods.incoming import Incoming
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.outbound import SPEECH
-from gateway.adapters.methods.outlet import WEIGHT
 from gateway.adapters.methods.wire import layouts
 from gateway.adapters.methods.wire.tables import VERSIONS
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from gateway.adapters.methods import states
-from gateway.adapters.methods.channel import Channel, PendingReply, confirmed, settled
+from gateway.adapters.methods.channel import Channel, Owner, PendingReply, confirmed, settled
 from gateway.adapters.methods.connection import Connection
 from gateway.adapters.methods.geometry import Method, Unread
 from gateway.adapters.methods.lifecycle import refused
-from gateway.adapters.methods.outlet import Owner
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.methods.topology import BY_METHOD, VERBS
 from gateway.adapters.methods.wire import layouts as w

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from gateway.adapters.core.bounded_cache import BoundedCache
-from gateway.adapters.methods.drafts import outlet
+from gateway.adapters.methods.drafts import channel as channels
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.content import CONTENTS, DraftDialect, child
 from gateway.adapters.methods.drafts.essentials import time_to_live
@@ -274,8 +274,8 @@ def test_what_is_kept_encoded_is_what_would_be_written(
     version: str, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = []
-    for joined in (outlet.JOINED, -1):
-        monkeypatch.setattr(outlet, "JOINED", joined)
+    for joined in (channels.JOINED, -1):
+        monkeypatch.setattr(channels, "JOINED", joined)
         both, tag = consuming(version)
         pending = both.server.pending
         for number in (1, 2, 1 << 40):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.adapters.methods.drafts.content import DEEPEST, MOST_CHILDREN, child
-from gateway.adapters.methods.drafts.mapping import Said
+from gateway.adapters.methods.drafts.methods import Said
 from gateway.adapters.methods.geometry import Geometry
 from gateway.bodies import Body, Gathering
 from gateway.errors import Condition, Lost, PeerError

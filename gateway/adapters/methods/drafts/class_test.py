@@ -10,7 +10,7 @@ from typing import Any
 from zlib import adler32
 
 from gateway.adapters.methods.drafts import types as tables
-from gateway.adapters.methods.drafts.mapping import Content, Spoken
+from gateway.adapters.methods.drafts.methods import Content, Spoken
 from gateway.adapters.methods.geometry import Method
 from gateway.bodies import Body
 from gateway.errors import Condition, Lost, PeerError

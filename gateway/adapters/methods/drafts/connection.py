@@ -19,7 +19,8 @@ from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import MOST_CONSUMERS
 from gateway.adapters.methods.drafts.frames import DraftFrames
-from gateway.adapters.methods.drafts.mapping import MethodMapping, PendingReply
+from gateway.adapters.methods.drafts.mapping import MethodMapping
+from gateway.adapters.methods.drafts.methods import PendingReply
 from gateway.adapters.methods.geometry import Method, Version
 from gateway.adapters.methods.lifecycle import Ended, Lifecycle
 from gateway.adapters.methods.method_writer import MethodWriter

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from gateway.adapters.contract import Authority, Capability, Outlet, Role
 from gateway.adapters.core.heartbeat import Heartbeat
-from gateway.adapters.core.output import OutputBuffer, no_op
+from gateway.adapters.core.output import WEIGHT, OutputBuffer, no_op
 from gateway.adapters.core.release import release
 from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.drafts import v0_9a0 as first
@@ -21,12 +21,11 @@ from gateway.adapters.methods.drafts.connection import DraftConnection
 from gateway.adapters.methods.drafts.content import CONTENTS, split_children
 from gateway.adapters.methods.drafts.frames import BadFrame, DraftFrames
 from gateway.adapters.methods.drafts.incoming import DraftIncoming
-from gateway.adapters.methods.drafts.mapping import Content, Spoken
+from gateway.adapters.methods.drafts.methods import Content, Spoken
 from gateway.adapters.methods.drafts.outbound import REQUEST, SPEECH
 from gateway.adapters.methods.drafts.versions import DRAFTS, is_first
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.method_writer import MethodWriter
-from gateway.adapters.methods.outlet import WEIGHT
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.bodies import Body, LargeBody, Spool
 from gateway.errors import LocalError, Unwritable

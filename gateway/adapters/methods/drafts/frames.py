@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.methods import states
 from gateway.adapters.methods.drafts.essentials import Known
-from gateway.adapters.methods.drafts.mapping import Said
+from gateway.adapters.methods.drafts.methods import Said
 from gateway.adapters.methods.geometry import Geometry, Method, Version
 from gateway.errors import Condition, PeerError
 from gateway.operations import Operation

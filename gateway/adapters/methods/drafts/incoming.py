@@ -17,7 +17,8 @@ from gateway.adapters.methods.drafts.channel import Channel, Owner
 from gateway.adapters.methods.drafts.connection import DraftConnection
 from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.essentials import Known
-from gateway.adapters.methods.drafts.mapping import PendingReply, Said, Spoken
+from gateway.adapters.methods.drafts.mapping import MethodMapping
+from gateway.adapters.methods.drafts.methods import PendingReply, Said, Spoken
 from gateway.adapters.methods.geometry import Method, Version
 from gateway.adapters.methods.lifecycle import refused
 from gateway.adapters.methods.tags import TooManyValues
@@ -55,6 +56,10 @@ class Engine(Owner, Protocol):
 
     version: str
     first: bool
+
+    @property
+    def words(self) -> MethodMapping: ...
+
     table: Version
     connection: DraftConnection
     channels: dict[int, Channel]

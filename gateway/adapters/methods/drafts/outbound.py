@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.adapters.methods import states
 from gateway.adapters.methods.drafts.channel import Channel
-from gateway.adapters.methods.drafts.mapping import Awaited, PendingReply, Spoken
+from gateway.adapters.methods.drafts.methods import Awaited, PendingReply, Spoken
 from gateway.adapters.methods.outbound import refused, session_lost
 from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import (

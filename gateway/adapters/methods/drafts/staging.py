@@ -10,7 +10,7 @@ import secrets
 from collections import deque
 from typing import Any, NamedTuple
 
-from gateway.adapters.methods.drafts.mapping import Content, Spoken
+from gateway.adapters.methods.drafts.methods import Content, Spoken
 from gateway.bodies import Body, cut, fingerprint
 from gateway.errors import Condition, Lost, PeerError
 from gateway.partial_bodies import PartialBodyStore, Staged

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.mapping import Spoken
+from gateway.adapters.methods.drafts.methods import Spoken
 from gateway.adapters.methods.drafts.v0_9a0.names import (
     AUTOMATIC,
     QUEUE,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.mapping import PendingReply, Spoken, group_of
+from gateway.adapters.methods.drafts.methods import PendingReply, Spoken, group_of
 from gateway.adapters.methods.drafts.pacing import pace_of
 from gateway.adapters.methods.drafts.v0_9a0.channels import close_channel, grant, open_channel, say
 from gateway.adapters.methods.drafts.v0_9a0.messages import content_of, service

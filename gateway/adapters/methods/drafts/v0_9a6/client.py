@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.mapping import PendingReply, Said, Spoken
+from gateway.adapters.methods.drafts.methods import PendingReply, Said, Spoken
 from gateway.adapters.methods.drafts.v0_9a6.messages import delivered
 from gateway.adapters.methods.drafts.v0_9a6.names import NAMES, THEIRS
 from gateway.adapters.methods.drafts.v0_9a6.server import file_opened, open_file

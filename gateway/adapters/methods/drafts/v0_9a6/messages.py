@@ -5,7 +5,8 @@ from typing import Any
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
 from gateway.adapters.methods.drafts.content import DraftDialect
 from gateway.adapters.methods.drafts.essentials import Known
-from gateway.adapters.methods.drafts.mapping import Arrive, Content, Said, Spoken
+from gateway.adapters.methods.drafts.mapping import Arrive
+from gateway.adapters.methods.drafts.methods import Content, Said, Spoken
 from gateway.adapters.methods.drafts.v0_9a6.names import (
     DIRECT,
     GROUPS,

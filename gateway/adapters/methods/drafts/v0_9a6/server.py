@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.mapping import PendingReply, Spoken, group_of
+from gateway.adapters.methods.drafts.methods import PendingReply, Spoken, group_of
 from gateway.adapters.methods.drafts.pacing import pace_of
 from gateway.adapters.methods.drafts.v0_9a6.messages import content_of, published_file
 from gateway.adapters.methods.drafts.v0_9a6.names import (
