@@ -1,7 +1,7 @@
-"""Channels and handles, client role: what a server says becomes operations (document §3.3.9,
-§3.5.17). What we reply is in ``requests``.
+"""The client role: commands of the server become operations (document §3.3.9, §3.5.17). Requests of
+ours are sent by ``client_outbound``.
 
-A close may come at any level, whatever the document says about it, and answers may come in any
+A close may come at any level, whatever the document says about it, and replies may come in any
 order: original servers do both.
 """
 
@@ -49,14 +49,11 @@ TOPICS = "amq.topic"
 NOTIFY = Struct(">HIIBB")
 """Handle, number of the message, octets of the fragment, bits, octets of the name (§3.5.11)."""
 LEAST = NOTIFY.size + 2
-"""Octets of the command with its type and its end, without a name."""
+"""Octets of the command with its type and end octet and an empty name."""
 DELIVERED, REDELIVERED = 8, 16
 
-MOST_TEMPLATES = 1024
-"""Encoded commands kept by a connection."""
-
 MOST_NUMBERS = 1 << 16
-"""Numbers of one index."""
+"""The most message numbers that one index may have."""
 
 
 class Client:
@@ -85,7 +82,7 @@ class Client:
         if name.startswith("channel."):
             channel = self._channels.get(m.channel_id)
             if channel is None and name == "channel.close":
-                return  # told again, because something of ours crossed the first (§3.3.7)
+                return  # repeated, because a command of ours crossed the first (§3.3.7)
             if channel is None:
                 raise Violation("channel-error", f"{name}: channel {m.channel_id} is not open")
             if name == "channel.reply":
@@ -120,7 +117,7 @@ class Client:
         self._answer(channel.number, reply, m.reply_code, m.reply_text, None, found)
 
     def _channel_close(self, channel: ClientChannel, m: w.ChannelClose, found: Found) -> None:
-        """The answer to ours, or theirs: answered at the same level."""
+        """The reply to our close, or a close of the server, which is answered at the same level."""
         closing = channel.state is CLOSING
         condition = condition_of(m.reply_code)
         if not closing:
@@ -164,7 +161,7 @@ class Client:
     def _fail_awaited(
         self, handle: ClientHandle, condition: Condition, text: str, found: Found
     ) -> None:
-        """Nothing that was asked over it will be answered."""
+        """Requests over the handle will not be answered: refuse them."""
         channel = handle.channel
         for service in [s for s, producer in channel.producers.items() if producer is handle]:
             del channel.producers[service]
@@ -197,7 +194,7 @@ class Client:
     def _created(
         self, handle: ClientHandle, m: w.HandleCreated, fragment: bytes, found: Found
     ) -> None:
-        """Before the reply by the document, behind it by the original server."""
+        """The document sends it before the reply, the original server after it."""
         handle.created = m.dest_name
         reply = handle.awaited.pop(-1, None)
         if reply is not None:
@@ -214,7 +211,7 @@ class Client:
         if reply is None:
             raise Violation("command-invalid", f"handle.reply {m.confirm_tag} answers nothing")
         if reply.kind == "temporary" and not handle.created and m.reply_code == SUCCESS:
-            handle.awaited[-1] = reply  # the name is still to come
+            handle.awaited[-1] = reply  # the name comes after the reply
             return
         number = handle.channel.number
         self._answer(number, reply, m.reply_code, m.reply_text, handle.created, found)
@@ -234,7 +231,7 @@ class Client:
     # --- messages -------------------------------------------------------------------------------
 
     def fast_path(self, buf: bytes, start: int, stop: int, end: int) -> int:
-        """Take a delivery that is whole in one fragment, as the server's side does a message."""
+        """Take a delivery that arrived in one fragment; see ``IncomingPublishes.fast_path``."""
         if stop - start < LEAST:
             return 0
         number, delivery, size, bits, length = NOTIFY.unpack_from(buf, start + 1)
@@ -296,7 +293,7 @@ class Client:
             return
         incoming = channel.incoming
         if incoming is None or incoming.handle != handle.number:
-            # From an original server, a message of another handle may come in between; it ends
+            # An original server may begin a message of another handle in between; it ends
             # the one before.
             incoming = channel.incoming = self._first(handle, fragment)
         else:
@@ -307,7 +304,7 @@ class Client:
             self._complete(handle, m, incoming, found)
 
     def _first(self, handle: ClientHandle, fragment: bytes, digest: str = "") -> IncomingMessage:
-        """The fragment with the header."""
+        """Begin a message with its first fragment, which holds the header."""
         try:
             size, parsed, start = self._connection.headers.first(fragment, "", "")
         except ValueError as error:
@@ -333,7 +330,7 @@ class Client:
             COMMAND, incoming.header, incoming.body(), exchange, m.dest_name, essentials
         )
         if not m.delivered:
-            # Original servers number what is browsed 0, so the order tells which it is.
+            # Original servers number browsed messages 0: they answer browses in order.
             if not handle.browses:
                 raise Violation("command-invalid", "a message nobody asked for", Lost.LINK)
             tag, token = handle.browses.popleft()
@@ -346,7 +343,7 @@ class Client:
     def _streamed(
         self, handle: ClientHandle, m: w.HandleNotify, fragment: bytes, found: Found
     ) -> None:
-        """Each fragment as a message, with the header of the first."""
+        """Deliver each fragment of a stream as a message with the header of the first."""
         body = fragment
         if handle.streaming is None:
             incoming = self._first(handle, fragment[: len(fragment)])
@@ -358,7 +355,7 @@ class Client:
     def _prepare(
         self, handle: ClientHandle, m: w.HandlePrepare, fragment: bytes, found: Found
     ) -> None:
-        """We keep nothing over connections: ready for all but what came with it (§3.5.14)."""
+        """Nothing is kept across connections: ready for all but the first fragment (§3.5.14)."""
         if not handle.channel.restartable:
             raise Violation("command-invalid", "the channel is not restartable", Lost.LINK)
         digest = m.content_hash.strip().lower()

@@ -1,4 +1,4 @@
-"""Channels and handles as the client keeps them: what is open, awaited, and not settled yet."""
+"""State of channels and handles, client role."""
 
 from collections import deque
 from collections.abc import Callable
@@ -19,7 +19,8 @@ MOST_TEMPLATES = 1024
 
 
 class AwaitedReply(NamedTuple):
-    """A request under way. ``make`` turns the result into what our owner asked for."""
+    """A request that the server has not answered. ``make`` turns the reply into the result for our
+    owner."""
 
     kind: str
     token: Token
@@ -27,7 +28,7 @@ class AwaitedReply(NamedTuple):
 
 
 class ClientHandle:
-    """An open handle. ``tag`` is the consumer it stands for."""
+    """An open handle. ``tag``: the tag of its consumer."""
 
     __slots__ = (
         "number", "channel", "service", "tag", "state", "awaited", "queries", "browses", "prepares",
@@ -47,15 +48,15 @@ class ClientHandle:
         self.prepares: deque[Token] = deque()
         self.created = ""
         self.settled = False
-        """What comes over it needs no acknowledgement."""
+        """Deliveries over this handle need no acknowledgement."""
         self.streaming: bytes | None = None
-        """Header of the stream that comes in."""
+        """Header of the incoming stream, if there is one."""
         self.partial: IncomingMessage | None = None
-        """What the server has prepared."""
+        """The message that the server has prepared."""
 
 
 class ClientChannel:
-    """An open channel, and an ``Outlet`` that nobody uses."""
+    """An open channel. Its ``Outlet`` methods are never called for a client."""
 
     gate: Callable[[bool], None]
 
@@ -70,20 +71,21 @@ class ClientChannel:
         self.incoming: IncomingMessage | None = None
         self.prefetch = MOST_TAG
         self.confirms = 0
-        """Publishes that are numbered, so far; with ``counting`` only."""
+        """Publishes numbered so far, while ``counting`` is set."""
         self.counting = False
         self.producers: dict[Service, ClientHandle] = {}
         self.unsettled: dict[int, bool] = {}
-        """Deliveries in order; true if we need only wait for earlier ones to say so."""
+        """Deliveries in order; true for those that are settled but not yet acknowledged, because an
+        earlier one is not settled."""
         self.handle_of: dict[int, ClientHandle] = {}
-        """The handles they came over."""
+        """The handles of unsettled deliveries."""
         self.gate = lambda _: None
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         raise LocalError("a client does not deliver")
 
     def divert(self, pending: list[bytes]) -> None:
-        """The engine looks for itself where the output of a channel goes now."""
+        """No-op: ``Connection`` looks up the output of a channel for each write."""
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         raise LocalError("a client does not confirm")
@@ -91,8 +93,9 @@ class ClientChannel:
     # --- settling -------------------------------------------------------------------------------
 
     def settled(self, delivery: int, multiple: bool) -> int:
-        """These are done with: the number up to which all are, 0 if there is nothing to say.
-        Acknowledgement counts up to a number (§3.3.3), so what is accepted out of turn waits."""
+        """Settle deliveries. Returns the number up to which all are settled, 0 if there is nothing
+        to acknowledge. An acknowledgement covers all numbers up to its own (§3.3.3), so a delivery
+        accepted out of order waits."""
         for number in self.unsettled:
             if number == delivery or (multiple and (number < delivery or not delivery)):
                 self.unsettled[number] = True
@@ -153,7 +156,7 @@ class ClientChannels:
             channel.state = CLOSING
 
     def awaited_tokens(self) -> list[tuple[int, Token]]:
-        """Requests that will not be answered."""
+        """Channel and token of each request that will not be answered."""
         return [
             (channel.number, token)
             for channel in self.channels.values()
@@ -166,14 +169,14 @@ class ClientChannels:
 
 
 def untagged_tokens(handle: ClientHandle) -> list[Token]:
-    """Tokens of what is answered without a tag."""
+    """Tokens of requests whose replies have no confirm tag."""
     browses = [token for _, token in handle.browses]
     found = [*handle.queries, *browses, *handle.prepares]
     return [token for token in found if token is not None]
 
 
 def tokens_of(channel: ClientChannel) -> list[Token]:
-    """All that is under way on a channel, but confirms."""
+    """Tokens of all unanswered requests on a channel, except publishes to be confirmed."""
     replies = list(channel.awaited.values())
     found: list[Token] = []
     for handle in channel.handles.values():

@@ -1,5 +1,7 @@
-"""What a client says. Words of handles become commands as they are; the common words of queues,
-publishing and consuming become handles of their own, so that 0.8a2 can be spoken like the others.
+"""Encodes the operations of a client.
+
+Operations on handles become commands directly. The operations that other versions have (declare,
+publish, subscribe) open handles of their own, so that 0.8a2 can be used like the others.
 """
 
 from collections.abc import Callable
@@ -57,11 +59,11 @@ from gateway.operations import (
 TOPICS = "amq.topic"
 
 VARYING_AT, VARYING = 5, Struct(">HIB")
-"""Behind size, type and handle: confirm tag, octets of the fragment, bits (§3.5.3)."""
+"""The fields after size, type and handle: confirm tag, octets of the fragment, bits (§3.5.3)."""
 
 
 def send(table: ClientChannels, operation: Operation) -> None:
-    """Raises ``LocalError`` for what 0.8a2 has no word for."""
+    """Encode an operation. Raises ``LocalError`` if 0.8a2 has no command for it."""
     encoder = ENCODERS.get(type(operation))
     if encoder is None:
         raise LocalError(f"{type(operation).__name__} cannot be sent by a client of 0.8a2")
@@ -73,7 +75,7 @@ def send(table: ClientChannels, operation: Operation) -> None:
 def confirm_tag(
     table: ClientChannels, awaited: dict[int, AwaitedReply], reply: AwaitedReply
 ) -> int:
-    """A confirm tag, 0 if nobody wants to know."""
+    """A confirm tag for a request, 0 if its result is not wanted."""
     if reply.token is None:
         return 0
     tag = table.tag()
@@ -129,7 +131,7 @@ def commit(table: ClientChannels, op: Commit | Rollback) -> None:
 
 
 def done_locally(table: ClientChannels, op: Any, result: object = None) -> None:
-    """What needs no word to the server."""
+    """Report an operation as done that sends nothing to the server."""
     if op.token is not None:
         table.connection.found_now().append(Done(op.channel, op.token, result))
 
@@ -267,7 +269,7 @@ def send_to(table: ClientChannels, op: SendTo) -> None:
 def write_publish(
     table: ClientChannels, handle: ClientHandle, tag: int, name: str, message: Message
 ) -> None:
-    """A message in as many fragments as it needs; the name is on the last (§3.5.3). Hot."""
+    """Send a message in as many fragments as it needs; the last one has the name (§3.5.3). Hot."""
     connection = table.connection
     head, body = connection.headers.for_peer(message, connection.frame_out)
     size = len(head) + len(body)
@@ -333,7 +335,7 @@ def continue_(table: ClientChannels, op: Continue) -> None:
 
 
 def publish(table: ClientChannels, op: Publish) -> None:
-    """To a queue (default exchange) or a topic; other exchanges there are none."""
+    """Publish to a queue (default exchange) or a topic; there are no other exchanges."""
     channel, message = table.channel(op.channel), op.message
     if message.exchange not in ("", TOPICS):
         raise LocalError(f"0.8a2 has no exchange '{message.exchange}'")
@@ -351,7 +353,7 @@ def publish(table: ClientChannels, op: Publish) -> None:
 
 
 def subscribe(table: ClientChannels, op: Subscribe) -> None:
-    """A handle for each consumer; its tag is ours to keep."""
+    """Each consumer has a handle; the server does not learn the consumer tag."""
     if op.filter is not None or op.copy or op.credit is not None:
         raise LocalError("0.8a2 has no consumer like that")
     channel = table.channel(op.channel)
@@ -376,7 +378,7 @@ def unsubscribe(table: ClientChannels, op: Unsubscribe) -> None:
 
 
 def declare_queue(table: ClientChannels, op: DeclareQueue) -> None:
-    """Whether a queue is there, or a temporary one; others are made by other means."""
+    """Check that a queue exists, or make a temporary one; 0.8a2 declares no others."""
     channel = table.channel(op.channel)
     if not op.passive and not op.exclusive:
         raise LocalError("0.8a2 makes temporary queues only")
@@ -405,7 +407,7 @@ def state(name: object) -> QueueState:
 
 
 def settle(table: ClientChannels, op: Settle) -> None:
-    """What is rejected is taken, and thrown away: there is no other word."""
+    """Rejected deliveries are acknowledged, which discards them: there is no reject command."""
     channel = table.channel(op.channel)
     if not op.outcome.returns:
         last = channel.settled(op.delivery, op.multiple)

@@ -16,7 +16,8 @@ from gateway.errors import LocalError
 from gateway.operations import Operation, Peer
 
 LARGEST_FRAME = 32_768
-"""What the original server announces: some original clients have no larger buffer."""
+"""The frame size that the original server announces: some original clients have no larger
+buffer."""
 
 
 def frame_max(limits: Limits) -> int:
@@ -25,7 +26,8 @@ def frame_max(limits: Limits) -> int:
 
 
 class Connection:
-    """``channel_of`` finds the number of a handle's channel, 0 if there is no such handle."""
+    """One connection, without its handshake and close. ``channel_of`` finds the number of a
+    handle's channel, 0 if there is no such handle."""
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class Connection:
             track.append(octets)
 
     def put_message(self, channel: int, octets: bytes) -> None:
-        """Command and fragment. Hot."""
+        """Write a command with its fragment. Hot."""
         if self.loads.tracks:
             self.put_on(channel, octets)
         else:
@@ -118,7 +120,7 @@ class Connection:
             self._crowded()
 
     def write_message(self, channel: Place, head: bytes, body: Body, make: MakeFrame) -> None:
-        """Header and body in as many fragments as they need."""
+        """Send a header and body in as many fragments as they need."""
         if isinstance(body, LargeBody):
             self.load(channel, Fragments(make, head, body, self.frame_out))
             return
@@ -126,7 +128,7 @@ class Connection:
             self.put_message(channel.number, make(fragment, more))
 
     def load(self, channel: Place, writer: BodyWriter) -> None:
-        """A large body comes next on a channel, in portions."""
+        """Send a large body next on a channel, in portions."""
         self.loads.add(channel, writer)
         if not self.receiving:
             self._wake()

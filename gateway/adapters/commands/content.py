@@ -23,7 +23,7 @@ FIXED = 10
 """Octets of size, persistence, priority and expiry."""
 MORE = "AMQP_MORE"
 NAMED = (("REPLY_TO", "reply_to"), ("CORRELATION_ID", "correlation_id"))
-"""Fields for what a peer must know to answer; the document has no place for it."""
+"""Fields for the properties that a reply depends on; the document has none for them."""
 OURS = frozenset([MORE, *(name for name, _ in NAMED)])
 
 NORMAL_PRIORITY = 4
@@ -34,7 +34,7 @@ HERE = frozenset(
     ["durable", "priority", "absolute_expiry_time", "content_type", "content_encoding",
      "message_id", "application", "body_kind", "reply_to", "correlation_id"]
 )  # fmt: skip
-"""Properties that have a place of their own, if their values fit it."""
+"""Properties that have a field of their own, for values that fit it."""
 
 
 def read_head(octets: bytes, at: int = 0) -> tuple[MessageProperties, int]:
@@ -50,7 +50,7 @@ def read_head(octets: bytes, at: int = 0) -> tuple[MessageProperties, int]:
 
 
 def read_header(header: bytes) -> MessageProperties:
-    """The dialect's octets. Raises ``ValueError``."""
+    """Decode the dialect's octets. Raises ``ValueError``."""
     record, end = read_head(b"\0" * SIZE_OCTETS + header)
     if end != len(header) + SIZE_OCTETS:
         raise ValueError("octets follow the message header")
@@ -80,7 +80,7 @@ class CommandDialect:
     name = "0.8a2"
 
     def essentials(self, header: bytes) -> Essentials:
-        """Expiry is a date here: whoever knows the time makes it a time to live."""
+        """Expiry is a date here; the broker, which has a clock, turns it into a time to live."""
         start, end = end_of_head(header, -SIZE_OCTETS)
         if end != len(header):
             raise ValueError("octets follow the message header")
@@ -88,7 +88,7 @@ class CommandDialect:
         if some:
             table = header[start:]
             fields.check_table(table)
-            # CC and BCC are lists elsewhere; here there are none, so such a field is plain.
+            # CC and BCC are lists in other versions; here they are ordinary fields.
             some = b"\x02CC" not in table and b"\x03BCC" not in table
         return Essentials(header[0] & 1 != 0, header[1], None, None, some)
 
@@ -118,7 +118,8 @@ class CommandDialect:
         return found
 
     def _more(self, table: Table) -> Properties:
-        """What another version had; a field of that name that is none of ours stays a field."""
+        """Properties of another version; a field of that name that we did not write stays a
+        field."""
         more = table.get(MORE)
         octets = more.encode("utf-8", "surrogateescape") if isinstance(more, str) else more
         if isinstance(octets, bytes):
@@ -174,7 +175,7 @@ class CommandDialect:
 
 
 def write_expiry(properties: Properties, record: MessageProperties, rest: Properties) -> None:
-    """A date, where there is one: given, or created plus time to live."""
+    """Write the expiry date: the given one, or creation time plus time to live."""
     expiry = properties.absolute_expiry_time
     if expiry is None and properties.ttl is not None and properties.creation_time is not None:
         expiry = properties.creation_time + properties.ttl
@@ -185,7 +186,7 @@ def write_expiry(properties: Properties, record: MessageProperties, rest: Proper
 
 
 def short(text: str | None, name: str, rest: Properties) -> str:
-    """What a short string can hold; the rest takes what it cannot."""
+    """The text if a short string can hold it; otherwise it goes to ``rest``."""
     if text is None:
         return ""
     if text and len(text.encode("utf-8", "surrogateescape")) < 256 and "\0" not in text:
@@ -195,7 +196,7 @@ def short(text: str | None, name: str, rest: Properties) -> str:
 
 
 def write_fields(application: Table | None, named: Table, rest: Properties) -> bytes:
-    """The field table: what fits as it is, and ``AMQP_MORE`` for all else there is."""
+    """The field table: application properties that fit, and ``AMQP_MORE`` for everything else."""
     entries = [fields.written(name, value) for name, value in named.items()]
     beyond: Table = {}
     for name, value in (application or {}).items():
@@ -219,8 +220,8 @@ def write_fields(application: Table | None, named: Table, rest: Properties) -> b
 
 
 def fitting(header: bytes, limit: int) -> bytes:
-    """The header for a reader who takes so many octets: its last fields give way, which are what
-    other versions have left in it."""
+    """The header within a limit of octets: fields are dropped from the end, where other versions'
+    properties are."""
     record = read_header(header)
     room = limit - (len(header) - len(record.headers))
     ends = [end for _, _, _, end in fields.entries_of(record.headers) if end <= room]

@@ -1,7 +1,8 @@
 """The adapter of the command frames: 0.8a2, server or client.
 
-``Engine`` owns the connection: octets in and out, the handshake's states, ping and close. What is
-done on channels and handles stands in ``server`` and ``client``.
+``Engine`` owns the connection's lifecycle: octets in and out, the states of the handshake, ping and
+close. ``Server`` and ``Client`` handle the commands of channels and handles, ``Connection`` holds
+the state that all parts share.
 """
 
 from collections.abc import Callable
@@ -28,8 +29,8 @@ from gateway.operations import Close, Closed, Open, Operation, Refused
 
 
 class Engine:
-    """One connection of 0.8a2; an ``Adapter``. ``handle_errors``: what a mistake on a handle costs,
-    "handle" by the document, "channel" as in the original server."""
+    """One connection of 0.8a2; an ``Adapter``. ``handle_errors``: the scope of an error on a
+    handle, "handle" by the document, "channel" as in the original server."""
 
     capabilities = Capability.LINKS | Capability.PATIENT
 
@@ -48,7 +49,8 @@ class Engine:
         spool: Spool | None = None,
         handle_errors: str = "handle",
     ) -> None:
-        """``spool``: where bodies go that are too large for memory; ``None``: they stay there."""
+        """``spool``: storage for bodies that are too large for memory; ``None`` keeps them in
+        memory."""
         self.version = version
         self.role = role
         self.server = server = role is Role.SERVER
@@ -64,7 +66,7 @@ class Engine:
         self.loads = connection.loads
         self.heartbeat = Heartbeat(limits)
         self._ping_interval = 0
-        """Seconds between the pings that the peer would like."""
+        """Seconds between pings that the peer has asked for."""
         self.endpoint: Server | Client
         self.negotiation: ServerNegotiation | ClientNegotiation
         if server:
@@ -93,7 +95,7 @@ class Engine:
             connection.put(HEADER)
 
     def _wake(self) -> None:
-        """Call the callback that is set now: the owner may replace it."""
+        """Call the current callback: the owner may replace it."""
         self.wake()
 
     def _crowded(self) -> None:
@@ -124,12 +126,12 @@ class Engine:
             self._violated(violation)
         finally:
             connection.receiving = False
-            connection.found = []  # or the last message would live until the next
+            connection.found = []  # or the last message would stay in memory until the next
         return found
 
     def resume(self, act: Callable[[], None]) -> None:
-        """What the peer waits for has come from elsewhere: act on it, then look at what the peer
-        has said since. What that brings is ``found``."""
+        """Continue after a wait, for instance for a password check: perform ``act``, then read the
+        octets that have arrived since. Their operations go to ``later``."""
         if self.closing:
             return
         connection = self.connection
@@ -147,8 +149,8 @@ class Engine:
         self.wake()
 
     def _initiation(self, data: bytes) -> bytes:
-        """128 and the highest version of the client, which is told ours (§3.2.2); what is not that
-        is closed without a word."""
+        """Read the initiation: 128 and the highest version of the client, which is told ours
+        (§3.2.2). Anything else is disconnected without a reply."""
         data = self._opening + data
         if data[:1] == HEADER[:1] and data[1:2] >= HEADER[1:]:
             self._opening = b""
@@ -187,7 +189,8 @@ class Engine:
     # --- the end --------------------------------------------------------------------------------
 
     def _while_closing(self, command: Command) -> None:
-        """Only their close ends it; whatever else comes is told again (§3.2.9)."""
+        """Only the peer's close ends the connection; our close is repeated for all other commands
+        (§3.2.9)."""
         if command.name == "connection.close":
             self.finish(*self._reason, self._theirs)
         else:
@@ -196,8 +199,8 @@ class Engine:
             )
 
     def _on_close(self, record: w.ConnectionClose) -> None:
-        """Their close: all is released, and it is answered (§3.2.9). A server answers behind its
-        answers to what was asked before."""
+        """The peer closes: release everything and answer (§3.2.9). A server first answers the
+        requests before it."""
         self._reason, self._theirs = (condition_of(record.reply_code), record.reply_text), True
         if self.server and self.connection.state in (OPENING, OPEN):
             self._leave()
@@ -205,27 +208,27 @@ class Engine:
             self.answer_close()
 
     def _leave(self, fault: bool = False) -> None:
-        """Server: the connection ends behind our answers to what was asked before. ``fault``: they
-        broke a rule."""
+        """Server: end the connection once earlier requests are answered. ``fault``: the peer broke
+        a rule."""
         self.connection.state = LEAVING
         token = PendingReply("connection.close", 0, 0)
         self.connection.found_now().append(Closed(*self._reason, token=token, fault=fault))
 
     def answer_close(self) -> None:
-        """The peer has asked for the end, or broken a rule, and has its answers: this is the last
-        one."""
+        """Send the last close: the peer has asked for it, or broken a rule, and has all its
+        replies."""
         self.connection.write(w.ConnectionClose(*self._last))
         self.finish(*self._reason, self._theirs)
 
     def send_close(
         self, condition: Condition | None, text: str, code: int = 0, theirs: bool = False
     ) -> None:
-        """Begin to close. Before there is a connection, hanging up is all there is to say."""
+        """Begin to close. Before the initiation, the connection is closed without a command."""
         connection = self.connection
         if self.closing or connection.state is CLOSING:
             return
         if connection.state is LEAVING:
-            # It is about something that was asked before: it is told instead.
+            # It concerns an earlier request: send it as the last close.
             self._last = code or code_of(condition), reply_text(text)
             return
         if connection.state is not HEADING:
@@ -236,8 +239,8 @@ class Engine:
         self.table.silence()
 
     def _violated(self, violation: Violation) -> None:
-        """They broke a rule and the connection dies of it. A server says so behind its answers to
-        what was asked before."""
+        """The peer broke a rule, which ends the connection. A server first answers earlier
+        requests."""
         condition = condition_of(violation.code)
         endpoint = self.endpoint
         if isinstance(endpoint, Server) and self.connection.state in (OPENING, OPEN):
@@ -250,7 +253,7 @@ class Engine:
         self.finish(*self._reason, self._theirs)
 
     def finish(self, condition: Condition | None, text: str, theirs: bool = True) -> None:
-        """Nothing more will come, nor be said."""
+        """End the connection; nothing more is received or sent."""
         found = self.connection.found_now()
         self.closing = True
         self.frames.stop()
@@ -264,7 +267,7 @@ class Engine:
         found.append(Closed(condition, text, theirs))
 
     def lost(self) -> list[Operation]:
-        """The socket is gone."""
+        """The socket is closed."""
         if self.closing:
             return []
         self.connection.receiving = False
@@ -277,20 +280,20 @@ class Engine:
     # --- time -----------------------------------------------------------------------------------
 
     def want_pings(self, seconds: int) -> None:
-        """The peer would like a ping this often (§3.2.5.1). A server sends them; a client does
-        once the server has pinged, for original programs may not bear it."""
+        """The peer asks for pings at this interval (§3.2.5.1). A server sends them; a client does
+        once the server has pinged, because some original programs do not support them."""
         self._ping_interval = seconds
         if self.server or self.heartbeat.patience:
             self.heartbeat.interval = seconds
 
     def _on_ping(self) -> None:
-        """Pings are optional, but a peer that has sent one must go on (§3.2.7): from now on its
-        silence counts."""
+        """Pings are optional, but a peer that has sent one must continue (§3.2.7): from now on
+        silence counts as failure."""
         self.heartbeat.patience = 2 * self.limits.heartbeat
         self.heartbeat.interval = self._ping_interval
 
     def tick(self, now: float) -> list[Operation]:
-        """Pings, if the peer wants them and takes part; a silent peer given up; time-outs."""
+        """Send due pings, disconnect silent peers, and apply time-outs."""
         connection = self.connection
         if self.closing or connection.state is LEAVING:
             return []
@@ -307,13 +310,13 @@ class Engine:
         return self.found()
 
     def excuse_silence(self) -> None:
-        """We did not read: the peer counts as heard."""
+        """We did not read, so the peer counts as heard."""
         self.heartbeat.heard = True
 
     # --- out ------------------------------------------------------------------------------------
 
     def send(self, operation: Operation) -> None:
-        """Say this. Raises ``LocalError`` before any octet is written."""
+        """Encode an operation. Raises ``LocalError`` before any octet is written."""
         if self.closing:
             return
         if isinstance(operation, Close):
@@ -331,11 +334,11 @@ class Engine:
         self.negotiation.opened(token)
 
     def outlet(self, channel: int) -> Outlet:
-        """The hot way out for an open channel."""
+        """The ``Outlet`` of an open channel."""
         return self.table.outlet(channel)
 
     def found(self) -> list[Operation]:
-        """Take what was found outside ``receive`` and ``tick``."""
+        """Take the operations found outside ``receive`` and ``tick``."""
         found, self.connection.later = self.connection.later, []
         return found
 
@@ -347,7 +350,7 @@ class Engine:
         self.loads.refill()
 
     def output(self) -> list[bytes]:
-        """Take what is to be written; of large bodies a portion. Raises ``OSError``."""
+        """Take the pending output, including a portion of large bodies. Raises ``OSError``."""
         if self.loads.tracks:
             self.loads.move(self.table.channels)
         if not self.pending:

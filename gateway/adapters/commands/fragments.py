@@ -22,11 +22,12 @@ from gateway.errors import Lost
 from gateway.message import Essentials, Message
 
 REMEMBERED = 1024
-"""Headers whose meaning is remembered."""
+"""Parsed headers kept in a cache."""
 
 
 class ParsedHeader(NamedTuple):
-    """A header in the dialect's octets, what the broker reads of it, the millisecond of expiry."""
+    """A header in the dialect's octets, its essentials, and its expiry in milliseconds since
+    1970."""
 
     header: bytes
     essentials: Essentials
@@ -34,9 +35,9 @@ class ParsedHeader(NamedTuple):
 
 
 class Headers:
-    """Headers of one connection: defaults and aliases applied, what the broker needs read.
+    """Reads and writes message headers for one connection, with defaults and aliases applied.
 
-    ``full`` are the full names by alias, ``alias`` the other way round (§3.2.5.2).
+    ``full``: full names by alias; ``alias``: aliases by full name (§3.2.5.2).
     """
 
     def __init__(self) -> None:
@@ -57,8 +58,8 @@ class Headers:
         self._from_peer.clear()
 
     def from_peer(self, raw: bytes, mime_type: str, encoding: str) -> ParsedHeader:
-        """A header as it came, without the size of the body, and the handle's defaults. Raises
-        ``ValueError``. Hot."""
+        """Parse a received header, without the size of the body, and apply the handle's defaults.
+        Raises ``ValueError``. Hot."""
         if not (self.full or mime_type or encoding) and raw[:1] < b"\2":
             return self.parsed(raw)
         key = (raw, mime_type, encoding)
@@ -76,14 +77,14 @@ class Headers:
     def first(
         self, fragment: bytes, mime_type: str, encoding: str
     ) -> tuple[int, ParsedHeader, int]:
-        """Size of the body, header, and where the body begins in the first fragment. Raises
-        ``ValueError``."""
+        """Parse the head of a first fragment: size of the body, header, and offset of the body.
+        Raises ``ValueError``."""
         _, start = end_of_head(fragment)
         size = int.from_bytes(fragment[:SIZE_OCTETS], "big")
         return size, self.from_peer(fragment[SIZE_OCTETS:start], mime_type, encoding), start
 
     def parsed(self, header: bytes) -> ParsedHeader:
-        """What is read of a header in the dialect's octets. Raises ``ValueError``. Hot."""
+        """Parse a header in the dialect's octets. Raises ``ValueError``. Hot."""
         found = self._parsed.get(header)
         if found is None:
             seconds = int.from_bytes(header[2:6], "big")
@@ -94,8 +95,9 @@ class Headers:
         return found
 
     def for_peer(self, message: Message, limit: int) -> tuple[bytes, Body]:
-        """Header with the size of the body, and body, for the peer: with short names, and with
-        the fields that fit a fragment. Raises ``ValueError`` if it has no such form."""
+        """Header with the size of the body, and body, in the peer's form: with its aliases and
+        without fields that do not fit a fragment. Raises ``ValueError`` if there is no such
+        form."""
         header, body = message.form_for(COMMAND)
         if self.alias:
             head = read_head(bytes(SIZE_OCTETS) + header)[0]
@@ -107,8 +109,8 @@ class Headers:
 
 
 def octets_of(body: Body) -> bytes:
-    """The octets of a body that may be in a file, where they are few. Raises ``ValueError`` if they
-    cannot be read."""
+    """The octets of a body that may be in a file and is small enough to be read at once. Raises
+    ``ValueError`` if it cannot be read."""
     if isinstance(body, bytes):
         return body
     try:
@@ -118,7 +120,7 @@ def octets_of(body: Body) -> bytes:
 
 
 def cut_fragments(octets: bytes, limit: int) -> Iterator[tuple[bytes, bool]]:
-    """Fragments, and whether more follow; one of them in any case."""
+    """Fragments, each with whether more follow; there is always at least one."""
     if len(octets) <= limit:
         yield octets, False
         return
@@ -128,8 +130,8 @@ def cut_fragments(octets: bytes, limit: int) -> Iterator[tuple[bytes, bool]]:
 
 
 class IncomingMessage:
-    """A message of which not all has come. ``digest`` is what it must have, "" if nobody said.
-    Everything raises ``Violation``."""
+    """A message that is still being received. ``digest``: the SHA-1 that it must have, "" if none
+    was given. All methods raise ``Violation``."""
 
     __slots__ = ("handle", "header", "size", "have", "digest", "_place", "_hash")
 
@@ -149,11 +151,11 @@ class IncomingMessage:
 
     @property
     def held(self) -> int:
-        """Octets that will be in memory."""
+        """Octets that the message will use in memory."""
         return self._place.held
 
     def add(self, octets: bytes, last: bool) -> None:
-        """The next fragment."""
+        """Add a fragment."""
         self.have += len(octets)
         if self.have > self.size or (last and self.have != self.size):
             text = f"a body of {self.size} octets was announced, {self.have} have come"
@@ -168,7 +170,7 @@ class IncomingMessage:
             self._hash.update(octets)
 
     def body(self) -> Body:
-        """All of it, if it is what the digest says."""
+        """The complete body, if its digest is right."""
         if self._hash is not None and self._hash.hexdigest() != self.digest:
             raise Violation("invalid-message", "the hash is another", Lost.LINK)
         try:
@@ -177,7 +179,7 @@ class IncomingMessage:
             raise self._not_kept(error) from error
 
     def abandon(self) -> None:
-        """The rest will not come."""
+        """Discard the message."""
         self._place.abandon()
 
     def _not_kept(self, error: OSError) -> Violation:
@@ -186,11 +188,11 @@ class IncomingMessage:
 
 
 MakeFrame = Callable[[bytes, bool], bytes]
-"""A command with a fragment, and whether more follow."""
+"""Makes a command with a fragment; the flag says whether more follow."""
 
 
 class Fragments:
-    """A ``Load``: header and large body, in as many fragments as they need."""
+    """A ``BodyWriter``: header and large body in as many fragments as they need."""
 
     __slots__ = ("over", "spent", "_make", "_head", "_body", "_limit", "_at")
 
@@ -213,8 +215,8 @@ class Fragments:
 
 
 class HashedBody:
-    """A ``Load``: what is said of a large body once its SHA-1 is known. That takes a second for a
-    gigabyte, so it is done in portions too."""
+    """A ``BodyWriter``: a command with the SHA-1 of a large body. Hashing a gigabyte takes a
+    second, so it is done in portions too."""
 
     __slots__ = ("over", "spent", "_make", "_body", "_hash", "_at")
 

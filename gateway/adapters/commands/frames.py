@@ -1,8 +1,8 @@
-"""Octets <-> commands: size, type, fields, end octet, and the fragment behind it (document §3.1).
+"""Octets <-> commands: size, type, fields, end octet, and the fragment after it (document §3.1).
 
-The size counts everything behind it but the fragment. Its long form is accepted for any size and
-written where the short one ends. What stands between the end octet and the end of the size is
-ignored, as the original programs do.
+The size covers everything after itself except the fragment. Its long form is accepted for any size
+and written only where the short one is too small. Octets between the end octet and the end of the
+frame are ignored, as the original programs do.
 """
 
 import struct
@@ -25,8 +25,8 @@ TAIL = bytes((END,))
 
 OnCommand = Callable[[Command, Any, bytes], None]
 FastPath = Callable[[bytes, int, int, int], int]
-"""Octets, where the type stands, where the frame ends, where the octets do -> where the message
-behind the frame ends; 0 if it has to go the long way."""
+"""Called with octets, offset of the type, end of the frame and end of the octets; returns the end
+of the message after the frame, or 0 if it needs the general path."""
 
 
 class Frames:
@@ -35,33 +35,33 @@ class Frames:
     __slots__ = ("limit", "held", "stopped", "paused", "_take", "_hot", "_fast_path")
 
     def __init__(self, take: OnCommand, limit: int, hot: str, fast_path: FastPath) -> None:
-        """``hot`` is the command that brings messages, which are offered to ``fast_path`` first."""
+        """``hot``: the command of messages; its frames are offered to ``fast_path`` first."""
         self._hot = BY_NAME[hot].number
         self._fast_path = fast_path
         self.limit = limit
         self.held = b""
         self.stopped = False
-        """Nothing is looked at any more,"""
+        """Nothing is read, either for good or, if ``paused``, until ``resume``."""
         self.paused = False
-        """or not until ``resume``."""
+        """Octets are kept until ``resume``."""
         self._take = take
 
     def stop(self) -> None:
-        """Nothing more is taken."""
+        """Read nothing more."""
         self.stopped, self.paused = True, False
         self.held = b""
 
     def pause(self) -> None:
-        """Look at nothing until ``resume``."""
+        """Read nothing until ``resume``."""
         self.stopped = self.paused = True
 
     def resume(self) -> None:
-        """Look at what has come while paused. Raises ``Violation``."""
+        """Read the octets that came while paused. Raises ``Violation``."""
         self.stopped = self.paused = False
         self.feed(b"")
 
     def feed(self, data: bytes) -> None:
-        """Take what is complete, keep the rest. Raises ``Violation``."""
+        """Read complete frames and keep the rest. Raises ``Violation``."""
         buf = self.held + data if self.held else data
         at, end = 0, len(buf)
         while not self.stopped:
@@ -100,7 +100,7 @@ class Frames:
 
 
 def head_of(buf: bytes, at: int) -> int | None:
-    """Where the type stands, ``None`` if the size is not all there."""
+    """Offset of the type, ``None`` if the size is incomplete."""
     if len(buf) < at + 2:
         return None
     if buf[at] != ESCAPE >> 8 or buf[at + 1] != ESCAPE & 0xFF:

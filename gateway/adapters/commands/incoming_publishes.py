@@ -1,5 +1,5 @@
-"""Messages that a client sends: fragments put together, streams, and messages in parts (document
-§3.4.2, §3.5.3, §3.5.13)."""
+"""Messages from a client: whole messages assembled from fragments, streams, and prepared messages
+that are sent in parts (document §3.4.2, §3.5.3, §3.5.13)."""
 
 from collections.abc import Mapping
 from struct import Struct
@@ -26,11 +26,11 @@ SHA1_DIGITS = 40
 SEND = Struct(">HHIBB")
 """Handle, confirm tag, octets of the fragment, bits, octets of the name (§3.5.3)."""
 LEAST = SEND.size + 2
-"""Octets of the command with its type and its end, without a name."""
+"""Octets of the command with its type and end octet and an empty name."""
 
 
 class IncomingPublishes:
-    """The sending half of all handles of a connection."""
+    """Receives messages over the handles of a connection."""
 
     def __init__(self, connection: Connection, handles: Mapping[int, ServerHandle]) -> None:
         self._connection = connection
@@ -54,8 +54,9 @@ class IncomingPublishes:
             self._send(handle, m, fragment, found)
 
     def fast_path(self, buf: bytes, start: int, stop: int, end: int) -> int:
-        """Take a message that is whole in one fragment, if nothing is unusual about it: where it
-        ends, or 0. The command's type stands at ``start``, its fragment at ``stop``. Hot."""
+        """Take an ordinary message that arrived in one fragment. Returns the end of it, or 0 for
+        messages that need the general path. The command's type is at ``start``, its fragment at
+        ``stop``. Hot."""
         if stop - start < LEAST:
             return 0
         number, tag, size, bits, length = SEND.unpack_from(buf, start + 1)
@@ -138,7 +139,7 @@ class IncomingPublishes:
         )
 
     def _first(self, handle: ServerHandle, fragment: bytes) -> IncomingMessage:
-        """The fragment with the header."""
+        """Begin a message with its first fragment, which holds the header."""
         size, header, start = self._head(handle, fragment)
         connection = self._connection
         most = connection.limits.max_message_octets
@@ -154,7 +155,7 @@ class IncomingPublishes:
         return incoming
 
     def _head(self, handle: ServerHandle, fragment: bytes) -> tuple[int, bytes, int]:
-        """Size of the body, header, and where the body begins."""
+        """Size of the body, header, and offset of the body."""
         try:
             headers = self._connection.headers
             size, parsed, start = headers.first(fragment, handle.mime_type, handle.encoding)
@@ -173,8 +174,8 @@ class IncomingPublishes:
             raise Violation("resource-error", text, Lost.SESSION)
 
     def need_complete(self, channel: ServerChannel) -> None:
-        """Raises ``Violation`` in the middle of a message: fragments follow one another on their
-        channel (§3.5.3), and only a close may come between."""
+        """Raises ``Violation`` while a message is incomplete: its fragments follow one another on
+        their channel (§3.5.3), and only a close may come between."""
         if channel.incoming is not None or channel.recovering is not None:
             raise Violation("command-invalid", "a message is not complete", Lost.SESSION)
 
@@ -220,7 +221,7 @@ class IncomingPublishes:
         found.append(SendTo(number, token, handle.link, stream.name, message, tag != 0, expires))
 
     def end_stream(self, handle: ServerHandle, found: list[Operation]) -> None:
-        """The handle is being closed: whoever receives the stream is told."""
+        """End the stream of a handle that is being closed: its receivers are told."""
         if handle.stream is not None:
             self._part(handle, handle.stream, b"", 0, found)
             handle.stream = None

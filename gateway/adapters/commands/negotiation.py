@@ -1,7 +1,7 @@
-"""From the initiation to an open connection: challenge, response, tune, open (document §3.2).
+"""The handshake: challenge, response, tune, open (document §3.2).
 
-Original clients write ``plain`` in lower case, with or without credentials, or put a NUL behind
-them; a table that names somebody is what counts, whatever the mechanism is called.
+Original clients write ``plain`` in lower case, with or without credentials, or put a NUL after
+them; a table with credentials counts, whatever the mechanism is called.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ OPEN_TAG = 1
 
 
 class ServerNegotiation:
-    """The server's side."""
+    """The server's half of the handshake."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ServerNegotiation:
         resume: Callable[[Callable[[], None]], None],
         want_pings: Callable[[int], None],
     ) -> None:
-        """``resume`` acts once a password is verified, and reads on."""
+        """``resume`` performs an action after a wait and continues reading."""
         self._connection = connection
         self._frames = frames
         self._authority = authority
@@ -56,7 +56,7 @@ class ServerNegotiation:
         self._connection.write(w.ConnectionChallenge(HEADER[1], " ".join(self.offered())))
 
     def offered(self) -> list[str]:
-        """NONE is what others call anonymous."""
+        """The mechanisms we offer. NONE is called ANONYMOUS in other versions."""
         names = [PLAIN] if PLAIN in self._mechanisms else []
         if self._anonymous() is not None:
             names.append(NONE)
@@ -102,7 +102,7 @@ class ServerNegotiation:
             self._decide(self._anonymous() if not table else None)
 
     def _decide(self, user: str | None) -> None:
-        """Who it is, ``None`` if that could not be proved."""
+        """Continue as a user; ``None``: authentication failed."""
         if user is None:
             raise Violation("access-refused", "login refused")
         connection, self._user = self._connection, user
@@ -110,7 +110,8 @@ class ServerNegotiation:
         connection.write(w.ConnectionTune(fields.write_table(self._options())))
 
     def _check_password(self, user: str, password: str) -> None:
-        """One NUL behind both is not part of them: the original C client counts it in."""
+        """A single NUL at the end of both user and password is removed: the original C client
+        counts it in."""
         if self._authority is None:
             return self._decide(None)
         if user.endswith("\0") and password.endswith("\0"):
@@ -142,7 +143,8 @@ class ServerNegotiation:
         }
 
     def _on_tune(self, record: w.ConnectionTune) -> None:
-        """Any number of them; what we did not offer is refused (§3.2.5)."""
+        """The client may send any number of tunes; values outside our offer are refused
+        (§3.2.5)."""
         connection = self._connection
         options = read(record.options)
         size = number(options, "FRAME_MAX")
@@ -164,7 +166,7 @@ class ServerNegotiation:
         raise LocalError("a server does not open")
 
     def opened(self, token: Opening) -> None:
-        """The virtual host is there."""
+        """The virtual host is open."""
         self._connection.opened()
         if token.tag:
             self._connection.write(w.ConnectionReply(token.tag, SUCCESS))
@@ -174,7 +176,7 @@ class ServerNegotiation:
 
 
 class ClientNegotiation:
-    """The client's side."""
+    """The client's half of the handshake."""
 
     def __init__(
         self,
@@ -196,7 +198,7 @@ class ClientNegotiation:
         self._tuned = False
 
     def begin(self) -> None:
-        """The initiation was said when the connection was made."""
+        """The initiation was written when the connection was made."""
 
     def on(self, name: str, record: Any, found: list[Operation]) -> None:
         connection = self._connection
@@ -269,7 +271,7 @@ class ClientNegotiation:
 
 
 def read(entries: bytes) -> Table:
-    """A field table of the peer. Raises ``Violation``."""
+    """Decode a field table of the peer. Raises ``Violation``."""
     try:
         return fields.read_table(entries)
     except ValueError as error:
@@ -282,7 +284,8 @@ def text_of(table: Table, name: str) -> str | None:
 
 
 def number(options: Table, name: str) -> int | None:
-    """Raises ``Violation`` unless it is absent or a number that may be."""
+    """An option that must be a number; ``None`` if it is absent. Raises ``Violation`` for other
+    types and negative numbers."""
     value = options.get(name)
     if value is None:
         return None

@@ -1,7 +1,6 @@
-"""Channels and handles, server role: what a client asks becomes operations (document §3.3, §3.5).
+"""The server role: commands of the client become operations (document §3.3, §3.5).
 
-A mistake costs what it was made on: a handle, a channel, or the connection where neither is known
-to the other side.
+An error closes the scope it occurred in: a handle, a channel, or the connection if neither is open.
 """
 
 from collections.abc import Callable
@@ -48,7 +47,7 @@ Found = list[Operation]
 
 
 class Server:
-    """All channels and handles of a connection."""
+    """Turns the commands of a client into operations."""
 
     def __init__(
         self, connection: Connection, handle_errors: str, control: ConnectionControl
@@ -75,9 +74,6 @@ class Server:
             "handle.ready": self._ready,
         }
 
-    def tuned(self, channel_max: int, handle_max: int) -> None:
-        """For the client's side."""
-
     # --- in -------------------------------------------------------------------------------------
 
     def on(self, command: Command, m: Any, fragment: bytes, found: Found) -> None:
@@ -96,7 +92,7 @@ class Server:
             self._close_handle(handle, m, found)
         elif handle.state is OPEN:
             try:
-                if name not in ("handle.send", "handle.ready"):  # that one answers us
+                if name not in ("handle.send", "handle.ready"):  # a ready replies to us
                     self._incoming.need_complete(channel)
                 if command.fragment:
                     self._incoming.on(name, handle, m, fragment, found)
@@ -139,7 +135,7 @@ class Server:
         handle: ServerHandle | None,
         found: Found,
     ) -> None:
-        """A mistake that costs no more than a channel."""
+        """Close the handle or the channel for an error; raise it if it ends the connection."""
         if violation.lost is Lost.LINK and handle is not None:
             self.table.lose_handle(handle, violation.code, violation.text, found)
         elif violation.lost is Lost.CONNECTION:
@@ -178,7 +174,7 @@ class Server:
         found.append(Acknowledge(channel.number, token, m.message_nbr))
 
     def _commit(self, channel: ServerChannel, m: w.ChannelCommit, found: Found) -> None:
-        """What was sent to the client is confirmed with it (§3.3.4), acknowledged or not."""
+        """Commit also confirms everything sent to the client (§3.3.4), acknowledged or not."""
         self._need_transaction(channel, m.options)
         found.append(Acknowledge(channel.number, None, MOST_NUMBER))
         found.append(Commit(channel.number, PendingReply("channel.commit", 0, m.confirm_tag)))
@@ -307,7 +303,7 @@ class Server:
         found.append(Browse(handle.channel.number, token, handle.link, m.message_nbr))
 
     def _need_browser(self, handle: ServerHandle) -> None:
-        """Original clients look with consumers' handles too."""
+        """Original clients browse with consumers' handles too."""
         if handle.service is Service.PEER:
             raise Violation("command-invalid", "a peer is not browsed", Lost.LINK)
         if not (handle.browser or handle.consumer):
@@ -319,12 +315,13 @@ class Server:
 
 
 def optional_reply(name: str, handle: int, tag: int) -> PendingReply | None:
-    """A token only where an answer is wanted, and a refusal costs no handle."""
+    """The token of a request that needs no reply without a tag, and whose refusal closes no
+    handle."""
     return PendingReply(name, handle, tag) if tag else None
 
 
 def text_of(octets: bytes) -> str:
-    """A selector as text. Raises ``Violation``."""
+    """Decode a selector. Raises ``Violation``."""
     try:
         return octets.decode()
     except UnicodeDecodeError:

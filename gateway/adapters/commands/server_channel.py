@@ -1,8 +1,8 @@
-"""Channels and handles as the server keeps them, and the way out of a channel.
+"""State of channels and handles, server role, and deliveries.
 
-Deliveries leave as NOTIFY with their fragments. On a restartable channel, a message of several
-fragments is prepared first (document §3.3.2.2); until the client is ready for it, what else is due
-on the channel waits.
+Deliveries are sent as NOTIFY with their fragments. On a restartable channel, a message of several
+fragments is prepared first (document §3.3.2.2); until the client is ready for it, other deliveries
+of the channel wait.
 """
 
 import hashlib
@@ -45,12 +45,13 @@ MOST_NUMBER = (1 << 32) - 1
 MOST_TEMPLATES = 1024
 """Encoded commands kept by a channel."""
 VARYING_AT, VARYING = 5, Struct(">IIB")
-"""Behind size, type and handle: number of the message, octets of the fragment, bits (§3.5.11)."""
+"""The fields after size, type and handle: message number, octets of the fragment, bits
+(§3.5.11)."""
 DELIVERED, REDELIVERED = 8, 16
 
 
 class PendingDelivery(NamedTuple):
-    """A delivery that is not out yet."""
+    """A delivery that has not been sent."""
 
     handle: "ServerHandle"
     name: str
@@ -61,8 +62,8 @@ class PendingDelivery(NamedTuple):
 
 
 class ServerHandle:
-    """An open handle. ``name`` is what it was opened for, ``names`` what its consumers (by tag)
-    listen to; "" where the message tells."""
+    """An open handle. ``name``: its destination; ``names``: the destinations of its consumers by
+    tag, "" where each message has its own."""
 
     __slots__ = (
         "number", "channel", "service", "name", "producer", "consumer", "browser", "mime_type",
@@ -83,9 +84,9 @@ class ServerHandle:
         self.state: State = OPEN
         self.names: dict[str, str] = {}
         self.tags = 0
-        """Consumers it ever had."""
+        """The number of consumers started so far."""
         self.stream: Stream | None = None
-        """What the client is streaming over it."""
+        """The stream that the client sends over it."""
         self.preparing = False
         """The client has prepared a message and may send the rest of it."""
 
@@ -105,7 +106,7 @@ class ServerChannel:
         self.restartable = restartable
         self.state: State = OPEN
         self.code = 0
-        """Why it is closing."""
+        """The reply code of our close."""
         self.handles: dict[int, ServerHandle] = {}
         self.incoming: IncomingMessage | None = None
         self.recovering: ServerHandle | None = None
@@ -113,22 +114,22 @@ class ServerChannel:
         self.streaming_handle: ServerHandle | None = None
         """The handle over which the client streams: nothing else may be sent here (§3.5.3.1)."""
         self.publishes = 0
-        """Messages of the transaction at hand."""
+        """Messages of the current transaction."""
         self.outgoing_stream: tuple[ServerHandle, str] | None = None
         """The handle, and the stream, over which we stream to the client."""
         self._preparing: tuple[PendingDelivery, Body] | None = None
-        """A delivery, and its body as the client gets it."""
+        """The prepared delivery, and its body in the client's form."""
         self._deferred: deque[PendingDelivery] = deque()
         self._templates: BoundedCache[tuple[int, str], tuple[bytes, bytes]] = BoundedCache(
             MOST_TEMPLATES
         )
-        """Commands of deliveries as they are written, without what varies."""
+        """Encoded commands of deliveries by handle and name, without the fields that vary."""
         self.gate = lambda _: None
 
     # --- the outlet -----------------------------------------------------------------------------
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
-        """Hot. What is meant for a handle that is gone stays unsettled with the channel."""
+        """Send a delivery. One for a closed handle stays unsettled with the channel. Hot."""
         handle = self.handles.get(int(consumer.partition("/")[0]))
         if handle is None or handle.state is not OPEN or self.state is not OPEN:
             return
@@ -154,7 +155,7 @@ class ServerChannel:
         redelivered: bool,
         message: Message,
     ) -> bool:
-        """A message in one fragment and in one piece, if it is like that. Hot."""
+        """Send the delivery if it is in memory and fits one fragment. Hot."""
         connection, limit = self.connection, self.connection.frame_out
         if len(message.body) >= limit or handle.service is Service.PEER:
             return False
@@ -183,10 +184,10 @@ class ServerChannel:
         return True
 
     def divert(self, pending: list[bytes]) -> None:
-        """The engine looks for itself where the output of a channel goes now."""
+        """No-op: ``Connection`` looks up the output of a channel for each write."""
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
-        """Confirms are tags here, and come as answers."""
+        """No-op: a publish is confirmed by the reply to its tag."""
 
     def _write_delivery(self, due: PendingDelivery) -> None:
         if due.delivery > MOST_NUMBER:
@@ -204,7 +205,9 @@ class ServerChannel:
                 return
         try:
             head, body = connection.headers.for_peer(message, limit)
-            frame(w.HandleNotify(due.handle.number, dest_name=due.name))  # whether it has a form
+            frame(
+                w.HandleNotify(due.handle.number, dest_name=due.name)
+            )  # raises if the name has no form
         except ValueError:
             found = connection.found_now()
             found.append(Unsent(self.number, due.consumer, due.delivery, message))
@@ -217,8 +220,8 @@ class ServerChannel:
     def notify(
         self, due: PendingDelivery, head: bytes, body: Body, recovery: bool, delivered: bool = True
     ) -> None:
-        """All fragments of a message, or of what the client lacks of it. The name is on the last
-        (§3.5.11)."""
+        """Send all fragments of a message, or of the part that the client lacks. The last one has
+        the name (§3.5.11)."""
         record = w.HandleNotify(
             due.handle.number,
             due.delivery,
@@ -238,7 +241,7 @@ class ServerChannel:
     # --- streams --------------------------------------------------------------------------------
 
     def _deliver_streamed(self, due: PendingDelivery, part: StreamPart) -> bool:
-        """Goes out as part of a stream; false if it has to be a message."""
+        """Send it as part of a stream; false if it must be sent as a message."""
         here = (due.handle, part.number)
         if self.outgoing_stream is None and part.part == 0 and len(self.handles) == 1:
             self.outgoing_stream = here
@@ -262,7 +265,7 @@ class ServerChannel:
             self.connection.put_message(self.number, frame(record) + fragment)
 
     def _end_stream(self, code: int, text: str) -> None:
-        """Either side ends a stream by closing its handle."""
+        """End our stream, which either side does by closing its handle."""
         if self.outgoing_stream is not None:
             handle, self.outgoing_stream = self.outgoing_stream[0], None
             self.table.lose_handle(handle, code, text, self.connection.found_now())
@@ -282,7 +285,7 @@ class ServerChannel:
             self.connection.put_on(self.number, make(hashlib.sha1(body).hexdigest()))
 
     def ready(self, handle: ServerHandle, have: int) -> bool:
-        """The client has so much of the body; false if nobody asked."""
+        """The client already has this many octets of the body; false if none was prepared."""
         if self._preparing is None or self._preparing[0].handle is not handle:
             return False
         due, body = self._preparing
@@ -294,7 +297,7 @@ class ServerChannel:
         return True
 
     def forget(self, handle: ServerHandle) -> None:
-        """A handle is gone; what waited for it may not hold up the others."""
+        """Drop the state of a closed handle, so that its deliveries do not hold up the others."""
         if self._preparing is not None and self._preparing[0].handle is handle:
             self._preparing = None
         if self.streaming_handle is handle:
@@ -325,7 +328,7 @@ class ServerChannel:
             incoming.abandon()
 
     def fail(self, code: int) -> None:
-        """We close it: only the close goes on."""
+        """Close the channel with an error: only the client's close is accepted."""
         self.state = CLOSING
         self.code = code
         self.abandon()
@@ -347,7 +350,7 @@ class ServerChannels:
         return channel
 
     def remove_channel(self, channel: ServerChannel) -> None:
-        """Both sides have closed it."""
+        """Forget it: both sides have closed it."""
         self.channels.pop(channel.number, None)
         for number in list(channel.handles):
             del self.handles[number]
@@ -355,7 +358,7 @@ class ServerChannels:
         channel.state = CLOSING
 
     def lose_channel(self, channel: ServerChannel, code: int, text: str, found: Found) -> None:
-        """Close it for an error."""
+        """Close it with an error."""
         if channel.state is OPEN:
             self.send_channel_close(channel.number, code, text)
             channel.fail(code)
@@ -367,19 +370,19 @@ class ServerChannels:
         self.connection.write(w.ChannelClose(number, code, reply_text(text)))
 
     def numbers_exhausted(self, channel: ServerChannel) -> None:
-        """There are no more numbers for its messages."""
+        """Close a channel that has used all message numbers."""
         code = REPLIES["resource-error"]
         self.lose_channel(channel, code, "no more message numbers", self.connection.found_now())
 
     def remove_handle(self, handle: ServerHandle) -> None:
-        """Both sides have closed it."""
+        """Forget it: both sides have closed it."""
         handle.state = CLOSING
         self.handles.pop(handle.number, None)
         handle.channel.handles.pop(handle.number, None)
         handle.channel.forget(handle)
 
     def lose_handle(self, handle: ServerHandle, code: int, text: str, found: Found) -> None:
-        """Close it for an error, or its channel, where that is wanted as it was."""
+        """Close it with an error, or its channel, if that is the configured scope."""
         if self._handle_errors == "channel" and code != SUCCESS:
             self.lose_channel(handle.channel, code, text, found)
         elif handle.state is OPEN:
@@ -408,11 +411,11 @@ class ServerChannels:
             channel.state = CLOSING
 
     def awaited_tokens(self) -> list[tuple[int, Token]]:
-        """Requests of ours: a server has none."""
+        """Unanswered requests of ours: a server has none."""
         return []
 
     def abandon(self) -> None:
-        """Nothing more comes: what is half received is forgotten."""
+        """Discard incomplete messages."""
         for channel in self.channels.values():
             channel.abandon()
 

@@ -1,4 +1,4 @@
-"""What the server says: answers, closes, and what nobody asked for."""
+"""Encodes the operations of a server: replies, closes and deliveries."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ from gateway.operations import (
 
 
 class ConnectionControl(Protocol):
-    """The engine, as far as answers concern the connection itself."""
+    """The engine, which answers for the connection itself."""
 
     def opened(self, token: Opening) -> None:
         """The virtual host is open."""
@@ -100,7 +100,7 @@ def reply(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result
 
 
 def opened(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: str) -> None:
-    """The name of a temporary destination comes first (§3.5.2.2)."""
+    """The name of a temporary destination is sent first (§3.5.2.2)."""
     if result:
         handle.name = result
         out.connection.write(w.HandleCreated(handle.number, result))
@@ -123,7 +123,7 @@ def given_back(
 
 
 def index(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: Index) -> None:
-    """The list, as far as it fits a frame of the peer (§3.5.12)."""
+    """Send the numbers that fit a frame of the peer (§3.5.12)."""
     room = min(out.connection.frame_out, 0x10000) - 16
     text, last = number_ranges(result.numbers, room)
     more = result.more if last is None else last
@@ -131,7 +131,7 @@ def index(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result
 
 
 def number_ranges(numbers: list[int], room: int) -> tuple[str, int | None]:
-    """Numbers as text with ranges, and the last one in it if not all of them have room."""
+    """Numbers as text with ranges, and the last one included if not all of them fit."""
     pieces: list[str] = []
     size, at = 0, 0
     while at < len(numbers):
@@ -151,14 +151,15 @@ def number_ranges(numbers: list[int], room: int) -> tuple[str, int | None]:
 def browsed(
     out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: Looked | None
 ) -> None:
-    """The one failure that closes nothing; it is told without a tag too (§2.2.8.7)."""
+    """A failed browse is the only failure that closes nothing; it is reported without a tag too
+    (§2.2.8.7)."""
     connection = out.connection
     try:
         form = None
         if result is not None:
             form = connection.headers.for_peer(result.message, connection.frame_out)
     except ValueError:
-        form = None  # it has no form that this version can read
+        form = None  # it has no form in this version
     if result is None or form is None:
         code = REPLIES["message-not-found"]
         record = w.HandleReply(handle.number, token.tag, code, "message not found")
@@ -228,7 +229,7 @@ def session_lost(out: ServerOutbound, op: SessionLost) -> None:
 
 
 def cancelled(out: ServerOutbound, op: Cancelled) -> None:
-    """What a handle listened to is gone."""
+    """The destination that a handle consumes from is gone."""
     handle = out.table.handles.get(int(op.tag.partition("/")[0]))
     if handle is not None:
         code = REPLIES["not-found"]
@@ -241,7 +242,7 @@ def deliver(out: ServerOutbound, op: Deliver) -> None:
 
 
 def not_sent(out: ServerOutbound, op: Operation) -> None:
-    """There is no word for it."""
+    """No-op: 0.8a2 has no command for it."""
 
 
 ENCODERS: dict[type[Operation], Callable[[ServerOutbound, Any], None]] = {

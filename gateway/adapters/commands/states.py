@@ -1,18 +1,17 @@
-"""How far a connection of 0.8a2 is; a channel or handle is open, or closing by our word. Compared
-by ``is``."""
+"""States of a connection of 0.8a2; a channel or handle is ``OPEN``, or ``CLOSING`` once we have
+closed it. Compared by ``is``."""
 
 from typing import Final
 
 State = str
 
 HEADING: Final = "heading"
-"""The two octets of the initiation are due."""
+"""Waiting for the two octets of the initiation."""
 GREETING: Final = "greeting"
 """Challenge, response, tune, open."""
 OPENING: Final = "opening"
 OPEN: Final = "open"
 CLOSING: Final = "closing"
-"""We said close and wait for theirs."""
+"""We have sent a close and wait for the peer's."""
 LEAVING: Final = "leaving"
-"""They said close, or broke a rule that costs the connection; our owner has still to answer what
-they asked before."""
+"""The peer has closed or broken a rule; our owner still has to answer earlier requests."""

@@ -1,8 +1,8 @@
-"""Streams over peers (document §3.5.3.1): no message, but octets that go on.
+"""Streams over peers (document §3.5.3.1): octets without message boundaries.
 
-The broker carries messages, so each fragment becomes one, with the stream's header and two fields
-more: which stream it is of, and which part. A peer's handle that has nothing else on its channel
-gets them back as a stream; every other reader sees the messages.
+The broker carries messages, so each fragment becomes one, with the stream's header and two more
+fields: the stream and the part's number. A peer's handle that is alone on its channel gets them
+back as a stream; all other receivers get the messages.
 """
 
 import secrets
@@ -18,7 +18,7 @@ MARK = STREAM.encode()
 
 
 class Stream:
-    """What a client streams: ``name`` is where to."""
+    """A stream from a client. ``name``: its destination."""
 
     __slots__ = ("header", "number", "part", "name")
 
@@ -43,7 +43,7 @@ class Stream:
 
 
 class StreamPart:
-    """A message that is part of a stream, or none: ``number`` is "" then."""
+    """The stream fields of a message; ``number`` is "" if it is not part of a stream."""
 
     __slots__ = ("number", "part", "end")
 
@@ -58,7 +58,7 @@ class StreamPart:
 
 
 def without_marks(header: bytes) -> bytes:
-    """The header that the stream began with."""
+    """The original header of the stream."""
     record = read_header(header)
     pieces = [
         record.headers[start - 2 - len(name.encode("utf-8", "surrogateescape")) : end]

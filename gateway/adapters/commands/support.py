@@ -1,4 +1,5 @@
-"""What of 0.8a2 is supported, found out by putting every command to our adapter in both roles."""
+"""Which commands of 0.8a2 are supported, found by sending every command to our adapter in both
+roles."""
 
 from gateway.adapters.commands.command import Command
 from gateway.adapters.commands.engine import Engine
@@ -38,7 +39,7 @@ def pair(authority: Authority) -> tuple[Engine, Engine]:
 
 
 def carry(client: Engine, server: Engine) -> None:
-    """Let them talk until both are silent; requests are granted."""
+    """Exchange octets until both are idle; requests are granted."""
     while client.pending or server.pending:
         up = b"".join(client.output())
         for operation in server.receive(up) if up else ():

@@ -1,4 +1,4 @@
-"""What octets of 0.8a2 say, command by command, for people."""
+"""A readable trace of octets of 0.8a2, one line per command."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -69,7 +69,7 @@ def fragment(octets: bytes, first: bool) -> str:
 
 
 def given_fields(record: Any) -> str:
-    """The fields that say something. Secrets are counted, not shown."""
+    """The fields that differ from their defaults. Secrets are counted, not shown."""
     found = []
     for name, default in record.defaults().items():
         value = getattr(record, name)

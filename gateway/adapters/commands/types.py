@@ -14,11 +14,11 @@ LEAST, MOST = -(1 << 31), (1 << 31) - 1
 MOST_OCTETS = 0xFFFF
 MOST_NAME = 128
 MOST_SHORT = 1024
-"""Characters of a text that is worth a field of its own."""
+"""Characters of a text that gets a field of its own."""
 
 
 class FieldError(ValueError):
-    """The octets are no field table, or the value has no place in one."""
+    """The octets are no valid field table, or a value has no form in one."""
 
 
 def entries_of(entries: bytes) -> Iterator[tuple[str, int, int, int]]:
@@ -87,7 +87,7 @@ def read_value(letter: int, octets: bytes) -> Any:
 
 
 def write_table(table: Table) -> bytes:
-    """Raises ``FieldError`` for what cannot be said."""
+    """Encode a field table. Raises ``FieldError`` for values that it cannot hold."""
     octets = b"".join(written(name, value) for name, value in table.items())
     if len(octets) > MOST_OCTETS:
         raise FieldError(f"a field table holds {MOST_OCTETS} octets, not {len(octets)}")
@@ -95,7 +95,7 @@ def write_table(table: Table) -> bytes:
 
 
 def written(name: str, value: Any) -> bytes:
-    """One entry."""
+    """Encode one entry."""
     raw = name.encode("utf-8", "surrogateescape")
     if not 0 < len(raw) <= MOST_NAME:
         raise FieldError(f"a field name has 1 to {MOST_NAME} octets, not {len(raw)}")

@@ -1,10 +1,10 @@
-"""What a peer did wrong: the reply code, and what is closed for it (document §2.2.10)."""
+"""Violations by a peer: the reply code, and the scope that is closed (document §2.2.10)."""
 
 from gateway.adapters.commands.wire.tables import CODES, REPLIES
 from gateway.errors import Condition, Lost
 
 CONDITIONS: dict[int, Condition] = {}
-"""Reply codes as conditions; where several share one, the one that it is exact for comes first."""
+"""Conditions by reply code. Where several share a code, the exact one comes first."""
 for _name, _code in CODES.items():
     if REPLIES.get(_name) == _code or _code == REPLIES["message-too-large"]:
         CONDITIONS.setdefault(_code, Condition(_name))
@@ -30,7 +30,7 @@ class Violation(Exception):
 
 
 def condition_of(code: int) -> Condition | None:
-    """``None`` for success; what is not in RFC 011 is an internal error."""
+    """``None`` for success; codes that are not in RFC 011 are internal errors."""
     if code == REPLIES["reply-success"]:
         return None
     return CONDITIONS.get(code, Condition.INTERNAL_ERROR)
@@ -41,6 +41,6 @@ def code_of(condition: Condition | None) -> int:
 
 
 def reply_text(text: str) -> str:
-    """A reply text that fits a short string: cut between characters, without NUL."""
+    """A reply text cut to the length of a short string, between characters and without NUL."""
     raw = text.replace("\0", "").encode("utf-8", "replace")[:MOST_TEXT]
     return raw.decode("utf-8", "ignore")
