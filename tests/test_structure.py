@@ -53,7 +53,6 @@ TANGLED = {
         "a delivery knows its lane and its consumer, a lane and a consumer know their queue, and a "
         "binding knows both of its ends; a backlog of the queue's lanes is to come",
     ),
-    "net": ("connection listener", TODO),
 }
 
 

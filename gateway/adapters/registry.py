@@ -129,6 +129,8 @@ class VersionRow(NamedTuple):
     """Makes the reader of recorded octets."""
     support: Callable[[str], "VersionSupport"]
     """Finds out what of the version is supported."""
+    tls_header: bytes = b""
+    """Header with which a client asks for TLS on the same port (1.0 §5.2.1); empty without one."""
 
     @property
     def capabilities(self) -> Capability:
@@ -179,6 +181,7 @@ VERSIONS: Mapping[str, VersionRow] = {
         VersionRow(
             performatives.VERSION, (performatives.HEADER, performatives.SASL_HEADER), (), 2,
             PerformativeEngine, _performative_reader, _performative_support,
+            performatives.TLS_HEADER,
         ),
     )
 }  # fmt: skip

@@ -4,57 +4,53 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from gateway.adapters.contract import Adapter
-from gateway.adapters.sniff import TLS_1_0, detect
+from gateway.adapters.registry import VERSIONS
+from gateway.adapters.sniff import detect
+from gateway.broker.broker import Broker
+from gateway.config.amqp import AmqpSettings
 from gateway.errors import Condition
+from gateway.net.gathering import write
 from gateway.net.listener_rules import ListenerRules
 from gateway.net.login import Login
+from gateway.net.loop_turn import LoopTurn
 from gateway.net.loopback import LOCAL, is_loopback
+from gateway.net.passwords import Passwords
+from gateway.net.tls import common_name
 from gateway.net.uncommitted import Uncommitted
-from gateway.sessions.session import Session
-
-if TYPE_CHECKING:
-    from gateway.net.listener import Listener
+from gateway.sessions.session import Registrar, Session
 
 log = logging.getLogger("gateway.net")
 
 HIGH_WATER = 1 << 20
 """Octets waiting in a socket's buffer at which deliveries to it stop."""
-TOO_MUCH = 8 << 20
-"""Octets waiting at which nothing more is read from the peer: whoever asks and asks and takes no
-answer would fill the memory with them."""
-JOIN_BELOW = 1 << 16
-"""Output smaller than this is joined into one write; larger goes out as it lies."""
-
-
-LARGE_PIECE = 2048
-"""Octets per piece, on average, from which on pieces are not joined."""
-MOST_PIECES = 512
-"""Pieces in one gathering write."""
+READ_HIGH_WATER = 8 << 20
+"""Octets waiting in a socket's buffer at which nothing more is read from the peer: requests whose
+answers are not taken would fill the memory."""
 LINGER_SECONDS = 2.0
-"""How long a peer may take to hang up after our last word. Closing earlier, with octets of theirs
-unread, would reset the connection and our last word could be lost with it (RFC 1122 §4.2.2.13)."""
+"""How long a peer may take to hang up after our last octets. Closing earlier, with octets of the
+peer unread, would reset the connection and could lose our last octets (RFC 1122 §4.2.2.13)."""
 
-PARTING_SECONDS = 1.0
-"""How long a peer that has said goodbye may take to hang up first: clients report an aborted
-connection if the end of the stream comes with our answer."""
-MOST_PARTING = 256
-"""Connections of one listener that may be given that time."""
+HANGUP_SECONDS = 1.0
+"""How long a peer that has closed the connection may take to hang up first: clients report an
+aborted connection if the end of the stream comes with our answer."""
+MOST_HANGUPS = 256
+"""Connections of one listener that may wait that long at a time."""
 
-SHARE_SECONDS = 0.01
-"""How long operations of one connection are performed before others are looked at."""
+TIME_SLICE_SECONDS = 0.01
+"""How long operations of one connection are performed before other connections have their turn."""
 
-LONG_READ = 0.005
-"""Seconds that the octets of one read may take before others are read from."""
+LONG_READ_SECONDS = 0.005
+"""How long one read may take before other connections are read from."""
 
 REFUSALS = {
     "tls": b"AMQP\x00\x00\x09\x01",
     "http": b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
     b"Content-Length: 50\r\n\r\nThis port speaks AMQP. HTTP has a port of its own.",
 }
-"""What is said to peers that do not speak AMQP."""
+"""Answers to peers that do not speak AMQP, by protocol."""
 
 
 def address_of(found: Any) -> str:
@@ -62,17 +58,43 @@ def address_of(found: Any) -> str:
     return f"{found[0]}:{found[1]}" if isinstance(found, tuple) else str(found or "")
 
 
+class Owner(Protocol):
+    """The listener of a connection, as the connection needs it."""
+
+    turn: LoopTurn
+    broker: Broker
+    settings: AmqpSettings
+    passwords: Passwords
+    holding: bool
+    """Publishers are held back."""
+    closing: bool
+    hangups: int
+    """Connections whose peer has closed them and has still to hang up."""
+
+    @property
+    def registry(self) -> Registrar: ...
+
+    def adapter(self, version: str, connection: "Connection") -> Adapter:
+        """The server-role adapter for a detected version."""
+        ...
+
+    def enter(self, connection: "Connection") -> None: ...
+
+    def leave(self, connection: "Connection") -> None: ...
+
+
 class Connection(asyncio.Protocol):
-    """Carries octets between one socket and one session. Owned by a ``Listener``."""
+    """Carries octets between one socket and one session."""
 
     __slots__ = (
         "listener", "transport", "adapter", "session", "address", "local", "loopback", "subject",
-        "octets_in", "octets_out", "host", "rules", "encrypted", "mechanisms", "login", "_first",
-        "_awake", "_held", "_full", "_stuffed", "_share", "_asking", "_pausing", "_crowded",
-        "_leaving", "_deadline", "_gone", "_timer", "_parting",
+        "octets_in", "octets_out", "host", "rules", "encrypted", "mechanisms", "login", "_opening",
+        "_flush_due", "_held_back", "_output_full", "_output_stalled", "_uncommitted",
+        "_checking_login", "_login_pause", "_deliveries_paused", "_hanging_up",
+        "_deadline", "_lost", "_linger_timer", "_hangup_timer",
     )  # fmt: skip
 
-    def __init__(self, listener: "Listener", rules: ListenerRules) -> None:
+    def __init__(self, listener: Owner, rules: ListenerRules) -> None:
         self.listener = listener
         self.rules = rules
         self.encrypted = False
@@ -88,28 +110,28 @@ class Connection(asyncio.Protocol):
         self.subject: str | None = None
         self.octets_in = 0
         self.octets_out = 0
-        self._first = b""
-        self._awake = False
-        self._share: Uncommitted | None = None
-        """Of the store's batches; for those who publish."""
-        self._held = False
-        """A publisher that is held back."""
-        self._full = False
-        """More than ``HIGH_WATER`` is waiting to be taken by the peer."""
-        self._stuffed = False
-        """More than ``TOO_MUCH`` is, and we do not read."""
-        self._asking = False
-        """A password is being checked, and we do not read."""
-        self._pausing: bool | None = None
-        """The login has failed, and the peer is not told yet; false when that is over."""
-        self._crowded = False
-        """One turn has brought more deliveries than are written at once."""
-        self._leaving = False
-        self._parting: asyncio.TimerHandle | None = None
-        """When our half ends, unless the peer hangs up before."""
+        self._opening = b""
+        self._flush_due = False
+        self._uncommitted: Uncommitted | None = None
+        """Messages in batches that are not committed; for publishers."""
+        self._held_back = False
+        """It is a publisher, and held back by an alarm."""
+        self._output_full = False
+        """More than ``HIGH_WATER`` waits for the peer: deliveries are paused."""
+        self._output_stalled = False
+        """More than ``READ_HIGH_WATER`` waits for the peer: nothing is read from it."""
+        self._checking_login = False
+        """A password is being checked: nothing is read from the peer."""
+        self._login_pause: bool | None = None
+        """True while a peer whose login has failed is not told yet; false after that."""
+        self._deliveries_paused = False
+        """One turn has brought more deliveries than are written at once: the rest waits."""
+        self._hanging_up = False
+        self._hangup_timer: asyncio.TimerHandle | None = None
+        """Ends our half of the connection, unless the peer hangs up before."""
         self._deadline = 0.0
-        self._gone = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._lost = False
+        self._linger_timer: asyncio.TimerHandle | None = None
 
     # --- asyncio calls these --------------------------------------------------------------------
 
@@ -139,7 +161,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.octets_in += len(data)
-        if self._leaving:
+        if self._hanging_up:
             return
         begun = time.perf_counter()
         turn = self.listener.turn
@@ -151,31 +173,31 @@ class Connection(asyncio.Protocol):
             else:
                 self._perform(adapter, data)
         except Exception:
-            # The one place for our own bugs: this connection dies, the others live on.
+            # Our own bugs cost this connection only.
             log.exception("connection %s: internal error, closed", self.address)
             self._abort()
         turn.end()
-        if time.perf_counter() - begun > LONG_READ:
-            self._let_others()
+        if time.perf_counter() - begun > LONG_READ_SECONDS:
+            self._yield_to_others()
 
-    def _let_others(self) -> None:
-        """What was read took long. The loop would read on from this socket, up to 32 times, before
-        it looks at the others."""
+    def _yield_to_others(self) -> None:
+        """Let other connections be read from after a long read: the loop would read up to 32 times
+        from this socket first."""
         transport = self.transport
-        if transport is not None and not (self._gone or self._leaving):
+        if transport is not None and not (self._lost or self._hanging_up):
             transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._after_others)
+            asyncio.get_running_loop().call_soon(self._read_after_others)
 
-    def _after_others(self) -> None:
-        if not self._pausing:
+    def _read_after_others(self) -> None:
+        if not self._login_pause:
             self._read_again()
 
     def eof_received(self) -> bool | None:
         return None
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._gone = True
-        self._stop_parting()
+        self._lost = True
+        self._stop_hangup_timer()
         turn = self.listener.turn
         turn.begin()
         self.listener.leave(self)
@@ -188,17 +210,17 @@ class Connection(asyncio.Protocol):
         turn.end()
 
     def _end(self, error: Exception | None) -> None:
-        """Perform what is left, a share of time after the other, and end."""
+        """Perform the operations that are left, one time slice after the other, and end."""
         try:
             if self.session is not None and self.session.finish():
-                asyncio.get_running_loop().call_soon(self._go_on_ending, error)
+                asyncio.get_running_loop().call_soon(self._continue_ending, error)
                 return
             self._log_end(error)
         except Exception:
             log.exception("connection %s: internal error at its end", self.address)
-        self._let_go()
+        self._release()
 
-    def _go_on_ending(self, error: Exception | None) -> None:
+    def _continue_ending(self, error: Exception | None) -> None:
         self.listener.turn.begin()
         self._end(error)
         self.listener.turn.end()
@@ -215,55 +237,55 @@ class Connection(asyncio.Protocol):
             error or session.ending or "normal end",
         )
 
-    def _let_go(self) -> None:
-        """Break the circles in which a connection and its parts know each other."""
+    def _release(self) -> None:
+        """Break the reference cycles of a connection that has ended."""
         session = self.session
-        self.session = self.adapter = self.transport = self._share = None
+        self.session = self.adapter = self.transport = self._uncommitted = None
         self.login.leave()
         del self.login
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+            self._linger_timer = None
         if session is not None:
             session.release()
 
     def pause_writing(self) -> None:
-        self._full = True
+        self._output_full = True
         if self.session is not None:
             self.session.pause()
 
     def resume_writing(self) -> None:
-        self._full = False
-        self._go_on()
+        self._output_full = False
+        self._resume_output()
 
     def crowded(self) -> None:
-        """Enough deliveries for one turn: the rest waits in its queues until these are written, so
-        that a long queue is not poured into memory."""
-        if not self._crowded and self.session is not None:
-            self._crowded = True
+        """Pause deliveries until those of this turn are written, so that a long queue is not
+        emptied into memory."""
+        if not self._deliveries_paused and self.session is not None:
+            self._deliveries_paused = True
             self.session.pause()
 
-    def catch_up(self) -> None:
-        """The session may go on with what had to wait: in a turn of its own, for it is told so
-        while the store tells what is safe."""
-        asyncio.get_running_loop().call_soon(self._caught_up)
+    def schedule_pending(self) -> None:
+        """Perform the session's pending operations in a turn of their own: this is called while the
+        store reports a commit."""
+        asyncio.get_running_loop().call_soon(self._perform_pending)
 
-    def _caught_up(self) -> None:
-        if self.session is None or self._gone:
+    def _perform_pending(self) -> None:
+        if self.session is None or self._lost:
             return
         self.listener.turn.begin()
         try:
-            self._counted(self.session.perform_pending)
+            self._count_stored(self.session.perform_pending)
         except Exception:
             log.exception("connection %s: internal error, closed", self.address)
             self._abort()
         self.wake()
         self.listener.turn.end()
-        self._read_on()
+        self._read_unless_stalled()
 
-    def _go_on(self) -> None:
-        """The peer takes what we write: large bodies, deliveries, and reading, may go on."""
-        if self._full or self._gone:
+    def _resume_output(self) -> None:
+        """The peer takes octets again: go on with large bodies, deliveries and reading."""
+        if self._output_full or self._lost:
             return
         if self.session is not None:
             self.listener.turn.begin()
@@ -271,34 +293,36 @@ class Connection(asyncio.Protocol):
             if adapter.more:
                 adapter.refill()
                 self.wake()
-            self._counted(self.session.resume)
+            self._count_stored(self.session.resume)
             self.listener.turn.end()
-        self._read_on()
+        self._read_unless_stalled()
 
-    def _read_on(self) -> None:
-        """Read again, unless it still asks for more than it takes."""
-        if self._stuffed and not (self._full or self._behind() or self._waiting() > TOO_MUCH):
-            self._stuffed = False
+    def _read_unless_stalled(self) -> None:
+        """Read again, unless the peer still requests more than it takes."""
+        if self._output_stalled and not (
+            self._output_full or self._has_pending() or self._large_octets() > READ_HIGH_WATER
+        ):
+            self._output_stalled = False
             self._read_again()
 
-    def _waiting(self) -> int:
-        """Octets that wait behind large bodies."""
+    def _large_octets(self) -> int:
+        """Octets of large bodies that wait for the socket."""
         return 0 if self.adapter is None else self.adapter.more
 
-    def _behind(self) -> bool:
+    def _has_pending(self) -> bool:
         return self.session is not None and self.session.has_pending
 
-    def _stuff(self) -> None:
-        """It asks for more than it takes: read no more from it."""
-        self._stuffed = True
-        if self.transport is not None and not (self._held or self._ahead):
+    def _stop_reading(self) -> None:
+        """Stop reading from a peer that requests more than it takes."""
+        self._output_stalled = True
+        if self.transport is not None and not (self._held_back or self._commits_behind):
             self.transport.pause_reading()
 
     # --- octets ---------------------------------------------------------------------------------
 
     def _detect(self, data: bytes) -> None:
-        self._first += data
-        found = detect(self._first, self.rules.meanings)
+        self._opening += data
+        found = detect(self._opening, self.rules.meanings)
         if found is None:
             return
         if found.protocol != "amqp":
@@ -310,8 +334,9 @@ class Connection(asyncio.Protocol):
             return
         if self.rules.require_tls == "yes" and not self.encrypted:
             log.info("connection %s: %s without TLS, refused", self.address, found.version)
-            if found.version == "1.0":
-                self._write([TLS_1_0])  # what it should open with (§2.2, §5.2.1)
+            header = VERSIONS[found.version].tls_header
+            if header:
+                self._write([header])  # the header with which the client should open
             self._hang_up()
             return
         self.adapter = adapter = self.listener.adapter(found.version, self)
@@ -326,70 +351,70 @@ class Connection(asyncio.Protocol):
         )
         self.session.local = self.local
         self.session.meter = self.meter
-        self.session.on_pending = self.catch_up
-        self.session.time_slice = SHARE_SECONDS
-        first, self._first = self._first, b""
+        self.session.on_pending = self.schedule_pending
+        self.session.time_slice = TIME_SLICE_SECONDS
+        first, self._opening = self._opening, b""
         self._perform(adapter, first)
 
     def _perform(self, adapter: Adapter, data: bytes) -> None:
         session = self.session
         assert session is not None
-        self._counted(lambda: session.perform(adapter.receive(data)))
-        if not self._awake:
+        self._count_stored(lambda: session.perform(adapter.receive(data)))
+        if not self._flush_due:
             self.wake()
-        if session.has_pending and not self._stuffed:
-            self._stuff()
-        if session.publisher and not self._held and self.listener.holding:
+        if session.has_pending and not self._output_stalled:
+            self._stop_reading()
+        if session.publisher and not self._held_back and self.listener.holding:
             self.hold()
 
-    def _counted(self, act: Callable[[], None]) -> None:
-        """Act for the peer, and count what that puts into the store."""
+    def _count_stored(self, act: Callable[[], None]) -> None:
+        """Act for the peer, and count the messages that it appends to the store."""
         store = self.listener.turn.store
         appended, octets = store.appended, store.pending_octets
         act()
         if store.appended != appended:
-            self._give(store.appended - appended, max(0, store.pending_octets - octets))
+            self._count_appended(store.appended - appended, max(0, store.pending_octets - octets))
 
-    def _give(self, messages: int, octets: int) -> None:
-        """It has put messages that wait for the disk."""
-        share = self._share
-        if share is None:
-            share = self._share = Uncommitted(self.listener.broker, self._read_again)
-        reading = not (self._held or self._stuffed or share.full)
-        share.add(messages, octets)
-        if share.full and reading and self.transport is not None and not self._leaving:
+    def _count_appended(self, messages: int, octets: int) -> None:
+        """The peer has published messages that wait for the disk."""
+        unwritten = self._uncommitted
+        if unwritten is None:
+            unwritten = self._uncommitted = Uncommitted(self.listener.broker, self._read_again)
+        reading = not (self._held_back or self._output_stalled or unwritten.full)
+        unwritten.add(messages, octets)
+        if unwritten.full and reading and self.transport is not None and not self._hanging_up:
             self.transport.pause_reading()
 
     @property
-    def _ahead(self) -> bool:
-        """It has said more than is written."""
-        return self._share is not None and self._share.full
+    def _commits_behind(self) -> bool:
+        """It has published more than is committed: nothing is read from it."""
+        return self._uncommitted is not None and self._uncommitted.full
 
     def wake(self) -> None:
-        """There is output: be flushed at the end of this turn."""
-        if not self._awake:
-            self._awake = True
+        """There is output: flush it at the end of this turn."""
+        if not self._flush_due:
+            self._flush_due = True
             self.listener.turn.wake(self)
 
     def settle(self) -> None:
-        """Act on what the adapter has found while it spoke."""
-        if self.adapter is not None and self.session is not None and not self._gone:
+        """Perform the operations that the adapter has found while it sent."""
+        if self.adapter is not None and self.session is not None and not self._lost:
             found = self.adapter.found()
             if found:
                 self.session.perform(found)
 
     def flush(self) -> None:
-        """Write everything there is in one go, but of large bodies a portion: the next one when the
-        peer has taken this."""
-        self._awake = False
+        """Write all output at once, but of large bodies a portion: the next one when the peer has
+        taken this one."""
+        self._flush_due = False
         adapter = self.adapter
-        if adapter is None or self._gone or self._pausing:
+        if adapter is None or self._lost or self._login_pause:
             return
         session = self.session
         early = adapter.closing or (session is not None and not session.opened)
-        may_pause = self._pausing is None and self.listener.settings.failure_pause_seconds
+        may_pause = self._login_pause is None and self.listener.settings.failure_pause_seconds
         if early and may_pause and self.login.suspect(adapter, session):
-            self._pause()
+            self._begin_login_pause()
             return
         try:
             pieces = adapter.output()
@@ -400,79 +425,66 @@ class Connection(asyncio.Protocol):
         if pieces:
             self._write(pieces)
         more = adapter.more
-        if self._crowded or more:
-            self._crowded = False
-            asyncio.get_running_loop().call_soon(self._go_on)
+        if self._deliveries_paused or more:
+            self._deliveries_paused = False
+            asyncio.get_running_loop().call_soon(self._resume_output)
         if adapter.closing:
             self._hang_up()
-        elif self._full:
+        elif self._output_full:
             transport = self.transport
             if (
-                not self._stuffed
+                not self._output_stalled
                 and transport is not None
-                and transport.get_write_buffer_size() + more > TOO_MUCH
+                and transport.get_write_buffer_size() + more > READ_HIGH_WATER
             ):
-                self._stuff()
+                self._stop_reading()
 
-    def _pause(self) -> None:
-        """Keep the peer waiting before it hears that its login failed."""
-        self._pausing = True
+    def _begin_login_pause(self) -> None:
+        """Delay the answer to a login that has failed."""
+        self._login_pause = True
         if self.transport is not None:
             self.transport.pause_reading()
         pause = self.listener.settings.failure_pause_seconds
-        asyncio.get_running_loop().call_later(pause, self._end_pause)
+        asyncio.get_running_loop().call_later(pause, self._end_login_pause)
 
-    def _end_pause(self) -> None:
-        self._pausing = False
-        if not self._gone:
+    def _end_login_pause(self) -> None:
+        self._login_pause = False
+        if not self._lost:
             self.listener.turn.begin()
             self.wake()
             self.listener.turn.end()
 
     def _write(self, pieces: list[bytes]) -> None:
-        """Small pieces are joined, large ones go out as they lie: copying costs more than a
-        gathering write. But not many at once, which the kernel (and uvloop) do not bear."""
-        transport = self.transport
-        assert transport is not None
-        size = sum(map(len, pieces))
-        self.octets_out += size
-        if len(pieces) == 1:
-            transport.write(pieces[0])
-        elif size <= JOIN_BELOW or size < LARGE_PIECE * len(pieces):
-            transport.write(b"".join(pieces))
-        elif len(pieces) <= MOST_PIECES:
-            transport.writelines(pieces)
-        else:
-            for at in range(0, len(pieces), MOST_PIECES):
-                transport.write(b"".join(pieces[at : at + MOST_PIECES]))
+        assert self.transport is not None
+        self.octets_out += write(self.transport, pieces)
 
     def _hang_up(self) -> None:
-        """After our last word: end our half, let the peer end the other. One that has said goodbye
-        first is given a moment to hang up by itself."""
+        """Close after our last octets: end our half, and wait for the peer to end the other. A peer
+        that has closed the connection itself has a moment to hang up first."""
         transport = self.transport
-        if self._leaving or transport is None or transport.is_closing():
+        if self._hanging_up or transport is None or transport.is_closing():
             return
-        self._leaving = True
-        self._held = self._stuffed = False
-        self._share = None
+        self._hanging_up = True
+        self._held_back = self._output_stalled = False
+        self._uncommitted = None
         transport.resume_reading()
-        parted = self.session is not None and self.session.peer_closed
-        if parted and self.listener.parting < MOST_PARTING and not self.listener.closing:
-            self.listener.parting += 1
+        peer_closed = self.session is not None and self.session.peer_closed
+        if peer_closed and self.listener.hangups < MOST_HANGUPS and not self.listener.closing:
+            self.listener.hangups += 1
             loop = asyncio.get_running_loop()
-            self._parting = loop.call_later(PARTING_SECONDS, self._end_half)
+            self._hangup_timer = loop.call_later(HANGUP_SECONDS, self._end_output)
         else:
-            self._end_half()
+            self._end_output()
 
-    def _stop_parting(self) -> None:
-        if self._parting is not None:
-            self._parting.cancel()
-            self._parting = None
-            self.listener.parting -= 1
+    def _stop_hangup_timer(self) -> None:
+        if self._hangup_timer is not None:
+            self._hangup_timer.cancel()
+            self._hangup_timer = None
+            self.listener.hangups -= 1
 
-    def _end_half(self) -> None:
+    def _end_output(self) -> None:
         """Nothing more is written."""
-        self._stop_parting()
+        self._stop_hangup_timer()
         transport = self.transport
         if transport is None or transport.is_closing():
             return
@@ -485,12 +497,12 @@ class Connection(asyncio.Protocol):
 
     def _wait_for_end(self, waiting: int) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(LINGER_SECONDS, self._linger, waiting)
+        self._linger_timer = loop.call_later(LINGER_SECONDS, self._end_linger, waiting)
 
-    def _linger(self, waiting: int) -> None:
-        """The time is over for a peer that has not hung up; unless it is still busy reading."""
+    def _end_linger(self, waiting: int) -> None:
+        """Drop a peer that has not hung up in time, unless it is still reading."""
         transport = self.transport
-        if transport is None or self._gone:
+        if transport is None or self._lost:
             return
         left = transport.get_write_buffer_size()
         if not left:
@@ -507,48 +519,50 @@ class Connection(asyncio.Protocol):
     # --- called by the listener -----------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Once a second: heartbeats, and peers that never finish their greeting."""
+        """Once a second: heartbeats, and the deadline for the opening of the connection."""
         session, adapter = self.session, self.adapter
         if session is None or adapter is None or not session.opened:
             if now > self._deadline:
                 log.info("connection %s: no greeting in time, closed", self.address)
                 self._abort()
             return
-        if self._held or self._stuffed or self._ahead:
-            # We do not read from it, so its silence is our doing.
+        if self._held_back or self._output_stalled or self._commits_behind:
+            # We do not read from it, so its silence is not its fault.
             adapter.excuse_silence()
         session.perform(adapter.tick(now))
         self.wake()
 
     def hold(self) -> None:
         """Stop reading from this publisher."""
-        if not self._held and self.transport is not None and not self._gone:
-            self._held = True
-            if not (self._stuffed or self._ahead):
+        if not self._held_back and self.transport is not None and not self._lost:
+            self._held_back = True
+            if not (self._output_stalled or self._commits_behind):
                 self.transport.pause_reading()
 
     def let_go(self) -> None:
         """Read again."""
-        if self._held and self.transport is not None and not self._gone:
-            self._held = False
+        if self._held_back and self.transport is not None and not self._lost:
+            self._held_back = False
             self._read_again()
 
     def _read_again(self) -> None:
-        if self._gone or self._leaving or self._asking:
+        if self._lost or self._hanging_up or self._checking_login:
             return
-        if self.transport is not None and not (self._held or self._stuffed or self._ahead):
+        if self.transport is not None and not (
+            self._held_back or self._output_stalled or self._commits_behind
+        ):
             self.transport.resume_reading()
 
     def hold_for_login(self) -> None:
         """Read nothing until ``settled`` is called."""
-        self._asking = True
-        if self.transport is not None and not self._gone:
+        self._checking_login = True
+        if self.transport is not None and not self._lost:
             self.transport.pause_reading()
 
     def settled(self, answer: Callable[[], None]) -> None:
         """Call ``answer`` within a turn, and read again."""
-        self._asking = False
-        if self._gone:
+        self._checking_login = False
+        if self._lost:
             return
         turn = self.listener.turn
         turn.begin()
@@ -558,13 +572,13 @@ class Connection(asyncio.Protocol):
             log.exception("connection %s: internal error, closed", self.address)
             self._abort()
         turn.end()
-        if not self._pausing:
+        if not self._login_pause:
             self._read_again()
 
     def shut(self, text: str) -> None:
-        """The gateway stops: say so politely."""
-        if self._parting is not None:
-            self._end_half()
+        """Close with the close handshake: the gateway stops."""
+        if self._hangup_timer is not None:
+            self._end_output()
         elif self.session is not None and self.session.opened:
             self.session.close(Condition.CONNECTION_FORCED, text)
             self.wake()
@@ -572,18 +586,9 @@ class Connection(asyncio.Protocol):
             self._hang_up()
 
     def abort(self) -> None:
-        """Drop the socket without another word."""
+        """Drop the socket without a close."""
         self._abort()
 
     def meter(self) -> tuple[int, int]:
         """Octets received and sent."""
         return self.octets_in, self.octets_out
-
-
-def common_name(certificate: dict[str, Any]) -> str | None:
-    """The common name in a peer certificate's subject, for SASL EXTERNAL."""
-    for part in certificate.get("subject", ()):
-        for name, value in part:
-            if name == "commonName":
-                return str(value)
-    return None

@@ -65,8 +65,8 @@ class Listener:
         self.limits = settings.limits()
         self.holding = False
         self.closing = False
-        self.parting = 0
-        """Connections whose peer has said goodbye and has still to hang up."""
+        self.hangups = 0
+        """Connections whose peer has closed them and has still to hang up."""
         self.sockets: list[socket.socket] = []
         self.passwords = passwords
         self.rules = rules_of(settings)

@@ -2,6 +2,7 @@
 
 import ssl
 from pathlib import Path
+from typing import Any
 
 from gateway.errors import ConfigError
 
@@ -24,3 +25,12 @@ def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.
             raise ConfigError(f"TLS client authority {client_ca}: {error}") from None
         context.verify_mode = ssl.CERT_REQUIRED
     return context
+
+
+def common_name(certificate: dict[str, Any]) -> str | None:
+    """The common name in a peer certificate's subject, for SASL EXTERNAL."""
+    for part in certificate.get("subject", ()):
+        for name, value in part:
+            if name == "commonName":
+                return str(value)
+    return None

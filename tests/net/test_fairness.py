@@ -52,7 +52,7 @@ RULES = rules_of(AmqpSettings())
 def test_after_a_long_read_the_others_come_first(
     monkeypatch: pytest.MonkeyPatch, long: float, said: list[str]
 ) -> None:
-    monkeypatch.setattr(connection, "LONG_READ", long)
+    monkeypatch.setattr(connection, "LONG_READ_SECONDS", long)
 
     async def read() -> None:
         peer, transport = made()
@@ -65,7 +65,7 @@ def test_after_a_long_read_the_others_come_first(
 
 
 def test_who_is_gone_is_not_read_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "LONG_READ", -1.0)
+    monkeypatch.setattr(connection, "LONG_READ_SECONDS", -1.0)
 
     async def read() -> None:
         peer, transport = made()

@@ -72,23 +72,23 @@ async def gone(listener: Listener) -> None:
 
 
 def test_the_peer_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "PARTING_SECONDS", NEVER)
+    monkeypatch.setattr(connection, "HANGUP_SECONDS", NEVER)
 
     async def run() -> None:
         async with listening() as (listener, port):
             reader, writer = await said_goodbye(port)
             (waiting,) = listener
             assert waiting.transport is not None and not waiting.transport.is_closing()
-            assert not reader.at_eof() and listener.parting == 1
+            assert not reader.at_eof() and listener.hangups == 1
             writer.close()
             await gone(listener)
-            assert listener.parting == 0
+            assert listener.hangups == 0
 
     asyncio.run(run())
 
 
 def test_a_peer_that_stays_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "PARTING_SECONDS", 0.01)
+    monkeypatch.setattr(connection, "HANGUP_SECONDS", 0.01)
     monkeypatch.setattr(connection, "LINGER_SECONDS", 0.01)
 
     async def run() -> None:
@@ -96,22 +96,22 @@ def test_a_peer_that_stays_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
             reader, writer = await said_goodbye(port)
             assert await reader.read() == b""
             await gone(listener)
-            assert listener.parting == 0
+            assert listener.hangups == 0
             writer.close()
 
     asyncio.run(run())
 
 
 def test_few_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "PARTING_SECONDS", NEVER)
-    monkeypatch.setattr(connection, "MOST_PARTING", 1)
+    monkeypatch.setattr(connection, "HANGUP_SECONDS", NEVER)
+    monkeypatch.setattr(connection, "MOST_HANGUPS", 1)
 
     async def run() -> None:
         async with listening() as (listener, port):
             first, writer = await said_goodbye(port)
             second, other = await said_goodbye(port)
             assert await second.read() == b""
-            assert not first.at_eof() and listener.parting == 1
+            assert not first.at_eof() and listener.hangups == 1
             writer.close()
             other.close()
             await gone(listener)
@@ -120,7 +120,7 @@ def test_few_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_end_of_the_gateway_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "PARTING_SECONDS", NEVER)
+    monkeypatch.setattr(connection, "HANGUP_SECONDS", NEVER)
 
     async def run() -> None:
         async with listening() as (listener, port):
@@ -129,6 +129,6 @@ def test_the_end_of_the_gateway_does_not_wait(monkeypatch: pytest.MonkeyPatch) -
             assert await reader.read() == b""
             writer.close()
             await ending
-            assert listener.parting == 0
+            assert listener.hangups == 0
 
     asyncio.run(run())
