@@ -139,7 +139,8 @@ class Pair:
             before = self.to_server(), self.to_client()
             heard[0].extend(before[0])
             heard[1].extend(before[1])
-            if not any(before) and not self.client.pending and not self.server.pending:
+            engines: list[Any] = [self.client, self.server]
+            if not any(before) and not any(engine.pending for engine in engines):
                 return heard
 
     def open(self, vhost: str = "/") -> Open:

@@ -1,5 +1,7 @@
 """Login, tuning, time, the end, our own mistakes, and what is answered without the broker."""
 
+from typing import Any, cast
+
 import pytest
 
 from gateway.adapters import Credentials, Limits
@@ -239,7 +241,7 @@ def test_large_bodies_are_cut_to_the_peers_frames() -> None:
     properties = BASIC.write(Properties())
     message = Message(BASIC, properties, content, "x", "k", BASIC.essentials(properties))
     pair.server.outlet(1).deliver("t", 1, False, message)
-    data = b"".join(pair.server.pending)
+    data = b"".join(cast(Any, pair.server).pending)
     assert data.count(b"\xce\x03\0\x01\0\0\x0f\xf8") == len(content) // 4088
     (word,) = pair.to_client()
     assert isinstance(word, Deliver) and word.message.body == content

@@ -36,7 +36,7 @@ def entry(raw: bytes) -> bytes:
     return b"\x01a" + raw
 
 
-COMMON = [
+COMMON: list[tuple[bytes, object]] = [
     (b"t\x01", True),
     (b"t\x00", False),
     (b"b\xff", Byte(-1)),
@@ -58,7 +58,7 @@ COMMON = [
     (b"x\0\0\0\x02\0\xff", b"\0\xff"),
     (b"V", None),
 ]
-OWN = {
+OWN: dict[str, list[tuple[bytes, object]]] = {
     "rabbitmq": [(b"s\xff\xff", Short(-1)), (b"l" + b"\xff" * 8, -1)],
     "qpid-java": [
         (b"s\xff\xff", Short(-1)),
@@ -169,7 +169,7 @@ def test_pamqp_agrees_on_tables(table: dict[str, Any]) -> None:
 
 
 def test_what_pamqp_writes_is_understood() -> None:
-    table = {
+    table: dict[str, Any] = {
         "a": 1, "b": -(1 << 40), "c": "text", "d": bytearray(b"octets"),
         "e": True, "f": None, "g": 1.5,
         "h": {"x": [1, 2, {"y": "z"}]}, "i": decimal.Decimal("3.14"),

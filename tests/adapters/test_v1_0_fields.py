@@ -128,7 +128,7 @@ def test_every_cut_is_noticed(value: Any) -> None:
             decode(octets[:size])
 
 
-SMALLEST = {
+SMALLEST: dict[str, tuple[Any, str]] = {
     "null": (None, "40"), "true": (True, "41"), "uint0": (UInt(0), "43"),
     "ulong0": (ULong(0), "44"),
     "list0": ([], "45"), "smalluint": (UInt(255), "52ff"), "uint": (UInt(256), "7000000100"),

@@ -1,5 +1,6 @@
 """Composites of AMQP 1.0: every one both ways, absent stays absent, nothing malformed passes."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -63,6 +64,7 @@ ANYTHING: dict[str, st.SearchStrategy[Any]] = {
 
 
 def strategy(item: ir.Field) -> st.SearchStrategy[Any]:
+    found: st.SearchStrategy[Any]
     if item.type == "*":
         found = ANYTHING[item.requires]
     elif item.type == "error":
@@ -74,7 +76,8 @@ def strategy(item: ir.Field) -> st.SearchStrategy[Any]:
         else:
             found = BY_TYPE[name]
         if name not in ("map", "boolean", "binary", "string", "uuid"):
-            found = found.map(str if name == "symbol" else int)
+            plain: Callable[[Any], Any] = str if name == "symbol" else int
+            found = found.map(plain)
     if item.multiple:
         found = st.lists(found, min_size=1 if item.required else 0, max_size=3).map(tuple)
     return found if item.required else st.none() | found

@@ -1,5 +1,6 @@
 """Qpid Proton, which nobody here wrote, agrees with us about AMQP 1.0 both ways."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -48,7 +49,7 @@ PUT = {
     float: "double", Decimal32: "decimal32", Decimal64: "decimal64", Decimal128: "decimal128",
     bytes: "binary", str: "string", Symbol: "symbol", UUID: "uuid",
 }  # fmt: skip
-PLAIN = {
+PLAIN: dict[type, Callable[[Any], Any]] = {
     Decimal32: lambda v: int.from_bytes(v.octets, "big"),
     Decimal64: lambda v: int.from_bytes(v.octets, "big"),
     Decimal128: lambda v: v.octets,

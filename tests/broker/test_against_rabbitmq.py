@@ -207,14 +207,14 @@ def test_topics(servers: Servers) -> None:
     def words(often: str) -> str:
         return ".".join(chance.choice(often.split(",")) for _ in range(chance.randrange(6)))
 
-    bindings = [(f"q{n % 30}", words("a,b,,*,*,#,#,aa"), {}) for n in range(90)]
+    bindings: list[Any] = [(f"q{n % 30}", words("a,b,,*,*,#,#,aa"), {}) for n in range(90)]
     messages: list[Any] = [(words("a,b,,aa,*,#,é"), {}) for _ in range(300)]
     ours, theirs = on_both(servers, lambda talk: reached(talk, "topic", bindings, messages))
     for message, one, other in zip(messages, ours, theirs, strict=True):
         assert one == other, (message, [b for b in bindings if b[0] in one ^ other])
 
 
-VALUES = (
+VALUES: tuple[Any, ...] = (
     1, 1, 2, 0, -1, 1 << 40, "1", "", "a", b"1", b"a", True, False, None, pika.compat.long(1),
     Decimal("1"), Decimal("1.0"), datetime(2026, 1, 1), {"n": 1}, {"n": "1"}, {}, [1], ["1"], [],
     [True], [pika.compat.long(1)], {"n": True}, {"n": None}, {"n": {}}, {"n": []}, [None], [[]],
@@ -272,7 +272,7 @@ def letters(talk: Talk, queue: str = "q", **arguments: Any) -> None:
 @program
 def rejected(talk: Talk) -> Any:
     letters(talk)
-    everything = dict(
+    everything: dict[str, Any] = dict(
         content_type="a/b", content_encoding="c", delivery_mode=2, priority=3, correlation_id="d",
         reply_to="e", expiration="100000", message_id="f", timestamp=5, type="g", app_id="h",
         headers={"mine": 1, "deep": {"a": [1]}},
@@ -957,7 +957,8 @@ def wrong_arguments(talk: Talk) -> Any:
 def wrong_bindings(talk: Talk) -> Any:
     talk.queue("q")
     found: list[Any] = []
-    for word in ("some", 1, None, True, "ALL", b"any"):
+    words: tuple[Any, ...] = ("some", 1, None, True, "ALL", b"any")
+    for word in words:
         try:
             talk.bind("q", "amq.headers", **{"x-match": word})
             found.append("taken")

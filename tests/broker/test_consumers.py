@@ -307,7 +307,7 @@ def test_pausing_within_deliver(house: House) -> None:
         if len(heard.deliveries) == 2:
             channel.pause()
 
-    heard.deliver = until_two  # type: ignore[method-assign]
+    heard.deliver = until_two  # type: ignore[method-assign, assignment]
     consume(channel, no_ack=True)
     assert heard.bodies() == ["a", "b"]
     put(channel, "e")
@@ -325,7 +325,7 @@ def test_settling_within_deliver(house: House) -> None:
         deliver(consumer, delivery, *rest)  # type: ignore[arg-type]
         channel.settlements.settle(delivery, False, Outcome.ACCEPT)
 
-    heard.deliver = settled  # type: ignore[method-assign]
+    heard.deliver = settled  # type: ignore[method-assign, assignment]
     channel.prefetch(1)
     consume(channel)
     put(channel, "e")

@@ -41,7 +41,7 @@ def to_dead(house: House, **arguments: Any) -> Any:
 @pytest.mark.parametrize("reason", ["rejected", "expired", "maxlen"])
 def test_reasons(house: House, reason: str) -> None:
     channel = to_dead(house, max_length=1)
-    properties = {"ttl": 50} if reason == "expired" else {}
+    properties: dict[str, Any] = {"ttl": 50} if reason == "expired" else {}
     put(channel, "a", **properties)
     if reason == "rejected":
         channel.settlements.settle(channel.fetch("q").delivery, False, Outcome.REJECT)

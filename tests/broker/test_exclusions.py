@@ -90,7 +90,8 @@ def test_it_goes_when_the_consumer_goes(house: House) -> None:
 def test_nothing_is_remembered_of_messages_that_are_gone(house: House, end: str) -> None:
     channel, heard = house.channel()
     declare(channel, durable=True)
-    put(channel, "1", "2", durable=True, **({"ttl": 1000} if end == "expire" else {}))
+    ttl: dict[str, Any] = {"ttl": 1000} if end == "expire" else {}
+    put(channel, "1", "2", durable=True, **ttl)
     consume(channel)
     decline(channel, 1)
     decline(channel, 2)

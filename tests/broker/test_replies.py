@@ -55,6 +55,7 @@ def test_there_and_back(house: House) -> None:
     ask(channel, correlation_id="7", application={"mine": 1})
     found = asked(channel).properties
     assert (found.correlation_id, found.application) == ("7", {"mine": 1})
+    assert found.reply_to is not None
     other, _ = house.channel(house.another())
     other.publish(message("answer", found.reply_to, correlation_id="7"), mandatory=True)
     other.publish(message("again", found.reply_to))
@@ -180,7 +181,9 @@ def test_own_answers_count_as_others(house: House) -> None:
     declare(channel)
     consume(channel, REPLY_TO, "r", no_ack=True, no_local=True, arguments={"x-priority": "?"})
     ask(channel)
-    put(channel, "answer", key=asked(channel).properties.reply_to)
+    reply_to = asked(channel).properties.reply_to
+    assert reply_to is not None
+    put(channel, "answer", key=reply_to)
     assert heard.bodies() == ["answer"]
 
 

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Iterator
+from heapq import merge
 from typing import Any
 
 import pytest
@@ -427,7 +428,7 @@ def test_what_comes_back_has_been_put_in_order_before(
         real(self, found)
 
     monkeypatch.setattr(Lane, "put_back", put_back)
-    monkeypatch.setattr(returning, "merge", counted := Counted(returning.merge))
+    monkeypatch.setattr(returning, "merge", counted := Counted(merge))
     told = begin(house, channel.settlements.settling(0, Outcome.RELEASE))
     while not told:
         before = counted.count

@@ -52,7 +52,7 @@ def consume(wire: Wire10, story: Story, chance: random.Random) -> None:
     held: list[int] = []
     seen = 0
     while True:
-        first, octets = wire.message()
+        first, octets = wire.next_message()
         seen += 1
         if chance.random() < 0.5:
             story.acked += 1
@@ -94,7 +94,7 @@ def transact(wire: Wire10, story: Story, chance: random.Random) -> None:
             after.remove(before[0])
             wire.tell(wire.credit(2, 2, taken))
             for _ in range(2):
-                first, octets = wire.message()
+                first, octets = wire.next_message()
                 taken += 1
                 assert text(octets) == before[0]
                 assert first.delivery_id is not None
@@ -139,7 +139,7 @@ def decide(wire: Wire10, count: int) -> set[int]:
     wire.sender(4, "/queues/decided")
     wire.post(4, *[durable(b"%d" % number) for number in range(count)])
     wire.receiver(5, "/queues/decided", count, rcv_settle_mode=1)
-    first = [wire.message()[0].delivery_id for _ in range(count)][0]
+    first = [wire.next_message()[0].delivery_id for _ in range(count)][0]
     assert first is not None
     answered: set[int] = set()
     for number in range(first, first + count, 3):
@@ -185,6 +185,6 @@ def test_what_was_answered_is_there(tmp_path: Path) -> None:
         wire = gateway.wire_1_0(container="me")
         wire.tell(w.Attach("news", 0, True, source=SUBSCRIPTION_TOPIC, target=w.Target()))
         wire.send(packed(wire.credit(0, 10)))
-        assert text(wire.message()[1]) == 3
+        assert text(wire.next_message()[1]) == 3
         wire.accept(0)
         wire.ended()

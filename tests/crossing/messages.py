@@ -11,7 +11,9 @@ from gateway.adapters.performatives import sections as s
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire import tables
 from gateway.message import Message
+from gateway.values import Symbol
 from tests import in_memory
 from tests.adapters.amqp_values import BY_TYPE, scalars, values
 
@@ -114,7 +116,7 @@ def section(code: int, value: Any) -> bytes:
 
 def long_form(octets: bytes) -> bytes:
     """The same section behind its symbol."""
-    return b"\x00" + write_value(s.Symbol(s.SECTIONS[octets[2]][1])) + octets[3:]
+    return b"\x00" + write_value(Symbol(tables.SECTIONS[octets[2]][1])) + octets[3:]
 
 
 FORMS = st.sampled_from([lambda o: o, lambda o: o, lambda o: o, long_form])
@@ -126,7 +128,7 @@ KEYS = st.one_of(
         ["x-opt-a", "x-exchange", "x-routing-key", "x-cc", "x-opt-deaths", "x-basic-type",
          "x-opt-bridge-headers", "x-opt-bridge-properties", "x-opt-bridge-origin", "x-death",
          "x-opt-app-id", "x-first-death-queue"]
-    ).map(s.Symbol),
+    ).map(Symbol),
     BY_TYPE["ulong"],
 )  # fmt: skip
 MAPS = st.dictionaries(KEYS, values, max_size=3)
@@ -149,7 +151,7 @@ PROPERTIES = st.builds(
     subject=absent(TEXT),
     reply_to=absent(TEXT | st.sampled_from(["/queues/q", "/queues/a%2Fb", "q"])),
     correlation_id=absent(ANY_ID),
-    content_type=absent(SYMBOLS | st.just(s.Symbol("text/plain; charset=utf-8"))),
+    content_type=absent(SYMBOLS | st.just(Symbol("text/plain; charset=utf-8"))),
     content_encoding=absent(SYMBOLS),
     absolute_expiry_time=absent(BY_TYPE["timestamp"]),
     creation_time=absent(BY_TYPE["timestamp"]),

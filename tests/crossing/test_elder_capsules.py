@@ -19,7 +19,7 @@ KEY, OTHER = b"k" * 32, b"o" * 32
 JMS, FILE, FIRST, TEST = (
     CONTENTS[key] for key in (("0-9a6", 7), ("0-9a6", 8), ("0-9a0", 6), ("0-9a6", 12))
 )
-READERS = [JMS, FILE, FIRST, COMMAND]
+READERS: list[Dialect] = [JMS, FILE, FIRST, COMMAND]
 RICH: dict[str, Any] = {
     "f": Float(1.5),
     "d": Scaled(2, 12345),

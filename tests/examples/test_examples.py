@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def watch_events(gateway: Server) -> None:
     assert [one["body"]["json"]["number"] for one in watched] == list(range(first, first + 5))
 
 
-def watch(gateway: Server, source: str, count: int) -> list[dict[str, dict[str, object]]]:
+def watch(gateway: Server, source: str, count: int) -> list[dict[str, dict[str, Any]]]:
     done = run(
         [sys.executable, str(EXAMPLES / "watch_events.py"), base(gateway), source, str(count)]
     )

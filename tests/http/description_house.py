@@ -45,7 +45,7 @@ DATA = "/v1/%2F"
 ADMIN = "/v1/admin"
 PLACE = f"{ADMIN}/vhosts/%2F"
 
-BESIDE = {
+BESIDE: dict[str, dict[str, Any]] = {
     "credit": {"ack": "on-next"},
     "lease_ms": {"ack": "explicit"},
     "binding": {"source": ["exchange:amq.topic"]},

@@ -10,7 +10,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
-from gateway.config.web import DeclaredRoute
+from gateway.config.web import DeclaredRoute, RouteQuota
 from gateway.operations import DeleteExchange, DeleteQueue, Outcome
 from tests.http.settings_words import shared_bearer
 
@@ -19,17 +19,17 @@ BEARER = shared_bearer(b"k" * 32, "alice")
 NODES = ("hidden-ex", "hidden-queue", "hidden-dead")
 ROUTES = (
     DeclaredRoute(
-        name="feed", exchange="hidden-ex", key="eur.#", stream=True, content_types=("text/plain",)
+        name="feed", exchange="hidden-ex", key="eur.#", stream=True, content_types=["text/plain"]
     ),
     DeclaredRoute(
         name="ticks",
         exchange="hidden-ex",
         key="{market}.{symbol}",
         stream=True,
-        content_types=("text/plain", "application/vnd.amqp-gateway.message+json"),
+        content_types=["text/plain", "application/vnd.amqp-gateway.message+json"],
     ),
-    DeclaredRoute(name="work", queue="hidden-queue", stream=True, content_types=("text/plain",)),
-    DeclaredRoute(name="gone", queue="hidden-gone", stream=True, content_types=("text/plain",)),
+    DeclaredRoute(name="work", queue="hidden-queue", stream=True, content_types=["text/plain"]),
+    DeclaredRoute(name="gone", queue="hidden-gone", stream=True, content_types=["text/plain"]),
     DeclaredRoute(name="lost", exchange="hidden-lost", key="x", stream=True),
 )
 TEXT = {"content-type": "text/plain"}
@@ -315,8 +315,8 @@ async def test_a_route_with_parameters_by_ticket_and_path(hiding: Any, listener:
         query = f"market=usd&symbol=abc&{ticket}"
         async with listener(port, query, path=path, user="") as other:
             assert other.status == 401
-        body = json.dumps({"market": "eur", "symbol": "abc", "heartbeat": 20})
-        async with listener(port, "", path=path, body=body) as posted:
+        asked = json.dumps({"market": "eur", "symbol": "abc", "heartbeat": 20})
+        async with listener(port, "", path=path, body=asked) as posted:
             assert (await posted.opened()).data["heartbeat"] == 20
 
 
@@ -325,7 +325,7 @@ async def test_a_route_with_parameters_by_ticket_and_path(hiding: Any, listener:
 
 async def test_a_route_can_need_a_key(make_rig: Any) -> None:
     route = DeclaredRoute(
-        name="pay", queue="orders", idempotency="required", content_types=("text/plain",)
+        name="pay", queue="orders", idempotency="required", content_types=["text/plain"]
     )
     rig = make_rig(routes=(route,))
     rig.queue("orders")
@@ -353,7 +353,7 @@ class Clock:
 
 async def test_a_quota_of_leases(make_rig: Any, listener: Any) -> None:
     """A route's streams count with their credit, and with what is leased when they have ended."""
-    route = DeclaredRoute(name="a", queue="orders", stream=True, quota={"leases": 5})
+    route = DeclaredRoute(name="a", queue="orders", stream=True, quota=RouteQuota(leases=5))
     rig = make_rig(routes=(route,))
     rig.queue("orders")
     counted = rig.app.state.hub.leasing.leases.per_route
@@ -393,12 +393,13 @@ async def test_a_quota_of_leases(make_rig: Any, listener: Any) -> None:
 
 
 async def test_quotas_of_routes_and_virtual_hosts(make_rig: Any, listener: Any) -> None:
-    kinds = ("text/plain",)
+    kinds = ["text/plain"]
     routes = (
         DeclaredRoute(
             name="a", queue="orders", content_types=kinds, stream=True,
-            quota={"requests": 2, "requests_seconds": 20, "octets": 100, "octets_seconds": 10,
-                   "streams": 1},
+            quota=RouteQuota(
+                requests=2, requests_seconds=20, octets=100, octets_seconds=10, streams=1
+            ),
         ),
         DeclaredRoute(name="b", queue="orders", content_types=kinds),
     )  # fmt: skip

@@ -60,7 +60,7 @@ def test_details_are_read_strictly() -> None:
     assert right.covers(Action.BROWSE, "anything", "queue", "abc")
     assert not right.covers(Action.BROWSE, "anything", "exchange", "abc")
     assert not right.covers(Action.STREAM, "anything", "queue", "abc")
-    for bad in (
+    mistakes: tuple[Any, ...] = (
         {},
         "publish",
         [7],
@@ -72,7 +72,8 @@ def test_details_are_read_strictly() -> None:
         [entry | {"queues": ["a"]}],
         [entry | {"vhosts": [1]}],
         [entry | {"nodes": ["queue:a"] * 300}],
-    ):
+    )
+    for bad in mistakes:
         with pytest.raises(BadRights):
             of_details(bad)
 

@@ -160,7 +160,12 @@ async def test_permissions_bind_the_administration_too(rig: Any) -> None:
 async def test_virtual_hosts(rig: Any) -> None:
     rig.connections.append(ConnectionInfo(7, "192.0.2.1:5", "0-9-1", vhost="shop"))
     closed: list[int] = []
-    rig.dependencies.close_connection = lambda number, reason: not closed.append(number)
+
+    def close(number: int, reason: str) -> bool:
+        closed.append(number)
+        return True
+
+    rig.dependencies.close_connection = close
     async with rig.http(ADMIN) as http:
         assert (await http.put("/v1/admin/vhosts/shop")).status_code == 201
         assert (await http.put("/v1/admin/vhosts/shop")).status_code == 200
@@ -217,7 +222,7 @@ async def test_connections_and_consumers(rig: Any) -> None:
     rig.queue("orders")
     rig.channel.start(rig.channel.subscribe("orders", "tag"))
     rig.connections.append(ConnectionInfo(7, "192.0.2.1:5", "0-9-1", "pika"))
-    closed: list[int] = []
+    closed: list[tuple[int, str]] = []
 
     def close(number: int, reason: str) -> bool:
         closed.append((number, reason))

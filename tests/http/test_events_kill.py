@@ -103,7 +103,10 @@ def test_kill_at_any_moment(tmp_path: Path) -> None:
             reading = threading.Thread(target=reader.read, args=(gateway.http_port,))
             reading.start()
             # With the first cursor, or the next stream would be another fresh one.
-            until(lambda n=life: reader.cursor and len(reader.resumes) == n + 1, "the stream opens")
+            until(
+                lambda: reader.cursor and len(reader.resumes) == life + 1,  # noqa: B023
+                "the stream opens",
+            )
             if life == KILLS:
                 break
             before = len(writer.certain)
@@ -113,7 +116,7 @@ def test_kill_at_any_moment(tmp_path: Path) -> None:
             writing.start()
             if chance.random() < 0.8:
                 wanted = before + chance.choice([1, 100])
-                until(lambda n=wanted: len(writer.certain) >= n, "confirms")
+                until(lambda: len(writer.certain) >= wanted, "confirms")  # noqa: B023
                 waited += wanted - before
             killer = threading.Timer(chance.uniform(0, 0.4), gateway.kill)
             killer.start()

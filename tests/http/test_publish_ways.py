@@ -112,7 +112,7 @@ async def test_cloudevents_in_binary_mode(rig: Any) -> None:
             "cloudEvents_subject": "Grüße",
             "cloudEvents_quoted": 'a "b"',
         }
-        mistakes: tuple[object, ...] = (
+        mistakes: tuple[dict[str, str], ...] = (
             {"ce-type": ""},
             {"ce-specversion": "0.3"},
             {"ce-x": "%FF"},
@@ -137,7 +137,12 @@ async def test_cloudevents_in_structured_mode_stay_as_they_are(rig: Any) -> None
         assert message.body == text
         assert message.properties.content_type == "application/cloudevents+json; charset=utf-8"
         assert message.essentials.durable
-        mistakes: tuple[object, ...] = ({**EVENT, "id": ""}, {**EVENT, "specversion": "2"}, [], 1)
+        mistakes: tuple[object, ...] = (
+            {**EVENT, "id": ""},
+            {**EVENT, "specversion": "2"},
+            [],
+            1,
+        )
         for wrong in mistakes:
             refused = await http.post(QUEUE, json=wrong, headers=media)
             assert (refused.status_code, kind_of(refused)) == (422, "schema")

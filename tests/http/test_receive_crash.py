@@ -141,7 +141,7 @@ def test_killed_while_messages_are_leased(tmp_path: Path) -> None:
             for _ in range(CONSUMERS):
                 life.work(consume, gateway, story, random.Random(chance.random()))
             life.work(publish, gateway, story)
-            life.until(lambda n=goal: len(story.accepted) >= n, "acceptances")
+            life.until(lambda: len(story.accepted) >= goal, "acceptances")  # noqa: B023
             life.kill()
             gateway.start()
             with client(gateway) as http:

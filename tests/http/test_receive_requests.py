@@ -23,6 +23,7 @@ def rig(make_rig: Any) -> Any:
 def reply(rig: Any, asked: Message, body: bytes, **given: Any) -> None:
     """As a service would answer."""
     properties = asked.properties
+    assert properties.reply_to is not None
     rig.begin()
     header, essentials = encode(
         Properties(**{"correlation_id": properties.correlation_id, **given})

@@ -124,15 +124,15 @@ def test_odd_bodies(chrome: Any, gateway: Server, wire: Wire, transport: str) ->
         url = f"/v1/%2F/exchanges/{name}/events?binding=%23&format={form}"
         options = {"share": False, "more": f"&format={form}"} | how(transport, name)
         tab = Tab(chrome, wire.port, url, native=True, **options)
-        until(tab.page, lambda tab=tab: tab.opens == ["fresh"], "the client's stream")
-        until(tab.page, lambda tab=tab: tab.page.title() == "open", "the native stream")
+        until(tab.page, lambda: tab.opens == ["fresh"], "the client's stream")  # noqa: B023
+        until(tab.page, lambda: tab.page.title() == "open", "the native stream")  # noqa: B023
         for body in BODIES:
             put(gateway, name, body)
         wanted = [body for body in BODIES if form == "json" or representable(body)]
         for list_of in ("seen", "native"):
             until(
                 tab.page,
-                lambda tab=tab, what=list_of, n=wanted: len(tab.look(what)) == len(n),
+                lambda: len(tab.look(list_of)) == len(wanted),  # noqa: B023
                 f"all are {list_of}",
             )
         seen, native = tab.look("seen"), tab.look("native")
@@ -140,7 +140,7 @@ def test_odd_bodies(chrome: Any, gateway: Server, wire: Wire, transport: str) ->
         got = [shown(data) if form == "json" else data.encode() for data, _ in seen]
         assert got == wanted
         left = len(BODIES) - len(wanted)  # what is said of the last comes behind all that is shown
-        until(tab.page, lambda tab=tab, n=left: warned(tab) == n, "what is no text is told of")
+        until(tab.page, lambda: warned(tab) == left, "what is no text is told of")  # noqa: B023
         tab.close()
 
 
@@ -183,7 +183,7 @@ def test_tabs_share_one_stream(
     publisher.start()
     tabs = [first, *(Tab(chrome, wire.port, url, **options) for _ in range(3))]
     for tab in tabs[1:]:
-        until(tab.page, lambda tab=tab: bool(tab.numbers), "a follower hears")
+        until(tab.page, lambda: bool(tab.numbers), "a follower hears")  # noqa: B023
     closed = []
     for act in ("close", "break", "close", "come", "close"):
         leaders = [tab for tab in tabs if tab.role == "leader"]
@@ -205,13 +205,13 @@ def test_tabs_share_one_stream(
             until(tabs[0].page, lambda: any(tab.role == "leader" for tab in tabs), "a new leader")
         before = max(tab.numbers[-1] for tab in tabs)
         for tab in tabs:
-            until(tab.page, lambda tab=tab, n=before: tab.numbers[-1] > n, f"goes on after {act}")
+            until(tab.page, lambda: tab.numbers[-1] > before, f"goes on after {act}")  # noqa: B023
     publisher.enough.set()
     publisher.join(PATIENCE)
     assert publisher.error is None, publisher.error
     last = publisher.published - 1
     for tab in tabs:
-        until(tab.page, lambda tab=tab: tab.numbers[-1] == last, "the last message")
+        until(tab.page, lambda: tab.numbers[-1] == last, "the last message")  # noqa: B023
     tabs[0].page.wait_for_timeout(500)
     for numbers in [*(tab.numbers for tab in tabs), *(numbers for numbers, _ in closed)]:
         assert numbers == list(range(numbers[0], numbers[-1] + 1))
@@ -261,7 +261,7 @@ def test_a_final_refusal_ends_all_tabs(chrome: Any, gateway: Server, wire: Wire)
     url = "/v1/%2F/queues/there-is-none/events"
     tabs = [Tab(chrome, wire.port, url) for _ in range(2)]
     for tab in tabs:
-        until(tab.page, lambda tab=tab: tab.look("events.closed"), "gives up")
+        until(tab.page, lambda: tab.look("events.closed"), "gives up")  # noqa: B023
     (told,) = [told for kind, told in tabs[0].notes if kind == "error"]
     assert told["final"] is True and told["status"] == 404
     assert told["problem"]["title"]

@@ -293,7 +293,7 @@ def test_a_connection_is_found_and_closed_by_its_name(pair: Pair, ports: tuple[i
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="320.*to see"):
             while True:
                 connection.process_data_events(1)
-        eventually(lambda server=server, path=path: server.get(path).status_code == 404)
+        eventually(lambda: server.get(path).status_code == 404)  # noqa: B023
         gone = server.delete(path)
         assert gone.json() == {"error": "Object Not Found", "reason": "Not Found"}
 

@@ -8,6 +8,7 @@ The octets of a body are told by their place, so that both ends know them withou
 import hashlib
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 BLOCK = 1 << 20
@@ -173,7 +174,7 @@ def proton_take(port: int, address: str, octets: int, durable: bool) -> dict[str
     return found
 
 
-ROLES = {
+ROLES: dict[str, Callable[..., Any]] = {
     "pika-send": pika_send,
     "pika-take": pika_take,
     "proton-send": proton_send,

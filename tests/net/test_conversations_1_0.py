@@ -241,7 +241,7 @@ def served(gateway: Running) -> None:
     sound.sender(0, "/queues/sound")
     sound.post(0, durable(b"safe"))
     sound.receiver(1, "/queues/sound", 1)
-    first, octets = sound.message()
+    first, octets = sound.next_message()
     assert octets.endswith(b"safe")
     sound.accept(first.delivery_id)
     sound.ended()

@@ -53,7 +53,7 @@ def typed(kind: str, value: Any, **more: Any) -> dict[str, Any]:
     return {"$type": kind, "value": value, **more}
 
 
-Values = dict[str, tuple[Any, Any, Any]]
+Values = dict[str, tuple[Any, ...]]
 """By name: the value, as it is shown by ``format=json``, and by ``format=full``."""
 
 OLD: Values = {
@@ -86,7 +86,8 @@ SAID: dict[str, Values] = {
 def dialect_of(version: str) -> Dialect:
     if version in JMS:
         return CONTENTS[version, JMS[version]]
-    return {"0.8a2": COMMAND, "1.0": SECTIONS}.get(version, BASIC)
+    others: dict[str, Dialect] = {"0.8a2": COMMAND, "1.0": SECTIONS}
+    return others.get(version, BASIC)
 
 
 def message(version: str, exchange: str, key: str) -> Message:

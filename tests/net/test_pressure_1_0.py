@@ -46,7 +46,7 @@ def test_all_the_credit_and_no_reading(gateway: Running, settled: bool) -> None:
     assert watcher.depth("deaf1") > 200, "more than its socket holds was sent to it"
     assert gateway.memory - before < 80 * MIB
     for count in range(300):
-        first, octets = deaf.message()
+        first, octets = deaf.next_message()
         assert number(octets) == count and bool(first.settled) is settled
         if not settled:
             deaf.accept(first.delivery_id)
@@ -72,7 +72,7 @@ def test_a_backlog_goes_at_the_pace_of_its_reader(gateway: Running) -> None:
     until(lambda: watcher.depth("backlog1") == 400, "given back")
     reader = gateway.wire_1_0()
     reader.receiver(0, "/queues/backlog1", EVERYTHING, snd_settle_mode=1)
-    assert [number(reader.message()[1]) for _ in range(400)] == list(range(400))
+    assert [number(reader.next_message()[1]) for _ in range(400)] == list(range(400))
     reader.ended()
     watcher.ended()
 
@@ -252,6 +252,7 @@ def test_links_and_sessions_up_to_the_limits(tmp_path: Path) -> None:
                 if type(record) is w.Close:
                     break
                 assert type(record) is w.Begin
+        assert type(record) is w.Close and record.error is not None
         assert record.error.condition == "amqp:connection:framing-error"
         assert channel == 2048
 
@@ -276,7 +277,7 @@ def test_storms_leave_nothing(tmp_path: Path) -> None:
                 wire.sender(2, one.source.address, name=f"to it {count}")
                 wire.sender(3, "/queues/kept", name="the same")
                 wire.send(wire.transfer(2, data(b"x"), settled=True))
-                wire.message()
+                wire.next_message()
                 if count % 2:
                     wire.tell(*[w.Detach(handle, True) for handle in range(4)])
                     for _ in range(4):
@@ -323,7 +324,7 @@ def test_thousands_of_deliveries_unsettled(gateway: Running) -> None:
     for step in range(3):
         taker = gateway.wire_1_0(container=f"taker{step}")
         taker.receiver(0, "/queues/held1", count)
-        ids = [taker.message()[0].delivery_id for _ in range(count)]
+        ids = [taker.next_message()[0].delivery_id for _ in range(count)]
         assert ids == list(range(count))
         if step == 0:
             taker.reset()
@@ -367,7 +368,7 @@ def test_blocked_publishers_go_on(tmp_path: Path) -> None:
         assert pump.is_alive() and not pump.sent, "not all of it was read"
         assert gateway.memory - before < 60 * MIB
         # Others are served: what was there already needs no store.
-        assert other.message()[1].endswith(b"before")
+        assert other.next_message()[1].endswith(b"before")
         hold.end()
         wire.socket.settimeout(30)
         told = 0
@@ -426,7 +427,7 @@ def test_a_silent_peer_is_given_up(tmp_path: Path) -> None:
         assert opened.idle_time_out
         wire.tell(w.Begin(None, 0, WINDOW, WINDOW))
         wire.receiver(0, "/queues/silent", 1)
-        wire.message()
+        wire.next_message()
         wire.socket.settimeout(60)
         close = wire.heard_among(w.Close)
         assert close.error.condition == "amqp:resource-limit-exceeded"

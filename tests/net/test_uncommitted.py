@@ -70,14 +70,21 @@ def test_batches_are_bounded_and_others_get_between(tmp_path: Path) -> None:
         modest.declare("few", durable=True)
         modest.call(1, w.ConfirmSelect(), w.ConfirmSelectOk)
         one = greedy.message("many", b"x" * 16, PERSISTENT)
-        pushing = threading.Thread(
-            target=lambda: [greedy.send(one * 1000) for _ in range(COUNT // 1000)]
-        )
+
+        def push() -> None:
+            for _ in range(COUNT // 1000):
+                greedy.send(one * 1000)
+
+        def all_there() -> bool:
+            ask(modest)
+            return modest.depth("many") == COUNT
+
+        pushing = threading.Thread(target=push)
         pushing.start()
         while pushing.is_alive():
             ask(modest)
         pushing.join()
-        until(lambda: ask(modest) or modest.depth("many") == COUNT, "all of them")
+        until(all_there, "all of them")
         batches = [int(size) for size in re.findall(r"batch of (\d+)", gateway.log())]
     assert sum(batches) >= COUNT
     one_read = READ // len(one)

@@ -72,7 +72,8 @@ def dial(gateway: Running, **options: Any) -> ClientConnection:
         "open_timeout": 60,
         **options,
     }
-    return connect(f"ws://127.0.0.1:{gateway.http_port}/amqp", **options)
+    found: ClientConnection = connect(f"ws://127.0.0.1:{gateway.http_port}/amqp", **options)
+    return found
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
@@ -127,11 +128,12 @@ def test_refused(gateway: Running, options: dict[str, Any]) -> None:
 
 def named(gateway: Running, host: str, **options: Any) -> ClientConnection:
     """Dial this machine under another name, as a browser does when a name was pointed here."""
-    return connect(
+    found: ClientConnection = connect(
         f"ws://{host}:{gateway.http_port}/amqp",
         address=("127.0.0.1", gateway.http_port),
         **{"subprotocols": AMQP, "compression": None, "open_timeout": 60, **options},
     )
+    return found
 
 
 def test_a_page_whose_name_was_pointed_here_is_a_strangers(gateway: Running) -> None:

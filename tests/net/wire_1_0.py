@@ -153,7 +153,7 @@ class Wire10(Wire):
             assert said.state == w.ACCEPTED, said
             told += (said.first if said.last is None else said.last) - said.first + 1
 
-    def message(self) -> tuple[w.Transfer, bytes]:
+    def next_message(self) -> tuple[w.Transfer, bytes]:
         """The next message: its first transfer, and its octets."""
         first = record = self.heard_among(w.Transfer)
         pieces = [self.payload]

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.message import Essentials, Message, Properties
+from gateway.message import Essentials, Message, Properties, Table
 from gateway.selector import Selector
 from gateway.selector.like import EFFORT, MOST_STEPS
 from gateway.selector.names import NAMES, plain
@@ -47,6 +47,12 @@ class Given:
         return self.properties
 
     def write(self, properties: Properties) -> bytes:
+        raise AssertionError("not asked for")
+
+    def noted(self, header: bytes, notes: Table) -> bytes:
+        raise AssertionError("not asked for")
+
+    def everlasting(self, header: bytes) -> bytes:
         raise AssertionError("not asked for")
 
 

@@ -66,7 +66,7 @@ predicates: st.SearchStrategy[Node] = st.one_of(
         In, names | literals, st.lists(literals, min_size=1, max_size=4).map(tuple), st.booleans()
     ),
     st.builds(
-        lambda operand, pattern, negated: Like(operand, *pattern, negated),
+        lambda operand, pattern, negated: Like(operand, pattern[0], pattern[1], negated),
         names | texts,
         patterns,
         st.booleans(),

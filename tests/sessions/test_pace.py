@@ -1,5 +1,7 @@
 """A peer that asks faster than it takes is served at its own pace."""
 
+from collections.abc import Callable
+
 import pytest
 
 from gateway.adapters import Role, adapter_for
@@ -37,8 +39,8 @@ def opened() -> tuple[Session, list[Operation]]:
         Broker(MemoryStore()), adapter, SessionRegistry(), address="test", loopback=True, since=0.0
     )
     said: list[Operation] = []
-    adapter.send = said.append  # type: ignore[method-assign]
-    adapter.outlet = lambda number: Silent()  # type: ignore[assignment, method-assign]
+    adapter.send = said.append  # type: ignore[method-assign, assignment]
+    adapter.outlet = lambda channel: Silent()  # type: ignore[method-assign]
     session.perform([Open("o", "/", "guest"), BeginSession(1, "b")])
     session.perform([DeclareQueue(1, "d", "big")])
     said.clear()
@@ -46,6 +48,8 @@ def opened() -> tuple[Session, list[Operation]]:
 
 
 class Silent:
+    gate: Callable[[bool], None] = staticmethod(lambda open_: None)
+
     def deliver(self, *_: object) -> None:
         raise AssertionError("nothing is consumed here")
 

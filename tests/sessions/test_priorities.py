@@ -157,7 +157,9 @@ def test_levels_are_there_after_a_restart() -> None:
     for priority in (0, 9):
         peer.says(Publish(1, of_priority(priority, "q"), False, False))
     old = peer.house.broker.vhosts["/"]
-    records = [("queue", ("/", name), queue_record(queue)) for name, queue in old.queues.items()]
+    records: list[tuple[str, tuple[str, ...], dict[str, Any]]] = [
+        ("queue", ("/", name), queue_record(queue)) for name, queue in old.queues.items()
+    ]
     new = VirtualHost("/", old.state)
     restore_topology({"/": new}, records)
     assert {name: queue.levels for name, queue in new.queues.items()} == {"q": 2, "plain": 0}

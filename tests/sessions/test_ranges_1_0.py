@@ -9,6 +9,7 @@ from gateway.adapters.performatives import deliveries as unsettled
 from gateway.adapters.performatives.composites import write
 from gateway.adapters.performatives.deliveries import FEW, within
 from gateway.adapters.performatives.links import HALF, MASK
+from gateway.adapters.performatives.sending_link import Outgoing
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.broker.undertakings import PORTION
 from gateway.operations import Assure, DeclareQueue, RetireMany, Settle, SettleMany
@@ -106,12 +107,15 @@ def test_few_are_settled_one_by_one() -> None:
 def described(peer: Receiver) -> tuple[Any, ...]:
     entries = [entry for lane in peer.queue.lanes for entry in lane.ready]
     dead = [entry for lane in peer.dead.lanes for entry in lane.ready]
+    links = peer.engine.sessions[0].links.values()
+    outgoing = [link for link in links if isinstance(link, Outgoing)]
+    assert outgoing
     return (
         peer.queue.unsettled,
         [(e.message.body, e.deliveries, e.message.notes) for e in entries],
         sorted((e.message.body, str(e.message.notes)) for e in dead),
         len(peer.engine.sessions[0].sent),
-        {link.name: len(link.unsettled) for link in peer.engine.sessions[0].links.values()},
+        {link.name: sorted(link.unsettled) for link in outgoing},
         sorted(peer.session.channels[0].window.unsettled),
     )
 

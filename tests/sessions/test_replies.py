@@ -1,7 +1,7 @@
 """Whatever comes in one read is answered in the order in which it was asked."""
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -208,7 +208,7 @@ VIOLATIONS: dict[str, tuple[bytes, Condition]] = {
 UNSEEN = frozenset(list(VIOLATIONS)[-3:])
 """Those that are not looked at on a channel that is lost already."""
 LAST = some.sampled_from(["", "goodbye", *VIOLATIONS])
-GOT = {w.BasicGetOk: w.BasicGetEmpty}
+GOT: dict[type[Any], type[Any]] = {w.BasicGetOk: w.BasicGetEmpty}
 """Whether a message is fetched or delivered is chance."""
 
 
@@ -229,8 +229,9 @@ def test_any_requests_in_one_read(asked: list[Any], last: str, version: str, sha
     connection, if they are followed by a goodbye or by what costs it."""
     patient, hasty = Wired(version), Wired(version, share=share)
     expected: list[type[Any]] = []
+    engine = cast(Any, patient.adapter)
     for record in asked:
-        if patient.adapter.channels.get(1) is None:
+        if engine.channels.get(1) is None:
             break
         patient.says(1, record)
         patient.settle()

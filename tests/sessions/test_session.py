@@ -106,6 +106,13 @@ class RecordingAdapter:
     def output(self) -> list[bytes]:
         return []
 
+    @property
+    def more(self) -> int:
+        return 0
+
+    def refill(self) -> None:
+        pass
+
     def tick(self, now: float) -> list[Operation]:
         return []
 

@@ -9,6 +9,7 @@ import pytest
 
 from specs.codegen import __main__ as codegen
 from specs.codegen.__main__ import ROOT, drift, render
+from specs.codegen.ir import SpecError
 
 
 def test_generated_modules_are_current() -> None:
@@ -57,7 +58,7 @@ def test_a_refused_file_ends_with_two(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse() -> dict[Path, str]:
-        raise codegen.SpecError("amqp-0-8.xml: <field>: unknown domain or type 'word'")
+        raise SpecError("amqp-0-8.xml: <field>: unknown domain or type 'word'")
 
     monkeypatch.setattr(codegen, "render", refuse)
     assert codegen.main([]) == 2

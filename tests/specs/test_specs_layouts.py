@@ -180,7 +180,7 @@ def test_absent_is_not_empty() -> None:
 
 # pamqp: another reading of 0-9-1.
 
-THEIRS = dict(pamqp.commands.INDEX_MAPPING)
+THEIRS: dict[int, Any] = dict(pamqp.commands.INDEX_MAPPING)
 ENTRY = b"\x01kS\x00\x00\x00\x01v"
 
 
@@ -239,5 +239,6 @@ def test_pamqp_agrees_on_properties() -> None:
     (flags,) = struct.unpack(">H", written[:2])
     theirs.unmarshal(flags, written[2:])
     assert (theirs.content_type, theirs.delivery_mode, theirs.app_id) == ("text/plain", 2, "a")
+    assert theirs.timestamp is not None
     assert theirs.headers == {"k": "v"} and theirs.timestamp.timestamp() == ours.timestamp
     assert theirs.marshal() == written

@@ -1,5 +1,6 @@
 """A dialect without a wire, and messages in it."""
 
+from gateway.bodies import Body
 from gateway.message import DIALECTS, Essentials, Message, Properties, Table
 
 
@@ -29,7 +30,7 @@ DIALECTS[SAMPLE.name] = SAMPLE
 
 
 def message(
-    body: bytes = b"body",
+    body: Body = b"body",
     header: bytes = b"4",
     exchange: str = "amq.topic",
     key: str = "a.key",

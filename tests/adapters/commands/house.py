@@ -11,7 +11,6 @@ from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.errors import Condition
 from gateway.operations import DeclareQueue
-from gateway.sessions import destinations
 from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.session import Session
 from tests.authority import AtOnce
@@ -141,4 +140,6 @@ class Guest:
 def numbered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Temporary names count from one, as in the recordings."""
     numbers = itertools.count(1)
-    monkeypatch.setattr(destinations.secrets, "randbelow", lambda most: next(numbers))
+    monkeypatch.setattr(
+        "gateway.sessions.destinations.secrets.randbelow", lambda most: next(numbers)
+    )

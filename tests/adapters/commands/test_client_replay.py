@@ -4,7 +4,7 @@ What the recorded client says is put to our client as words; it must write the s
 the recorded server says is given to it; it must take all of it for what it is.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -78,8 +78,9 @@ class Original:
         self.adapter: Any = adapter_for(
             "0.8a2", Role.CLIENT, credentials=Credentials("guest", "guest"), limits=Limits()
         )
-        self.adapter.table.tag = lambda: self.tag
         self.tag = 0
+        engine = cast(Any, self.adapter)
+        engine.table.tag = lambda: self.tag
         self.heard: list[Operation] = []
         self.strange = 0
         self.opened = False

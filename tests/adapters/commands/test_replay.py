@@ -15,7 +15,7 @@ from tests.adapters.commands.house import numbered
 from tests.adapters.commands.recorded import CONVERSATIONS, NAMES, Line, read
 from tests.adapters.commands.replaying import Said, replay
 
-LETTERS = {"S": (str, bytes), "I": int, "D": Scaled, "T": int}
+LETTERS: dict[str, Any] = {"S": (str, bytes), "I": int, "D": Scaled, "T": int}
 
 
 def same(recorded: Any, ours: Any) -> bool:

@@ -137,7 +137,8 @@ def said(engine: Any, octets: bytes) -> list[tuple[str, Any]]:
 
     from gateway.adapters.methods.drafts.frames import DraftFrames
 
-    frames = DraftFrames(engine.table, Listening())
+    listening: Any = Listening()  # knows no more of a link than frames need
+    frames = DraftFrames(engine.table, listening)
     frames.limit = 1 << 30
     frames.feed(octets, [])
     assert not frames.held

@@ -208,7 +208,12 @@ def test_an_unknown_virtual_host_is_402(house: House, version: str) -> None:
     guest.client.send(Open("open", "nowhere", "guest"))
     found: list[Any] = []
     receive = guest.client.receive
-    guest.client.receive = lambda data: found.extend(receive(data)) or []  # type: ignore[method-assign]
+
+    def listen(data: bytes) -> list[Any]:
+        found.extend(receive(data))
+        return []
+
+    guest.client.receive = listen  # type: ignore[method-assign]
     guest.carry()
     if version == "0-9a6":
         guest.client.send(BeginSession(1, "begin"))

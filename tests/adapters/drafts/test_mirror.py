@@ -57,6 +57,16 @@ def message(
 
 STATE = QueueState("q", 2, 1)
 
+EXCHANGES: list[tuple[Operation, list[Operation], Any]] = [
+    (
+        DeclareExchange(1, 7, "x", kind, False, True, True, True),
+        [DeclareExchange(1, None, "x", kind, False, True, True, True)],
+        None,
+    )
+    for kind in (
+        "fanout", "direct", "topic", "headers", "x-own", "x-selector", "x-matcher", "x-lossy",
+    )
+]  # fmt: skip
 BOTH: list[tuple[Operation, list[Operation], Any]] = [
     (DeclareQueue(1, 7, "q", passive=True), [DeclareQueue(1, None, "q", passive=True)], STATE),
     (DeleteQueue(1, 7, "q", False, True), [DeleteQueue(1, None, "q", False, True)], 5),
@@ -82,16 +92,7 @@ SECOND: list[tuple[Operation, list[Operation], Any]] = [
         QueueState("made", 2, 1),
     ),
     (DeleteQueue(1, 7, "q", True, True), [DeleteQueue(1, None, "q", True, True)], 5),
-    *[
-        (
-            DeclareExchange(1, 7, "x", kind, False, True, True, True),
-            [DeclareExchange(1, None, "x", kind, False, True, True, True)],
-            None,
-        )
-        for kind in (
-            "fanout", "direct", "topic", "headers", "x-own", "x-selector", "x-matcher", "x-lossy",
-        )
-    ],
+    *EXCHANGES,
     (DeclareExchange(1, 7, "amq.topic", "topic"),
      [DeclareExchange(1, None, "amq.topic", passive=True)], None),
     (DeleteExchange(1, 7, "x", True), [DeleteExchange(1, None, "x", True)], None),
@@ -205,17 +206,17 @@ def test_publish_deliver_settle(version: str, size: int) -> None:
         assert got.properties.content_type == "text/plain" and got.properties.priority == 3
         assert got.essentials.durable and got.essentials.priority == 3
     outlet = both.server.outlet(1)
-    for number, operation in enumerate(published, 1):
-        outlet.deliver("1", number, number == 2, operation.message)
+    for number, sent in enumerate(published, 1):
+        outlet.deliver("1", number, number == 2, sent.message)
     both.run()
     assert [type(o) for o in both.heard] == [Deliver] * 3
-    for number, (operation, sent) in enumerate(zip(both.heard, published, strict=True), 1):
-        assert isinstance(operation, Deliver)
-        assert (operation.consumer, operation.delivery) == ("mine", number)
-        assert operation.redelivered == (number == 2)
-        assert operation.message.body == sent.message.body
-        assert operation.message.header == sent.message.header
-        assert operation.message.key == "q"
+    for number, (heard, sent) in enumerate(zip(both.heard, published, strict=True), 1):
+        assert isinstance(heard, Deliver)
+        assert (heard.consumer, heard.delivery) == ("mine", number)
+        assert heard.redelivered == (number == 2)
+        assert heard.message.body == sent.message.body
+        assert heard.message.header == sent.message.header
+        assert heard.message.key == "q"
     both.forget()
     both.client.send(Settle(1, 1, False, Outcome.ACCEPT))
     both.client.send(Settle(1, 2, False, Outcome.REJECT))

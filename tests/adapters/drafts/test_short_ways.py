@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from gateway.adapters.core.bounded_cache import BoundedCache
+from gateway.adapters.core.output import JOINED
 from gateway.adapters.methods.drafts import channel as channels
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.content import CONTENTS, DraftDialect, child
@@ -274,7 +275,7 @@ def test_what_is_kept_encoded_is_what_would_be_written(
     version: str, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = []
-    for joined in (channels.JOINED, -1):
+    for joined in (JOINED, -1):
         monkeypatch.setattr(channels, "JOINED", joined)
         both, tag = consuming(version)
         pending = both.server.pending

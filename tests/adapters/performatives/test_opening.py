@@ -1,7 +1,7 @@
 """The connection endpoint by section: headers, SASL, open, limits, idle time-outs, close."""
 
 import itertools
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -219,6 +219,7 @@ def test_clients_of_rabbitmq_are_told_a_node() -> None:
     wire = Wire(product=COMPAT["rabbitmq-4"])
     wire.login()
     (asked,) = wire.says(w.Open("c"))
+    assert isinstance(asked, Open)
     wire.engine.send(Done(0, asked.token))
     properties = wire.hears()[-1].properties
     assert (properties["product"], properties["node"]) == ("RabbitMQ", NODE)
@@ -476,7 +477,8 @@ def test_every_mechanism(mechanism: str, cut: Any) -> None:
     )
     asked = pair.open("other")
     assert (asked.vhost, asked.user, asked.peer.mechanism) == ("other", "guest", mechanism)
-    assert pair.client.peer.product == pair.server.peer.product == "amqp-gateway"
+    client, server = cast(Any, pair.client), cast(Any, pair.server)
+    assert client.peer.product == server.peer.product == "amqp-gateway"
 
 
 def test_no_mechanism_is_no_layer() -> None:

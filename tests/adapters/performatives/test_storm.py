@@ -140,7 +140,7 @@ def told(operations: list[Operation]) -> list[str]:
 def spoken(pieces: list[bytes]) -> tuple[list[str], list[str]]:
     peer = Watched()
     heard: list[Heard] = []
-    peer.auditor.reads = heard.extend  # type: ignore[method-assign]
+    peer.auditor.reads = heard.extend  # type: ignore[method-assign, assignment]
     for piece in pieces:
         peer.feed(piece)
     check = Auditor()

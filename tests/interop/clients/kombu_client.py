@@ -20,7 +20,12 @@ def order():
         exchange = kombu.Exchange(harness.unique("kombu"), "topic", auto_delete=True)
         queue = kombu.Queue(harness.unique("kombu"), exchange, "numbers.#", auto_delete=True)
         bodies = []
-        with connection.Consumer(queue, callbacks=[lambda b, m: (bodies.append(b["n"]), m.ack())]):
+
+        def take(body, message):
+            bodies.append(body["n"])
+            message.ack()
+
+        with connection.Consumer(queue, callbacks=[take]):
             producer = connection.Producer(serializer="json")
             for number in range(harness.MANY):
                 producer.publish({"n": str(number)}, exchange=exchange, routing_key="numbers.next")

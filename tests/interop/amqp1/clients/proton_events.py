@@ -1,6 +1,7 @@
 """Sender and receiver on Proton's event loop; see `words.py`."""
 
 import sys
+from typing import Any
 
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, AtMostOnce, Container
@@ -13,9 +14,9 @@ class Program(MessagingHandler):
     def __init__(self, words):
         super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
         self.words = words
-        self.handlers = [one for one in self.handlers if not hasattr(one, "auto_accept")]
+        self.handlers: list[Any] = [one for one in self.handlers if not hasattr(one, "auto_accept")]
         self.failure = None
-        self.watch = None
+        self.watch: Any = None
 
     def on_start(self, event):
         self.connection = event.container.connect(

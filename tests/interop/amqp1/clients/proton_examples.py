@@ -8,6 +8,7 @@ import json
 import sys
 import threading
 import traceback
+from typing import Any
 
 from proton import Delivery, Message, symbol
 from proton.handlers import MessagingHandler, TransactionHandler
@@ -228,7 +229,8 @@ class TransactedReceive(Program, TransactionHandler):
     def __init__(self, source, size, commit):
         super().__init__(prefetch=0, auto_accept=False)
         self.source, self.size, self.commit = source, size, commit
-        self.transaction, self.left = None, size
+        self.transaction: Any = None
+        self.left = size
 
     def begin(self, container):
         self.receiver = container.create_receiver(self.connection, self.source)
@@ -373,7 +375,7 @@ def dynamic():
 def detached():
     """A node that is not there: the link is refused, the connection lives."""
     connection = BlockingConnection(URL, timeout=SECONDS, allowed_mechs="PLAIN")
-    found = []
+    found: list[str | None] = []
     for create in (connection.create_sender, connection.create_receiver):
         try:
             create(address("none"))

@@ -16,6 +16,7 @@ import base64
 import hashlib
 import struct
 import uuid
+from typing import Any
 
 from proton import Data, Delivery
 
@@ -232,15 +233,16 @@ def pairs(items):
 
 def get_array(data):
     count, described, of = data.get_array()
-    found = {"$type": "array", "of": NAMES[of]}
+    found: dict[str, Any] = {"$type": "array", "of": NAMES[of]}
     data.enter()
     if described:
         data.next()
         found["descriptor"] = get(data)
-    found["value"] = []
+    values: list[Any] = []
+    found["value"] = values
     for _ in range(count):
         data.next()
-        found["value"].append(get(data))
+        values.append(get(data))
     data.exit()
     return found
 
