@@ -1,8 +1,8 @@
-"""Bodies: kinds that 1.0 has and the older versions have not.
+"""Bodies of kinds that only 1.0 has.
 
-Data is the payload. A string or binary as the one value is its octets, other values and sequences
-are their encoded sections. The header ``x-amqp10-body`` says which. A large body is data, whatever
-a header says of it: it is not read for that.
+Data is the payload. A single string or binary value becomes its octets; other values and sequences
+become their encoded sections. The header ``x-amqp10-body`` names the kind. A large body always
+counts as data, because it is not read.
 """
 
 from typing import Any, NamedTuple
@@ -15,13 +15,13 @@ from gateway.bodies import Body, LargeBody
 TEXT = "text/plain; charset=utf-8"
 ENCODED = "application/vnd.amqp-gateway.amqp"
 TYPES = {"string": TEXT, "value": ENCODED, "sequence": ENCODED}
-"""Content types that a legacy reader is told if the message itself says none."""
+"""Content types for a legacy reader if the message itself has none."""
 
 START = b"\x00\x53\x77"
 
 
 class Flat(NamedTuple):
-    """A body for a legacy reader. ``lead``: the octets that were before the text of a value."""
+    """A body for a legacy reader. ``lead`` holds the octets that preceded the text of a value."""
 
     word: str | None
     octets: Body
@@ -29,7 +29,7 @@ class Flat(NamedTuple):
 
 
 def flatten(kind: str | None, body: Body) -> Flat:
-    """``kind`` as ``Properties.body_kind`` has it."""
+    """The body in its legacy form. ``kind`` is that of ``Properties.body_kind``."""
     if kind in (None, "data") or isinstance(body, LargeBody):
         return Flat(None, body)
     if kind != "value":
@@ -47,7 +47,7 @@ def flatten(kind: str | None, body: Body) -> Flat:
 
 
 def unflatten(word: Any, body: Body) -> tuple[str | None, Body]:
-    """Kind and body again; what is no such thing is data."""
+    """The inverse of ``flatten``: kind and body. An unknown kind is data."""
     if isinstance(body, LargeBody):
         return None, body
     if word == "none" and not body:
@@ -65,7 +65,7 @@ def unflatten(word: Any, body: Body) -> tuple[str | None, Body]:
 
 
 def holds(body: bytes, kind: str) -> bool:
-    """Is this a body of sections of this kind, "value" or "sequence", and nothing else?"""
+    """Whether a body has only sections of this kind, "value" or "sequence"."""
     code = VALUE if kind == "value" else SEQUENCE
     try:
         found = split(body)

@@ -1,6 +1,6 @@
-"""The capsule: what the natural mapping cannot say, for the way back.
+"""The capsule: the properties that the natural mapping cannot express, for the conversion back.
 
-An encoded map of AMQP 1.0, signed, so that nobody but who holds the key can make one:
+An encoded map of AMQP 1.0, signed so that only the holder of the key can create one:
 
 ====  ========  ================================================================================
 key   type      content
@@ -9,7 +9,7 @@ v     ubyte     format, 1
 p     symbol    where the message came from: the name of its dialect, such as ``0-9-1`` or ``1.0``
 h     binary    its encoded properties; of 1.0, its stored header without delivery annotations
 o     binary    octets that stood before a body that is one string or binary; absent if none
-w     symbol    what kind of body the message had, if it was no data; absent if it was
+w     symbol    kind of the body that the message had; absent if it was data
 n     list      names of properties whose natural form is inexact
 s     binary    digests (16 octets of SHA-256) of the parts as written, which each form has for
                 itself (``Form.parts``); then of the body (its size, its first and last 4096 octets)
@@ -30,11 +30,11 @@ FORMAT = 1
 DIGEST, NAME = 16, 8
 EDGE = 4096
 LARGEST = 8192
-"""Octets of a capsule. What would need more crosses with loss."""
+"""Maximum octets of a capsule. A message that needs more is converted with loss."""
 
 
 class Capsule(NamedTuple):
-    """One that was made here, or whose signature is right."""
+    """A capsule that was made here, or that has a valid signature."""
 
     protocol: str
     header: bytes
@@ -45,7 +45,7 @@ class Capsule(NamedTuple):
 
 
 class Seal:
-    """Makes and opens capsules with one key."""
+    """Creates and opens capsules with one key."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -65,7 +65,7 @@ class Seal:
         return write_value(said)
 
     def read(self, octets: Any) -> Capsule | None:
-        """``None`` if it is none of ours. Never raises."""
+        """The decoded capsule; ``None`` if it is not one of ours. Never raises."""
         if type(octets) is not bytes or len(octets) > LARGEST:
             return None
         try:
@@ -99,7 +99,7 @@ class Seal:
 # --- digests ------------------------------------------------------------------------------------
 
 Parts = tuple[bytes, ...]
-"""What the digests are of; empty where a message has no such part."""
+"""The digested parts; empty where a message has no such part."""
 
 
 def digest(octets: bytes) -> bytes:
@@ -107,7 +107,7 @@ def digest(octets: bytes) -> bytes:
 
 
 def part_of_body(body: Body) -> bytes:
-    """What tells a body from others, at a bounded cost."""
+    """The digested part of a body, of bounded size."""
     if len(body) <= 2 * EDGE:
         return body[:]
     return b"%d:" % len(body) + body[:EDGE] + body[-EDGE:]

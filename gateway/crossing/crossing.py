@@ -1,8 +1,9 @@
-"""From one dialect to another: natural, looked at from behind, and with a capsule if need be.
+"""Conversion from one dialect to another: the natural form, checked by its inverse, with a capsule
+if necessary.
 
 ``Crossing`` is set up once (``message.cross_with``). For each message it writes the natural form,
 runs the inverse in memory, and if that is not the same message attaches a capsule; a message that
-comes back with one of ours gets its own octets back, as far as nobody has changed it.
+returns with a capsule of ours gets its original octets back, except where it was changed.
 """
 
 import struct
@@ -32,21 +33,21 @@ from gateway.message import Dialect, Message
 Mode = Literal["natural", "lossless", "strict", "lenient"]
 
 CACHED, LONGEST = 8192, 512
-"""Entries of the cache before it is emptied, and octets of a header that is kept in it."""
+"""Maximum entries of the cache before it is emptied, and maximum octets of a cached header."""
 
 REFERENCES, REFERRED = 1024, 60
-"""Long ids that are remembered for replies, the oldest forgotten first; and the length above which
-an id may be one (its text may be several times as long)."""
+"""Maximum number of long ids remembered for replies, the oldest dropped first; and the length above
+which an id may be one (its text may be several times as long)."""
 
 NAMED = 8
-"""Names of what is inexact that a capsule tells, for those who look into it."""
+"""Maximum number of inexact names listed in a capsule, for inspection."""
 
 BODY_OCTETS, REFERENCE_OCTETS = BODY.encode(), REFERENCE.encode()
-"""What makes a conversion to 1.0 depend on more than the header."""
+"""Properties that make a conversion to 1.0 depend on more than the header."""
 
 
 class Fidelity(StrEnum):
-    """What became of a message on its way to another dialect."""
+    """Result of converting a message to another dialect."""
 
     EXACT = "exact"
     EQUIVALENT = "equivalent"
@@ -58,7 +59,8 @@ class Fidelity(StrEnum):
 
 
 class Crossed(NamedTuple):
-    """Header and body for the reader. ``inexact``: names of what the natural form does not say."""
+    """Header and body for the reader. ``inexact`` has the names of properties that the natural form
+    does not express."""
 
     header: bytes
     body: Body
@@ -67,7 +69,7 @@ class Crossed(NamedTuple):
 
 
 class Conversion(NamedTuple):
-    """The same before a capsule is made; good for all messages with this header if their body is
+    """The result before a capsule is made. Valid for all messages with this header if their body is
     data."""
 
     header: bytes
@@ -78,7 +80,7 @@ class Conversion(NamedTuple):
 
 
 MOST_READ = 128 << 20
-"""Octets of a large body that is read because it is not data."""
+"""Maximum octets of a large body that is read because it is not data."""
 
 
 def with_body(message: Message, body: bytes) -> Message:
@@ -89,7 +91,7 @@ def with_body(message: Message, body: bytes) -> Message:
 
 
 class Crossing:
-    """How messages cross in this process; counts what becomes of them."""
+    """The converter of this process, with counters of its results."""
 
     def __init__(
         self,
@@ -101,16 +103,16 @@ class Crossing:
         self.octets = fidelity == "bytes"
         self.seal = Seal(key)
         self.counts: Counter[tuple[str, str, str]] = Counter()
-        """Messages by dialect of the sender, of the reader, and fidelity."""
+        """Number of messages by dialect of the sender, dialect of the reader, and fidelity."""
         self.forged = 0
-        """Capsules that were not ours, or not of their message."""
+        """Number of capsules with a foreign signature, or of another message."""
         self.refused = 0
-        """Messages that could not be given to a reader."""
+        """Number of messages that could not be converted for a reader."""
         self._drafts: dict[tuple[str | bytes, ...], Conversion] = {}
         self._references: dict[str, Any] = {}
 
     def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
-        """The crosser of ``message.cross_with``. Raises ``ValueError``."""
+        """Convert a message: the function for ``message.cross_with``. Raises ``ValueError``."""
         try:
             crossed = self.cross(message, dialect)
         except (ValueError, struct.error, OverflowError, RecursionError) as error:
@@ -120,8 +122,8 @@ class Crossing:
         return crossed.header, crossed.body
 
     def cross(self, message: Message, dialect: Dialect) -> Crossed:
-        """Raises ``ValueError`` if the message has no form for this reader, or none that is good
-        enough. Hot."""
+        """Convert a message. Raises ``ValueError`` if it has no form for this reader, or no form of
+        the configured precision. Hot."""
         header, body = message.header, message.body
         if isinstance(body, LargeBody):
             return self._large(message, body, dialect)
@@ -138,8 +140,8 @@ class Crossing:
         return self._sealed(form_of(dialect), draft, body, digest(part_of_body(body)))
 
     def _large(self, message: Message, body: LargeBody, dialect: Dialect) -> Crossed:
-        """A body of data goes over as it is, and a capsule is not bound to it; whatever else has to
-        be read."""
+        """A data body is passed on unread, and its capsule is not bound to it. Any other body has
+        to be read."""
         if message.dialect is SECTIONS:
             data = is_plain(message.header)
         else:
@@ -209,14 +211,14 @@ class Crossing:
         return Conversion(natural, inner, Fidelity.CAPSULE, inexact, capsule)
 
     def _remember(self, id_: Any) -> None:
-        """A legacy reader is given a reference for an id of this length, and may answer with it."""
+        """Remember a long id: a legacy reader gets a reference to it and may reply with that."""
         if isinstance(id_, str | bytes) and REFERRED < len(id_) < LARGEST:
             if len(self._references) >= REFERENCES:
                 self._references.pop(next(iter(self._references)))
             self._references[reference(id_)] = id_
 
     def _sealed(self, reader: Form, draft: Conversion, body: Body, told: bytes) -> Crossed:
-        """With its capsule. ``told``: digest of the body, as the family has it."""
+        """The result with its capsule. ``told`` is the digest of the body in the family form."""
         header, _, fidelity, inexact, capsule = draft
         assert capsule is not None
         octets = self.seal.write(capsule._replace(digests=(*capsule.digests, told)))
@@ -235,8 +237,8 @@ class Crossing:
     def _returned(
         self, source: Form, reader: Form, message: Message, body: bytes
     ) -> Crossed | None:
-        """A message with a capsule of ours, or ``None``. It is first what it was; if the reader's
-        dialect is yet another one, that goes over."""
+        """The original of a message with a capsule of ours, or ``None``. If the reader's dialect is
+        a third one, the original is converted to it."""
         octets = source.carried(message.header)
         if octets is None or self.mode == "natural":
             return None
@@ -256,7 +258,8 @@ class Crossing:
         return self.cross(own, reader.dialect)
 
     def _edited(self, found: Opened, reader: Form, message: Message) -> Crossed:
-        """Edits win; for a reader of a third dialect the capsule goes on, of what it was."""
+        """A changed message: changes take precedence. For a reader of a third dialect the capsule
+        of the original is passed on."""
         home, capsule = found.home, found.capsule
         changed, header, body, natural = edited(found, reader, Hop(message.exchange, message.key))
         if home is reader:
@@ -269,5 +272,5 @@ class Crossing:
 
 
 def depends(header: bytes) -> bool:
-    """Whether what this header becomes in 1.0 depends on more than itself."""
+    """Whether the conversion of this header to 1.0 depends on more than the header."""
     return BODY_OCTETS in header or REFERENCE_OCTETS in header

@@ -1,8 +1,8 @@
-"""Forms: how the messages of a dialect are looked at and compared, and where they carry a capsule.
+"""Forms: how messages of a dialect are read and compared, and where they carry a capsule.
 
-``Form`` is what crossing asks of a dialect. That of 1.0 is ``SECTIONS_FORM``; all others are of one
-family, near enough to the basic properties of 0-9-1 to be written by way of them (``Legacy``):
-0-9-1 itself stands here, the drafts of 2005 and 0.8a2 in ``legacy_forms``.
+``Form`` is the interface of a dialect for conversion. The form of 1.0 is ``SECTIONS_FORM``. All
+others are of one family, similar enough to the basic properties of 0-9-1 to be converted through
+them (``Legacy``): 0-9-1 is here, the drafts of 2005 and 0.8a2 are in ``legacy_forms``.
 """
 
 from abc import ABC, abstractmethod
@@ -36,15 +36,16 @@ PASSING = frozenset({ORIGIN, EXCHANGE, KEY})
 PASSING_OCTETS = tuple(name.encode() for name in PASSING)
 
 CARRIERS = (OURS, KEPT, TYPES, CHILDREN)
-"""How headers begin that carry what a form has no place for: no native peer writes them."""
+"""Prefixes of headers for properties that a form has no field for. Native peers do not write
+them."""
 CARRIERS_OCTETS = tuple(name.encode() for name in CARRIERS)
 
 
 class Form(ABC):
-    """One for each dialect. Everything raises ``ValueError`` on octets that are not valid."""
+    """The form of one dialect. All methods raise ``ValueError`` for invalid octets."""
 
     marker = OUR_ORIGIN.encode()
-    """Octets of every header that carries a capsule."""
+    """Octets that every header with a capsule contains."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -52,23 +53,23 @@ class Form(ABC):
 
     @abstractmethod
     def parts(self, header: bytes) -> Parts:
-        """What the digests of a capsule are of, without what is written anew on the way."""
+        """The digested parts of a header, without members that are rewritten on the way."""
 
     @abstractmethod
     def carried(self, header: bytes) -> Any:
-        """What stands where a capsule does, or ``None``."""
+        """The value in the place of the capsule, or ``None``."""
 
     @abstractmethod
     def carry(self, header: bytes, octets: bytes) -> bytes:
-        """With this capsule. Raises ``ValueError`` if there is no room for one."""
+        """The header with this capsule. Raises ``ValueError`` if there is no room for it."""
 
     @abstractmethod
     def without(self, header: bytes) -> bytes:
-        """Without a capsule, and without what tells of one hop only."""
+        """The header without a capsule and without hop-by-hop members."""
 
     @abstractmethod
     def bare(self, header: bytes) -> bytes:
-        """Without what no native peer writes."""
+        """The header without members that native peers do not write."""
 
     @abstractmethod
     def same(self, one: bytes, other: bytes) -> bool:
@@ -76,22 +77,24 @@ class Form(ABC):
 
     @abstractmethod
     def unequal(self, one: bytes, other: bytes) -> list[str]:
-        """Names of what is not the same in two headers."""
+        """Names of the members that differ between two headers."""
 
     @abstractmethod
     def edited(self, header: bytes, found: Properties, changed: set[str], form: bytes) -> bytes:
-        """With these properties. ``form``: of the body, as a header of 1.0 has it."""
+        """The header with these properties. ``form`` is the form of the body, as in a header of
+        1.0."""
 
     def arrived(self, header: bytes, told: tuple[bytes, ...]) -> bytes:
-        """As it was written, where a later hop has added something. ``told``: digests."""
+        """The header as the publisher wrote it, without additions of later hops. ``told`` holds the
+        digests."""
         return header
 
 
 class Legacy(Form):
-    """A form of the family: all of it can be written as basic properties, and back."""
+    """A form of the family: convertible to basic properties and back."""
 
     def read(self, header: bytes) -> Properties:
-        """The properties as all of the family have them."""
+        """The properties in the form that is common to the family."""
         return self.dialect.read(header)
 
     def to_basic(self, header: bytes) -> bytes:
@@ -114,7 +117,7 @@ class BasicForm(Legacy):
         return header
 
     def parts(self, header: bytes) -> Parts:
-        """Fields, and headers."""
+        """The fields, and the headers."""
         begin, end = place(header, HEADERS)
         fields = header[2:begin] + header[end:]
         flags = int.from_bytes(header[:2], "big") & ~HEADERS
@@ -122,7 +125,7 @@ class BasicForm(Legacy):
         return (flags.to_bytes(2, "big") + fields if flags else b""), b"".join(entries)
 
     def carried(self, header: bytes) -> bytes | None:
-        """It is one long string or binary."""
+        """The capsule, which is a long string or binary."""
         for name, raw in cut(header).entries or []:
             if name == self.marker:
                 tag = 1 + len(name)
@@ -188,7 +191,7 @@ class SectionsForm(Form):
 
 
 def without_passing(header: bytes) -> bytes:
-    """Without annotations that tell of one hop only, and without capsules."""
+    """The header without hop-by-hop annotations and capsules."""
     if not any(name in header for name in PASSING_OCTETS):
         return header
     annotations = annotations_of(header)

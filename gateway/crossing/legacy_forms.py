@@ -1,8 +1,8 @@
-"""Forms of the legacy versions, where they carry capsules: one for each class of content of the
-drafts of 2005, and that of 0.8a2.
+"""Forms of the older versions and their capsules: one for each content class of the drafts of 2005,
+and one for 0.8a2.
 
 A capsule is a header or field of the same name as in 0-9-1. Headers of the drafts hold text, so
-there it is written in base 64. A class without headers has no room for one.
+there the capsule is in base64. A class without headers cannot carry one.
 """
 
 import binascii
@@ -33,7 +33,7 @@ from gateway.message import Dialect, Properties
 
 NOTHING = digest(b"")
 EMPTY = {"timestamp": ("", "0", 0), "expiration": ("", "0")}
-"""Values that say nothing; of every other property, empty text."""
+"""Values equivalent to absence; for every other property, the empty text."""
 
 
 class DraftForm(Legacy):
@@ -44,7 +44,7 @@ class DraftForm(Legacy):
         self._draft = dialect
 
     def read(self, header: bytes) -> Properties:
-        """Child contents are a header, as 0-9-1 has annotations of this kind."""
+        """The properties, with child contents as a header, as 0-9-1 has such annotations."""
         found = super().read(header)
         if found.annotations and CHILDREN in found.annotations:
             children = found.annotations.pop(CHILDREN)
@@ -53,7 +53,7 @@ class DraftForm(Legacy):
         return found
 
     def parts(self, header: bytes) -> Parts:
-        """Fields, destination, headers, child contents."""
+        """The fields, the destination, the headers and the child contents."""
         record, children = self._draft.record(header)
         entries = [e.whole for e in self._draft.entries(record) if e.name != self.marker]
         destination = getattr(record, "destination", None) or ""
@@ -65,7 +65,8 @@ class DraftForm(Legacy):
         return stated if any(stated) else b"", octets, b"".join(entries), children
 
     def arrived(self, header: bytes, told: tuple[bytes, ...]) -> bytes:
-        """Where no destination was written, one that stands there now is of the last hop."""
+        """The header as the publisher wrote it. If no destination was written, the present one was
+        added by the last hop."""
         if len(told) < 2 or told[1] != NOTHING:
             return header
         record, children = self._draft.record(header)
@@ -98,7 +99,7 @@ class DraftForm(Legacy):
         return self._without(header, (self.marker, *CARRIERS_OCTETS))
 
     def _without(self, header: bytes, beginnings: tuple[bytes, ...]) -> bytes:
-        """Without headers whose names begin so."""
+        """The header without application headers of these prefixes."""
         record, children = self._draft.record(header)
         entries = self._draft.entries(record)
         kept = [each.whole for each in entries if not each.name.startswith(beginnings)]
@@ -108,7 +109,8 @@ class DraftForm(Legacy):
         return self._draft.joined(record, children)
 
     def same(self, one: bytes, other: bytes) -> bool:
-        """Tables that differ in size have lost an entry. One without entries says nothing."""
+        """Whether two headers are equal. Tables of different sizes are not; an empty table equals
+        an absent one."""
         records = (self._draft.record(each)[0] for each in (one, other))
         sizes = {len(getattr(each, "headers", None) or b"") for each in records}
         return len(sizes) == 1 and not self._differences(one, other)
@@ -129,17 +131,17 @@ class DraftForm(Legacy):
 
 
 def said(record: Any, name: str) -> Any:
-    """A property, or ``None`` if it is not there or says nothing."""
+    """A property, or ``None`` if it is absent or has an empty value."""
     value = getattr(record, name)
     return None if value in EMPTY.get(name, ("",)) else value
 
 
 class CommandForm(Legacy):
-    """Message headers of 0.8a2. The fields that hold what other versions have count as what they
-    hold."""
+    """Message headers of 0.8a2. Fields that carry properties of other versions are compared by
+    those properties."""
 
     def parts(self, header: bytes) -> Parts:
-        """Everything but the fields; the fields."""
+        """All members except the fields; then the fields."""
         stated = least(header)
         entries = [raw for name, raw in cut(read_header(header)) if name != OUR_ORIGIN]
         return (b"" if stated == USUAL else stated), b"".join(entries)
@@ -193,7 +195,7 @@ class CommandForm(Legacy):
 
 
 def same_more(one: Any, other: Any) -> bool:
-    """Whether two fields ``AMQP_MORE`` hold the same basic properties."""
+    """Whether two ``AMQP_MORE`` fields hold the same basic properties."""
     if not isinstance(one, bytes) or not isinstance(other, bytes):
         return same(one, other)
     try:
@@ -203,7 +205,7 @@ def same_more(one: Any, other: Any) -> bool:
 
 
 def cut(record: MessageProperties) -> list[tuple[str, bytes]]:
-    """Name and octets of each field."""
+    """The name and the octets of each field."""
     found, at = [], 0
     for name, _, _, end in fields.entries_of(record.headers):
         found.append((name, record.headers[at:end]))
@@ -212,7 +214,7 @@ def cut(record: MessageProperties) -> list[tuple[str, bytes]]:
 
 
 USUAL = COMMAND.write(Properties())
-"""The header of a message that says nothing of itself."""
+"""The header of a message without properties."""
 
 FORMS: dict[str, Form] = {
     form.name: form
@@ -223,12 +225,12 @@ FORMS: dict[str, Form] = {
         *map(DraftForm, {dialect.name: dialect for dialect in CONTENTS.values()}.values()),
     )
 }
-"""By the name of the dialect."""
+"""Forms by name of the dialect."""
 
 
 def form_of(dialect: Dialect) -> Form:
-    """Raises ``ValueError`` if there is none."""
+    """The form of a dialect. Raises ``ValueError`` if there is none."""
     try:
         return FORMS[dialect.name]
     except KeyError as error:
-        raise ValueError(f"nothing is known of {dialect.name}") from error
+        raise ValueError(f"no form for the dialect {dialect.name}") from error

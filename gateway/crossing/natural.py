@@ -1,8 +1,8 @@
-"""The natural mapping: what a reader of the other version expects, without a capsule.
+"""The natural mapping: the form that a reader of the other version expects, without a capsule.
 
 ``to_sections`` leads from basic properties to sections, ``to_basic`` from sections to basic
-properties. Each is the inverse of the other for nearly all messages; ``crossing`` finds out
-for each whether it is.
+properties. Each is the inverse of the other for nearly all messages; ``crossing`` verifies it for
+each.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ from gateway.message import Properties, Table
 from gateway.values import Seconds, Symbol, ULong
 
 ORIGIN, OUR_ORIGIN = "x-opt-bridge-origin", "x-bridge-origin"
-"""Where a capsule stands: message annotation, and header."""
+"""Names of the capsule: as a message annotation, and as a header."""
 
 EXCHANGE, KEY = "x-exchange", "x-routing-key"
 COPIES, OUR_COPIES = "x-cc", "CC"
 JMS_GROUP, JMS_SEQUENCE = "JMSXGroupID", "JMSXGroupSeq"
 APPLICATION = OURS + "properties"
-"""Application properties that cannot be headers by their names."""
+"""Application properties whose names cannot be header names."""
 
 FIRST_DEATHS = tuple(
     f"x-{which}-death-{what}"
@@ -59,9 +59,9 @@ def to_sections(
     flat: bool = False,
     references: Mapping[str, Any] = {},
 ) -> tuple[bytes, Body]:
-    """The 1.0 form. Without ``exchange``, nothing is said of exchange and key. ``flat``: without
-    tables and arrays among the headers, and with times as plain numbers; ``references``: long ids
-    that a correlation-id may stand for. Raises ``ValueError``."""
+    """The 1.0 form. Without ``exchange``, exchange and key are omitted. ``flat`` removes tables and
+    arrays from the headers and makes times plain numbers. ``references`` are long ids that a
+    correlation-id may refer to. Raises ``ValueError``."""
     found, body = as_sections(header, body)
     if type(found.correlation_id) is str:
         found.correlation_id = references.get(found.correlation_id, found.correlation_id)
@@ -78,7 +78,7 @@ def to_sections(
 
 
 def flatten(table: dict[Any, Any]) -> None:
-    """Without tables and arrays, but for those we know; times as plain numbers."""
+    """Remove tables and arrays, except known ones, and make times plain numbers."""
     for name, value in list(table.items()):
         if isinstance(value, dict | list | tuple) and name not in (COPIES, DEATHS):
             del table[name]
@@ -93,7 +93,7 @@ def as_sections(header: bytes, body: Body) -> tuple[Properties, Body]:
     for name, attribute in KEYED:
         table = getattr(found, attribute)
         if table and not all(isinstance(key, int) or key.isascii() for key in table):
-            headers[name] = table  # no keys for 1.0: it stays what it is
+            headers[name] = table  # not valid as keys in 1.0: unchanged
             setattr(found, attribute, None)
     annotations: dict[Any, Any] = dict(found.annotations or {})
     if headers:
@@ -101,7 +101,7 @@ def as_sections(header: bytes, body: Body) -> tuple[Properties, Body]:
         headers.pop(OUR_ORIGIN, None)
         raise_encoded(headers, annotations, found)
         raise_known(headers, annotations, found)
-        for name in list(headers):  # carried back from 1.0, names may be of any type
+        for name in list(headers):  # if they come from 1.0, names may be of any type
             if isinstance(name, str) and name.startswith("x-opt-") and name.isascii():
                 annotations.setdefault(Symbol(name), headers.pop(name))
     found.application = headers or (None if found.application is None or annotations else {})
@@ -115,7 +115,7 @@ def as_sections(header: bytes, body: Body) -> tuple[Properties, Body]:
 
 
 def raise_encoded(headers: Table, annotations: dict[Any, Any], found: Properties) -> None:
-    """Sections that were put into headers as encoded maps."""
+    """Restore sections that are in headers as encoded maps."""
     for name in (ANNOTATIONS, FOOTER, APPLICATION):
         section = decoded_map(headers.get(name))
         if section is None:
@@ -132,7 +132,7 @@ def raise_encoded(headers: Table, annotations: dict[Any, Any], found: Properties
 
 
 def raise_known(headers: Table, annotations: dict[Any, Any], found: Properties) -> None:
-    """Headers that have a place of their own in 1.0."""
+    """Move headers that have a field of their own in 1.0."""
     copies = headers.get(OUR_COPIES)
     if isinstance(copies, list) and all(type(each) is str for each in copies):
         annotations[Symbol(COPIES)] = headers.pop(OUR_COPIES)
@@ -164,7 +164,7 @@ def to_basic(header: bytes, body: Body) -> tuple[bytes, Body]:
 
 
 def as_basic(found: Properties, word: str | None) -> Properties:
-    """The properties as a legacy message has them; ``word`` says what its body is."""
+    """The properties of the legacy message. ``word`` is the kind of its body."""
     notes: dict[str, int] = {}
     headers: Table = {}
     rest: dict[Any, Any] = {}
@@ -197,7 +197,7 @@ def sink_application(given: dict[Any, Any], headers: Table, notes: dict[str, int
             odd[name] = value
             continue
         if name in (OUR_ORIGIN, TYPES):
-            continue  # ours to write; the capsule keeps theirs
+            continue  # written by us; the original is in the capsule
         headers[str(name)], code = to_field(value)
         if code is not None:
             notes[str(name)] = code
@@ -208,7 +208,8 @@ def sink_application(given: dict[Any, Any], headers: Table, notes: dict[str, int
 def sink_annotations(
     given: dict[Any, Any], headers: Table, notes: dict[str, int], rest: dict[Any, Any]
 ) -> None:
-    """Those whose names begin with ``x-`` are headers; the others go on together, encoded."""
+    """Annotations whose names begin with ``x-`` become headers; the others become one encoded
+    header."""
     for name, value in given.items():
         if name in (ORIGIN, EXCHANGE, KEY):
             continue
@@ -233,7 +234,7 @@ def sink_annotations(
 
 
 def sink_group(found: Properties, headers: Table) -> None:
-    """JMS names, unless somebody else has them."""
+    """Write the group properties under their JMS names, unless these are taken."""
     if found.group_id is not None and JMS_GROUP not in headers:
         headers[JMS_GROUP], found.group_id = found.group_id, None
     if found.group_sequence is not None and JMS_SEQUENCE not in headers:

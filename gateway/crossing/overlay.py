@@ -1,4 +1,4 @@
-"""Edits win: what was changed on the way is put over the original, and nothing else of it."""
+"""Applies the changes that were made on the way to the original message."""
 
 from typing import Any
 
@@ -23,12 +23,13 @@ SECTION_OF = {
     "application": APPLICATION,
     "footer": FOOTER,
 }  # fmt: skip
-"""Where a property stands in 1.0; those that are not named, among the properties."""
+"""The section of a property in 1.0; properties that are not listed are in the properties
+section."""
 
 
 def overlay(original: Properties, written: Properties, received: Properties) -> set[str]:
-    """Put into ``original`` what is in ``received`` and was not ``written``, and take out what is
-    missing. The names of what was changed."""
+    """Add to ``original`` the members of ``received`` that were not ``written``, and remove missing
+    ones. Returns the names of changed properties."""
     changed: set[str] = set()
     for name in Properties.__slots__:
         old, new = getattr(written, name), getattr(received, name)
@@ -58,12 +59,12 @@ def overlay_map(table: dict[Any, Any], old: dict[Any, Any], new: dict[Any, Any])
 
 
 def rewritten(header: bytes, properties: Properties, changed: set[str], form: bytes) -> bytes:
-    """A stored header of 1.0 in which only the sections with what was changed are written anew.
-    ``form``: of the body, as a header has it. Raises ``ValueError``."""
+    """A stored header of 1.0 in which only sections with changed properties are rewritten. ``form``
+    is the form of the body, as in a header. Raises ``ValueError``."""
     sections = {SECTION_OF.get(name, PROPERTIES) for name in changed}
     anew = SECTIONS.write(properties)
     if PROPERTIES in sections or HEADER in sections:
-        sections.add(ANNOTATIONS)  # holds what does not fit its field
+        sections.add(ANNOTATIONS)  # holds values that do not fit their field
     old, new = split_header(header).single, split_header(anew).single
     pieces = [form]
     for code in (FOOTER, HEADER, ANNOTATIONS, PROPERTIES, APPLICATION):

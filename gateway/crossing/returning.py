@@ -1,4 +1,4 @@
-"""What comes back with a capsule: whose it is, and what was changed on the way."""
+"""Messages that return with a capsule: verification, and detection of changes."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,8 +13,8 @@ from gateway.crossing.ways import Hop, as_written, over
 
 
 class Opened(NamedTuple):
-    """A message, and the capsule it came with. ``home``: the form that it had first. ``flat``: its
-    body as the family has it; ``word``: what that is, if it is no data."""
+    """A message with its capsule. ``home`` is its original form. ``flat`` is its body in the family
+    form. ``word`` is the kind of that body, if it is not data."""
 
     home: Form
     source: Form
@@ -29,7 +29,8 @@ class Opened(NamedTuple):
 def opened(
     forms: Mapping[str, Form], source: Form, capsule: Capsule, header: bytes, body: bytes
 ) -> Opened | None:
-    """``None`` if the capsule is of another message, or of one that was always of this form."""
+    """The opened message. ``None`` if the capsule belongs to another message, or to one that always
+    had this form."""
     home = forms.get(capsule.protocol)
     if home is None or home is source:
         return None
@@ -45,8 +46,8 @@ def opened(
 
 
 def untouched(found: Opened) -> tuple[bytes, bytes] | None:
-    """Header and body as they were, if nobody has changed them. The body of a message of the family
-    may be another one: nothing in its header depends on it."""
+    """The original header and body, if unchanged. The body of a message of the family may have
+    changed, since its header does not depend on it."""
     capsule, told = found.capsule, digests_of(found.parts)
     if found.home is SECTIONS_FORM:
         same = told == capsule.digests
@@ -62,8 +63,8 @@ def form_of_body(header: bytes) -> bytes:
 
 
 def edited(found: Opened, reader: Form, hop: Hop) -> tuple[bool, bytes, bytes, bytes]:
-    """Whether anything was changed; header and body with what was changed over what it was; and
-    that header as it would be if nothing had been. Raises ``ValueError``."""
+    """Whether there are changes; header and body with the changes applied to the original; and the
+    header without them. Raises ``ValueError``."""
     home, source, capsule = found.home, found.source, found.capsule
     first = as_written(home, source, capsule, found.flat)
     if home is reader:

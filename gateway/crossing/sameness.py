@@ -1,5 +1,5 @@
-"""Whether two encodings say the same: names, types and values. The order of headers and the width
-of an encoding do not count."""
+"""Equality of two encodings by names, types and values. The order of headers and the width of an
+encoding are ignored."""
 
 import struct
 from typing import Any
@@ -22,7 +22,7 @@ from gateway.values import Array
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal in value and in type, all the way down."""
+    """Whether two values are equal in value and type, recursively."""
     if type(one) is not type(other):
         return False
     if isinstance(one, float):
@@ -52,7 +52,7 @@ def same_map(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
 
 
 def same_basic(one: bytes, other: bytes) -> bool:
-    """Two encoded basic properties. Tables that differ in size have lost an entry."""
+    """Whether two encoded basic properties are equal. Tables of different sizes are not."""
     if one == other:
         return True
     mine, yours = read_basic(one), read_basic(other)
@@ -68,8 +68,8 @@ def same_basic(one: bytes, other: bytes) -> bool:
 
 
 def same_sections(one: bytes, other: bytes) -> bool:
-    """Two stored headers of 1.0, without delivery annotations and without sections that say
-    nothing. Those that are the same octets are not decoded."""
+    """Whether two stored headers of 1.0 are equal, apart from delivery annotations and empty
+    sections. Identical octets are not decoded."""
     if one == other:
         return True
     mine, yours = split_header(one), split_header(other)
@@ -88,13 +88,13 @@ def same_sections(one: bytes, other: bytes) -> bool:
 
 
 def read_section(octets: bytes) -> Any:
-    """One section, decoded; ``None`` if it is not there or says nothing."""
+    """One decoded section; ``None`` if it is absent or empty."""
     found = list(read_header(octets)[0].values())
     return found[0] if found and says_something(found[0]) else None
 
 
 def told(header: bytes) -> tuple[dict[int, Any], Span | None]:
-    """The sections of a stored header that say something, but for delivery annotations."""
+    """The non-empty sections of a stored header, except delivery annotations."""
     found, form = read_header(header)
     return {c: v for c, v in found.items() if c != DELIVERY and says_something(v)}, form
 
@@ -112,12 +112,13 @@ def same_section(one: Any, other: Any) -> bool:
 
 
 def same_form(one: bytes, mine: Span | None, other: bytes, yours: Span | None) -> bool:
-    """Two forms of a body: of the same kind, and data in pieces of the same sizes."""
+    """Whether two bodies have the same form: the same kind, and data sections of the same sizes."""
     return bool(shape(one, mine) == shape(other, yours))
 
 
 def shape(header: bytes, form: Span | None) -> Any:
-    """Kind of a body and sizes of its pieces; ``None`` for one data section, however written."""
+    """The kind of a body and the sizes of its sections; ``None`` for one data section in any
+    encoding."""
     if form is None:
         return None
     listed, _ = read_value(header, form[1], form[2])
@@ -128,7 +129,7 @@ def shape(header: bytes, form: Span | None) -> Any:
 
 
 def unequal_basic(one: bytes, other: bytes) -> list[str]:
-    """Names of the fields and headers that are not the same in two encoded basic properties."""
+    """Names of the fields and headers that differ between two encoded basic properties."""
     mine, yours = read_basic(one), read_basic(other)
     found = [
         name.replace("_", "-")
@@ -141,7 +142,7 @@ def unequal_basic(one: bytes, other: bytes) -> list[str]:
 
 
 def unequal_sections(one: bytes, other: bytes) -> list[str]:
-    """The same for two stored headers of 1.0."""
+    """Names of the properties that differ between two stored headers of 1.0."""
     (mine, my_form), (yours, your_form) = told(one), told(other)
     found: list[str] = []
     for code in sorted(mine.keys() | yours.keys()):
@@ -168,7 +169,7 @@ def unequal_keys(section: str, one: dict[Any, Any], other: dict[Any, Any]) -> li
 
 
 def same_body(one: Body, other: Body, sections: bool) -> bool:
-    """Two bodies; ``sections``: they are encoded ones."""
+    """Whether two bodies are equal. ``sections`` means that they are encoded sections."""
     if one == other or not sections:
         return one == other
     if isinstance(one, LargeBody) or isinstance(other, LargeBody):

@@ -1,8 +1,8 @@
 """Values of 1.0 in field tables, and back.
 
-What a table has a type for crosses by itself. Everything else becomes what a legacy reader can use,
-and a *note* (a 1.0 constructor octet) tells which type it had. The notes of a message stand in the
-header ``x-bridge-types``: an encoded map from names to octets.
+Values whose type exists in field tables are converted directly. All others become values that a
+legacy reader can use, with a *note* (a 1.0 constructor octet) of their original type. The notes of
+a message are in the header ``x-bridge-types``: an encoded map from names to octets.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from gateway.values import (
 
 TYPES = "x-bridge-types"
 NESTED = 24
-"""How deep a value may nest and still be given as tables and arrays; deeper ones are encoded."""
+"""Maximum nesting of values that become tables and arrays; deeper ones are encoded."""
 
 ENCODED, ULONG, TIMESTAMP, UUID_, CHAR, SYMBOL = 0x00, 0x80, 0x83, 0x98, 0x73, 0xA3
 DECIMALS: dict[int, type[IeeeDecimal]] = {0x74: Decimal32, 0x84: Decimal64, 0x94: Decimal128}
@@ -43,7 +43,7 @@ DECIMAL_CODES = {kind: code for code, kind in DECIMALS.items()}
 
 
 def to_field(value: Any, depth: int = 0) -> tuple[Any, int | None]:
-    """What a field table holds for this value, and the note that takes it back."""
+    """The field table form of a value, and the note for the conversion back."""
     kind = type(value)
     if kind is ULong:
         return value, ULONG
@@ -67,7 +67,7 @@ def to_field(value: Any, depth: int = 0) -> tuple[Any, int | None]:
 
 
 def compound(value: Any, depth: int) -> tuple[Any, int | None]:
-    """Lists and maps as arrays and tables; what those cannot hold, encoded."""
+    """Lists and maps as arrays and tables, or encoded if those cannot hold them."""
     if isinstance(value, Described | Map) or depth >= NESTED:
         return write_value(value), ENCODED
     if isinstance(value, dict):
@@ -80,7 +80,7 @@ def compound(value: Any, depth: int) -> tuple[Any, int | None]:
 
 
 def fits(name: str) -> bool:
-    """Can this be the name of a field?"""
+    """Whether this can be the name of a field."""
     return len(name.encode("utf-8", "surrogateescape")) < 256
 
 
@@ -92,7 +92,7 @@ def write_notes(notes: dict[str, int]) -> bytes:
 
 
 def apply_notes(headers: Table) -> None:
-    """Give values the types their notes say; a note that does not fit its value is ignored."""
+    """Convert values to the types of their notes. A note that does not fit its value is ignored."""
     notes = decoded_map(headers.pop(TYPES, None))
     for name, code in (notes or {}).items():
         if name in headers and type(code) is UByte:
@@ -173,7 +173,7 @@ READ: dict[int, Callable[[Any], Any]] = {
 
 
 def decoded_map(octets: Any) -> dict[Any, Any] | None:
-    """A map from a binary header; ``None`` if it holds none."""
+    """The map in a binary header; ``None`` if there is none."""
     if type(octets) is not bytes:
         return None
     try:

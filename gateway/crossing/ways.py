@@ -1,4 +1,4 @@
-"""The natural way from any form to any other, and back."""
+"""The natural conversion from any form to any other, and back."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,8 +14,8 @@ from gateway.crossing.natural import as_basic, to_sections
 
 
 class Hop(NamedTuple):
-    """What readers of 1.0 are told besides. ``references``: long ids that a correlation-id may
-    stand for."""
+    """Additional inputs of the conversion to 1.0. ``references`` are long ids that a correlation-id
+    may refer to."""
 
     exchange: str | None
     key: str
@@ -26,8 +26,8 @@ NO_HOP = Hop(None, "")
 
 
 class Natural(NamedTuple):
-    """Header and body. Of a message of 1.0: what its body was if it was no data, the octets that
-    stood before it, and its id."""
+    """Header and body. For a message of 1.0 also the kind of its body if it is not data, the octets
+    that preceded it, and its id."""
 
     header: bytes
     body: Body
@@ -44,7 +44,7 @@ def over(
     hop: Hop = NO_HOP,
     flat: bool = False,
 ) -> Natural:
-    """The natural form of a message without a capsule. ``flat``: as for ``to_sections``. Raises
+    """The natural form of a message without a capsule. ``flat`` is that of ``to_sections``. Raises
     ``ValueError``."""
     if isinstance(reader, Legacy):
         if isinstance(source, Legacy):
@@ -68,8 +68,8 @@ def _sunk(reader: Legacy, header: bytes, body: Body) -> Natural:
 
 
 def as_written(home: Form, reader: Form, capsule: Capsule, body: Body, hop: Hop = NO_HOP) -> bytes:
-    """The natural form of what is in a capsule, before anybody changed it. ``body``: as it is now,
-    in the family's form."""
+    """The natural form of the message in a capsule, without later changes. ``body`` is the present
+    one, in the family form."""
     if home is SECTIONS_FORM and isinstance(reader, Legacy):
         return reader.from_basic(BASIC.write(as_basic(SECTIONS.read(capsule.header), capsule.word)))
     return over(home, reader, capsule.header, body, hop).header

@@ -1,15 +1,16 @@
-"""What is wrong with a selector, and where; and how much of one is too much."""
+"""Errors in selectors, and the limits of their size."""
 
 LONGEST = 4096
-"""Characters of a selector."""
+"""Maximum characters of a selector."""
 DEEPEST = 64
-"""Levels of its tree."""
+"""Maximum depth of its tree."""
 MOST_TERMS = 512
-"""Names and literals in it."""
+"""Maximum number of names and literals."""
 
 
 class SelectorError(ValueError):
-    """Not a selector. ``position`` counts characters from 0; the text may be shown to the peer."""
+    """The text is not a valid selector. ``position`` counts characters from 0; the message may be
+    shown to the peer."""
 
     def __init__(self, text: str, position: int) -> None:
         super().__init__(f"{text} at position {position + 1}")

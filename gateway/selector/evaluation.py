@@ -1,9 +1,9 @@
 """Tree -> closures, with the three truth values of SQL: ``None`` is unknown (JMS 2.0 §3.8.1.2).
 
-Whatever names stand for comes from a ``resolve`` that the caller hands in; values are plain
-``bool``, ``int``, ``float``, ``str``, or ``None`` for what is not there. Values of unlike types are
-neither equal nor different nor in any order: the comparison is false. Arithmetic with what is no
-number, a division by zero, and integers beyond 64 bits are unknown.
+The caller passes a ``resolve`` that looks names up. Values are ``bool``, ``int``, ``float`` or
+``str``, and ``None`` if absent. Values of different types are neither equal nor unequal nor
+ordered: any comparison is false. Arithmetic on non-numbers, division by zero, and integers beyond
+64 bits are unknown.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ NUMBERS = (int, float)
 
 
 def compiled(node: Node, resolve: Callable[[str], Reader[S]]) -> Reader[S]:
-    """What the tree evaluates to for a subject."""
+    """A function that evaluates the tree for a subject."""
     match node:
         case Literal(_, value):
             return lambda subject: value
@@ -81,8 +81,8 @@ def negation(read: Reader[S]) -> Reader[S]:
 
 
 def decided(terms: list[Reader[S]], by: bool) -> Reader[S]:
-    """AND, decided by the first term that is false; or OR, by the first that is true. Unknown if
-    none decides and one is unknown."""
+    """AND, decided by the first false term, or OR, decided by the first true term. Unknown if no
+    term decides and at least one is unknown."""
 
     def read(subject: S) -> Value:
         result: Value = not by
@@ -109,7 +109,7 @@ def different(left: Any, right: Any) -> bool:
 
 
 def ordered(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """An ordering, which only numbers have."""
+    """An ordering. Only numbers are ordered."""
 
     def compare(left: Any, right: Any) -> bool:
         return type(left) in NUMBERS and type(right) in NUMBERS and test(left, right)
@@ -137,8 +137,8 @@ def comparison(test: Callable[[Any, Any], bool], left: Reader[S], right: Reader[
 
 
 def between(operand: Reader[S], low: Reader[S], high: Reader[S], negated: bool) -> Reader[S]:
-    """``x >= low AND x <= high``, or negated ``x < low OR x > high``: the standard defines it so,
-    which makes both false for what is no number."""
+    """``x >= low AND x <= high``, or negated ``x < low OR x > high``: by the definition of the
+    standard, both are false for non-numbers."""
     tests = (less, more) if negated else (at_least, at_most)
     return decided(
         [comparison(tests[0], operand, low), comparison(tests[1], operand, high)], negated

@@ -1,8 +1,7 @@
 """Regular expressions over the keys of topics, as 0-9a0 has them and every binding may.
 
-The engine is RE2, whose time is that of one look at the text whatever the expression; so what is
-not regular (references back, looking around) is not an expression here. Without its package there
-are none at all.
+The engine is RE2, which runs in linear time for any expression and therefore has no back-references
+and no look-around. Without its package, regular expressions are not available.
 """
 
 from typing import Any
@@ -13,19 +12,20 @@ except ImportError:
     re2 = None
 
 MEMORY = 1 << 18
-"""Octets that one expression may take."""
+"""Maximum octets of memory of one compiled expression."""
 
 
 class ExpressionError(ValueError):
-    """Not an expression; the text may be shown to the peer."""
+    """Not a valid expression. The message may be shown to the peer."""
 
 
 class NoExpressions(ExpressionError):
-    """There is no engine for them."""
+    """The package of the engine is not installed."""
 
 
 class Expression:
-    """Looked for anywhere in a key, as Perl does; ``^`` and ``$`` hold it to the ends."""
+    """A regular expression. It may match anywhere in a key, as in Perl; ``^`` and ``$`` anchor
+    it."""
 
     __slots__ = ("text", "_found")
 

@@ -1,4 +1,4 @@
-"""The words of a selector (JMS 2.0 §3.8.1.1)."""
+"""The lexical elements of a selector (JMS 2.0 §3.8.1.1)."""
 
 import re
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from gateway.selector.errors import LONGEST, SelectorError
 
 
 class Word(Enum):
-    """What kind of word."""
+    """Kind of a token."""
 
     NAME = auto()
     KEYWORD = auto()
-    """An operator in letters, in capitals here; TRUE and FALSE too."""
+    """A keyword or an operator in letters, in upper case; also TRUE and FALSE."""
     SIGN = auto()
     TEXT = auto()
     EXACT = auto()
@@ -23,7 +23,7 @@ class Word(Enum):
 
 
 class Token(NamedTuple):
-    """``value`` is what it stands for: text without quotes, a number."""
+    """One token. ``value`` is its value: text without quotes, or a number."""
 
     word: Word
     value: str | int | float
@@ -47,12 +47,12 @@ LARGEST = 1 << 63
 """With a minus before it this is the smallest integer of 64 bits."""
 
 STARTS = frozenset(["Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"])
-"""Unicode categories that Java lets an identifier start with; and what may follow."""
+"""Unicode categories that may start an identifier in Java, and those that may follow."""
 FOLLOWS = STARTS | {"Mn", "Mc", "Nd"}
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The words, and ``END`` behind them. Raises ``SelectorError``."""
+    """The tokens, followed by ``END``. Raises ``SelectorError``."""
     if len(text) > LONGEST:
         raise SelectorError(f"a selector has at most {LONGEST} characters; too long", LONGEST)
     at = 0
@@ -68,7 +68,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def one(text: str, at: int) -> tuple[Token, int]:
-    """The word that stands there, and where it ends."""
+    """The token at a position, and its end."""
     first = text[at]
     if first == "'" or first == '"':
         return quoted(text, at)
@@ -83,7 +83,7 @@ def one(text: str, at: int) -> tuple[Token, int]:
 
 
 def quoted(text: str, at: int) -> tuple[Token, int]:
-    """A string, or an identifier between double quotes; the quote is doubled within."""
+    """A string, or an identifier in double quotes. A doubled quote stands for one."""
     quote = text[at]
     found = (TEXT if quote == "'" else QUOTED).match(text, at)
     if found is None:
@@ -95,7 +95,7 @@ def quoted(text: str, at: int) -> tuple[Token, int]:
 
 
 def name(text: str, at: int) -> tuple[Token, int]:
-    """An identifier by the rules of Java, with dots in its middle; or a keyword."""
+    """An identifier by the rules of Java, which may contain dots, or a keyword."""
     end = at + 1
     while end < len(text) and (
         category(text[end]) in FOLLOWS

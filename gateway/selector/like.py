@@ -1,10 +1,10 @@
 """LIKE: ``_`` is any character, ``%`` any run of them.
 
-A pattern is cut at its ``%``; the pieces between are looked for from left to right, each at the
-first place where it fits, which is always right. So there is nothing to backtrack over. A piece
-with ``_`` is looked for in all places of a stretch of text at once (``places``). What that costs
-is counted in steps (``EFFORT``): a selector has enough of them for all but attacks, and whoever
-asks selectors about many messages sees how much it has cost.
+A pattern is split at its ``%``. The pieces are searched from left to right, each at its first
+match, which is always correct, so there is no backtracking. A piece with ``_`` is searched at all
+positions of a section of text at once (``places``). The cost is counted in steps (``EFFORT``): the
+limit is exceeded only by attacks, and callers that evaluate selectors on many messages can read the
+cost.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,25 +13,25 @@ from typing import TypeVar
 T = TypeVar("T")
 
 LONGEST_TEXT = 16_384
-"""Characters of a value that is compared; a longer one is like nothing."""
+"""Maximum characters of a compared value; a longer one matches no pattern."""
 MOST_STEPS = 8_000_000
-"""Steps that one selector may take about one message: some 20 ms."""
+"""Maximum steps of one selector on one message: about 20 ms."""
 MOST_SHARED = 16_000_000
-"""Steps that all selectors on the way of one message may take together: some 40 ms."""
+"""Maximum steps of all selectors while one message is routed: about 40 ms."""
 STRETCH = 256
-"""Characters of text that are looked at first for a piece with ``_``; then twice as many."""
+"""Characters of text searched first for a piece with ``_``; the section doubles each time."""
 
 Piece = tuple[str | None, ...]
-"""Characters that must stand side by side; ``None`` is any."""
+"""Adjacent characters of a pattern; ``None`` is any character."""
 
 
 class TooMuchEffort(ValueError):
-    """A selector has taken all its steps about a message, which it does not match then."""
+    """A selector has used up its steps for a message and therefore does not match it."""
 
 
 class Effort:
-    """Steps taken so far by all patterns of the process, and where the one at work must stop. A
-    step is a character of a text passed over once: 2 to 5 ns."""
+    """Steps used so far by all patterns of the process, and the limit of the current one. A step is
+    one character of text visited once: 2 to 5 ns."""
 
     __slots__ = ("steps", "end", "most", "pool")
 
@@ -42,16 +42,16 @@ class Effort:
         self.pool = MOST_SHARED
 
     def fill(self) -> None:
-        """A message sets out on its way."""
+        """Reset the budget for a new message."""
         self.pool = MOST_SHARED
 
     def begin(self) -> None:
-        """A selector, or a pattern, is asked about a message."""
+        """Start the evaluation of a selector, or of a pattern, on a message."""
         self.end = self.steps + self.most
 
     def shared(self, conditions: Sequence[T]) -> Iterator[T]:
-        """Conditions that are asked about one message one after the other. Each has its part of
-        what there is for the way of a message, and of what those before have left of theirs."""
+        """Conditions evaluated on one message in sequence. Each has its share of the budget of the
+        message, plus the unused shares of its predecessors."""
         around = self.most
         try:
             for at, condition in enumerate(conditions):
@@ -63,7 +63,7 @@ class Effort:
             self.most = around
 
     def take(self, steps: int) -> None:
-        """Raises ``TooMuchEffort``."""
+        """Count steps. Raises ``TooMuchEffort``."""
         self.steps += steps
         if self.steps > self.end:
             raise TooMuchEffort
@@ -73,7 +73,7 @@ EFFORT = Effort()
 
 
 def pieces(pattern: str, escape: str | None) -> list[Piece] | None:
-    """The pattern between its ``%``; ``None`` if it ends with its escape character."""
+    """The pieces of a pattern between its ``%``; ``None`` if it ends with its escape character."""
     found: list[Piece] = []
     piece: list[str | None] = []
     escaped = False
@@ -93,7 +93,7 @@ def pieces(pattern: str, escape: str | None) -> list[Piece] | None:
 
 
 def matcher(pattern: str, escape: str | None) -> Callable[[str], bool]:
-    """Whether a text is like the pattern, which has been checked."""
+    """A function that matches a text against a valid pattern."""
     cut = pieces(pattern, escape)
     assert cut is not None
     first, last = cut[0], cut[-1]
@@ -121,19 +121,20 @@ def matcher(pattern: str, escape: str | None) -> Callable[[str], bool]:
 
 
 def fits(piece: Piece, text: str, at: int) -> bool:
-    """Whether the piece stands there; the text is long enough."""
+    """Whether the piece matches at a position. The text must be long enough."""
     return all(wanted is None or wanted == text[at + index] for index, wanted in enumerate(piece))
 
 
 def search(piece: Piece) -> Callable[[str, int, int], int]:
-    """Where the piece first fits between two places of a text: its end, or -1."""
+    """A function that finds the first match of a piece between two positions of a text, and returns
+    its end or -1."""
     plain = "".join(character or "" for character in piece)
     return plainly(plain) if len(plain) == len(piece) else stretch_by_stretch(piece)
 
 
 def plainly(plain: str) -> Callable[[str, int, int], int]:
-    """A piece without ``_``. What Python does for short ones looks at a character as often as the
-    piece is long, at the worst, but quickly."""
+    """A piece without ``_``. For short pieces Python's search visits a character at worst as often
+    as the piece is long, but fast."""
     length = len(plain)
     dear = 1 + (min(length, 128) >> 4)
 
@@ -147,8 +148,8 @@ def plainly(plain: str) -> Callable[[str, int, int], int]:
 
 
 def stretch_by_stretch(piece: Piece) -> Callable[[str, int, int], int]:
-    """A piece with ``_``: in a short stretch of the text, then in longer ones, so that the work is
-    in proportion to how far away the place is."""
+    """A piece with ``_``, searched in a short section of the text and then in longer ones, so that
+    the cost is proportional to the distance of the match."""
     length = len(piece)
     first = first_place(piece)
 
@@ -167,8 +168,8 @@ def stretch_by_stretch(piece: Piece) -> Callable[[str, int, int], int]:
 
 
 def first_place(piece: Piece) -> Callable[[str], int]:
-    """All places where the piece may fit are the bits of one number. For each of its characters
-    that number keeps those bits where the character stands as far behind as it should."""
+    """All possible matches are the bits of one number. Each character of the piece clears the bits
+    of those positions where it does not occur at its offset."""
     length = len(piece)
     offsets: dict[str, list[int]] = {}
     for offset, wanted in enumerate(piece):
@@ -198,12 +199,13 @@ def first_place(piece: Piece) -> Callable[[str], int]:
 
 
 ONES = [b"0" * code + b"1" + b"0" * (255 - code) for code in range(256)]
-"""For each character of Latin 1 the table that makes it one and all others zero."""
+"""For each character of Latin 1, the translation table that maps it to one and all others to
+zero."""
 
 
 def places(text: str, octets: bytes | None, character: str) -> int:
-    """A number with the bits set of those places where the character stands; ``octets`` are the
-    text if it is Latin 1."""
+    """A number with a bit set for each position of the character. ``octets`` is the text if it is
+    Latin 1."""
     if octets is not None:
         return int(octets.translate(ONES[ord(character)])[::-1], 2)
     EFFORT.take(16 * text.count(character))

@@ -1,8 +1,8 @@
-"""What the names in a selector stand for: fields of a message, else its application properties.
+"""Resolution of names in selectors: fields of a message, or else its application properties.
 
-Fields go by their JMS names (JMS 2.0 §3.8.1.1; what they are in AMQP, by the OASIS mapping of JMS)
-and by those of the Apache selector filters, ``amqp.`` and a name of AMQP 1.0. Those that the broker
-knows of every message are read without decoding its properties.
+Fields have their JMS names (JMS 2.0 §3.8.1.1, mapped to AMQP by the OASIS JMS mapping) and those of
+the Apache selector filters: ``amqp.`` and a name of AMQP 1.0. Fields that are among the
+``Essentials`` are read without decoding the properties.
 """
 
 from collections.abc import Callable
@@ -18,14 +18,15 @@ from gateway.values import IeeeDecimal, Scaled, Seconds
 Read = Callable[[Message], Value]
 
 NORMAL_PRIORITY = 4
-"""Of a message that does not say (AMQP 1.0 §3.2.1 and JMS 2.0 §3.4.10)."""
+"""Priority of a message without one (AMQP 1.0 §3.2.1 and JMS 2.0 §3.4.10)."""
 
 
 def plain(value: Any) -> Value:
-    """A value of any version as selectors see it: numbers, text and truth; all else is unknown.
+    """A value of any version as a selector value: number, text or boolean. All other values are
+    unknown.
 
-    Decimals are approximate numbers, times are milliseconds, UUIDs their text, octets the text
-    they are in UTF-8 unless there are too many to be worth it."""
+    Decimals become approximate numbers, times milliseconds, UUIDs text. Octets are decoded as
+    UTF-8, unless there are too many."""
     kind = type(value)
     if kind is str or kind is int or kind is bool or kind is float or value is None:
         return value  # type: ignore[no-any-return]
@@ -54,7 +55,7 @@ def plain(value: Any) -> Value:
 
 
 def identifier(value: Any) -> Value:
-    """A message or correlation id as JMS clients write those that are no text."""
+    """A message or correlation id, in the form in which JMS clients write ids that are not text."""
     if isinstance(value, UUID):
         return f"ID:AMQP_UUID:{value}"
     if isinstance(value, bytes):
@@ -74,8 +75,8 @@ def priority(message: Message) -> Value:
 
 
 def expiration(message: Message) -> Value:
-    """Milliseconds since 1970; 0 if it never expires, unknown if the sender did not say when its
-    time to live began."""
+    """Milliseconds since 1970; 0 if the message never expires, unknown if the sender gave no
+    creation time."""
     properties = message.properties
     if properties.absolute_expiry_time is not None:
         return int(properties.absolute_expiry_time)
@@ -87,7 +88,7 @@ def expiration(message: Message) -> Value:
 
 
 def subject(message: Message) -> Value:
-    """The older versions have a type instead."""
+    """The subject. The legacy versions have a type instead."""
     properties = message.properties
     return plain(properties.type if properties.subject is None else properties.subject)
 
@@ -147,7 +148,7 @@ NAMES: dict[str, Read] = {
 
 
 def resolve(name: str) -> Read:
-    """How to read what a name stands for."""
+    """A function that reads the value of a name from a message."""
     found = NAMES.get(name)
     if found is not None:
         return found

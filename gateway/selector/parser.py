@@ -1,7 +1,7 @@
 """Selector text -> tree (JMS 2.0 §3.8.1.1), by precedence.
 
-What can be told without a message is told here: a condition where a number is wanted, an ordering
-of strings, a pattern that ends in its escape character.
+Errors that do not depend on a message are reported here: a condition in place of a number, an
+ordering of strings, a pattern that ends with its escape character.
 """
 
 from typing import NamedTuple
@@ -48,7 +48,7 @@ FITTING = {
 
 
 class Part(NamedTuple):
-    """A tree, what it evaluates to, how deep it is and where it begins."""
+    """A tree, its kind of value, its depth and its position in the text."""
 
     node: Node
     kind: Kind
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 
 def parse(text: str) -> Node:
-    """The tree of a condition. Raises ``SelectorError``, and nothing else whatever the text."""
+    """The tree of a condition. Raises only ``SelectorError``, for any text."""
     parser = Parser(text)
     part = parser.needed(parser.expression(OR), Kind.TRUTH)
     if parser.token.word is not Word.END:
@@ -66,7 +66,8 @@ def parse(text: str) -> Node:
 
 
 class Parser:
-    """One word ahead. ``nested`` counts the calls of ``expression`` within each other."""
+    """A parser with one token of lookahead. ``nested`` is the depth of recursion in
+    ``expression``."""
 
     def __init__(self, text: str) -> None:
         self.tokens = tokens(text)
@@ -74,22 +75,22 @@ class Parser:
         self.nested = 0
         self.terms = 0
 
-    # --- words ----------------------------------------------------------------------------------
+    # --- tokens ---------------------------------------------------------------------------------
 
     def step(self) -> Token:
-        """The word at hand; the next one is at hand then."""
+        """Return the current token and advance."""
         token = self.token
         if token.word is not Word.END:
             self.token = next(self.tokens)
         return token
 
     def at(self, value: str) -> bool:
-        """Whether this sign or keyword is at hand."""
+        """Whether the current token is this sign or keyword."""
         token = self.token
         return token.value == value and token.word in (Word.SIGN, Word.KEYWORD)
 
     def skip(self, value: str) -> bool:
-        """Step over this sign or keyword if it is at hand."""
+        """Skip this sign or keyword if it is the current token."""
         found = self.at(value)
         if found:
             self.step()
@@ -105,13 +106,13 @@ class Parser:
         return SelectorError(f"expected {wanted}, found {found}", token.position)
 
     def needed(self, part: Part, kind: Kind) -> Part:
-        """The part, if it can be of this kind."""
+        """The part, if it can be of this kind. Raises ``SelectorError`` if not."""
         if part.kind not in FITTING[kind]:
             raise SelectorError(f"expected {kind.value}, found {part.kind.value}", part.position)
         return part
 
     def part(self, node: Node, kind: Kind, position: int, *within: Part) -> Part:
-        """A new part made of others."""
+        """A new part composed of others."""
         depth = 1 + max((part.depth for part in within), default=0)
         if depth > DEEPEST:
             raise self.too_deep(position)
@@ -123,7 +124,7 @@ class Parser:
     # --- operators ------------------------------------------------------------------------------
 
     def expression(self, least: int) -> Part:
-        """All that is held together by operators of this precedence or tighter ones."""
+        """An expression of operators of at least this precedence."""
         self.nested += 1
         if self.nested > 2 * DEEPEST:
             raise self.too_deep(self.token.position)
@@ -233,7 +234,7 @@ class Parser:
     # --- operands -------------------------------------------------------------------------------
 
     def prefix(self, least: int) -> Part:
-        """An operand, with what stands before it."""
+        """An operand with its prefix operators."""
         token = self.token
         if least <= NOT and self.skip("NOT"):
             inner = self.needed(self.expression(NOT), Kind.TRUTH)

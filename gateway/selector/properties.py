@@ -17,9 +17,10 @@ FIELDS = frozenset(
 
 
 class PropertiesFilter:
-    """Every one of these properties is there with this value; of text, "&p:x" asks for a prefix
-    and "&s:x" for a suffix. ``standard``: properties of the message, else those of the application.
-    Raises ``ValueError`` for a name that is no property of a message."""
+    """Matches messages that have all of these properties with these values; for text, "&p:x" means
+    a prefix and "&s:x" a suffix. With ``standard`` the names are those of message properties,
+    otherwise of application properties. Raises ``ValueError`` for a name that is not a message
+    property."""
 
     __slots__ = ("_pairs", "_standard", "_identity")
 
@@ -34,7 +35,7 @@ class PropertiesFilter:
         self._identity = standard, repr(sorted((str(k), repr(v)) for k, v in wanted.items()))
 
     def matches(self, message: Message) -> bool:
-        """Never raises for what is in a message."""
+        """Whether the message matches. Never raises, whatever the message contains."""
         try:
             properties = message.properties
         except ValueError:

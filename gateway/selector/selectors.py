@@ -1,4 +1,4 @@
-"""A selector, ready to be asked about messages."""
+"""Compiled selectors."""
 
 from gateway.message import Message
 from gateway.selector.evaluation import compiled
@@ -9,8 +9,9 @@ from gateway.selector.tree import Node
 
 
 class Selector:
-    """Raises ``SelectorError`` if the text is not a condition. Decodes the properties of messages
-    only if it names one; whoever keeps the messages lets go of what was decoded."""
+    """A compiled selector. Raises ``SelectorError`` if the text is not a condition. Decodes the
+    properties of a message only if it names one; the owner of the message drops the decoded
+    view."""
 
     __slots__ = ("text", "tree", "_read")
 
@@ -20,9 +21,9 @@ class Selector:
         self._read = compiled(self.tree, resolve)
 
     def matches(self, message: Message) -> bool:
-        """Whether the condition is true: neither false nor unknown. Never raises for what is in a
-        message: one whose properties cannot be read matches nothing that names them, and one about
-        which the patterns would take too many steps (``like.MOST_STEPS``) matches nothing."""
+        """Whether the condition is true, neither false nor unknown. Never raises, whatever the
+        message contains: a message with unreadable properties matches no selector that names them,
+        and a message whose patterns exceed ``like.MOST_STEPS`` matches no selector."""
         EFFORT.begin()
         try:
             return self._read(message) is True

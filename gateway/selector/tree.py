@@ -1,7 +1,7 @@
-"""What a selector says, as a tree, and the tree as text again.
+"""The syntax tree of a selector, and its text form.
 
-Chains of AND, OR, sums and products are one node however long, so that a long selector is not a
-deep one.
+A chain of AND, OR, sums or products is one node of any length, so a long selector does not make a
+deep tree.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What a part of a selector evaluates to, as far as it can be told before there is a message.
-    The values are how errors name them."""
+    """The static type of a part of a selector. The values are the names used in errors."""
 
     TRUTH = "a condition"
     EXACT = "an integer"
@@ -21,7 +20,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """``kind`` is part of it because Python takes 1, 1.0 and True for the same."""
+    """A literal. ``kind`` distinguishes 1, 1.0 and True, which are equal in Python."""
 
     kind: Kind
     value: str | int | float | bool
@@ -41,7 +40,7 @@ class Negative:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """``first`` and what is done to it, from left to right: + and -, or * and /."""
+    """``first`` and the operations applied to it from left to right: + and -, or * and /."""
 
     first: "Node"
     rest: tuple[tuple[str, "Node"], ...]
@@ -49,7 +48,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``sign`` is one of = <> < <= > >=."""
+    """A comparison. ``sign`` is one of = <> < <= > >=."""
 
     sign: str
     left: "Node"
@@ -140,7 +139,7 @@ def no(negated: bool) -> str:
 
 
 def part(node: Node) -> str:
-    """As an operand: in parentheses unless it is one word."""
+    """The node as an operand: in parentheses unless it is a single token."""
     text = written(node)
     return text if isinstance(node, Literal | Name) else f"({text})"
 

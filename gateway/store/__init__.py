@@ -1,7 +1,7 @@
 """The durable store: topology and messages in one SQLite database, one group commit per batch.
 
-``SqliteStore`` implements the port ``gateway.broker.store.Store``; ``open_records`` is the side
-door for command line tools that change users while a gateway runs.
+``SqliteStore`` implements the port ``gateway.broker.store.Store``; ``open_records`` gives command
+line tools access to records while a gateway runs.
 """
 
 from gateway.store.records import RecordBook, open_records

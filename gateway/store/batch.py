@@ -1,8 +1,8 @@
-"""What gathers during a turn: plain dicts, written by ``write`` as one transaction.
+"""The changes of one turn: plain dicts, written by ``write`` as one transaction.
 
-A batch is filled on the loop thread, frozen by ``take`` and from then on only read. Order inside a
-batch does not matter to the database, because it is resolved while gathering: purges come first,
-then removals, then messages.
+A batch is filled on the loop thread, frozen by ``take`` and read-only from then on. The order of
+changes is resolved while gathering, so the database applies purges first, then removals, then
+messages.
 """
 
 from bisect import bisect
@@ -18,30 +18,32 @@ POSITIONS = 1 << SHIFT
 QUEUES = 1 << (63 - SHIFT)
 
 SHARE_FROM = 1024
-"""Octets of body from which one copy serves several queues. Below, the reference (a row, an index
-entry, a lookup when read) is no smaller matter than the copy."""
+"""Minimum body size, in octets, for one stored copy to serve several queues. Below it, a reference
+(a row, an index entry, a lookup on read) costs as much as a copy."""
 
 
 Put = tuple[Message, int | None, bool, bytes | None]
-"""An appended message: itself, when it expires, whether it is kept, and its notes, encoded at once
-because the broker may change them. A plain tuple: it is made for every message."""
+"""An appended message: the message, its expiry, whether it is durable, and its notes, which are
+encoded at once because the broker may change them. A plain tuple, since one is created per
+message."""
 
 
 def waiting(message: Message) -> int:
-    """Octets of a body that wait in memory to be written: a large one is in a file already."""
+    """Octets of a body that are buffered in memory until written; 0 for a large body, which is in a
+    file."""
     body = message.body
     return len(body) if isinstance(body, bytes) else 0
 
 
 UNDER: Literal[False] = False
-"""In place of a record's value: all records whose keys begin so are deleted."""
+"""In place of a record's value: delete all records with this key prefix."""
 
 Ranges = list[tuple[int, int]]
 """First and last positions."""
 
 
 def joined(ranges: Ranges) -> Ranges:
-    """In order, and those that overlap or touch as one."""
+    """The ranges in order, with overlapping and adjacent ones merged."""
     found: Ranges = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:
@@ -58,12 +60,12 @@ def within(ranges: Ranges, position: int) -> bool:
 
 
 SHORT_RUN = 64
-"""Positions in a row from which a range is deleted by a statement of its own."""
+"""Minimum length of a run of positions that is deleted by a range statement."""
 
 
 class Gathered:
-    """One batch. ``records`` stand in the order in which they were saved or deleted. ``written`` is
-    set by the writing thread when it is safe."""
+    """One batch. ``records`` are in the order in which they were saved or deleted. The writing
+    thread sets ``written`` when the batch is durable."""
 
     __slots__ = (
         "mark", "puts", "cuts", "ranges", "purged", "dropped", "records", "delivered", "written",
@@ -75,15 +77,15 @@ class Gathered:
         self.puts: dict[int, dict[int, Put]] = {}
         self.cuts: defaultdict[int, set[int]] = defaultdict(set)
         self.ranges: defaultdict[int, Ranges] = defaultdict(list)
-        """Removed too: all from a first to a last position."""
+        """Further removals: ranges from a first to a last position."""
         self.purged: set[int] = set()
         self.dropped: set[int] = set()
-        """Numbers that are not used any more; their messages are removed later."""
+        """Queue numbers that are no longer used; their messages are removed later."""
         self.records: dict[tuple[str, str], str | Literal[False] | None] = {}
         self.delivered: dict[int, int] = {}
         self.written = False
         self.bodies: dict[int, int] = {}
-        """Number of the shared body by ``id(message)``: the same again if the write is retried."""
+        """Number of the shared body by ``id(message)``; a retried write uses the same number."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -98,11 +100,11 @@ class Gathered:
 
     @property
     def marks_only(self) -> bool:
-        """Nothing but delivered marks: worth writing, not worth a sync."""
+        """Whether the batch has only delivered marks, which are written without a sync."""
         return not (self.puts or self.cuts or self.ranges or self.purged or self.records)
 
     def drop_queue(self, queue: int) -> int:
-        """Forget what gathered for a queue that is purged; octets of the bodies let go."""
+        """Discard pending changes of a purged queue. Returns the octets of the discarded bodies."""
         puts = self.puts.pop(queue, {})
         self.cuts.pop(queue, None)
         self.ranges.pop(queue, None)
@@ -110,7 +112,8 @@ class Gathered:
         return sum(waiting(put[0]) for put in puts.values())
 
     def shared(self) -> set[int]:
-        """``id`` of each kept message that stands in several places and is large enough."""
+        """``id`` of each durable message that is in several queues and has a body of at least the
+        shared size."""
         if len(self.puts) < 2:
             return set()
         once: set[int] = set()

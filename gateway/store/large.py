@@ -1,9 +1,9 @@
-"""Large bodies of kept messages: a file each, beside the database, in the directory ``large``.
+"""Large bodies of durable messages: one file each, in the directory ``large`` beside the database.
 
 A file is named by the number of its row in ``bodies``, which holds that number in place of octets.
-It is there, and synced, before the commit of that row, and is removed after the commit that removes
-the last message with it; what a crash leaves between the two is swept at the next start. It is a
-second name of the spool's file where the system can do that, else a copy.
+The file is synced before that row is committed, and removed after the commit that removes its last
+message; files left by a crash in between are removed at the next start. It is a hard link to the
+spool's file where the system supports that, otherwise a copy.
 """
 
 import errno
@@ -18,15 +18,15 @@ from gateway.bodies import File, LargeBody
 from gateway.store.batch import POSITIONS, SHIFT, Gathered, joined, within
 
 DESCRIPTORS = "/proc/self/fd"
-"""Where an open file without a name can be found, to be given one."""
+"""Path of an open file without a name, for linking it."""
 
 
 class LargeBodyFiles:
-    """The files of one store. ``open`` belongs to the loop thread, all else to the one that
-    writes. Everything raises ``OSError``."""
+    """The files of one store. ``open`` is called on the loop thread, all other methods on the
+    writing thread. All methods raise ``OSError``."""
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
-        """Takes stock, and sweeps what no message stands for."""
+        """Lists the files and removes those that no message refers to."""
         self.directory = directory / "large"
         self.rows: dict[int, dict[int, int]] = {}
         """Number of the file by queue and position."""
@@ -51,11 +51,11 @@ class LargeBodyFiles:
     # --- writing --------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """A batch is to be written, perhaps once more."""
+        """Called before a batch is written or written again."""
         self._placed.clear()
 
     def place(self, number: int, body: LargeBody, sync: bool) -> None:
-        """Put a body there. It may be there already, from an attempt that failed."""
+        """Create the file of a body. It may exist already, from a failed attempt."""
         self.directory.mkdir(mode=0o700, exist_ok=True)
         file = self.directory / str(number)
         if not file.exists() or file.stat().st_size != len(body):
@@ -76,11 +76,11 @@ class LargeBodyFiles:
                 sink.write(piece)
 
     def put(self, queue: int, position: int, number: int) -> None:
-        """A message of the batch stands for this file."""
+        """Record that a message of the batch refers to this file."""
         self._placed.append((queue, position, number))
 
     def sync(self) -> None:
-        """Names are safe too."""
+        """Sync the directory, so that file names are durable too."""
         if self._placed and os.name == "posix":
             descriptor = os.open(self.directory, os.O_RDONLY)
             try:
@@ -89,7 +89,7 @@ class LargeBodyFiles:
                 os.close(descriptor)
 
     def committed(self, batch: Gathered) -> None:
-        """The batch is safe: remove what nothing stands for any more."""
+        """The batch is durable: remove files that no message refers to any more."""
         if self.rows:
             left: list[int] = []
             for queue in batch.purged | batch.dropped:
@@ -116,7 +116,7 @@ class LargeBodyFiles:
             self.uses[number] -= 1
             if not self.uses[number]:
                 del self.uses[number]
-                # What cannot be removed now is swept at the next start.
+                # A file that cannot be removed now is removed at the next start.
                 with suppress(OSError):
                     (self.directory / str(number)).unlink()
 
@@ -130,7 +130,8 @@ class LargeBodyFiles:
 
 
 def linked(body: LargeBody, name: Path) -> bool:
-    """Give a body's file this name, if it holds nothing else and the system can do that."""
+    """Link a body's file under this name. Returns false if the file contains anything else or the
+    system does not support it."""
     descriptor = body.file.descriptor
     if body.start or len(body) != os.fstat(descriptor).st_size:
         return False

@@ -1,8 +1,8 @@
-"""Tables of typed values as JSON text: plain where the value is plain, tagged where it is not.
+"""Tables of typed values as JSON text. Plain values stay plain; all others are tagged.
 
-A tagged value is ``{"$": tag, "v": value}``. A dict that is not plain itself (other keys than
-strings, or a key ``$``) is written as tagged pairs, so that nothing is ambiguous. No pickle: what
-is read from disk can only ever become the types named here.
+A tagged value is ``{"$": tag, "v": value}``. A dict that is not plain (it has keys other than
+strings, or a key ``$``) is written as tagged pairs, which makes the form unambiguous. No pickle:
+reading can only produce the types listed here.
 """
 
 import json
@@ -88,7 +88,7 @@ def _tagged(value: Any) -> Any:
 
 
 def _untagged(found: dict[str, Any]) -> Any:
-    """Hook of the JSON reader: called for inner objects first, so values are ready."""
+    """Hook of the JSON reader. Inner objects come first, so nested values are already decoded."""
     tag = found.get("$")
     return found if tag is None else _READERS[tag](found["v"])
 

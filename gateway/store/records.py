@@ -1,7 +1,7 @@
-"""Topology records, and the side door through which a command line tool changes them.
+"""Topology records, and direct access to them for command line tools.
 
-The server keeps everything in memory and writes what changes. A tool may change users while it
-runs: it counts an edit in the same transaction, and the server asks for that count now and then
+The server keeps all records in memory and writes changes. A tool may change users while the server
+runs: it increments an edit counter in the same transaction, and the server polls that counter
 (``SqliteStore.changed_elsewhere``).
 """
 
@@ -20,14 +20,14 @@ from gateway.store.schema import connect, disk_errors
 def read_records(
     connection: sqlite3.Connection, kinds: tuple[str, ...] = ()
 ) -> dict[tuple[str, str], str]:
-    """Everything in the table, or some kinds of it, still encoded."""
+    """All records of the given kinds, or of all kinds, still encoded."""
     which = f" WHERE kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     rows = connection.execute(f"SELECT kind, key, value FROM records{which}", kinds).fetchall()
     return {(kind, key): value for kind, key, value in rows}
 
 
 def decode_records(found: dict[tuple[str, str], str]) -> list[Record]:
-    """Sorted by kind and key. Raises ``StoreError`` if a record is damaged."""
+    """Decoded records, sorted by kind and key. Raises ``StoreError`` if a record is damaged."""
     try:
         records: list[Record] = [
             (kind, tuple(read_plain(key)), read_plain(value))
@@ -39,23 +39,23 @@ def decode_records(found: dict[tuple[str, str], str]) -> list[Record]:
 
 
 def beginning(key: tuple[str, ...]) -> str:
-    """How the encoded keys begin that have more fields behind these."""
+    """The common prefix of all encoded keys that extend this one by further fields."""
     return write_plain(list(key))[:-1] + ","
 
 
 def behind(start: str) -> str:
-    """The first text in order that is behind all those with this ``beginning``."""
+    """The least text that sorts after every text with this prefix."""
     return start[:-1] + chr(ord(start[-1]) + 1)
 
 
 def count_edits(connection: sqlite3.Connection) -> int:
-    """How often tools have changed records."""
+    """Number of edits by tools since the database was created."""
     row: tuple[int] = connection.execute("SELECT count FROM edits").fetchone()
     return row[0]
 
 
 class RecordBook:
-    """Records within one transaction of a tool; works while a gateway uses the directory."""
+    """Records within one transaction of a tool. Works while a gateway uses the directory."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -66,14 +66,14 @@ class RecordBook:
             return decode_records(read_records(self.connection, kinds))
 
     def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None:
-        """Insert or replace."""
+        """Insert or replace a record."""
         row = (kind, write_plain(list(key)), write_plain(value))
         with disk_errors("cannot write records"):
             self.connection.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", row)
         self.edited = True
 
     def forget(self, kind: str, key: tuple[str, ...]) -> None:
-        """Delete; nothing happens if there is no such record."""
+        """Delete a record. No-op if it does not exist."""
         row = (kind, write_plain(list(key)))
         with disk_errors("cannot write records"):
             self.connection.execute("DELETE FROM records WHERE kind = ? AND key = ?", row)
@@ -84,7 +84,7 @@ class RecordBook:
 def open_records(path: Path | str) -> Iterator[RecordBook]:
     """Read and change records of a data directory, in use or not; created if it is missing.
 
-    The block is one transaction: committed at its end, undone by an exception. Waits up to ten
+    The block is one transaction: committed at its end, rolled back by an exception. Waits up to ten
     seconds for the gateway to finish a commit, then raises ``StoreError``.
     """
     directory = Path(path)

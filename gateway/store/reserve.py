@@ -1,8 +1,8 @@
-"""Room on the disk that a gateway keeps for a start without any.
+"""A reserve of disk space that lets a gateway start on a full disk.
 
-A database in WAL mode cannot be opened, not even to read it, without a little room for its files.
-So a file stands beside it that is given up when the database cannot be opened, and made again when
-there is plenty.
+A database in WAL mode cannot be opened, not even for reading, without some space for its auxiliary
+files. A reserve file beside the database is deleted when opening fails, and created again when
+there is enough free space.
 """
 
 import os
@@ -13,11 +13,11 @@ from pathlib import Path
 NAME = "reserve"
 OCTETS = 4 << 20
 PLENTY = 64 * OCTETS
-"""Free octets from which on a reserve is made."""
+"""Minimum free octets for creating a reserve."""
 
 
 def spend(directory: Path) -> bool:
-    """Give the room up; whether there was any."""
+    """Delete the reserve. Returns whether there was one."""
     try:
         (directory / NAME).unlink()
     except OSError:
@@ -26,7 +26,8 @@ def spend(directory: Path) -> bool:
 
 
 def lay_by(directory: Path) -> None:
-    """Make the reserve if there is none and enough room. Costs no error: it is a precaution."""
+    """Create the reserve if there is none and enough free space. Never raises: it is a
+    precaution."""
     file = directory / NAME
     try:
         if file.exists() or shutil.disk_usage(directory).free < PLENTY:

@@ -1,4 +1,4 @@
-"""A message as one row: ``head`` holds everything but the body, packed.
+"""A message as one row: ``head`` packs everything except the body.
 
 Three values per row cost 2.6 us where eight typed columns cost 3.9 us (256 octets, 2000 rows per
 commit), so exchange, key, dialect and the sender's header travel in one blob:
@@ -21,15 +21,16 @@ from gateway.store.plain import read_plain
 
 EXPIRES, NOTES = 1, 2
 NEVER = (1 << 63) - 1
-"""Latest time that can be written, in ms: what lies beyond is as good as this."""
+"""Latest time that can be written, in ms; later times are clamped to it."""
 
 LONGEST_NAME = 16_383
-"""Characters of an exchange's name or a routing key: four octets each fit the length in front."""
+"""Maximum characters of an exchange name or routing key; with four octets each they fit the length
+field."""
 MOST_OCTETS = 900_000_000
-"""Of a body that stands in a row; SQLite ends at a thousand million for the whole of it."""
+"""Maximum octets of a body in a row; SQLite limits the whole row to 1,000,000,000."""
 
 REMEMBERED = 4096
-"""Entries in each cache below: routes and headers repeat, but need not."""
+"""Maximum entries of each cache below. Routes and headers usually repeat, but need not."""
 
 _FIRST = Struct(">BBHI")
 _TIME = Struct(">q")
@@ -37,7 +38,7 @@ _LENGTH = Struct(">I")
 
 
 def _front(flags: int, dialect: str, exchange: str, key: str) -> bytes:
-    # surrogatepass: whatever an adapter made of odd octets comes back as it was
+    # surrogatepass: surrogates that an adapter decoded from invalid octets are preserved
     names = [name.encode("utf-8", "surrogatepass") for name in (dialect, exchange, key)]
     lengths = [len(name) for name in names]
     if lengths[0] > 0xFF or lengths[1] > 0xFFFF or lengths[2] > 0xFFFFFFFF:
@@ -46,7 +47,7 @@ def _front(flags: int, dialect: str, exchange: str, key: str) -> bytes:
 
 
 class Packer:
-    """Writes heads. The front of a plain head depends on the route only and is remembered."""
+    """Writes heads. The front of a plain head depends on the route only and is cached."""
 
     def __init__(self) -> None:
         self.fronts: dict[tuple[str, str, str], bytes] = {}
@@ -71,7 +72,7 @@ class Packer:
 
 
 class Unpacker:
-    """Reads heads. Names and essentials are shared between messages that agree in them."""
+    """Reads heads. Equal names and essentials are shared between messages."""
 
     def __init__(self) -> None:
         self.routes: dict[bytes, tuple[Dialect, str, str]] = {}
@@ -133,8 +134,8 @@ class Unpacker:
             try:
                 found = dialect.essentials(header)
             except (ValueError, LookupError, struct.error):
-                # It was read when it came in. If it cannot be read any more, it goes out as it is:
-                # a message is not lost, and a queue not closed, for want of a priority.
+                # The header was valid when the message arrived. If it cannot be decoded now, the
+                # message is delivered with default essentials rather than lost.
                 found = Essentials(durable=True)
             self.essentials[dialect.name, header] = found
         return found

@@ -1,10 +1,10 @@
-"""The files of a data directory: who may open them, what is in them, which format they have.
+"""The files of a data directory: lock, contents and format.
 
 gateway.lock    held by the one gateway that uses the directory
-gateway.db      topology and kept messages (WAL mode, synced at every commit)
-reserve         room that is given up when the disk is full and the database must be opened
-large/          large bodies of kept messages, a file each
-paged.db        messages that memory had no room for; thrown away at every start, never synced
+gateway.db      topology and durable messages (WAL mode, synced at every commit)
+reserve         deleted on a full disk so that the database can be opened
+large/          large bodies of durable messages, one file each
+paged.db        messages paged out of memory; discarded at every start, never synced
 """
 
 import os
@@ -21,7 +21,7 @@ if sys.platform != "win32":
 
 APPLICATION = 0x414D5147
 FORMAT = 2
-"""2: a body may be the number of a file in ``large``."""
+"""Format 2: a body may be the number of a file in ``large``."""
 PAGE = 8192
 """Octets. 4096, 8192 and 16384 write equally fast; 8192 deletes faster than 4096 and keeps
 bodies of up to 8 KB on one page."""
@@ -29,7 +29,7 @@ CHECKPOINT_PAGES = 2000
 """Pages in the WAL (16 MB) at which a commit copies them into the database. Anything from 500 to
 16 000 writes equally fast on average; that one commit takes 17 ms, 28 ms (here), 84 ms at 8000."""
 FREED_PAGES = 1000
-"""Unused pages given back to the file system in one quiet moment: 8 MB."""
+"""Unused pages returned to the file system in one idle step: 8 MB."""
 BUSY_MILLISECONDS = 10_000
 
 TABLES = """
@@ -49,7 +49,7 @@ INSERT INTO edits VALUES (1, 0);
 
 
 def _numbers_of_files(connection: sqlite3.Connection) -> None:
-    """1 to 2: there are none yet."""
+    """Format 1 to 2: no change, as format 1 has no large bodies."""
 
 
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _numbers_of_files}
@@ -58,7 +58,7 @@ MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _numbers_of_fi
 
 @contextmanager
 def disk_errors(doing: str) -> Iterator[None]:
-    """Turn what the database or the file system raises into ``StoreError``."""
+    """Turn errors of the database and the file system into ``StoreError``."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -75,7 +75,7 @@ def disk_errors(doing: str) -> Iterator[None]:
 
 
 def take_lock(directory: Path) -> int:
-    """Make the directory ours as long as the returned descriptor is open."""
+    """Lock the directory until the returned descriptor is closed."""
     with disk_errors(f"cannot use {directory}"):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(directory / "gateway.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -89,14 +89,14 @@ def take_lock(directory: Path) -> int:
             raise StoreError(
                 f"another gateway uses this data directory{known}: {directory}"
             ) from error
-    with suppress(OSError):  # no room on the disk: it is for people to read
+    with suppress(OSError):  # the disk is full: the content is only informative
         os.ftruncate(lock, 0)
         os.write(lock, str(os.getpid()).encode())
     return lock
 
 
 def connect(file: Path) -> sqlite3.Connection:
-    """A connection to ``gateway.db``, which is created or migrated if need be."""
+    """A connection to ``gateway.db``, which is created or migrated if necessary."""
     with disk_errors(f"cannot open {file}"):
         connection = sqlite3.connect(
             file, timeout=BUSY_MILLISECONDS / 1000, isolation_level=None,
@@ -116,12 +116,12 @@ def _prepare(connection: sqlite3.Connection, file: Path) -> None:
         return row[0] if row else 0
 
     if pragma("application_id") != APPLICATION:
-        # Before anything else is in it. Not of a database that is there: it would write, and a
-        # full disk must not keep a gateway from starting.
+        # Only for an empty database. For an existing one it would write, and a full disk must not
+        # prevent a start.
         pragma(f"page_size={PAGE}")
-        # lets a drained backlog go, frees large bodies without reading them; writes cost the same
+        # frees a drained backlog, and large bodies without reading them; writes cost the same
         pragma("auto_vacuum=INCREMENTAL")
-    # some distributions build SQLite with secure_delete on, which overwrites what is deleted
+    # some distributions build SQLite with secure_delete, which overwrites deleted content
     pragma("secure_delete=OFF")
     pragma("recursive_triggers=OFF")
     pragma("trusted_schema=OFF")
@@ -132,7 +132,7 @@ def _prepare(connection: sqlite3.Connection, file: Path) -> None:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # once more under the lock: another process may have been faster
+        # again under the lock: another process may have migrated meanwhile
         application, version = pragma("application_id"), pragma("user_version")
         filled = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if application != APPLICATION and (filled or application):
@@ -157,7 +157,8 @@ def _prepare(connection: sqlite3.Connection, file: Path) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """``executescript`` would commit; a trigger holds semicolons."""
+    """The statements of a script. ``executescript`` would commit, and a trigger contains
+    semicolons."""
     text = ""
     for line in script.strip().splitlines(keepends=True):
         text += line
@@ -167,7 +168,8 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def attach_paged(connection: sqlite3.Connection, file: Path, fresh: bool) -> None:
-    """Give a connection the table ``paged``; ``fresh``: throw away what an earlier run left."""
+    """Attach the table ``paged`` to a connection. With ``fresh``, the content of an earlier run is
+    discarded."""
     with disk_errors(f"cannot open {file}"):
         if fresh:
             forget_paged(file)

@@ -2,13 +2,13 @@
 
 Two threads meet here. The loop thread gathers (``save`` to ``delivered``), closes batches
 (``take``) and reads; one other thread at a time runs ``write``. They share frozen batches only: a
-batch stays in ``taken`` until the loop thread has seen that it is written, so whatever a reader
-does not find in the database yet it finds there.
+batch stays in ``taken`` until the loop thread has seen that it is written, so a reader finds there
+everything that is not in the database yet.
 
 About marks: ``mark`` is the number of the gathering batch. ``take`` returns that batch and raises
-``mark`` by one, or returns ``None`` and leaves ``mark`` as it is: then everything noted under
-``mark`` has cancelled out and is as safe as batch ``mark - 1``. Batches are written in the order
-in which they were taken; a failed ``write`` is repeated with the same batch.
+``mark`` by one, or returns ``None`` and leaves ``mark`` as it is: then all changes under ``mark``
+have cancelled out and are as durable as batch ``mark - 1``. Batches are written in the order in
+which they were taken; a failed ``write`` is repeated with the same batch.
 """
 
 import os
@@ -60,8 +60,8 @@ NO_FAULT_OF_THE_DISK = (
 class SqliteStore:
     """Durable store in the directory ``path``, which belongs to one process at a time.
 
-    ``synchronous``: "full" syncs at every commit; "normal" survives the end of the process but may
-    lose the last commits when the machine dies; "off" is for tests. Raises ``StoreError`` if the
+    ``synchronous``: "full" syncs at every commit; "normal" survives a crash of the process but may
+    lose the last commits when the machine crashes; "off" is for tests. Raises ``StoreError`` if the
     directory is in use, damaged, or of a newer format.
     """
 
@@ -71,18 +71,19 @@ class SqliteStore:
         self.appended = 0
         self.changed = 0
         self.pending_octets = 0
-        """Goes down when ``take`` (or ``read``) notices that a batch is written."""
+        """Octets waiting to be written. Decreases when ``take`` (or ``read``) notices that a batch
+        is written."""
         self.safe = 0
         """Mark of the last batch written."""
         self.gathering = Gathered(self.mark)
         self.taken: list[Gathered] = []
         self.unnamed: dict[int, Body] = {}
-        """Large bodies that are paged out: they stay in their files, and here, by key."""
+        """Large bodies of paged-out messages, by key. They stay in their files."""
         self.unpacker = Unpacker()
         self.damaged: set[int] = set()
-        """Keys of rows that cannot be read, each of which the log has been told of once."""
+        """Keys of unreadable rows, each of which has been logged once."""
         self.report: Callable[[str], None] = lambda text: None
-        """Tells an operator what is lost. Called by both threads."""
+        """Reports lost messages to the operator. Called by both threads."""
         self.closed = False
         self.directory = directory = Path(path)
         self.paged = directory / "paged.db"
@@ -110,7 +111,7 @@ class SqliteStore:
             except StoreError:
                 if not fresh:
                     raise
-                # No room: what it will hold is thrown away at the end, so it may be anywhere.
+                # The disk is full. The content is temporary, so the file may be anywhere.
                 self.paged = Path(tempfile.mkdtemp(prefix="amqp-gateway-")) / self.paged.name
                 with suppress(sqlite3.Error):
                     connection.execute("DETACH paged")
@@ -127,7 +128,8 @@ class SqliteStore:
         self.report(text)
 
     def _measure(self) -> dict[int, Depth]:
-        """Scan all queues; bring delivered marks down to what is left, as positions start there."""
+        """Scan all queues and lower delivered marks to the last message left, where positions
+        start."""
         connection = self.writer.connection
         marks: dict[int, int] = dict(connection.execute("SELECT id, delivered FROM queues"))
         depths: dict[int, Depth] = {}
@@ -157,7 +159,8 @@ class SqliteStore:
             if queue not in depths or depths[queue].delivered < mark
         }
         if changed:
-            # On a full disk it can wait: a mark that is too high costs a flag on a message.
+            # This may fail on a full disk: a mark that is too high only sets redelivered on a
+            # message.
             with suppress(sqlite3.OperationalError):
                 self._lower(connection, changed)
         return depths
@@ -181,7 +184,7 @@ class SqliteStore:
     # --- gathering, on the loop thread ----------------------------------------------------------
 
     def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None:
-        """Insert or replace a record; the value is encoded now. Typed values are kept as such."""
+        """Insert or replace a record. The value is encoded at once and keeps its types."""
         self._change(kind, write_plain(list(key)), write_plain(value))
 
     def forget(self, kind: str, key: tuple[str, ...]) -> None:
@@ -189,13 +192,12 @@ class SqliteStore:
         self._change(kind, write_plain(list(key)), None)
 
     def forget_under(self, kind: str, key: tuple[str, ...]) -> None:
-        """Delete all records whose keys begin with these fields and have more; costs as much as
-        one."""
+        """Delete all records whose keys extend these fields. Costs as much as one deletion."""
         self._change(kind, beginning(key), UNDER)
 
     def _change(self, kind: str, key: str, value: str | Literal[False] | None) -> None:
         records = self.gathering.records
-        records.pop((kind, key), None)  # its place in the order is the last
+        records.pop((kind, key), None)  # it moves to the end of the order
         records[kind, key] = value
         self.changed = self.mark
         self.dirty = True
@@ -203,10 +205,10 @@ class SqliteStore:
     def append(
         self, queue: int, position: int, message: Message, expires: int | None, keep: bool
     ) -> None:
-        """Put a message. A position is not used again before it has been removed. Raises
-        ``Unstorable``, and nothing has happened then.
+        """Add a message. A position must be removed before it is used again. Raises ``Unstorable``
+        and then has no effect.
 
-        Kept bodies of 1 KiB and more are stored once for all queues of this batch.
+        Durable bodies of 1 KiB and more are stored once for all queues of this batch.
         """
         notes = None
         if (
@@ -233,7 +235,8 @@ class SqliteStore:
         self.dirty = True
 
     def check(self, message: Message) -> bytes | None:
-        """Its notes, encoded. Raises ``Unstorable`` for a message that has no row."""
+        """The encoded notes of a message. Raises ``Unstorable`` for a message that does not fit a
+        row."""
         if len(message.exchange) > LONGEST_NAME or len(message.key) > LONGEST_NAME:
             raise Unstorable("the exchange's name or the routing key is too long to be stored")
         if len(message.body) > MOST_OCTETS and message.body.__class__ is bytes:
@@ -241,10 +244,12 @@ class SqliteStore:
         try:
             return write_plain(message.notes).encode() if message.notes else None
         except (LocalError, ValueError, RecursionError) as error:
-            raise Unstorable(f"what was noted on the message cannot be stored: {error}") from error
+            raise Unstorable(
+                f"the headers added by the broker cannot be stored: {error}"
+            ) from error
 
     def remove(self, queue: int, position: int) -> None:
-        """Delete a message, wherever it is by now; costs nothing if it is still gathering."""
+        """Delete a message, written or not. A message of the gathering batch costs no statement."""
         batch = self.gathering
         puts = batch.puts.get(queue)
         put = puts.pop(position, None) if puts else None
@@ -271,7 +276,7 @@ class SqliteStore:
         self.changed = self.mark
 
     def remove_ranges(self, queue: int, ranges: Ranges) -> None:
-        """Delete the messages from first to last positions, without reading them."""
+        """Delete ranges of positions, first to last, without reading the messages."""
         puts = self.gathering.puts.get(queue, {})
         for position in [position for position in puts if within(ranges, position)]:
             self.pending_octets -= waiting(puts.pop(position)[0])
@@ -285,7 +290,7 @@ class SqliteStore:
         self.dirty = True
 
     def purge(self, queue: int) -> None:
-        """Delete everything of a queue, its delivered mark included."""
+        """Delete all messages of a queue and its delivered mark."""
         self.pending_octets -= self.gathering.drop_queue(queue)
         for key in [key for key in self.unnamed if key >> SHIFT == queue]:
             del self.unnamed[key]
@@ -294,8 +299,8 @@ class SqliteStore:
         self.dirty = True
 
     def drop(self, queue: int) -> None:
-        """Delete everything of a queue number that is never used again, in portions, each beside a
-        batch. After a crash the rest is found among the ``depths``."""
+        """Delete all messages of a queue number that is never used again, in portions, one with
+        each batch. After a crash the rest is listed in ``depths``."""
         self.pending_octets -= self.gathering.drop_queue(queue)
         for key in [key for key in self.unnamed if key >> SHIFT == queue]:
             del self.unnamed[key]
@@ -304,7 +309,7 @@ class SqliteStore:
         self.dirty = True
 
     def delivered(self, queue: int, position: int) -> None:
-        """Raise the delivered mark. A batch of nothing else is written without a sync."""
+        """Raise the delivered mark. A batch with only such marks is written without a sync."""
         marks = self.gathering.delivered
         if position > marks.get(queue, 0):
             marks[queue] = position
@@ -313,7 +318,7 @@ class SqliteStore:
     # --- batches --------------------------------------------------------------------------------
 
     def take(self) -> Gathered | None:
-        """Close the gathering batch; ``None`` if nothing is left in it (see above for marks)."""
+        """Close the gathering batch; ``None`` if it is empty (see above for marks)."""
         self._settle_written()
         if not self.dirty:
             return None
@@ -321,14 +326,13 @@ class SqliteStore:
         self.taken.append(batch)
         self.mark += 1
         self.gathering = Gathered(self.mark)
-        # Each portion of what is dropped goes with a batch, if need be an empty one.
+        # Each portion of a dropped queue is removed with a batch, an empty one if necessary.
         self.dirty = bool(batch.dropped or self.writer.doomed)
         return batch
 
     def write(self, batch: Batch) -> None:
-        """Make the oldest taken batch durable. On ``StoreError`` nothing of it is written, and the
-        same batch may be written again; anything else it raises is a mistake of ours, and no better
-        the next time."""
+        """Make the oldest taken batch durable. On ``StoreError`` nothing is written, and the same
+        batch may be written again. Any other exception is a bug, and a retry does not help."""
         if not isinstance(batch, Gathered):
             raise LocalError("not a batch of this store")
         if batch.mark != self.safe + 1:
@@ -351,13 +355,13 @@ class SqliteStore:
     # --- reading, on the loop thread ------------------------------------------------------------
 
     def depths(self) -> dict[int, Depth]:
-        """What each queue held when the store was opened; queues that held nothing are absent."""
+        """The depth of each queue when the store was opened; empty queues are absent."""
         return self.found
 
     def records(self, *kinds: str) -> list[Record]:
-        """All topology as of now, or some kinds of it, sorted by kind and key; what is not written
-        yet included. 25 records take about a millisecond."""
-        self._settle_written()  # what is written may have been changed by a tool since
+        """All current records, or those of the given kinds, sorted by kind and key, including those
+        not written yet. 25 records take about a millisecond."""
+        self._settle_written()  # written records may have been changed by a tool since
         layers = [*self.taken, self.gathering]
         with disk_errors("cannot read records"):
             found = read_records(self.reader, kinds)
@@ -375,15 +379,16 @@ class SqliteStore:
         return decode_records(found)
 
     def changed_elsewhere(self) -> bool:
-        """Whether a tool has changed records since this was asked last. Cheap: one row."""
+        """Whether a tool has changed records since the last call. Cheap: reads one row."""
         with disk_errors("cannot read records"):
             edits = count_edits(self.reader)
         changed, self.edits = edits != self.edits, edits
         return changed
 
     def read(self, queue: int, start: int, limit: int) -> list[StoredMessage]:
-        """Messages from ``start`` on. Those that are not written yet are the objects appended."""
-        # the layers first: if a batch is committed meanwhile, we see it twice, which is harmless
+        """Messages from ``start`` on. Messages that are not written yet are the appended
+        objects."""
+        # the layers first: a batch that is committed meanwhile is seen twice, which is harmless
         self._settle_written()
         hidden: set[int] = set()
         ranges: Ranges = []
@@ -423,8 +428,8 @@ class SqliteStore:
         self, table: str, queue: int, start: int, limit: int,
         removed: tuple[set[int], Ranges], found: dict[int, StoredMessage],
     ) -> None:  # fmt: skip
-        """Add up to ``limit`` visible rows. The cursor is closed early: an open one would keep
-        the WAL from starting over."""
+        """Add up to ``limit`` visible rows. The cursor is closed early, because an open one keeps
+        the WAL from being reset."""
         base = queue << SHIFT
         hidden, ranges = removed
         source = "shares s JOIN bodies b ON b.id = s.body" if table == "shares" else f"{table} s"
@@ -440,7 +445,7 @@ class SqliteStore:
                     break
                 try:
                     if content.__class__ is int:
-                        # A file's number, or that of nothing: then it has no name.
+                        # The number of a file, or the marker of a file without a name.
                         content = (
                             self.unnamed[key] if not content else self.large_files.open(content)
                         )
@@ -452,26 +457,26 @@ class SqliteStore:
                 left -= 1
 
     def _pass_over(self, key: int, error: Exception) -> None:
-        """One message cannot be read: those behind it can. It stays where it is, for somebody to
-        look at, or for the newer gateway that wrote it."""
+        """Skip a message that cannot be read. It stays in the store for inspection, or for the
+        newer gateway that wrote it."""
         if key not in self.damaged:
             self.damaged.add(key)
             where = f"message {key % POSITIONS} of queue number {key >> SHIFT}"
-            self.report(f"{where} is passed over: {error}")
+            self.report(f"{where} is skipped: {error}")
 
     # --- the end --------------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Copy the WAL into the database and give unused pages back, a few milliseconds' worth. For
-        quiet moments; runs where ``write`` would, never beside it."""
+        """Checkpoint the WAL and return unused pages, for a few milliseconds. Called when idle, on
+        the thread of ``write`` and never concurrently with it."""
         with disk_errors("cannot tidy"):
             self.writer.shrink()
             self.writer.checkpoint()
 
     def close(self) -> None:
-        """Write what is left, fold the WAL into the database, let go of the directory. Not while a
-        ``write`` is running. Raises ``StoreError`` if something could not be written; the directory
-        is free all the same."""
+        """Write pending changes, checkpoint the WAL and unlock the directory. Must not run during a
+        ``write``. Raises ``StoreError`` if pending changes could not be written; the directory is
+        unlocked in any case."""
         if self.closed:
             return
         try:
@@ -489,7 +494,7 @@ class SqliteStore:
             self.paged.parent.rmdir()
 
     def abandon(self) -> None:
-        """Let go of everything and write nothing, as the sudden end of the process would."""
+        """Release all resources without writing, like a crash of the process."""
         self._let_go()
 
     def _let_go(self) -> None:

@@ -22,18 +22,19 @@ MOST_ROWS = 2048
 """Rows in one statement, a power of two; four values each stay far below SQLite's 32 766."""
 
 DROPPED_ROWS = 16_384
-"""Messages of a queue that is gone removed beside one batch: others wait for some 5 ms."""
+"""Messages of a deleted queue that are removed with one batch; this delays the batch by about 5
+ms."""
 
 Statement = tuple[str, list[Any]]
 
 UNNAMED = 0
-"""In place of a body that stands in a file without a name."""
+"""In place of a body that is in a file without a name."""
 
 
 def chunks(start: str, unit: str, end: str, values: list[Any]) -> Iterator[Statement]:
     """Spread ``values`` over statements of 1, 2, 4 ... 2048 units, so that each is prepared once.
 
-    What is left over is filled up with NULL, which the statements skip.
+    The remainder is filled up with NULL, which the statements skip.
     """
     width = unit.count("?")
     at, left = 0, len(values) // width
@@ -72,9 +73,9 @@ class Writer:
         self.report = report
         self.current = ""
         self.packer = Packer()
-        # queues with rows outside ``messages``; grows only, and before the rows can be seen
+        # queues with rows outside ``messages``; only grows, and before the rows become visible
         self.doomed: deque[int] = deque()
-        """Numbers of queues that are gone, whose messages are being removed."""
+        """Numbers of deleted queues whose messages are being removed."""
         self.paged: set[int] = set()
         self.sharing: set[int] = set()
         connection.execute("PRAGMA cache_size=-32768")
@@ -84,8 +85,8 @@ class Writer:
         self.next_body: int = highest + 1
 
     def write(self, batch: Gathered) -> None:
-        """One commit. Raises ``sqlite3.Error`` and ``OSError``; then nothing is written and it may
-        be repeated."""
+        """Write a batch in one commit. Raises ``sqlite3.Error`` and ``OSError``; then nothing is
+        written and the call may be repeated."""
         self.large_files.begin()
         statements = list(self._statements(batch))
         self.large_files.sync()
@@ -96,8 +97,8 @@ class Writer:
             self._remove_some()
 
     def _remove_some(self) -> None:
-        """Remove a portion of the messages of a queue that is gone. It is not synced: what a crash
-        brings back is nobody's, and removed at the next start, as is what cannot be removed now."""
+        """Remove a portion of the messages of a deleted queue, without a sync. Messages that a
+        crash restores, or that cannot be removed now, are removed at the next start."""
         queue = self.doomed[0]
         bounds = [queue << SHIFT, (queue + 1 << SHIFT) - 1]
         left = DROPPED_ROWS
@@ -110,11 +111,11 @@ class Writer:
                     return
             self.connection.execute("DELETE FROM queues WHERE id = ?", [queue])
         except sqlite3.Error as error:
-            self.report(f"messages of a queue that is gone are removed at the next start: {error}")
+            self.report(f"messages of a deleted queue will be removed at the next start: {error}")
         self.doomed.popleft()
 
     def _commit(self, batch: Gathered, statements: list[Statement]) -> None:
-        # without a sync a commit survives the end of the process, but not that of the machine
+        # without a sync a commit survives a crash of the process, but not of the machine
         synchronous = "NORMAL" if batch.marks_only else self.synchronous
         execute = self.connection.execute
         if synchronous != self.current:
@@ -177,7 +178,7 @@ class Writer:
                 try:
                     packed = head(message, expires, notes)
                 except Exception as error:
-                    # ``append`` should have refused it. All others of the batch are well.
+                    # ``append`` should have refused it. The rest of the batch is not affected.
                     self.report(f"{message} cannot be written and is lost: {error!r}")
                     continue
                 large = isinstance(body, LargeBody)
@@ -204,14 +205,14 @@ class Writer:
         yield from inserts("paged.paged", 4, paged)
 
     def _content(self, number: int, body: Body) -> bytes | int:
-        """What stands in the row of a body: itself, or the number of the file it has now."""
+        """The column value of a body: its octets, or the number of its file."""
         if isinstance(body, LargeBody):
             self.large_files.place(number, body, self.synchronous == "full")
             return number
         return body
 
     def tables(self, queues: Any) -> list[str]:
-        """Where rows of these queues may be."""
+        """The tables that may contain rows of these queues."""
         tables = ["messages"]
         if not self.sharing.isdisjoint(queues):
             tables.append("shares")
@@ -220,10 +221,10 @@ class Writer:
         return tables
 
     def shrink(self) -> None:
-        """Give some unused pages at the end of the file back."""
+        """Return some unused pages at the end of the file to the file system."""
         # the pragma frees one page a step, in rows without columns, of which execute makes one step
         self.connection.executescript(f"PRAGMA main.incremental_vacuum({FREED_PAGES})")
 
     def checkpoint(self, mode: str = "PASSIVE") -> None:
-        """Copy the WAL into the database, as far as readers allow."""
+        """Checkpoint the WAL into the database, as far as readers allow."""
         self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()

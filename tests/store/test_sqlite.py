@@ -492,7 +492,7 @@ def test_a_damaged_row_costs_one_message(store: SqliteStore) -> None:
     for _ in range(2):
         assert [kept.position for kept in store.read(1, 0, 2)] == [1, 3]
     assert len(told) == 1
-    assert told[0].startswith("message 2 of queue number 1 is passed over: a stored message")
+    assert told[0].startswith("message 2 of queue number 1 is skipped: a stored message")
 
 
 def test_a_large_body_whose_file_is_gone_costs_one_message(
