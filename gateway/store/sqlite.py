@@ -244,9 +244,7 @@ class SqliteStore:
         try:
             return write_plain(message.notes).encode() if message.notes else None
         except (LocalError, ValueError, RecursionError) as error:
-            raise Unstorable(
-                f"the headers added by the broker cannot be stored: {error}"
-            ) from error
+            raise Unstorable(f"headers added by the broker cannot be stored: {error}") from error
 
     def remove(self, queue: int, position: int) -> None:
         """Delete a message, written or not. A message of the gathering batch costs no statement."""
