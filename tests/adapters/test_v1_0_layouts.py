@@ -35,7 +35,7 @@ from tests.drawing import examples
 
 PROTOCOL = load(ROOT / "specs" / SOURCE_1_0)
 STRUCTS = {struct.name: struct for struct in composites(PROTOCOL)}
-KINDS = {kind.name: kind for kind in tables.KINDS}
+KINDS = {kind.name: kind for kind in tables.COMPOSITE_TYPES}
 SYMBOLS = BY_TYPE["symbol"].map(str)
 
 outcomes = st.one_of(

@@ -9,7 +9,7 @@ from gateway.adapters.performatives import deliveries as unsettled
 from gateway.adapters.performatives.composites import write
 from gateway.adapters.performatives.deliveries import FEW, within
 from gateway.adapters.performatives.links import HALF, MASK
-from gateway.adapters.performatives.sending_link import Outgoing
+from gateway.adapters.performatives.sending_link import SendingLink
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.broker.undertakings import PORTION
 from gateway.operations import Assure, DeclareQueue, RetireMany, Settle, SettleMany
@@ -108,7 +108,7 @@ def described(peer: Receiver) -> tuple[Any, ...]:
     entries = [entry for lane in peer.queue.lanes for entry in lane.ready]
     dead = [entry for lane in peer.dead.lanes for entry in lane.ready]
     links = peer.engine.sessions[0].links.values()
-    outgoing = [link for link in links if isinstance(link, Outgoing)]
+    outgoing = [link for link in links if isinstance(link, SendingLink)]
     assert outgoing
     return (
         peer.queue.unsettled,

@@ -213,7 +213,7 @@ def test_an_unknown_virtual_host_is_402(house: House, version: str) -> None:
         found.extend(receive(data))
         return []
 
-    guest.client.receive = listen  # type: ignore[method-assign]
+    guest.client.receive = listen
     guest.carry()
     if version == "0-9a6":
         guest.client.send(BeginSession(1, "begin"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.performatives.sending_link import Outgoing
+from gateway.adapters.performatives.sending_link import SendingLink
 from tests.adapters.performatives.stranger import Stranger, body, message, proton
 
 pytestmark = pytest.mark.interop
@@ -101,5 +101,5 @@ def test_every_message_is_accepted_once(seed: int) -> None:
     place = stranger.engine.sessions[1]
     assert place.number == 1 and not taker.held and not place.sent
     assert not stranger.broker.queue("q") and not stranger.broker.unsettled
-    outgoing = [link for link in place.links.values() if isinstance(link, Outgoing)]
+    outgoing = [link for link in place.links.values() if isinstance(link, SendingLink)]
     assert len(outgoing) == 3 and not any(link.held for link in outgoing)
