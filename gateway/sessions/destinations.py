@@ -1,8 +1,9 @@
-"""What handles mean on the broker: queues, topics and peers by name (0.8a2 §2.2.6, §3.5.2).
+"""Destinations of handles as queues and exchanges of the broker (0.8a2 §2.2.6, §3.5.2).
 
-A queue service is the queues of the virtual host; a topic service is ``amq.topic`` with the name as
-key; a peer is a queue that somebody serves, who answers into a queue of the handle's own. A durable
-subscription is a queue, named like one of 1.0: ``subscription:<user>:<client>:<identifier>``.
+The queue service is the queues of the virtual host. The topic service is ``amq.topic`` with the
+name as routing key. A peer is a queue with a server behind it, which replies to a private queue of
+the handle. A durable subscription is a queue, named like one of 1.0:
+``subscription:<user>:<client>:<identifier>``.
 """
 
 import secrets
@@ -27,16 +28,16 @@ from gateway.sessions.subscriptions import (
 )
 
 TEMPORARY = "tmp/"
-NOBODYS = ("amq.", PREFIX, TEMPORARY)
-"""Beginnings of names that a message to all queues does not mean."""
+RESERVED_PREFIXES = ("amq.", PREFIX, TEMPORARY)
+"""Prefixes of queues that a message to all queues does not reach."""
 MOST_COPIES = 1000
-"""Queues that one message may be sent to."""
+"""The most queues that one message may be sent to."""
 
 SELECTOR_TYPES = frozenset(
     ["", "text/x-sql", "application/x-sql", "application/sql", "text/x-jms-selector",
      "application/x-jms-selector"]
 )  # fmt: skip
-"""MIME types of selectors: the one grammar there is, by all names it might go by."""
+"""MIME types of selectors: different names of the one supported grammar."""
 
 
 def check_name(name: str) -> str:
@@ -49,8 +50,8 @@ def no_destination(name: str) -> Refusal:
     return Refusal(Condition.NOT_FOUND, f"no destination '{name}'")
 
 
-def find_prefix(vhost: VirtualHost, name: str) -> None:
-    """Refuses (404) unless it is a queue or the beginning of the name of one (§3.5.2.3)."""
+def need_prefix(vhost: VirtualHost, name: str) -> None:
+    """Refuses (404) unless a queue has this name or begins with it (§3.5.2.3)."""
     if name and name not in vhost.queues:
         if any(known.startswith(name) for known in vhost.queues):
             return
@@ -58,7 +59,7 @@ def find_prefix(vhost: VirtualHost, name: str) -> None:
 
 
 def temporary_name(vhost: VirtualHost) -> str:
-    """A name that neither a queue nor, in all likelihood, a topic has."""
+    """An unused name: no queue has it, and very probably no topic."""
     while True:
         name = f"{TEMPORARY}{secrets.randbelow(10**9):09}"
         if name not in vhost.queues:
@@ -66,8 +67,8 @@ def temporary_name(vhost: VirtualHost) -> str:
 
 
 def make_temporary(channel: Channel, name: str) -> str:
-    """A queue of the connection; one that it has already is emptied (§3.5.2.2). Refuses (403) the
-    name of another queue."""
+    """Declare a queue of the connection, or purge it if the connection has it already (§3.5.2.2).
+    Refuses (403) the name of another queue."""
     queues = channel.vhost.queues
     name = name or temporary_name(channel.vhost)
     found = queues.get(name)
@@ -80,7 +81,7 @@ def make_temporary(channel: Channel, name: str) -> str:
 
 
 def private_queue(channel: Channel, name: str = "") -> str:
-    """A queue of the connection, such as the one where answers to a peer handle come in."""
+    """Declare an exclusive queue of the connection, such as the reply queue of a peer handle."""
     made = DeclareQueue(channel.number, None, name, exclusive=True, levels=DRAFT_LEVELS)
     return channel.topology.declare_queue(made).name
 
@@ -94,13 +95,13 @@ def delete_private(channel: Channel, name: str) -> None:
 # --- sending ------------------------------------------------------------------------------------
 
 
-def queues_meant(vhost: VirtualHost, name: str) -> list[str]:
-    """The queue of that name; without a name, all there are (§3.5.2.3)."""
+def matching_queues(vhost: VirtualHost, name: str) -> list[str]:
+    """The queue of that name; without a name, all queues (§3.5.2.3)."""
     if name:
         if name not in vhost.queues:
             raise no_destination(name)
         return [name]
-    found = [known for known in vhost.queues if not known.startswith(NOBODYS)]
+    found = [known for known in vhost.queues if not known.startswith(RESERVED_PREFIXES)]
     if not found:
         raise no_destination(name)
     if len(found) > MOST_COPIES:
@@ -109,7 +110,7 @@ def queues_meant(vhost: VirtualHost, name: str) -> list[str]:
 
 
 def addressed(message: Message, exchange: str, key: str, ttl: int | None) -> Message:
-    """The message with a place to go to."""
+    """The message with an exchange and a routing key."""
     essentials = message.essentials
     if ttl is not None:
         essentials = essentials._replace(ttl=ttl)
@@ -117,15 +118,15 @@ def addressed(message: Message, exchange: str, key: str, ttl: int | None) -> Mes
 
 
 def to_all(channel: Channel, message: Message) -> Message:
-    """The message to every topic there is (§3.5.2.3), as far as somebody listens to one."""
+    """The message to all topics that have a subscription (§3.5.2.3)."""
     if len(channel.vhost.exchange(TOPICS).bindings) > MOST_COPIES:
         raise Refusal(Condition.RESOURCE_ERROR, f"more than {MOST_COPIES} topics")
     essentials = message.essentials._replace(has_headers=True)
     return ToAll(message.dialect, message.header, message.body, TOPICS, "", essentials)
 
 
-def asking(message: Message, answer_to: str) -> Message:
-    """The same as a request: it says where the answer goes, and what it will be known by."""
+def as_request(message: Message, answer_to: str) -> Message:
+    """The message as a request, with a reply queue and a correlation id."""
     properties = Properties(**message.properties.given())
     if properties.reply_to is None:
         properties.reply_to = answer_to
@@ -139,7 +140,8 @@ def asking(message: Message, answer_to: str) -> Message:
 
 
 def binding_key(name: str) -> str:
-    """Names are texts, and a beginning stands for all that it is the beginning of, up to a dot."""
+    """A binding key for a topic; a name that is empty or ends in a dot matches everything that
+    begins with it."""
     return f"{name}#" if not name or name.endswith(".") else name
 
 
@@ -152,9 +154,9 @@ def subscription_name(channel: Channel, client: str, identifier: str) -> str:
 def subscribe(
     channel: Channel, name: str, client: str, identifier: str, selector: Selector | None = None
 ) -> tuple[str, bool]:
-    """The queue of a subscription to a topic: by name if it is durable, else private. What the
-    selector does not want never comes into it; True if an earlier build may have left some of that
-    there, so that the consumer has to look."""
+    """Declare and bind the queue of a subscription to a topic: named if it is durable, else
+    private. Messages that the selector excludes never enter it. The flag is true if an earlier
+    build may have left such messages there, so that the consumer has to filter."""
     durable = bool(identifier)
     wanted = subscription_name(channel, client, identifier) if durable else ""
     key = binding_key(name)
@@ -179,7 +181,7 @@ def subscribe(
 
 
 def read_selector(text: str, kind: str) -> Selector | None:
-    """Refuses a type that is not known (540) and what is no selector (502)."""
+    """Parse a selector. Refuses unknown types (540) and syntax errors (502)."""
     if kind.lower() not in SELECTOR_TYPES:
         raise Refusal(Condition.NOT_IMPLEMENTED, f"selectors of type '{kind[:60]}' are unknown")
     if not text.strip():

@@ -1,7 +1,7 @@
 """Performs the operations of adapters with handles (0.8a2 §3.5), for one session.
 
-A window is kept as credit of its consumer: an acknowledgement frees places at once, also where it
-waits for a commit, or a client that takes one message at a time would never come to commit.
+A prefetch window is kept as credit of its consumer. An acknowledgement returns credit at once, also
+before a commit, or a client with a window of one message could never reach its commit.
 """
 
 from collections.abc import Callable
@@ -36,13 +36,13 @@ from gateway.sessions.addresses import TOPICS
 from gateway.sessions.context import SessionContext
 from gateway.sessions.destinations import (
     addressed,
-    asking,
+    as_request,
     check_name,
     delete_private,
-    find_prefix,
     make_temporary,
+    matching_queues,
+    need_prefix,
     private_queue,
-    queues_meant,
     read_selector,
     subscribe,
     subscription_name,
@@ -51,28 +51,28 @@ from gateway.sessions.destinations import (
 )
 from gateway.sessions.long_requests import LongRequests
 from gateway.sessions.replies import Replies
-from gateway.sessions.staging import Arriving, Owner, Staging
+from gateway.sessions.staging import StagedMessage, Staging, StagingOwner
 from gateway.sessions.subscriptions import check_owner
 
 Perform = Callable[[Channel, Any], None]
 
 MOST_LOOKED_AT = 2048
-"""Messages that one query looks at."""
+"""The most messages that one query reads."""
 LONGEST_INDEX = 1 << 16
-"""Numbers that a handle remembers."""
+"""The most message numbers that a handle keeps."""
 MOST_CONSUMERS = 64
-"""Consumers of one handle."""
+"""The most consumers of one handle."""
 PORTION = 128
 PORTION_OCTETS = 1 << 20
 
 
 class Handle:
-    """What a handle was opened for. ``free``: places in the windows of its consumers, kept while it
-    is paused; ``None`` is without limit."""
+    """An open handle. ``paused_credit``: the credit of its consumers by tag while it is paused;
+    ``None`` is unlimited."""
 
     __slots__ = (
-        "channel", "service", "name", "client", "consumers", "paused", "free", "queue",
-        "index", "staged", "answers", "expires",
+        "channel", "service", "name", "client", "consumers", "paused", "paused_credit", "queue",
+        "index", "staged", "reply_queue", "expires",
     )  # fmt: skip
 
     def __init__(self, channel: int, service: Service, name: str, client: str) -> None:
@@ -81,16 +81,16 @@ class Handle:
         self.name = name
         self.client = client
         self.consumers: dict[str, str] = {}
-        """Queues that its consumers take from, by tag."""
+        """The queues of its consumers by tag."""
         self.paused = False
-        self.free: dict[str, int | None] = {}
+        self.paused_credit: dict[str, int | None] = {}
         self.queue = ""
-        """What ``index`` is about."""
+        """The queue of ``index``."""
         self.index: list[Place] = []
-        self.staged: Arriving | None = None
+        self.staged: StagedMessage | None = None
         self.expires: int | None = None
-        self.answers = ""
-        """The private queue of a peer handle."""
+        self.reply_queue = ""
+        """The private reply queue of a peer handle."""
 
 
 class HandleOperations:
@@ -112,11 +112,11 @@ class HandleOperations:
         self._topics = topics
         self._handles: dict[str, Handle] = {}
         self._credited: dict[int, set[int]] = {}
-        """By channel: deliveries whose place is free already, and that may come to be unsettled
-        again by a rollback."""
+        """By channel: deliveries whose credit was returned, and that a rollback may make unsettled
+        again."""
         self._own_topics: list[tuple[str, str]] = []
-        self._nameless: set[Owner] = set()
-        """Under which messages in parts are kept that go with the connection."""
+        self._anonymous_owners: set[StagingOwner] = set()
+        """Owners of prepared messages that are dropped with the connection."""
         self.handlers: dict[type[Any], Perform] = {
             OpenDestination: self._open,
             CloseDestination: self._close,
@@ -142,19 +142,19 @@ class HandleOperations:
         elif op.temporary:
             made = name = make_temporary(channel, name)
         elif op.service is not Service.TOPIC:
-            find_prefix(channel.vhost, name)
+            need_prefix(channel.vhost, name)
         handle = Handle(op.channel, op.service, name, op.client)
         if op.service is Service.PEER:
-            handle.answers = private_queue(channel)
+            handle.reply_queue = private_queue(channel)
             tag = op.link
-            channel.subscribe(handle.answers, tag, no_ack=True)
-            handle.consumers[tag] = handle.answers
+            channel.subscribe(handle.reply_queue, tag, no_ack=True)
+            handle.consumers[tag] = handle.reply_queue
         self._handles[op.link] = handle
         then = partial(channel.start, op.link) if handle.consumers else None
         self._replies.answer_when_safe(op.channel, op.token, made, then)
 
     def _own_topic(self, channel: Channel, name: str) -> str:
-        """A topic that only this connection may subscribe to."""
+        """Make a topic that only this connection may subscribe to."""
         name = name or temporary_name(channel.vhost)
         key = (channel.vhost.name, name)
         if self._topics.setdefault(key, self._context.number) != self._context.number:
@@ -168,35 +168,35 @@ class HandleOperations:
         self._replies.answer(op.channel, op.token)
 
     def drop(self, channel: Channel, link: str) -> None:
-        """The handle is over, by its client or by a refusal."""
+        """Drop a handle that its client or a refusal has closed."""
         handle = self._handles.pop(link, None)
         if handle is None:
             return
         for tag in handle.consumers:
             channel.unsubscribe(tag)
-        if handle.answers:
-            delete_private(channel, handle.answers)
+        if handle.reply_queue:
+            delete_private(channel, handle.reply_queue)
         if handle.staged is not None:
             self._staging.leave(handle.staged)
 
     def ended(self, number: int) -> None:
-        """A channel is over, and with it its handles. The broker ends their consumers."""
+        """Drop the handles of a closed channel; the broker ends their consumers."""
         channel = self._context.channels.get(number)
         for link in [link for link, handle in self._handles.items() if handle.channel == number]:
             handle = self._handles.pop(link)
             if handle.staged is not None:
                 self._staging.leave(handle.staged)
-            if handle.answers and channel is not None:
-                delete_private(channel, handle.answers)
+            if handle.reply_queue and channel is not None:
+                delete_private(channel, handle.reply_queue)
         self._credited.pop(number, None)
 
     def closed(self) -> None:
-        """The connection is over."""
+        """Drop everything of the connection."""
         for number in {handle.channel for handle in self._handles.values()}:
             self.ended(number)
         for key in self._own_topics:
             self._topics.pop(key, None)
-        for owner in self._nameless:
+        for owner in self._anonymous_owners:
             self._staging.forget(owner)
 
     # --- sending --------------------------------------------------------------------------------
@@ -222,10 +222,10 @@ class HandleOperations:
             posted = addressed(message, TOPICS, full, ttl)
             channel.publish(posted if full else to_all(channel, posted))
             return
-        for queue in queues_meant(channel.vhost, full):
+        for queue in matching_queues(channel.vhost, full):
             posted = addressed(message, "", queue, ttl)
             if handle.service is Service.PEER:
-                posted = asking(posted, handle.answers)
+                posted = as_request(posted, handle.reply_queue)
             channel.publish(posted)
 
     def _prepare(self, channel: Channel, op: Prepare) -> None:
@@ -241,7 +241,7 @@ class HandleOperations:
             raise Refusal(Condition.CONTENT_TOO_LARGE, f"a message has {most} octets at most")
         owner = (context.vhost, context.user, handle.client or f"#{context.number}")
         if not handle.client:
-            self._nameless.add(owner)
+            self._anonymous_owners.add(owner)
         lasting = bool(handle.client)
         handle.staged = self._staging.begin(owner, op.message, op.size, op.digest, lasting)
         handle.expires = op.expires
@@ -251,22 +251,22 @@ class HandleOperations:
         handle = self._handles.get(op.link)
         if handle is None:
             return
-        arriving = handle.staged
-        if arriving is None:
+        staged = handle.staged
+        if staged is None:
             raise Refusal(Condition.COMMAND_INVALID, "nothing was prepared")
         try:
-            self._staging.extend(arriving, op.octets)
+            self._staging.extend(staged, op.octets)
         except Refusal:
             handle.staged = None
             raise
         if not op.last:
             return
         handle.staged = None
-        body = self._staging.finish(arriving)
+        body = self._staging.finish(staged)
         if isinstance(body, str):
             self._replies.answer(op.channel, op.token, body)
             return
-        old = arriving.message
+        old = staged.message
         message = Message(old.dialect, old.header, body, "", "", old.essentials)
         self._publish(channel, handle, op.name, message, handle.expires)
         self._sent(op, "")
@@ -296,7 +296,7 @@ class HandleOperations:
         )
         handle.consumers[op.tag] = queue
         if handle.paused:
-            handle.free[op.tag] = window
+            handle.paused_credit[op.tag] = window
         # The first delivery must not overtake the answer.
         self._replies.answer(op.channel, op.token, full, partial(channel.start, op.tag))
 
@@ -338,52 +338,52 @@ class HandleOperations:
             if op.paused:
                 for tag in handle.consumers:
                     consumer = channel.window.consumers.get(tag)
-                    handle.free[tag] = None if consumer is None else consumer.credit
+                    handle.paused_credit[tag] = None if consumer is None else consumer.credit
                     channel.credit(tag, 0)
         self._replies.answer(op.channel, op.token)
-        if not op.paused and handle.free:
-            free, handle.free = handle.free, {}
-            for tag, count in free.items():
+        if not op.paused and handle.paused_credit:
+            credit, handle.paused_credit = handle.paused_credit, {}
+            for tag, count in credit.items():
                 channel.credit(tag, count)
 
     def _acknowledge(self, channel: Channel, op: Acknowledge) -> None:
         credited = self._credited.setdefault(op.channel, set())
         credited.intersection_update(channel.window.unsettled)
         last = 0
-        places: dict[str, int] = {}
+        returned: dict[str, int] = {}
         for number, entry in channel.window.unsettled.items():
             if number > op.up_to:
                 break
             last = number
             if entry.consumer is not None and number not in credited:
-                places[entry.consumer.tag] = places.get(entry.consumer.tag, 0) + 1
+                returned[entry.consumer.tag] = returned.get(entry.consumer.tag, 0) + 1
             if channel.transactions.own is not None:
                 credited.add(number)
 
-        def free() -> None:
-            for tag, count in places.items():
-                self._free(channel, tag, count)
+        def add_credit() -> None:
+            for tag, count in returned.items():
+                self._add_credit(channel, tag, count)
 
         steps = channel.settlements.settling(last, Outcome.ACCEPT) if last else None
         if steps is not None:
-            self._long_requests.undertake(channel, op, steps, whole=False, then=free)
+            self._long_requests.undertake(channel, op, steps, whole=False, then=add_credit)
             return
         self._replies.answer(op.channel, op.token)
-        free()
+        add_credit()
 
-    def _free(self, channel: Channel, tag: str, count: int) -> None:
-        """So many more may be delivered to a consumer."""
+    def _add_credit(self, channel: Channel, tag: str, count: int) -> None:
+        """Give a consumer more credit."""
         handle = self._handles.get(tag.partition("/")[0])
-        if handle is not None and tag in handle.free:
-            have = handle.free[tag]
-            handle.free[tag] = None if have is None else have + count
+        if handle is not None and tag in handle.paused_credit:
+            have = handle.paused_credit[tag]
+            handle.paused_credit[tag] = None if have is None else have + count
             return
         consumer = channel.window.consumers.get(tag)
         if consumer is not None and consumer.credit is not None:
             channel.credit(tag, consumer.credit + count)
 
     def _give_back(self, channel: Channel, op: GiveBack) -> None:
-        """At once, also within a transaction: somebody else is to have it."""
+        """Requeue at once, also within a transaction, so that another consumer gets the message."""
         entry = channel.window.unsettled.pop(op.delivery, None)
         if entry is None:
             self._replies.answer(op.channel, op.token, False)
@@ -392,7 +392,7 @@ class HandleOperations:
         channel.settlements.conclude([(entry, Outcome.RELEASE)])
         self._replies.answer(op.channel, op.token, True)
         if consumer is not None and op.delivery not in self._credited.get(op.channel, ()):
-            self._free(channel, consumer.tag, 1)
+            self._add_credit(channel, consumer.tag, 1)
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -403,7 +403,7 @@ class HandleOperations:
         selector = read_selector(op.selector, op.selector_type)
         queue = check_name(handle.name + op.name)
         if handle.service is Service.TOPIC:
-            # What waits in a topic is what waits in our subscription to it.
+            # Messages of a topic are in the queue of our subscription to it.
             queue = next(iter(handle.consumers.values()), "")
         if queue != handle.queue or not op.start:
             handle.index, handle.queue = [], queue

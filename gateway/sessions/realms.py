@@ -1,15 +1,15 @@
-"""Access realms of the drafts of 2005: who works with one, and who has it alone (0-9a0 §4.4.1)."""
+"""Access realms of the drafts of 2005: shared and exclusive tickets (0-9a0 §4.4.1)."""
 
 from gateway.broker.channel import Channel
 from gateway.errors import Condition, Refusal
 
 Realm = tuple[str, str, str]
-"""Virtual host, user and name: each user has realms of its own, so that nobody shuts another user
-out of one. What its user may do there is for permissions to say."""
+"""Virtual host, user and name: each user has realms of its own, so that no user can lock another
+out. Permissions decide the access to resources."""
 
 
 class Realms:
-    """Who holds tickets for what. What a realm is about is for permissions to say."""
+    """The channels with tickets for each realm; they give no permissions."""
 
     def __init__(self) -> None:
         self._holders: dict[Realm, dict[Channel, bool]] = {}
@@ -19,8 +19,8 @@ class Realms:
         return len(self._holders)
 
     def enter(self, channel: Channel, name: str, exclusive: bool) -> None:
-        """Until ``leave``. Refuses (403) if another channel has it alone, or is in the way of
-        having it so."""
+        """Enter a realm until ``leave``. Refuses (403) if another channel holds it exclusively, or
+        if exclusive access is asked for and another channel is in it."""
         realm = channel.vhost.name, channel.client.user, name
         holders = self._holders.setdefault(realm, {})
         if any(alone or exclusive for holder, alone in holders.items() if holder is not channel):
@@ -30,7 +30,7 @@ class Realms:
         self._held.setdefault(channel, set()).add(realm)
 
     def leave(self, channel: Channel) -> None:
-        """Its tickets are no more."""
+        """Give back all tickets of a channel."""
         for realm in self._held.pop(channel, ()):
             holders = self._holders[realm]
             del holders[channel]

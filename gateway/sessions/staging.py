@@ -1,7 +1,8 @@
-"""Large messages that come in parts and may be resumed over another connection (0.8a2 §3.3.2.2).
+"""Prepared messages, which are sent in parts and may be resumed over another connection (0.8a2
+§3.3.2.2).
 
-Their parts are in the ``PartialBodyStore``, by client and by everything the header says, which
-identifies a message there. A client without a name has them for as long as its connection lasts.
+Their parts are in the ``PartialBodyStore``, by client and by the whole header, which identifies a
+message there. Those of a client without a name are dropped with its connection.
 """
 
 import hashlib
@@ -12,14 +13,14 @@ from gateway.message import Message
 from gateway.partial_bodies import Key, PartialBodyStore, Staged
 
 MOST_OF_CLIENT = 16
-"""Half received messages of one client."""
+"""The most incomplete messages of one client."""
 
-Owner = tuple[str, str, str]
-"""Virtual host, user, client name."""
+StagingOwner = tuple[str, str, str]
+"""The client of a prepared message: virtual host, user, client name."""
 
 
-class Arriving:
-    """A message that a handle is receiving."""
+class StagedMessage:
+    """A prepared message that a handle is receiving."""
 
     __slots__ = ("message", "item")
 
@@ -29,16 +30,16 @@ class Arriving:
 
 
 class Staging:
-    """All messages that are half received. Everything refuses for want of room."""
+    """All incomplete messages. All methods refuse when there is no room."""
 
     def __init__(self, partials: PartialBodyStore) -> None:
         self.partials = partials
 
     def begin(
-        self, owner: Owner, message: Message, size: int, digest: str, lasting: bool = True
-    ) -> Arriving:
-        """The place for a message, with what came of it before. ``lasting``: its owner has the same
-        name on another connection."""
+        self, owner: StagingOwner, message: Message, size: int, digest: str, lasting: bool = True
+    ) -> StagedMessage:
+        """Begin a message, or resume it with the octets received before. ``lasting``: its owner has
+        the same name on another connection."""
         whose: Key = ("0.8a2", *owner)
         key: Key = (*whose, str(size), hashlib.sha256(message.header).hexdigest())
         if key in self.partials.used:
@@ -46,17 +47,17 @@ class Staging:
         if key not in self.partials.kept:
             self._make_room(whose)
         try:
-            arriving = Arriving(message, self.partials.begin(key, size, digest, lasting))
+            staged = StagedMessage(message, self.partials.begin(key, size, digest, lasting))
         except OSError as error:
             raise no_room(error) from error
         start = message.body
-        if len(start) > arriving.item.have:
-            self.extend(arriving, start[arriving.item.have :])
-        return arriving
+        if len(start) > staged.item.have:
+            self.extend(staged, start[staged.item.have :])
+        return staged
 
-    def extend(self, arriving: Arriving, octets: bytes) -> None:
-        """The next octets. Refuses what is more than was announced too."""
-        item = arriving.item
+    def extend(self, staged: StagedMessage, octets: bytes) -> None:
+        """Add octets. Refuses more than were announced."""
+        item = staged.item
         if len(octets) > item.left:
             self.partials.drop(item)
             raise Refusal(Condition.SYNTAX_ERROR, "more octets than the message has")
@@ -66,24 +67,25 @@ class Staging:
             self.partials.drop(item)
             raise no_room(error) from error
 
-    def finish(self, arriving: Arriving) -> Body | str:
-        """All of the body, or why it is not what was announced; it is given up then."""
+    def finish(self, staged: StagedMessage) -> Body | str:
+        """The complete body, or the reason why it is not the announced one; it is discarded
+        then."""
         try:
-            fault = arriving.item.fault()
+            fault = staged.item.fault()
             if not fault:
-                return self.partials.finish(arriving.item)
+                return self.partials.finish(staged.item)
         except OSError as error:
-            self.partials.drop(arriving.item)
+            self.partials.drop(staged.item)
             raise no_room(error) from error
-        self.partials.drop(arriving.item)
+        self.partials.drop(staged.item)
         return fault
 
-    def leave(self, arriving: Arriving) -> None:
-        """Nobody is receiving it: it waits for the rest."""
-        self.partials.leave(arriving.item)
+    def leave(self, staged: StagedMessage) -> None:
+        """Keep an incomplete message for another connection."""
+        self.partials.leave(staged.item)
 
-    def forget(self, owner: Owner) -> None:
-        """A client without a name is gone: nobody will ask for these."""
+    def forget(self, owner: StagingOwner) -> None:
+        """Discard the messages of a client without a name."""
         for item in self.partials.of(("0.8a2", *owner)):
             self.partials.drop(item)
 
@@ -97,6 +99,6 @@ class Staging:
 
 
 def no_room(error: OSError) -> Refusal:
-    """The disk is short, or a limit reached."""
+    """The disk is full, or a limit is reached."""
     text = f"no room for messages in parts: {error.strerror}"
     return Refusal(Condition.CONTENT_TOO_LARGE, text)
