@@ -18,10 +18,6 @@ TODO = "to be taken apart in the refactoring"
 
 SLICED = {
     # base class: (its only subclass, the reason)
-    "adapters.performatives.deliveries.UnsettledDeliveries": (
-        "adapters.performatives.session.Session",
-        TODO,
-    ),
     "broker.queues.Queue": ("broker.void.Void", "a queue that keeps nothing is a kind of queue"),
     "broker.exchanges.HeadersExchange": (
         "broker.exchange_types.Matcher",
@@ -43,11 +39,6 @@ SLICED = {
 
 TANGLED = {
     # folder: (the files in it that stand in a circle, the reason)
-    "adapters.performatives": (
-        "channels client client_management client_receivers client_senders client_transactions "
-        "deliveries engine links outcomes owner receiving_link sending_link session",
-        TODO,
-    ),
     "broker": (
         "consumers cursors deliveries dispatcher exchanges exclusions queues returning",
         "a delivery knows its lane and its consumer, a lane and a consumer know their queue, and a "

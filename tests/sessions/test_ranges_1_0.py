@@ -49,7 +49,7 @@ class Receiver(Linked):
         for handle in range(links):
             self.says(w.Attach(f"out{handle}", handle, True, source=source))
             self.feed(packed(w.Flow(0, HALF - 1, 0, 1000, handle, 0, count // links)))
-        sent = self.engine.sessions[0].sent
+        sent = self.engine.sessions[0].unsettled.sent
         while len(sent) < count:
             self.house.broker.state.tick(self.house.broker.state.now + 1)
             self.engine.output()
@@ -114,7 +114,7 @@ def described(peer: Receiver) -> tuple[Any, ...]:
         peer.queue.unsettled,
         [(e.message.body, e.deliveries, e.message.notes) for e in entries],
         sorted((e.message.body, str(e.message.notes)) for e in dead),
-        len(peer.engine.sessions[0].sent),
+        len(peer.engine.sessions[0].unsettled.sent),
         {link.name: sorted(link.unsettled) for link in outgoing},
         sorted(peer.session.channels[0].window.unsettled),
     )

@@ -5,24 +5,29 @@ The numbers of the two directions have nothing to do with each other. ``sessions
 """
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from gateway.adapters.performatives.session import Session
+from gateway.adapters.performatives.receiving_link import ReceivingLink
+from gateway.adapters.performatives.session import Session, SessionConnection
 from gateway.adapters.performatives.violation import Violation, framing_error, illegal_state
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError
 from gateway.errors import LocalError, Lost, PeerError
 from gateway.operations import Operation
 
-if TYPE_CHECKING:
-    from gateway.adapters.performatives.engine import Engine
-    from gateway.adapters.performatives.receiving_link import ReceivingLink
+
+class Connection(SessionConnection, Protocol):
+    """A connection as its channels need it."""
+
+    def on_violation(self, violated: PeerError, channel: int, found: list[Operation]) -> None:
+        """A mistake of the peer that costs the session of this channel."""
+        ...
 
 
 class Channels:
     """The sessions of a connection."""
 
-    def __init__(self, engine: "Engine", limit: int) -> None:
+    def __init__(self, engine: Connection, limit: int) -> None:
         self.sessions: dict[int, Session] = {}
         self.remote_channels: dict[int, Session] = {}
         self.limit = limit

@@ -5,9 +5,9 @@ module each; this one has the operations of the session itself and the table of 
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
-from gateway.adapters.performatives import addresses as places
+from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_management import ClientManagement
 from gateway.adapters.performatives.client_receivers import ClientReceivers
 from gateway.adapters.performatives.client_senders import ClientSenders
@@ -18,7 +18,7 @@ from gateway.adapters.performatives.session import Session
 from gateway.adapters.performatives.violation import reason
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError
-from gateway.errors import Condition, LocalError, Lost
+from gateway.errors import Condition, LocalError
 from gateway.operations import (
     AttachSource,
     AttachTarget,
@@ -58,65 +58,23 @@ from gateway.operations import (
     UpdateSecret,
 )
 
-DETACHED = "the link was detached"
-
 
 class ClientSession:
     """What we do on one session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.engine = cast(Any, session.engine)
-        self.form: str = self.engine.addresses or places.form_of(self.engine.peer)
+        self.context = context = ClientContext(session)
         self.beginning: Token = None
         self.ending: Token = None
         self.leaving = False
         """It ends as soon as all is sent."""
         self.foreign = False
         """The peer has begun it, and was refused."""
-        self._serial = 0
-        self.transactions = ClientTransactions(self)
-        self.senders = ClientSenders(self)
-        self.receivers = ClientReceivers(self)
-        self.management = ClientManagement(self)
-
-    def link_name(self, kind: str) -> str:
-        """A name that no other link of this connection has."""
-        self._serial += 1
-        return f"{kind}:{self.session.number}.{self._serial}"
-
-    # --- answers --------------------------------------------------------------------------------
-
-    def answer(self, token: Token, result: Any = None) -> None:
-        """Nobody needs to be asked."""
-        if token is not None:
-            self.session.engine.later.append(Done(self.session.number, token, result))
-
-    def refuse(self, token: Token, condition: Condition, text: str) -> None:
-        """It cannot be said."""
-        if token is not None:
-            found = self.session.engine.later
-            found.append(Refused(self.session.number, token, condition, text, Lost.LINK))
-
-    def refused(self, token: Token, lost: bool) -> Refused:
-        """The answer to what can no longer be answered."""
-        scope = Lost.CONNECTION if lost else Lost.SESSION
-        otherwise = f"the {'connection' if lost else 'session'} is gone"
-        condition, text = reason(self.session.reason, otherwise)
-        return Refused(self.session.number, token, condition, text, scope)
-
-    def gone(self, token: Token, link: Link, record: w.Detach | None, lost: bool) -> Refused:
-        """The answer to what was asked of a link that is over: why the peer has detached it, or we
-        have; else its session is over."""
-        error = link.fault if record is None else record.error
-        if record is None and error is None:
-            return self.refused(token, lost)
-        condition, text = reason(error, DETACHED)
-        return Refused(self.session.number, token, condition, text, Lost.LINK)
-
-    def lose(self, text: str, found: list[Operation]) -> None:
-        """The session cannot go on."""
-        self.session.fail(AmqpError.PRECONDITION_FAILED, text, found)
+        self.transactions = ClientTransactions(context)
+        self.senders = ClientSenders(context, self.transactions)
+        self.receivers = ClientReceivers(context, self.transactions)
+        self.management = ClientManagement(context)
 
     # --- what the session says ------------------------------------------------------------------
 
@@ -146,7 +104,9 @@ class ClientSession:
         for token in (self.beginning, self.ending):
             if token is not None:
                 done = answered and token is self.ending
-                found.append(Done(session.number, token) if done else self.refused(token, lost))
+                found.append(
+                    Done(session.number, token) if done else self.context.refused(token, lost)
+                )
         self.beginning = self.ending = None
         self.transactions.drop_waiting(found, lost)
         if lost or answered or self.foreign:
@@ -171,21 +131,16 @@ class ClientSession:
         """What we send is in transactions of ours only, and those end with an outcome."""
 
     def on_settlement_awaited(
-        self,
-        session: Session,
-        runs: Iterable[tuple[int, int]],
-        state: Any,
-        before: int,
-        found: list[Operation],
+        self, runs: Iterable[tuple[int, int]], state: Any, before: int, found: list[Operation]
     ) -> None:
         """What we send is kept nowhere here."""
         for first, last in runs:
-            session.settle_sent(first, last, state)
+            self.session.unsettled.settle_sent(first, last, state)
 
     def deliver(self, *_: Any) -> None:
         raise LocalError("a client does not deliver")
 
-    def confirm(self, *_: Any) -> None:
+    def on_confirm(self, *_: Any) -> None:
         raise LocalError("a client does not confirm")
 
     # --- what is said ---------------------------------------------------------------------------
@@ -196,7 +151,7 @@ class ClientSession:
         if self.session.output_closed:
             return
         if self.senders.holding:
-            self.engine.defer_write(self.leave)
+            self.context.connection.defer_write(self.leave)
         else:
             self.session.end()
 
@@ -205,11 +160,11 @@ class ClientSession:
         link = self.receivers.links.get(op.link) or self.senders.named.get(op.link)
         if link is not None:
             link.detach(op.closed)
-        self.answer(op.token)
+        self.context.answer(op.token)
 
     def select_confirms(self, op: SelectConfirms) -> None:
         self.senders.confirming = True
-        self.answer(op.token)
+        self.context.answer(op.token)
 
 
 def _begin(engine: Any, op: BeginSession) -> None:
@@ -240,7 +195,7 @@ def _nothing(engine: Any, op: Operation) -> None:
 
 def _unsaid(engine: Any, op: Flow) -> None:
     client = _asker(engine, op.channel)
-    client.refuse(op.token, Condition.NOT_IMPLEMENTED, "1.0 stops links, by their credit")
+    client.context.refuse(op.token, Condition.NOT_IMPLEMENTED, "1.0 stops links, by their credit")
 
 
 def _update_secret(engine: Any, op: UpdateSecret) -> None:
@@ -316,7 +271,7 @@ ENCODERS: dict[type[Operation], Encoder] = {
     Rollback: _to("transactions", ClientTransactions.end),
     DeclareTransaction: _to("transactions", ClientTransactions.declare),
     Discharge: _to("transactions", ClientTransactions.discharge),
-    Post: _to("transactions", ClientTransactions.post),
+    Post: _to("senders", ClientSenders.post),
     DeclareQueue: _to("management", ClientManagement.declare_queue),
     DeleteQueue: _to("management", ClientManagement.delete_queue),
     PurgeQueue: _to("management", ClientManagement.purge_queue),

@@ -6,12 +6,13 @@ subject of the response is a status. Where there is none, only what attaching ca
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
 from gateway.adapters.performatives import addresses as places
 from gateway.adapters.performatives import termini
+from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_messages import management_request, received
 from gateway.adapters.performatives.decoding import FieldError, read_value
 from gateway.adapters.performatives.open_performative import LINK_PAIR
@@ -38,9 +39,6 @@ from gateway.operations import (
     UpdateSecret,
 )
 from gateway.values import Symbol
-
-if TYPE_CHECKING:
-    from gateway.adapters.performatives.client import ClientSession
 
 MANAGEMENT, ME = "/management", "$me"
 WINDOW = 100
@@ -73,9 +71,9 @@ class PendingRequest:
 class ClientManagement:
     """A ``LinkHandler`` for the pair, and for probes: links whose attach is all that is asked."""
 
-    def __init__(self, client: "ClientSession") -> None:
-        self.client = client
-        self.session = client.session
+    def __init__(self, context: ClientContext) -> None:
+        self.context = context
+        self.session = context.session
         self._out: SendingLink | None = None
         self._in: ReceivingLink | None = None
         self._asked: dict[str, PendingRequest] = {}
@@ -85,7 +83,7 @@ class ClientManagement:
 
     def declare_queue(self, op: DeclareQueue) -> None:
         if op.passive and not self._offered():
-            self._probe(op.token, places.queue(self.client.form, op.name), True, op.name)
+            self._probe(op.token, places.queue(self.context.form, op.name), True, op.name)
             return
         name = op.name or f"client.gen-{uuid4()}"
         path = f"/queues/{quote(name, safe='')}"
@@ -112,7 +110,7 @@ class ClientManagement:
     def delete_queue(self, op: DeleteQueue) -> None:
         if op.if_unused or op.if_empty:
             text = "management deletes without conditions"
-            self.client.refuse(op.token, Condition.NOT_IMPLEMENTED, text)
+            self.context.refuse(op.token, Condition.NOT_IMPLEMENTED, text)
             return
         self._ask(op.token, "DELETE", f"/queues/{quote(op.name, safe='')}", None, _count)
 
@@ -121,7 +119,7 @@ class ClientManagement:
 
     def declare_exchange(self, op: DeclareExchange) -> None:
         if op.passive:
-            address = places.exchange(self.client.form, op.name, "")
+            address = places.exchange(self.context.form, op.name, "")
             self._probe(op.token, address, False, None)
             return
         asked = {
@@ -136,7 +134,7 @@ class ClientManagement:
     def delete_exchange(self, op: DeleteExchange) -> None:
         if op.if_unused:
             text = "management deletes without conditions"
-            self.client.refuse(op.token, Condition.NOT_IMPLEMENTED, text)
+            self.context.refuse(op.token, Condition.NOT_IMPLEMENTED, text)
             return
         self._ask(op.token, "DELETE", f"/exchanges/{quote(op.name, safe='')}", None, _nothing)
 
@@ -176,7 +174,7 @@ class ClientManagement:
     # --- requests -------------------------------------------------------------------------------
 
     def _offered(self) -> bool:
-        opened = self.client.engine.opened
+        opened = self.context.connection.opened
         return opened is not None and LINK_PAIR in (opened.offered_capabilities or ())
 
     def _ask(self, token: Token, method: str, path: str, body: Any, result: Result) -> None:
@@ -197,7 +195,7 @@ class ClientManagement:
         then: Callable[[Any, list[Operation]], None],
     ) -> None:
         if not self._offered():
-            self.client.refuse(token, Condition.NOT_IMPLEMENTED, "the peer has no management node")
+            self.context.refuse(token, Condition.NOT_IMPLEMENTED, "the peer has no management node")
             return
         if self._out is None:
             self._pair()
@@ -210,7 +208,7 @@ class ClientManagement:
 
     def _pair(self) -> None:
         """The two links (Link Pairing 1.0)."""
-        name = self.client.link_name("management")
+        name = self.context.link_name("management")
         paired = {Symbol("paired"): True}
         receiver: ReceivingLink = self.session.offer(name, True, self)
         receiver.source, receiver.target = w.Source(MANAGEMENT), w.Target(ME)
@@ -225,7 +223,7 @@ class ClientManagement:
 
     def _probe(self, token: Token, address: str, queue: bool, name: str | None) -> None:
         """Is it there? Attaching tells; nothing is sent or taken."""
-        link = self.session.offer(self.client.link_name("probe"), queue, self)
+        link = self.session.offer(self.context.link_name("probe"), queue, self)
         terminus = Terminus(address)
         link.source = termini.source(terminus) if queue else w.Source()
         link.target = w.Target() if queue else termini.target(terminus)
@@ -248,7 +246,7 @@ class ClientManagement:
     ) -> None:
         """A response."""
         if not arrival.settled:
-            self.session.settle([arrival], w.ACCEPTED)
+            self.session.unsettled.settle_received([arrival], w.ACCEPTED)
         try:
             message, _ = received(octets, "", "")
             properties = message.properties
@@ -276,7 +274,7 @@ class ClientManagement:
         """A request that has no form or is too large: its number is its message-id."""
         asked = self._asked.pop(str(message.properties.message_id), None)
         if asked is not None:
-            self.client.refuse(asked.token, Condition.CONTENT_TOO_LARGE, text)
+            self.context.refuse(asked.token, Condition.CONTENT_TOO_LARGE, text)
 
     def on_credit(self, link: Any, record: w.Flow, found: list[Operation]) -> None:
         if isinstance(link, SendingLink) and link.drain:
@@ -293,11 +291,11 @@ class ClientManagement:
         if link.data is not None:  # a probe
             token, _ = link.data
             if token is not None:
-                found.append(self.client.gone(token, link, record, lost))
+                found.append(self.context.gone(token, link, record, lost))
         elif link in (self._out, self._in):
             asked, self._asked = self._asked, {}
             tokens = [each.token for each in asked.values() if each.token is not None]
-            found += [self.client.gone(token, link, record, lost) for token in tokens]
+            found += [self.context.gone(token, link, record, lost) for token in tokens]
             pair, self._out, self._in = (self._out, self._in), None, None
             for other in pair:
                 if other is not None and not other.over and (record or link.fault):

@@ -7,11 +7,13 @@ its own for each queue: one credit, and drain.
 
 from collections import deque
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gateway.adapters.performatives import addresses as places
 from gateway.adapters.performatives import termini
+from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_messages import received
+from gateway.adapters.performatives.client_transactions import ClientTransactions
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.link_recovery import BadMap, resumed, written
 from gateway.adapters.performatives.outcomes import ACCEPTED, RELEASED, SYMBOLS, rejected, state_of
@@ -42,9 +44,6 @@ from gateway.operations import (
     Unsubscribe,
 )
 from gateway.values import Symbol
-
-if TYPE_CHECKING:
-    from gateway.adapters.performatives.client import ClientSession
 
 WINDOW = 1000
 """Credit of a consumer without prefetch."""
@@ -94,14 +93,15 @@ class Consumer:
 class ClientReceivers:
     """A ``LinkHandler``."""
 
-    def __init__(self, client: "ClientSession") -> None:
-        self.client = client
-        self.session = client.session
+    def __init__(self, context: ClientContext, transactions: ClientTransactions) -> None:
+        self.context = context
+        self.transactions = transactions
+        self.session = context.session
         self.prefetch = 0
         self.links: dict[str, ReceivingLink] = {}
         """By tag."""
         self._fetchers: dict[tuple[str, bool], ReceivingLink] = {}
-        self._drains = client.form != "v1"
+        self._drains = context.form != "v1"
         """RabbitMQ 3.10 loses the session when a classic queue is drained. It answers every grant
         with a flow instead, which says how much is available."""
         self._delivery = 0
@@ -119,7 +119,7 @@ class ClientReceivers:
         link.data = consumer
         link.slack = SLACK
         link.source = termini.source(terminus)
-        if self.client.form == "v1":
+        if self.context.form == "v1":
             link.source.outcomes = tuple(name for name in SYMBOLS if name != MODIFIED)
         link.target = w.Target()
         link.snd_mode = SenderSettleMode.SETTLED if settled else SenderSettleMode.UNSETTLED
@@ -129,23 +129,23 @@ class ClientReceivers:
     def subscribe(self, op: Subscribe) -> None:
         """A consumer of a queue. Arguments become link properties."""
         if op.exclusive:
-            self.client.refuse(
+            self.context.refuse(
                 op.token, Condition.NOT_IMPLEMENTED, "1.0 has no exclusive consumers"
             )
             return
-        tag = op.tag or self.client.link_name("ctag")
+        tag = op.tag or self.context.link_name("ctag")
         if tag in self.links:
-            self.client.refuse(
+            self.context.refuse(
                 op.token, Condition.NOT_ALLOWED, f"consumer '{tag}' is there already"
             )
             return
         filters: dict[str, tuple[Any, Any]] = {}
         if op.no_local:
             filters["no-local"] = (Symbol(NO_LOCAL), [])
-        terminus = Terminus(places.queue(self.client.form, op.queue), filters=filters)
+        terminus = Terminus(places.queue(self.context.form, op.queue), filters=filters)
         properties = {Symbol(name): value for name, value in op.arguments.items()} or None
         consumer = Consumer(tag, op.queue, op, op.token)
-        name = self.client.link_name(tag)
+        name = self.context.link_name(tag)
         link = self._offer(consumer, terminus, name, op.no_ack, properties=properties)
         link.window = WINDOW if op.no_ack else self.prefetch or WINDOW
         link.ignores_unsettled = op.no_ack or not self.prefetch
@@ -173,22 +173,22 @@ class ClientReceivers:
         if op.drain and op.count:
             consumer.drain, consumer.left = (op.token,), op.count
         else:
-            self.client.answer(op.token, 0)
+            self.context.answer(op.token, 0)
 
     def set_prefetch(self, op: Prefetch) -> None:
         """For consumers started from now on. Octets cannot be limited here."""
         if op.size:
-            self.client.refuse(op.token, Condition.NOT_IMPLEMENTED, "1.0 has credit in messages")
+            self.context.refuse(op.token, Condition.NOT_IMPLEMENTED, "1.0 has credit in messages")
             return
         self.prefetch = op.count
-        self.client.answer(op.token)
+        self.context.answer(op.token)
 
     def unsubscribe(self, op: Unsubscribe) -> None:
         """Stop it, let come what is under way, then answer. Its link lives as long as it has
         unsettled deliveries."""
         link = self.links.get(op.tag)
         if link is None or link.data.leaving is not None:
-            self.client.answer(op.token, op.tag)
+            self.context.answer(op.token, op.tag)
             return
         link.data.leaving = op
         link.window = 0
@@ -220,8 +220,8 @@ class ClientReceivers:
             self._make_room()
             consumer = Consumer("", op.queue, None, None)
             consumer.fetches = deque()
-            terminus = Terminus(places.queue(self.client.form, op.queue))
-            link = self._offer(consumer, terminus, self.client.link_name("fetch"), op.no_ack)
+            terminus = Terminus(places.queue(self.context.form, op.queue))
+            link = self._offer(consumer, terminus, self.context.link_name("fetch"), op.no_ack)
             self._fetchers[op.queue, op.no_ack] = link
         assert link.data.fetches is not None
         link.data.fetches.append(op.token)
@@ -289,10 +289,12 @@ class ClientReceivers:
         except FieldError as error:
             if not arrival.settled:
                 state = rejected(Condition.SYNTAX_ERROR, str(error))
-                self.session.settle([arrival], state)
+                self.session.unsettled.settle_received([arrival], state)
             return
         if consumer.leaving is True and not arrival.settled:
-            self.session.settle([arrival], RELEASED)  # it was under way when the consumer left
+            self.session.unsettled.settle_received(
+                [arrival], RELEASED
+            )  # it was under way when the consumer left
             return
         self._delivery = number = self._delivery + 1
         if not arrival.settled:
@@ -356,8 +358,8 @@ class ClientReceivers:
             del self._fetchers[place]
         waiting = [consumer.token, *(consumer.drain or ()), *(consumer.fetches or ())]
         leaving = consumer.leaving
-        client = self.client
-        found += [client.gone(token, link, record, lost) for token in waiting if token is not None]
+        context = self.context
+        found += [context.gone(token, link, record, lost) for token in waiting if token is not None]
         if leaving is not None and leaving is not True and leaving.token is not None:
             found.append(Done(self.session.number, leaving.token, leaving.tag))
         elif (record or link.fault) and leaving is None and consumer.tag and not consumer.token:
@@ -369,15 +371,11 @@ class ClientReceivers:
 
     def settle(self, op: Settle) -> None:
         """What is accepted is said when there is output to be taken, many at once. Hot."""
-        if (
-            op.outcome is Outcome.ACCEPT
-            and not op.multiple
-            and self.client.transactions.current is None
-        ):
+        if op.outcome is Outcome.ACCEPT and not op.multiple and self.transactions.current is None:
             arrival = self._unsettled.pop(op.delivery, None)
             if arrival is not None:
                 if not self._accepted:
-                    self.client.engine.defer_write(self._accept)
+                    self.context.connection.defer_write(self._accept)
                 self._accepted.append(arrival)
             return
         if self._accepted:
@@ -417,14 +415,14 @@ class ClientReceivers:
         state = w.TransactionalState(op.transaction, state_of(op.outcome))
         if op.settled:
             del self._unsettled[op.delivery]
-            self.session.settle([arrival], state)
+            self.session.unsettled.settle_received([arrival], state)
         else:
             self.session.write(w.Disposition(True, arrival.id, None, None, state))
 
     def recover(self, op: Recover) -> None:
         """All goes back. To the same consumers is not for us to say in this version."""
         self._say(self._up_to(0), RELEASED)
-        self.client.answer(op.token)
+        self.context.answer(op.token)
 
     def _up_to(self, delivery: int) -> list[IncomingDelivery]:
         unsettled = self._unsettled
@@ -436,10 +434,10 @@ class ClientReceivers:
         return [unsettled.pop(number) for number in numbers]
 
     def _say(self, arrivals: list[IncomingDelivery], state: Any) -> None:
-        work = self.client.transactions.current
+        work = self.transactions.current
         if work is not None:
             state = w.TransactionalState(work, state)
-        self.session.settle(arrivals, state)
+        self.session.unsettled.settle_received(arrivals, state)
         for arrival in arrivals:
             if arrival.link.data.leaving is True:
                 self._leave(arrival.link)

@@ -5,10 +5,12 @@ order. With confirms every message goes unsettled and its outcome becomes the ``
 number, in order; without, messages go settled.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gateway.adapters.performatives import addresses as places
 from gateway.adapters.performatives import termini
+from gateway.adapters.performatives.client_context import ClientContext
+from gateway.adapters.performatives.client_transactions import ClientTransactions
 from gateway.adapters.performatives.composites import condition_for
 from gateway.adapters.performatives.link_recovery import BadMap, highest, resumed, written
 from gateway.adapters.performatives.sending_link import (
@@ -28,14 +30,12 @@ from gateway.operations import (
     Done,
     Flow,
     Operation,
+    Post,
     Publish,
     Returned,
     Terminus,
     Token,
 )
-
-if TYPE_CHECKING:
-    from gateway.adapters.performatives.client import ClientSession
 
 MOST_LINKS = 256
 """Sender links of one session. Beyond that the one that has been idle longest is closed."""
@@ -60,9 +60,10 @@ class Sender:
 class ClientSenders:
     """A ``LinkHandler``."""
 
-    def __init__(self, client: "ClientSession") -> None:
-        self.client = client
-        self.session = client.session
+    def __init__(self, context: ClientContext, transactions: ClientTransactions) -> None:
+        self.context = context
+        self.transactions = transactions
+        self.session = context.session
         self.confirming = False
         self.links: dict[tuple[str, str], SendingLink] = {}
         """By exchange and key."""
@@ -89,7 +90,7 @@ class ClientSenders:
         link = self.links.get((message.exchange, message.key))
         if link is None:
             link = self._open(message.exchange, message.key)
-        work = self.client.transactions.current
+        work = self.transactions.current
         if self.confirming:
             self._sequence = number = self._sequence + 1
             self._unconfirmed[number] = message
@@ -100,16 +101,18 @@ class ClientSenders:
             if work is None:
                 link.deliver(0, message, False, True)
         if work is not None:
-            number = self.client.transactions.number(number)
+            number = self.transactions.number(number)
             link.send(QueuedDelivery(number, message, state=w.TransactionalState(work)))
         if len(link.held) > MOST_WAITING:
             self._pause(link)
 
-    def post(self, link: SendingLink, number: int, message: Message, transaction: bytes) -> None:
-        """A message within a transaction (§4.4.1)."""
-        link.send(QueuedDelivery(number, message, state=w.TransactionalState(transaction)))
+    def post(self, op: Post) -> None:
+        """A message within a transaction by name (§4.4.1)."""
+        number = self.transactions.posted(op.token)
+        state = w.TransactionalState(op.transaction)
+        self._link_for(op.link, op.message).send(QueuedDelivery(number, op.message, state=state))
 
-    def link_for(self, name: str, message: Message) -> SendingLink:
+    def _link_for(self, name: str, message: Message) -> SendingLink:
         """The sender link of that name, else the one for where the message goes."""
         link = self.named.get(name) or self.links.get((message.exchange, message.key))
         return link or self._open(message.exchange, message.key)
@@ -117,7 +120,7 @@ class ClientSenders:
     def _open(self, exchange: str, key: str) -> SendingLink:
         if len(self.links) >= MOST_LINKS:
             self._close_idle()
-        address = places.exchange(self.client.form, exchange, key)
+        address = places.exchange(self.context.form, exchange, key)
         return self._attach((exchange, key), Terminus(address), None, None)
 
     def _attach(
@@ -128,7 +131,7 @@ class ClientSenders:
         token: Token,
         unsettled: dict[bytes, Any] | None = None,
     ) -> SendingLink:
-        name = name or self.client.link_name("to")
+        name = name or self.context.link_name("to")
         link: SendingLink = self.session.offer(name, False, self)
         link.data = Sender(place, token, terminus if token is not None else None)
         link.source = w.Source()
@@ -147,7 +150,7 @@ class ClientSenders:
 
     def _close_idle(self) -> None:
         """Make room: the first link that has nothing under way goes."""
-        busy = {id(sent.link) for sent in self.session.sent.values()}
+        busy = {id(sent.link) for sent in self.session.unsettled.sent.values()}
         for place, link in self.links.items():
             if (
                 not link.held
@@ -208,12 +211,12 @@ class ClientSenders:
         number = sent.number
         kind = type(state)
         if kind is w.TransactionalState:
-            if self.client.transactions.on_posted(number, state, found):
+            if self.transactions.on_posted(number, state, found):
                 return
             state = state.outcome
             kind = type(state)
-        elif self.client.transactions.selected:
-            self.client.transactions.finished(number)
+        elif self.transactions.selected:
+            self.transactions.finished(number)
         if kind is w.Accepted:
             if number > 0:
                 self._confirmed(number, True, found)
@@ -230,7 +233,7 @@ class ClientSenders:
 
     def on_unsent(self, link: SendingLink, number: int, message: Message, text: str) -> None:
         found = self.session.engine.later
-        if self.client.transactions.unsent(number, text, found):
+        if self.transactions.unsent(number, text, found):
             return
         self._give_back(number, message, Condition.CONTENT_TOO_LARGE, text, found)
 
@@ -256,19 +259,19 @@ class ClientSenders:
         if sender.paused:
             self._resume(link, found)
         if sender.token is not None:
-            found.append(self.client.gone(sender.token, link, record, lost))
+            found.append(self.context.gone(sender.token, link, record, lost))
         error = link.fault if record is None else record.error
         if record is None and error is None:
             return  # what is unconfirmed stays so, as with every version
         condition, text = reason(error, "the link was detached")
-        for sent in [sent for sent in self.session.sent.values() if sent.link is link]:
-            if not self.client.transactions.unsent(sent.number, text, found):
+        for sent in [sent for sent in self.session.unsettled.sent.values() if sent.link is link]:
+            if not self.transactions.unsent(sent.number, text, found):
                 self._confirmed(sent.number, False, found)
         for queued in link.held:
             message = queued.message
             if queued.id is not None or message is None:
                 continue
-            if not self.client.transactions.unsent(queued.number, text, found):
+            if not self.transactions.unsent(queued.number, text, found):
                 self._give_back(queued.number, message, condition, text, found)
         if record is not None:
             link.detach(True, found)

@@ -6,8 +6,9 @@ replace; what is said before the next one is there waits for it.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_messages import coordinator_message
 from gateway.adapters.performatives.outcomes import SYMBOLS
 from gateway.adapters.performatives.sending_link import OutgoingDelivery, SendingLink
@@ -22,15 +23,11 @@ from gateway.operations import (
     Discharge,
     Done,
     Operation,
-    Post,
     Refused,
     Rollback,
     Select,
     Token,
 )
-
-if TYPE_CHECKING:
-    from gateway.adapters.performatives.client import ClientSession
 
 Then = Callable[[Any, list[Operation]], None]
 """What a command's answer is for: the state, and where operations go."""
@@ -41,9 +38,9 @@ Failed = Callable[[list[Operation]], None]
 class ClientTransactions:
     """A ``LinkHandler``."""
 
-    def __init__(self, client: "ClientSession") -> None:
-        self.client = client
-        self.session = client.session
+    def __init__(self, context: ClientContext) -> None:
+        self.context = context
+        self.session = context.session
         self.current: bytes | None = None
         """The transaction that everything is part of."""
         self.selected = False
@@ -76,7 +73,7 @@ class ClientTransactions:
 
     def select(self, op: Select) -> None:
         if self.selected:
-            self.client.answer(op.token)
+            self.context.answer(op.token)
             return
         self.selected = True
         self._next(op.token)
@@ -84,7 +81,7 @@ class ClientTransactions:
     def end(self, op: Commit | Rollback) -> None:
         """Discharge the current transaction, and declare the next."""
         if not self.selected:
-            self.client.refuse(op.token, Condition.PRECONDITION_FAILED, "not transactional")
+            self.context.refuse(op.token, Condition.PRECONDITION_FAILED, "not transactional")
             return
         if self.current is None:
             self.waiting.append(op)
@@ -117,13 +114,13 @@ class ClientTransactions:
                 if self.current is None:  # one of them has ended it
                     self.waiting += waiting[at:]
                     return
-                self.client.engine.send(operation)
+                self.context.connection.send(operation)
 
         def failed(found: list[Operation]) -> None:
             self.selected = False
             if self.waiting:
                 self.drop_waiting(found, False)
-                self.client.lose("there is no transaction for what was to be part of one", found)
+                self.context.lose("there is no transaction for what was to be part of one", found)
 
         self._command(w.Declare(), token, declared, failed)
 
@@ -153,20 +150,20 @@ class ClientTransactions:
         """There will be no next transaction."""
         waiting, self.waiting = self.waiting, []
         tokens = [getattr(operation, "token", None) for operation in waiting]
-        found += [self.client.refused(token, lost) for token in tokens if token is not None]
+        found += [self.context.refused(token, lost) for token in tokens if token is not None]
 
-    def post(self, op: Post) -> None:
-        """A message within a transaction; answered with whether it could be routed."""
+    def posted(self, token: Token) -> int:
+        """The number of a message that is sent in a transaction by name. ``token`` is answered with
+        whether it could be routed."""
         self._serial -= 1
-        self._posts[self._serial] = op.token
-        sender = self.client.senders
-        sender.post(sender.link_for(op.link, op.message), self._serial, op.message, op.transaction)
+        self._posts[self._serial] = token
+        return self._serial
 
     def _command(self, record: Any, token: Token, then: Then, failed: Failed | None = None) -> None:
         link = self._link
         if link is None:
             link = self._link = self.session.offer(
-                self.client.link_name("coordinator"), False, self
+                self.context.link_name("coordinator"), False, self
             )
             link.source = w.Source(outcomes=SYMBOLS)
             link.target = w.Coordinator((TxnCapability.LOCAL_TRANSACTIONS,))
@@ -256,8 +253,8 @@ class ClientTransactions:
         tokens = [token for token, _, _ in self._asked.values()] + list(self._posts.values())
         if self._ending is not None:
             tokens.append(self._ending[0].token)
-        client, commands = self.client, len(self._asked)
-        found += [client.gone(token, link, record, lost) for token in tokens if token is not None]
+        context, commands = self.context, len(self._asked)
+        found += [context.gone(token, link, record, lost) for token in tokens if token is not None]
         self._asked.clear()
         self._posts.clear()
         self._ending = None
@@ -269,4 +266,4 @@ class ClientTransactions:
             self.selected = False
             if self.waiting or not commands:
                 self.drop_waiting(found, False)
-                self.client.lose("the transactions of this session are rolled back", found)
+                self.context.lose("the transactions of this session are rolled back", found)

@@ -166,7 +166,7 @@ class Coordinator:
         if arrival.link.over:
             return
         if arrival.link.data:
-            self.session.settle([arrival], w.Rejected(error(symbol, text)))
+            self.session.unsettled.settle_received([arrival], w.Rejected(error(symbol, text)))
         else:
             arrival.link.fail(symbol, text, self.session.engine.later)
 
@@ -191,7 +191,7 @@ class Coordinator:
             self._asked -= 1
             if not link.over:
                 self.works[work] = link
-                self.session.settle([arrival], w.Declared(work))
+                self.session.unsettled.settle_received([arrival], w.Declared(work))
 
         def refused(condition: Condition, text: str) -> None:
             self._asked -= 1
@@ -228,7 +228,7 @@ class Coordinator:
                 text = "some of the transaction's work could not be done"
                 self._reject(arrival, TransactionError.TRANSACTION_ROLLBACK, text)
             else:
-                self.session.settle([arrival], ACCEPTED)
+                self.session.unsettled.settle_received([arrival], ACCEPTED)
 
         def refused(condition: Condition, text: str) -> None:
             self._rolled_back(work, self.session.engine.later)
@@ -255,7 +255,7 @@ class Coordinator:
 
     def _live(self, work: bytes) -> list[OutgoingDelivery]:
         """Retired deliveries that the peer has not settled."""
-        live = self.session.sent
+        live = self.session.unsettled.sent
         return [sent for sent in self.retired.get(work, ()) if live.get(sent.id) is sent]
 
     def is_open(self, work: bytes) -> bool:
@@ -300,7 +300,7 @@ class Coordinator:
         if arrival.settled:
             raise arrival.link.violated(TransactionError.UNKNOWN_ID, text)
         state = w.Rejected(error(TransactionError.UNKNOWN_ID, text))
-        self.session.settle([arrival], state)
+        self.session.unsettled.settle_received([arrival], state)
 
     def _told(self, arrival: IncomingDelivery, work: bytes, outcome: Any) -> None:
         """Whoever does not wait for an outcome learns of a bad one when it discharges."""
@@ -308,7 +308,7 @@ class Coordinator:
             if outcome is not ACCEPTED and work in self.works:
                 self.doomed.add(work)
         else:
-            self.session.settle([arrival], w.TransactionalState(work, outcome))
+            self.session.unsettled.settle_received([arrival], w.TransactionalState(work, outcome))
 
     def retire(
         self,
@@ -348,7 +348,7 @@ class Coordinator:
         if isinstance(sent, AcquiredDelivery):
             sent.decided = True
         self.retired.setdefault(work, []).append(sent)
-        default = default_outcome(link, sent.number)
+        default = default_outcome(link.source, self.session.number, sent.number)
         if acquired:
             settled = True  # a rollback takes back the acquisition too (§4.4.4.3)
         elif settled and default is not Outcome.RELEASE:
@@ -370,7 +370,7 @@ class Coordinator:
         rest."""
         work = state.txn_id
         outcome = outcome_of(state.outcome, self.session.number, 0)
-        default = default_outcome(link, 0)
+        default = default_outcome(link.source, self.session.number, 0)
         if not self.is_open(work) or (outcome is None and not settled):
             return deliveries
         outcome = default if outcome is None else outcome
@@ -433,7 +433,7 @@ class Coordinator:
         return links
 
     def _acquired(self, work: bytes) -> list[AcquiredDelivery]:
-        sent = self.session.sent.values()
+        sent = self.session.unsettled.sent.values()
         return [each for each in sent if isinstance(each, AcquiredDelivery) and each.work == work]
 
     def _keep(self, work: bytes) -> None:
@@ -444,7 +444,7 @@ class Coordinator:
                     queued.state = None
         for sent in self._acquired(work):
             plain = OutgoingDelivery(sent.link, sent.id, sent.number, sent.tag)
-            self.session.sent[sent.id] = sent.link.unsettled[sent.id] = plain
+            self.session.unsettled.sent[sent.id] = sent.link.unsettled[sent.id] = plain
 
     def _give_back(self, work: bytes, found: list[Operation]) -> None:
         """It has not: nothing was acquired in it. Where the peer has said an outcome, the broker
@@ -456,11 +456,11 @@ class Coordinator:
             link.flush()
         acquired = self._acquired(work)
         for sent in acquired:
-            del self.session.sent[sent.id], sent.link.unsettled[sent.id]
+            del self.session.unsettled.sent[sent.id], sent.link.unsettled[sent.id]
             if not sent.decided:
                 (late if sent.link.over else numbers).add(sent.number)
         for first, last in runs(sent.id for sent in acquired):
-            self.session.settle_sent(first, last, RELEASED)
+            self.session.unsettled.settle_sent(first, last, RELEASED)
         number = self.session.number
         if numbers:
             found.append(SettleMany(number, sorted(numbers), Outcome.RELEASE))
@@ -501,7 +501,7 @@ class Coordinator:
 
     def _settled(self, sent: OutgoingDelivery, outcome: Outcome | Modify | None) -> Operation:
         if outcome is None:
-            outcome = default_outcome(sent.link, sent.number)
+            outcome = default_outcome(sent.link.source, self.session.number, sent.number)
         return settle(outcome, self.session.number, sent.number)
 
     def _committed(self, work: bytes) -> None:
@@ -517,10 +517,10 @@ class Coordinator:
         for state, some in groupby(deliveries, key=attrgetter("retired")):
             ids: list[int] = []
             for sent in some:
-                del self.session.sent[sent.id], sent.link.unsettled[sent.id]
+                del self.session.unsettled.sent[sent.id], sent.link.unsettled[sent.id]
                 ids.append(sent.id)
             for first, last in runs(ids):
-                self.session.settle_sent(first, last, state)
+                self.session.unsettled.settle_sent(first, last, state)
 
     def _rolled_back(self, work: bytes, found: list[Operation]) -> None:
         """Deliveries are live again, as they were; those that the peer has settled meanwhile have

@@ -31,7 +31,7 @@ class DelayedSettlement:
 
     def safe(self, result: Any) -> None:
         for run in self.runs:
-            self.session.settle_sent(*run)
+            self.session.unsettled.settle_sent(*run)
         self.runs.clear()
 
 

@@ -3,13 +3,12 @@
 or attached again, or the session ends.
 """
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gateway.adapters.performatives.composites import write
-from gateway.adapters.performatives.links import MASK, Link, SessionHandler, ahead
+from gateway.adapters.performatives.links import MASK, Link, ahead
 from gateway.adapters.performatives.outcomes import ACCEPTED, TERMINAL, bare, is_transactional
 from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
 from gateway.adapters.performatives.sending_link import OutgoingDelivery, SendingLink
@@ -28,61 +27,93 @@ FEW = 64
 T = TypeVar("T")
 
 
-class UnsettledDeliveries(ABC):
-    """The part of a session that knows what is unsettled."""
+class DispositionHandler(Protocol):
+    """Applies dispositions of the receiver to more than one delivery of ours."""
 
-    handler: SessionHandler
+    def on_outcomes(
+        self, deliveries: list[OutgoingDelivery], state: Any, settled: bool, found: list[Operation]
+    ) -> list[OutgoingDelivery]:
+        """One state for many deliveries. Returns those that still need
+        ``SenderHandler.on_outcome``, one by one."""
+        ...
 
-    def __init__(self, number: int, room: int) -> None:
-        self.number = number
-        self.room = room
+    def on_late_outcome(self, state: Any) -> None:
+        """A state for deliveries of which some have gone back, because their link is closed."""
+        ...
+
+    def on_settlement_awaited(
+        self, runs: Iterable[tuple[int, int]], state: Any, before: int, found: list[Operation]
+    ) -> None:
+        """The receiver has given the outcome of these deliveries of ours (first and last id of each
+        run) and waits for us to settle, which ``UnsettledDeliveries.settle_sent`` does, now or
+        later. The operations that ``on_outcome`` made of them stand in ``found`` from index
+        ``before`` on. Hot."""
+        ...
+
+
+class DispositionSession(Protocol):
+    """A session as its unsettled deliveries need it."""
+
+    number: int
+
+    @property
+    def handler(self) -> DispositionHandler: ...
+
+    def write(self, record: Any) -> None: ...
+
+
+class UnsettledDeliveries:
+    """The unsettled deliveries of one session."""
+
+    def __init__(self, session: DispositionSession, room: int) -> None:
+        self._session: DispositionSession | None = session
+        """``None`` when its output is closed: then there is nothing more to settle."""
+        self._room = room
         """Octets of the largest performative that the peer takes."""
-        self.output_closed = False
-        """Our end is written, or the connection is over."""
         self.sent: dict[int, OutgoingDelivery] = {}
-        """Ours by id, in the order of their sending."""
-        self.arrivals: dict[int, IncomingDelivery] = {}
-        """The peer's by id."""
-        self.returned: deque[tuple[int, int]] = deque(maxlen=MOST_RETURNED)
-        """Ours that went back undecided because their link was closed: first and last id of each
-        run, of the latest runs."""
+        """Our deliveries by id, in the order of their sending."""
+        self.received: dict[int, IncomingDelivery] = {}
+        """The peer's deliveries by id."""
+        self._returned: deque[tuple[int, int]] = deque(maxlen=MOST_RETURNED)
+        """Our deliveries that went back without an outcome because their link was closed: first and
+        last id of each of the latest runs."""
 
-    @abstractmethod
-    def write(self, record: Any) -> None:
-        """One frame of this session."""
-
-    def violated(self, symbol: str, text: str) -> Violation:
-        """A mistake of the peer that costs the session."""
-        return Violation(symbol, text, Lost.SESSION, self.number)
-
-    def failed(self, link: Link, violated: Violation, found: list[Operation]) -> None:
-        """A mistake of the peer ends the link, if it costs no more than that."""
-        if violated.lost is not Lost.LINK:
-            raise violated
-        link.fail(violated.symbol, violated.text, found, violated.info)
+    def close(self) -> None:
+        """The session has ended, or its connection. It is let go, so that the two leave nothing for
+        the collector."""
+        self._session = None
+        self.sent.clear()
+        self.received.clear()
 
     def on_disposition(self, record: w.Disposition, found: list[Operation]) -> None:
         """The peer's view of a range of deliveries: ours if it is the receiver. Hot."""
-        if self.output_closed:
+        session = self._session
+        if session is None:
             return
         first, last = record.first, record.last
         reach = 0 if last is None else ahead(last, first)
         if reach < 0:
-            raise self.violated(AmqpError.INVALID_FIELD, "a disposition ends before it begins")
+            text = "a disposition ends before it begins"
+            raise Violation(AmqpError.INVALID_FIELD, text, Lost.SESSION, session.number)
         if record.role:
             deliveries = within(self.sent, first, reach)
-            if self.returned and is_transactional(record.state) and self._missed(first, reach):
-                self.handler.on_late_outcome(record.state)
+            if self._returned and is_transactional(record.state) and self._missed(first, reach):
+                session.handler.on_late_outcome(record.state)
             if deliveries:
-                self._on_outcome(deliveries, record.state, bool(record.settled), found)
+                self._on_outcome(session, deliveries, record.state, bool(record.settled), found)
         elif record.settled:
-            self.forget_arrivals(within(self.arrivals, first, reach))
+            self.forget_received(within(self.received, first, reach))
 
     def _on_outcome(
-        self, deliveries: list[OutgoingDelivery], state: Any, settled: bool, found: list[Operation]
+        self,
+        session: DispositionSession,
+        deliveries: list[OutgoingDelivery],
+        state: Any,
+        settled: bool,
+        found: list[Operation],
     ) -> None:
         """The receiver's state: kept until it is final or the receiver has settled. Then we settle
-        too, and the use sees to it that the receiver is told if it waits for it (§2.6.12)."""
+        too, and the handler tells the receiver if that waits for it (§2.6.12)."""
         final = settled or type(state) in TERMINAL
         if not final and not is_transactional(state):
             for sent in deliveries:
@@ -93,7 +124,7 @@ class UnsettledDeliveries(ABC):
         if len(deliveries) > FEW:
             if final:
                 self._forget_sent(deliveries)
-            left = self.handler.on_outcomes(deliveries, state, settled, found)
+            left = session.handler.on_outcomes(deliveries, state, settled, found)
         elif final:
             for sent in deliveries:
                 number = sent.id
@@ -103,11 +134,10 @@ class UnsettledDeliveries(ABC):
             try:
                 link.handler.on_outcome(link, sent, state, settled, found)
             except Violation as violated:
-                self.failed(link, violated, found)
+                link.on_violation(violated, found)
         if final and not settled:
-            self.handler.on_settlement_awaited(
-                self, runs(sent.id for sent in deliveries), state, before, found
-            )
+            ids = runs(sent.id for sent in deliveries)
+            session.handler.on_settlement_awaited(ids, state, before, found)
 
     def _forget_sent(self, deliveries: list[OutgoingDelivery]) -> None:
         """These many are settled."""
@@ -123,18 +153,18 @@ class UnsettledDeliveries(ABC):
     def _missed(self, first: int, reach: int) -> bool:
         """Whether some of these deliveries have gone back."""
         return any(
-            ahead(end, first) >= 0 and ahead(begin, first) <= reach for begin, end in self.returned
+            ahead(end, first) >= 0 and ahead(begin, first) <= reach for begin, end in self._returned
         )
 
     def settle_sent(self, first: int, last: int, state: Any) -> None:
         """Tell the receiver that we have settled these with this state."""
-        self._say_state(False, first, last, True, state)
+        self._write_disposition(False, first, last, True, state)
 
-    def settle(self, arrivals: Iterable[IncomingDelivery], state: Any) -> None:
+    def settle_received(self, arrivals: Iterable[IncomingDelivery], state: Any) -> None:
         """Tell the sender the state of what it sent. Deliveries of mode "first" are settled by it,
         those of "second" when the sender has settled them (§2.8.3). One frame for each run of
         consecutive ids. Hot."""
-        if self.output_closed:
+        if self._session is None:
             return
         begin = last = -2
         mode = False
@@ -151,42 +181,46 @@ class UnsettledDeliveries(ABC):
                 arrival.reported = state
             else:
                 arrival.settled = True
-                del self.arrivals[number]
+                del self.received[number]
                 touched.unsettled.pop(number, None)
             if number != last + 1 or second is not mode:
                 if last >= 0:
-                    self._say_state(True, begin, last, not mode, state)
+                    self._write_disposition(True, begin, last, not mode, state)
                 begin, mode = number, second
             last = number
         if touched is not None:
-            self._say_state(True, begin, last, not mode, state)
+            self._write_disposition(True, begin, last, not mode, state)
             touched.top_up()
 
-    def _say_state(self, role: bool, first: int, last: int, settled: bool, state: Any) -> None:
+    def _write_disposition(
+        self, role: bool, first: int, last: int, settled: bool, state: Any
+    ) -> None:
+        if self._session is None:
+            return
         record = w.Disposition(role, first, None if last == first else last, settled or None, state)
-        if state is not ACCEPTED and len(write(record)) > self.room:
+        if state is not ACCEPTED and len(write(record)) > self._room:
             record.state = bare(state)
-        self.write(record)
+        self._session.write(record)
 
-    def forget_arrivals(self, arrivals: Iterable[IncomingDelivery]) -> None:
+    def forget_received(self, arrivals: Iterable[IncomingDelivery]) -> None:
         """The sender has settled them: so do we, silently."""
         for arrival in arrivals:
             arrival.settled = True
-            self.arrivals.pop(arrival.id, None)
+            self.received.pop(arrival.id, None)
             arrival.link.unsettled.pop(arrival.id, None)
             arrival.link.top_up()
 
-    def drop_deliveries(self, link: Link) -> None:
+    def drop(self, link: Link) -> None:
         """Nothing more is said of deliveries of this link."""
         if isinstance(link, SendingLink):
-            self.returned.extend(runs(n for n, sent in link.unsettled.items() if sent.is_open))
+            self._returned.extend(runs(n for n, sent in link.unsettled.items() if sent.is_open))
             for number in link.unsettled:
                 self.sent.pop(number, None)
             link.unsettled.clear()
         elif isinstance(link, ReceivingLink):
             for arrival in link.unsettled.values():
                 arrival.settled = True
-                self.arrivals.pop(arrival.id, None)
+                self.received.pop(arrival.id, None)
             link.unsettled.clear()
 
 

@@ -17,9 +17,8 @@ from gateway.adapters.performatives.channels import Channels
 from gateway.adapters.performatives.composites import condition_for, symbol_for, write
 from gateway.adapters.performatives.frames import EMPTY, MIN_MAX_FRAME_SIZE, Frames, frame
 from gateway.adapters.performatives.large_messages import Portions
-from gateway.adapters.performatives.links import SessionHandler
 from gateway.adapters.performatives.negotiation import Ended, Negotiation
-from gateway.adapters.performatives.session import Session
+from gateway.adapters.performatives.session import Session, SessionHandler
 from gateway.adapters.performatives.violation import Violation, error, illegal_state
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError
@@ -388,7 +387,7 @@ class Engine:
             self.channels.gone(session)
         self._ended_sessions.clear()
 
-    def handler(self, session: Session) -> SessionHandler:
+    def new_handler(self, session: Session) -> SessionHandler:
         """What is done with a new session."""
         return server.ServerSession(session) if self.server else client.ClientSession(session)
 

@@ -7,14 +7,17 @@ broker must know of one is kept by its octets, as is where it is addressed to.
 from typing import Any
 
 from gateway.adapters.core.bounded_cache import BoundedCache
+from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.coordinator import REJECTED, Coordinator
 from gateway.adapters.performatives.decoding import FieldError, TooManyValues
 from gateway.adapters.performatives.large_messages import Parted, Unkept
-from gateway.adapters.performatives.outcomes import ACCEPTED, is_transactional, rejected
+from gateway.adapters.performatives.link_recovery import written_map
+from gateway.adapters.performatives.outcomes import ACCEPTED, is_transactional, outcome_of, rejected
 from gateway.adapters.performatives.pending import PendingReply
 from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
 from gateway.adapters.performatives.sections import PROPERTIES, part, read_header
+from gateway.adapters.performatives.server_links import detach_link, known_outcomes, paired, refuser
 from gateway.adapters.performatives.session import Session
 from gateway.adapters.performatives.violation import error
 from gateway.adapters.performatives.wire import layouts as w
@@ -22,13 +25,16 @@ from gateway.adapters.performatives.wire.tables import AmqpError
 from gateway.bodies import Body
 from gateway.errors import Condition, Refusal
 from gateway.message import Essentials, Message
-from gateway.operations import Attached, Manage, Operation, Publish
+from gateway.operations import Attached, AttachTarget, Manage, Operation, Publish
 
 _HEADERS: BoundedCache[bytes, tuple[bytes, Essentials]] = BoundedCache()
 """One shared copy of each header, and its essentials. All connections share the caches."""
 
 _ADDRESSES: BoundedCache[bytes, tuple[str | None, str | None]] = BoundedCache()
 """To and subject of each header."""
+
+CREDIT = 1000
+"""Deliveries that a peer may have under way and unconfirmed on one link."""
 
 MANAGEMENT = "management"
 
@@ -38,7 +44,7 @@ TOO_MUCH = w.Rejected(error(AmqpError.RESOURCE_LIMIT_EXCEEDED, "the broker did n
 
 
 class IncomingPublishes:
-    """Messages of one session."""
+    """The handler of the links of one session over which we receive, and of their messages."""
 
     def __init__(self, session: Session, coordinator: Coordinator) -> None:
         self.session = session
@@ -49,6 +55,73 @@ class IncomingPublishes:
         self._confirmed = 0
         """All publishes up to this number are confirmed."""
         self._awaiting: dict[int, IncomingDelivery] = {}
+
+    def attach(
+        self,
+        link: ReceivingLink,
+        record: w.Attach,
+        unsettled: dict[bytes, Any] | None,
+        found: list[Operation],
+    ) -> None:
+        """Attach the target of a link."""
+        session = self.session
+
+        def attached(result: Attached) -> None:
+            self._attached(link, result)
+
+        found.append(
+            AttachTarget(
+                session.number,
+                PendingReply(attached, refuser(link)),
+                link.number,
+                record.name,
+                session.engine.container,
+                termini.read(record.target),
+                known_outcomes(link, unsettled),
+            )
+        )
+
+    def _attached(self, link: ReceivingLink, result: Attached) -> None:
+        record = link.record
+        assert record is not None
+        link.target = termini.target(result.terminus)
+        link.data = result
+        link.max_message = self.session.engine.limits.max_message_octets
+        link.spools = result.node != MANAGEMENT
+        link.known = written_map(result.resumed)
+        link.window = CREDIT
+        link.attach(
+            max_message_size=link.max_message or None,
+            unsettled=None if record.unsettled is None else dict(link.known),
+            properties=paired(record),
+        )
+
+    def on_attached(self, link: ReceivingLink, record: w.Attach, found: list[Operation]) -> None:
+        """No-op: a server begins no links."""
+
+    def on_credit(self, link: ReceivingLink, record: w.Flow, found: list[Operation]) -> None:
+        """No-op: the broker does not ask how much a sender has left to send."""
+
+    def on_detached(
+        self,
+        link: ReceivingLink,
+        record: w.Detach | None,
+        closed: bool,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        """Tell the broker, with the outcomes that the peer has not settled."""
+        operation = detach_link(link, record, closed, lost)
+        channel = self.session.number
+        for arrival in link.unsettled.values():
+            outcome = outcome_of(arrival.reported, channel, 0)
+            if outcome is not None:
+                operation.outcomes[arrival.tag] = outcome
+        for tag, state in link.known.items():
+            operation.outcomes[tag] = outcome_of(state, channel, 0)
+        found.append(operation)
+
+    # --- publishes ------------------------------------------------------------------------------
 
     def on_message(
         self,
@@ -100,9 +173,11 @@ class IncomingPublishes:
         session = self.session
 
         def refused(condition: Condition, text: str) -> None:
-            session.settle([arrival], rejected(condition, text))
+            session.unsettled.settle_received([arrival], rejected(condition, text))
 
-        return PendingReply(lambda result: session.settle([arrival], ACCEPTED), refused)
+        return PendingReply(
+            lambda result: session.unsettled.settle_received([arrival], ACCEPTED), refused
+        )
 
     def _refuse(self, arrival: IncomingDelivery, symbol: str, text: str) -> None:
         """A message that cannot be: rejected, or if nobody asks for its outcome or its source has
@@ -117,9 +192,9 @@ class IncomingPublishes:
         if is_transactional(work):
             self.coordinator.unposted(arrival, state)
         else:
-            self.session.settle([arrival], state)
+            self.session.unsettled.settle_received([arrival], state)
 
-    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+    def on_confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         """Hot."""
         awaiting = self._awaiting
         first = self._confirmed + 1 if multiple else sequence
@@ -131,12 +206,12 @@ class IncomingPublishes:
         if first == sequence:
             arrival = awaiting.pop(sequence, None)
             if arrival is not None:
-                self.session.settle((arrival,), ACCEPTED)
+                self.session.unsettled.settle_received((arrival,), ACCEPTED)
             return
         numbers = range(first, sequence + 1)
         arrivals = [awaiting.pop(number) for number in numbers if number in awaiting]
         if arrivals:
-            self.session.settle(arrivals, ACCEPTED)
+            self.session.unsettled.settle_received(arrivals, ACCEPTED)
 
     def _confirm_each(self, first: int, last: int, accepted: bool) -> None:
         """Some came back, or were not taken: neighbours with the same state are told together."""
@@ -149,12 +224,12 @@ class IncomingPublishes:
                 continue
             each = came_back or (ACCEPTED if accepted else TOO_MUCH)
             if each is not state and together:
-                self.session.settle(together, state)
+                self.session.unsettled.settle_received(together, state)
                 together = []
             state = each
             together.append(arrival)
         if together:
-            self.session.settle(together, state)
+            self.session.unsettled.settle_received(together, state)
 
 
 def known(raw: bytes) -> tuple[bytes, Essentials]:

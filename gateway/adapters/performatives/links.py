@@ -1,28 +1,22 @@
-"""What both kinds of link have in common (§2.6), and what decides over them: the ``LinkHandler``.
+"""What receiving and sending links have in common (§2.6).
 
-A session and its links keep to the protocol and know nothing of broker or client. What a complete
-message, an outcome or an attach means is asked of a use: the server's is in ``server`` and
-``coordinator``, the client's in ``client``. A session has one for what the peer begins, each link
-one for what happens on it.
+A session and its links keep to the protocol and know nothing of broker or client. A complete
+message, an outcome or an attach is passed to a handler: the server's are in ``server``,
+``incoming_publishes`` and ``coordinator``, the client's in ``client`` and the modules of its parts.
+A session has a handler for what the peer begins, each link one for the events on it.
 
 Whatever ends a link (the peer's detach, our own, an error, the end of its session or connection),
-its use hears ``on_detached`` exactly once.
+its handler is told by ``on_detached`` exactly once.
 """
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from gateway.adapters.performatives.violation import Violation, error
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError
 from gateway.errors import Lost
-from gateway.message import Message
 from gateway.operations import Operation
-
-if TYPE_CHECKING:
-    from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
-    from gateway.adapters.performatives.sending_link import OutgoingDelivery, SendingLink
-    from gateway.adapters.performatives.session import Session
 
 MASK = 0xFFFF_FFFF
 """Sequence numbers have 32 bits and wrap around (RFC 1982)."""
@@ -36,42 +30,13 @@ def ahead(number: int, other: int) -> int:
 
 
 class LinkHandler(Protocol):
-    """What is done with a link. ``found`` takes the operations. May raise ``Violation``; with
-    ``Lost.LINK`` (``link.violated``) it costs the link and no more."""
+    """Handles the events of a link: a ``ReceiverHandler`` or ``SenderHandler``. ``found`` takes the
+    operations. May raise ``Violation``; with ``Lost.LINK`` (``link.violated``) it costs only the
+    link."""
 
     def on_attached(self, link: Any, record: w.Attach, found: list[Operation]) -> None:
         """The peer has answered our attach. A refusal too looks like this (the terminus on its
         side is null), and is followed by its detach (§2.6.3)."""
-        ...
-
-    def on_message(
-        self,
-        link: "ReceivingLink",
-        arrival: "IncomingDelivery",
-        octets: Any,
-        found: list[Operation],
-    ) -> None:
-        """A message is complete: ``bytes``, or ``Parted`` if the link ``spools``. Unless
-        ``arrival.settled``, its outcome is told with ``session.settle``, now or later. Hot."""
-        ...
-
-    def on_outcome(
-        self,
-        link: "SendingLink",
-        sent: "OutgoingDelivery",
-        state: Any,
-        settled: bool,
-        found: list[Operation],
-    ) -> None:
-        """The peer's state of a delivery of ours: a record, or ``None`` if it settles without one.
-        ``settled``: the peer has forgotten the delivery. After a terminal state or settlement the
-        session forgets it too, and tells the peer if that waits for it. Not called for
-        ``received``. Hot."""
-        ...
-
-    def on_unsent(self, link: "SendingLink", number: int, message: Message, text: str) -> None:
-        """A message cannot go over this link: it is larger than the peer takes, or has no form in
-        this version. Nothing of it was sent, no credit was used. Outside of ``receive``."""
         ...
 
     def on_credit(self, link: Any, record: w.Flow, found: list[Operation]) -> None:
@@ -88,119 +53,44 @@ class LinkHandler(Protocol):
         found: list[Operation],
     ) -> None:
         """It is over: for good (``closed``), or to be resumed. ``record`` is the peer's detach,
-        which ``link.detach`` answers, now or later; otherwise nothing is to be said. ``lost``: the
+        which ``link.detach`` answers, now or later; without one no answer is due. ``lost``: the
         connection is over."""
         ...
 
 
-class SessionHandler(Protocol):
-    """What is done with a session. The engine gives one to each session (``engine.handler``)."""
+class LinkConnection(Protocol):
+    """A connection as its links need it."""
 
-    def on_begin(self, session: "Session", record: w.Begin, found: list[Operation]) -> None:
-        """The peer wants to begin it, which ``session.begin`` answers; or, if ``session.begun``,
-        it has answered us."""
+    later: list[Operation]
+    """Operations found outside of ``receive``."""
+
+
+class LinkSession(Protocol):
+    """A session as its links need it."""
+
+    number: int
+    output_closed: bool
+
+    @property
+    def engine(self) -> LinkConnection: ...
+
+    def serial(self) -> str:
+        """A name for the next link, in operations."""
         ...
 
-    def on_attach(self, session: "Session", record: w.Attach, found: list[Operation]) -> None:
-        """The peer wants a new link. ``session.accept`` makes it; then ``link.attach`` or
-        ``link.refuse`` answer, now or later."""
+    def write(self, record: Any) -> None: ...
+
+    def write_attach(self, record: w.Attach) -> None: ...
+
+    def write_flow(self, link: "Link | None" = None, echo: bool = False, **fields: Any) -> None: ...
+
+    def forget(self, link: "Link", closed: bool) -> None:
+        """A link is over."""
         ...
 
-    def on_end(
-        self,
-        session: "Session",
-        record: w.End | None,
-        fault: w.Error | None,
-        lost: bool,
-        found: list[Operation],
-    ) -> None:
-        """It is over, and so are all its links. ``record`` is the peer's end, which
-        ``session.end`` answers; ``fault`` the peer's mistake, for which we have ended it;
-        ``lost``: the connection is over."""
+    def release(self, link: "Link") -> None:
+        """Both ends have detached it."""
         ...
-
-    def on_acquire(self, link: "SendingLink", work: Any) -> None:
-        """The receiver wants what is sent from now on to be acquired within this transaction
-        (§4.4.3), or in none (``None``). May raise ``Violation``."""
-        ...
-
-    def on_outcomes(
-        self,
-        deliveries: "list[OutgoingDelivery]",
-        state: Any,
-        settled: bool,
-        found: list[Operation],
-    ) -> "list[OutgoingDelivery]":
-        """The receiver has said this of many deliveries of ours. Gives those of which it is to be
-        said to ``LinkHandler.on_outcome`` one by one."""
-        ...
-
-    def on_late_outcome(self, state: Any) -> None:
-        """The receiver has said this of deliveries of which some have gone back, because their
-        link is closed."""
-        ...
-
-    def on_settlement_awaited(
-        self,
-        session: Any,
-        runs: Iterable[tuple[int, int]],
-        state: Any,
-        before: int,
-        found: list[Operation],
-    ) -> None:
-        """The receiver has said the outcome of these deliveries of ours (first and last id of each
-        run) and waits for us to settle, which ``session.settle_sent`` does, now or later. What
-        ``on_outcome`` made of them stands in ``found`` from index ``before`` on. Hot."""
-        ...
-
-    def confirm(self, session: "Session", sequence: int, multiple: bool, accepted: bool) -> None:
-        """The outlet's word, if it is for us."""
-        ...
-
-
-class EndedHandler:
-    """The use of a session that is over: nothing is done with it."""
-
-    def on_begin(self, session: "Session", record: w.Begin, found: list[Operation]) -> None:
-        """It has been."""
-
-    def on_attach(self, session: "Session", record: w.Attach, found: list[Operation]) -> None:
-        """None is made."""
-
-    def on_end(
-        self,
-        session: "Session",
-        record: w.End | None,
-        fault: w.Error | None,
-        lost: bool,
-        found: list[Operation],
-    ) -> None:
-        """It has been."""
-
-    def on_acquire(self, link: "SendingLink", work: Any) -> None:
-        """Nothing is sent any more."""
-
-    def on_outcomes(
-        self,
-        deliveries: "list[OutgoingDelivery]",
-        state: Any,
-        settled: bool,
-        found: list[Operation],
-    ) -> "list[OutgoingDelivery]":
-        """Nobody is left to care."""
-        return []
-
-    def on_late_outcome(self, state: Any) -> None:
-        """Nobody is left to care."""
-
-    def on_settlement_awaited(self, *_: Any) -> None:
-        """Nobody is left to be told."""
-
-    def confirm(self, session: "Session", sequence: int, multiple: bool, accepted: bool) -> None:
-        """Nobody is left to be told."""
-
-
-ENDED = EndedHandler()
 
 
 class Link:
@@ -217,8 +107,8 @@ class Link:
     receiver = False
     """Our role: do we receive over it?"""
 
-    def __init__(self, session: "Session", name: str, handle: int, handler: LinkHandler) -> None:
-        self.session = session
+    def __init__(self, session: LinkSession, name: str, handle: int, handler: LinkHandler) -> None:
+        self.session: LinkSession = session
         self.number = session.serial()
         self.name = name
         self.handler = handler
@@ -229,7 +119,7 @@ class Link:
         self.attach_received = False
         """The peer's attach has come."""
         self.over = False
-        """One of us has detached it, and its use knows."""
+        """One of us has detached it, and its handler has been told."""
         self.closing: bool | None = None
         """Our detach is due as soon as our attach is written: for good (true) or not."""
         self.detach_sent = False
@@ -252,7 +142,7 @@ class Link:
         self.max_message = 0
         """Octets of the largest message that the receiver takes; 0: any."""
         self.data: Any = None
-        """Belongs to the use."""
+        """Belongs to the handler."""
         self.excused = 0
         """Transfers that may have been under way when we detached it."""
         self.incomplete = False
@@ -327,7 +217,7 @@ class Link:
 
     def refuse(self, symbol: str, text: str, info: dict[Any, Any] | None = None) -> None:
         """There is no terminus on our side (§2.6.3): attach with null for it, then detach. The
-        use, which asks for it, is not told."""
+        handler, which asks for it, is not told."""
         if self.receiver:
             self.target = None
         else:
@@ -391,6 +281,12 @@ class Link:
             self.session.write(w.Detach(self.handle, self.closing or None, self.fault))
             if self.attach_received and self.remote is None:
                 self.session.release(self)
+
+    def on_violation(self, violated: Violation, found: list[Operation]) -> None:
+        """A mistake of the peer ends the link, if it costs no more than that."""
+        if violated.lost is not Lost.LINK:
+            raise violated
+        self.fail(violated.symbol, violated.text, found, violated.info)
 
     def violated(self, symbol: str, text: str) -> Violation:
         """A mistake of the peer that costs the link."""

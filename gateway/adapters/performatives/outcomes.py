@@ -3,7 +3,6 @@
 from typing import Any
 
 from gateway.adapters.performatives.composites import symbol_for
-from gateway.adapters.performatives.links import Link
 from gateway.adapters.performatives.violation import error
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.errors import Condition
@@ -100,8 +99,8 @@ def returned(condition: Condition, text: str) -> Any:
     return RELEASED if condition is Condition.NO_ROUTE else rejected(condition, text)
 
 
-def default_outcome(link: Link, delivery: int) -> Outcome | Modify:
-    """What counts when the receiver settles and says no state (§3.5.3)."""
-    said = getattr(link.source, "default_outcome", None)
-    outcome = outcome_of(said, link.session.number, delivery)
+def default_outcome(source: Any, channel: int, delivery: int) -> Outcome | Modify:
+    """The outcome of a delivery that the receiver settles without a state (§3.5.3)."""
+    state = getattr(source, "default_outcome", None)
+    outcome = outcome_of(state, channel, delivery)
     return Outcome.RELEASE if outcome is None else outcome

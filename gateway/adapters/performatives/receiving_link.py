@@ -2,11 +2,13 @@
 
 A message of one transfer goes through without being gathered. One of several is limited by
 ``max_message`` and, with all others of the connection, by ``UNDER_WAY`` times that. A large one
-goes to the spool as it comes, if the link's use can do with that (``spools``).
+goes to the spool as it comes, if the link's handler takes that (``spools``).
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any, Protocol
 
+from gateway.adapters.options import Limits
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.large_messages import (
     IN_MEMORY,
@@ -15,8 +17,16 @@ from gateway.adapters.performatives.large_messages import (
     Unpacking,
     unpack,
 )
-from gateway.adapters.performatives.links import MASK, Link, LinkHandler, ahead
+from gateway.adapters.performatives.links import (
+    MASK,
+    Link,
+    LinkConnection,
+    LinkHandler,
+    LinkSession,
+    ahead,
+)
 from gateway.adapters.performatives.outcomes import TERMINAL, is_transactional
+from gateway.adapters.performatives.violation import Violation
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import (
     DELIVERY_TAG_MAX,
@@ -26,10 +36,8 @@ from gateway.adapters.performatives.wire.tables import (
     ReceiverSettleMode,
     SenderSettleMode,
 )
+from gateway.bodies import Spool
 from gateway.operations import Operation
-
-if TYPE_CHECKING:
-    from gateway.adapters.performatives.session import Session
 
 UNDER_WAY = 4
 """How many of the largest messages one connection may have half sent, over all its links."""
@@ -100,14 +108,76 @@ class PartialDelivery:
                 pieces.append(bytearray(octets))
 
 
+class ReceiverHandler(LinkHandler, Protocol):
+    """Handles the events of a link over which we receive."""
+
+    def on_message(
+        self, link: "ReceivingLink", arrival: IncomingDelivery, octets: Any, found: list[Operation]
+    ) -> None:
+        """A message is complete: ``bytes``, or ``Parted`` if the link ``spools``. Unless
+        ``arrival.settled``, its outcome is written with ``settle_received``, now or later. Hot."""
+        ...
+
+
+class ReceivedDeliveries(Protocol):
+    """The unsettled deliveries of a session as receiving links need them."""
+
+    received: dict[int, IncomingDelivery]
+
+    def settle_received(self, arrivals: Iterable[IncomingDelivery], state: Any) -> None:
+        """Tell the sender the state of these deliveries."""
+        ...
+
+    def forget_received(self, arrivals: Iterable[IncomingDelivery]) -> None:
+        """The sender has settled these deliveries."""
+        ...
+
+
+class ReceivingConnection(LinkConnection, Protocol):
+    """A connection as receiving links need it."""
+
+    limits: Limits
+    blocked: bool
+    """Publishers are held back: no more credit."""
+    under_way: int
+    """Octets in memory of partial messages, over the whole connection."""
+    spool: Spool | None
+    """Store of messages that are too large for memory; ``None``: they stay there."""
+    drains: set["ReceivingLink"]
+    """Links that the peer was asked to drain."""
+
+
+class ReceivingSession(LinkSession, Protocol):
+    """A session as receiving links need it."""
+
+    @property
+    def engine(self) -> ReceivingConnection: ...
+
+    @property
+    def unsettled(self) -> ReceivedDeliveries: ...
+
+    def violated(self, symbol: str, text: str) -> Violation:
+        """A mistake of the peer that costs the session."""
+        ...
+
+    def errant(self, link: Link) -> Violation:
+        """A mistake of the peer: input for a link that was detached with an error."""
+        ...
+
+
 class ReceivingLink(Link):
     """One link over which we receive."""
+
+    session: ReceivingSession
+    handler: ReceiverHandler
 
     __slots__ = ("window", "ignores_unsettled", "slack", "spools", "unsettled", "known", "partial")
 
     receiver = True
 
-    def __init__(self, session: "Session", name: str, handle: int, handler: LinkHandler) -> None:
+    def __init__(
+        self, session: ReceivingSession, name: str, handle: int, handler: ReceiverHandler
+    ) -> None:
         super().__init__(session, name, handle, handler)
         self.window = 0
         """Deliveries the peer may have under way and unsettled: credit is topped up to that. 0:
@@ -258,12 +328,12 @@ class ReceivingLink(Link):
 
     def _enter(self, arrival: IncomingDelivery) -> None:
         """It is unsettled from now on."""
-        if arrival.id in self.session.arrivals:
+        if arrival.id in self.session.unsettled.received:
             raise self.session.violated(
                 AmqpError.NOT_ALLOWED, f"delivery-id {arrival.id} is unsettled already"
             )
         self.unsettled[arrival.id] = arrival
-        self.session.arrivals[arrival.id] = arrival
+        self.session.unsettled.received[arrival.id] = arrival
 
     def _unlike_mode(self, settled: bool) -> Exception:
         said = "settled" if settled else "unsettled"
@@ -393,7 +463,7 @@ class ReceivingLink(Link):
         """The sender has settled a delivery that may be entered."""
         arrival.settled = True
         if self.unsettled.get(arrival.id) is arrival:
-            self.session.forget_arrivals([arrival])
+            self.session.unsettled.forget_received([arrival])
 
     def _complete(self, partial: PartialDelivery, found: list[Operation]) -> None:
         """The last transfer has come."""
@@ -429,7 +499,9 @@ class ReceivingLink(Link):
         text = f"message-format {number:#x} is not known"
         if arrival.settled:
             raise self.violated(AmqpError.NOT_IMPLEMENTED, text)
-        self.session.settle([arrival], w.Rejected(w.Error(AmqpError.NOT_IMPLEMENTED, text)))
+        self.session.unsettled.settle_received(
+            [arrival], w.Rejected(w.Error(AmqpError.NOT_IMPLEMENTED, text))
+        )
 
     def _resumed(self, partial: PartialDelivery) -> None:
         """A delivery from before: we know its outcome, and its octets are not wanted (§2.6.13,
@@ -440,7 +512,7 @@ class ReceivingLink(Link):
             if not partial.presettled:
                 self._enter(arrival)
                 final = arrival.state if type(arrival.state) in TERMINAL else told
-                self.session.settle([arrival], final)
+                self.session.unsettled.settle_received([arrival], final)
         self.top_up()
 
     def _discard(self, record: w.Transfer) -> None:

@@ -6,8 +6,9 @@ for the attach, for credit, for the session's window.
 """
 
 from collections import deque
+from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from gateway.adapters.performatives.composite_fields import write_uint
 from gateway.adapters.performatives.composites import write
@@ -15,8 +16,15 @@ from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.delivery_annotations import annotated
 from gateway.adapters.performatives.frames import HEAD
-from gateway.adapters.performatives.large_messages import Rope
-from gateway.adapters.performatives.links import MASK, Link, LinkHandler, ahead
+from gateway.adapters.performatives.large_messages import Portions, Rope
+from gateway.adapters.performatives.links import (
+    MASK,
+    Link,
+    LinkConnection,
+    LinkHandler,
+    LinkSession,
+    ahead,
+)
 from gateway.adapters.performatives.outcomes import bare
 from gateway.adapters.performatives.sections import (
     DATA,
@@ -37,9 +45,6 @@ from gateway.adapters.performatives.wire.tables import (
 from gateway.bodies import Body
 from gateway.message import Aged, Message
 from gateway.operations import Credit, Operation
-
-if TYPE_CHECKING:
-    from gateway.adapters.performatives.session import Session
 
 CROWD = 16 * 1024
 """Pieces waiting to be written that are enough for one turn."""
@@ -134,16 +139,93 @@ class QueuedDelivery:
         self.started = False
 
 
+class SenderHandler(LinkHandler, Protocol):
+    """Handles the events of a link over which we send."""
+
+    def on_outcome(
+        self,
+        link: "SendingLink",
+        sent: OutgoingDelivery,
+        state: Any,
+        settled: bool,
+        found: list[Operation],
+    ) -> None:
+        """The peer's state of a delivery of ours: a record, or ``None`` if it settles without one.
+        ``settled``: the peer has forgotten the delivery. After a terminal state or settlement the
+        session forgets it too, and tells the peer if that waits for it. Not called for
+        ``received``. Hot."""
+        ...
+
+    def on_unsent(self, link: "SendingLink", number: int, message: Message, text: str) -> None:
+        """A message cannot go over this link: it is larger than the peer takes, or has no form in
+        this version. Nothing of it was sent, no credit was used. Outside of ``receive``."""
+        ...
+
+
+class SentDeliveries(Protocol):
+    """The unsettled deliveries of a session as sending links need them."""
+
+    sent: dict[int, OutgoingDelivery]
+
+
+class SendingConnection(LinkConnection, Protocol):
+    """A connection as sending links need it."""
+
+    frame_out: int
+    """Octets of the largest frame the peer takes."""
+    pending: list[bytes]
+    """Output that was not taken yet."""
+    annotates: bool
+    """Deliveries carry the exchange and routing key of their message."""
+    crowded: Callable[[], None]
+    portions: Portions
+
+    def put(self, octets: bytes) -> None: ...
+
+    def weigh(self, octets: int) -> None: ...
+
+
+class SendingSession(LinkSession, Protocol):
+    """A session as sending links need it."""
+
+    window: int
+    next_outgoing_id: int
+    next_delivery_id: int
+
+    @property
+    def engine(self) -> SendingConnection: ...
+
+    @property
+    def unsettled(self) -> SentDeliveries: ...
+
+    def wait(self, link: "SendingLink") -> None:
+        """The link has something to send and there is no window."""
+        ...
+
+    def go_on(self) -> None:
+        """There may be a window again."""
+        ...
+
+    def on_acquire(self, link: "SendingLink", txn_id: Any) -> None:
+        """The receiver asks for acquisition within this transaction (§4.4.3), or in none."""
+        ...
+
+
 class SendingLink(Link):
     """One link over which we send."""
 
+    session: SendingSession
+    handler: SenderHandler
+
     __slots__ = (
         "initial", "held", "unsettled", "settles", "last_tag", "granted", "acquiring",
-        "_live", "_quick", "_put",
+        "_live", "_quick", "_put", "_sent",
         "_engine", "_due", "_heads", "_room", "_annotates",
     )  # fmt: skip
 
-    def __init__(self, session: "Session", name: str, handle: int, handler: LinkHandler) -> None:
+    def __init__(
+        self, session: SendingSession, name: str, handle: int, handler: SenderHandler
+    ) -> None:
         super().__init__(session, name, handle, handler)
         self.initial = 0
         """The delivery-count that our attach says."""
@@ -165,6 +247,7 @@ class SendingLink(Link):
         self._engine = session.engine
         self._annotates = session.engine.annotates
         self._put = session.engine.put
+        self._sent = session.unsettled.sent
         self._due = False
         """A flow has to follow what is held: the credit was drained."""
         self._heads: tuple[tuple[Struct, bytes, bytes], ...] = ()
@@ -262,7 +345,7 @@ class SendingLink(Link):
         self.last_tag = tag = self.last_tag + 1
         layout, start, tail = self._heads[settled]
         if not settled:
-            session.sent[id_] = self.unsettled[id_] = OutgoingDelivery(self, id_, number, tag)
+            self._sent[id_] = self.unsettled[id_] = OutgoingDelivery(self, id_, number, tag)
         head = layout.pack(layout.size + total, start, id_, b"\xa0\x08", tag, tail)
         self._put(b"".join((head, header, prefix, body)))
         if size > HEAVY:
@@ -337,7 +420,7 @@ class SendingLink(Link):
                 sent: OutgoingDelivery = AcquiredDelivery(self, queued.id, queued.number, tag, work)
             else:
                 sent = OutgoingDelivery(self, queued.id, queued.number, tag)
-            session.sent[queued.id] = self.unsettled[queued.id] = sent
+            self._sent[queued.id] = self.unsettled[queued.id] = sent
         return True
 
     def _write(self, queued: QueuedDelivery) -> bool:
@@ -404,7 +487,7 @@ class SendingLink(Link):
     def on_flow(self, record: w.Flow, found: list[Operation]) -> None:
         """The receiver's limit as our credit (§2.6.7)."""
         if record.properties and "txn-id" in record.properties:
-            self.session.handler.on_acquire(self, record.properties["txn-id"])
+            self.session.on_acquire(self, record.properties["txn-id"])
         if record.link_credit is None:
             return
         seen = self.initial if record.delivery_count is None else record.delivery_count

@@ -11,8 +11,7 @@ from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.composites import condition_for, symbol_for
 from gateway.adapters.performatives.coordinator import Coordinator
 from gateway.adapters.performatives.delayed_settlement import DelayedSettlement, delay_settlement
-from gateway.adapters.performatives.incoming_publishes import MANAGEMENT, IncomingPublishes
-from gateway.adapters.performatives.large_messages import Parted
+from gateway.adapters.performatives.incoming_publishes import IncomingPublishes
 from gateway.adapters.performatives.link_recovery import (
     BadMap,
     highest,
@@ -30,10 +29,9 @@ from gateway.adapters.performatives.outcomes import (
     settle,
 )
 from gateway.adapters.performatives.pending import PendingReply
-from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
 from gateway.adapters.performatives.sending_link import OutgoingDelivery, SendingLink
+from gateway.adapters.performatives.server_links import detach_link, known_outcomes, paired, refuser
 from gateway.adapters.performatives.session import Session
-from gateway.adapters.performatives.violation import error
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import (
     AmqpError,
@@ -46,13 +44,11 @@ from gateway.message import Message
 from gateway.operations import (
     Attached,
     AttachSource,
-    AttachTarget,
     BeginSession,
     Cancelled,
     Confirm,
     Credit,
     Deliver,
-    DetachLink,
     Done,
     EndSession,
     Modify,
@@ -66,23 +62,17 @@ from gateway.operations import (
     Stolen,
     Unsent,
 )
-from gateway.values import Symbol
-
-CREDIT = 1000
-"""Deliveries that a peer may have under way and unconfirmed on one link."""
-
-PAIRED = "paired"
-"""A property of links that belong together (Link Pairing 1.0)."""
 
 
 class ServerSession:
-    """What the peer does on one session."""
+    """The handler of one session and of its links over which we send."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.decided: DelayedSettlement | None = None
         self.coordinator = Coordinator(session)
         self.publishes = IncomingPublishes(session, self.coordinator)
+        self.on_confirm = self.publishes.on_confirm
 
     # --- session --------------------------------------------------------------------------------
 
@@ -122,7 +112,7 @@ class ServerSession:
         if type(record.target) is w.Coordinator and not record.role:
             self.coordinator.attach(record, found)
             return
-        link = session.accept(record, self, found)
+        link = session.accept(record, self if record.role else self.publishes, found)
         link.source, link.target = record.source, record.target
         snd, rcv = record.snd_settle_mode, record.rcv_settle_mode
         link.snd_mode = SenderSettleMode.MIXED if snd is None else snd
@@ -134,7 +124,7 @@ class ServerSession:
             if record.role:
                 self._attach_source(link, record, unsettled, found)
             else:
-                self._attach_target(link, record, unsettled, found)
+                self.publishes.attach(link, record, unsettled, found)
         except (termini.BadTerminus, BadMap) as bad:
             link.refuse(AmqpError.INVALID_FIELD, str(bad))
 
@@ -147,7 +137,7 @@ class ServerSession:
                 live.fail(LinkError.STOLEN, "the link was attached again", found, keep=True)
             old = session.suspended.pop(key, None)
             if old is not None:
-                session.drop_deliveries(old)
+                session.unsettled.drop(old)
 
     def _attach_source(
         self,
@@ -157,9 +147,6 @@ class ServerSession:
         found: list[Operation],
     ) -> None:
         session = self.session
-        known = None
-        if unsettled is not None:
-            known = {tag: outcome_of(state, session.number, 0) for tag, state in unsettled.items()}
 
         def attached(result: Attached) -> None:
             self._source_attached(link, result, unsettled or {})
@@ -173,7 +160,7 @@ class ServerSession:
                 session.engine.container,
                 termini.read(record.source),
                 link.snd_mode == SenderSettleMode.SETTLED,
-                known,
+                known_outcomes(link, unsettled),
             )
         )
 
@@ -199,60 +186,17 @@ class ServerSession:
             properties=paired(record),
         )
 
-    def _attach_target(
-        self,
-        link: ReceivingLink,
-        record: w.Attach,
-        unsettled: dict[bytes, Any] | None,
-        found: list[Operation],
-    ) -> None:
-        session = self.session
-        known = None
-        if unsettled is not None:
-            known = {tag: outcome_of(state, session.number, 0) for tag, state in unsettled.items()}
-
-        def attached(result: Attached) -> None:
-            self._target_attached(link, result)
-
-        found.append(
-            AttachTarget(
-                session.number,
-                PendingReply(attached, refuser(link)),
-                link.number,
-                record.name,
-                session.engine.container,
-                termini.read(record.target),
-                known,
-            )
-        )
-
-    def _target_attached(self, link: ReceivingLink, result: Attached) -> None:
-        record = link.record
-        assert record is not None
-        link.target = termini.target(result.terminus)
-        link.data = result
-        link.max_message = self.session.engine.limits.max_message_octets
-        link.spools = result.node != MANAGEMENT
-        link.known = written_map(result.resumed)
-        link.window = CREDIT
-        link.attach(
-            max_message_size=link.max_message or None,
-            unsettled=None if record.unsettled is None else dict(link.known),
-            properties=paired(record),
-        )
-
     # --- links ----------------------------------------------------------------------------------
 
     def on_attached(self, link: Any, record: w.Attach, found: list[Operation]) -> None:
         """We begin no links."""
 
-    def on_credit(self, link: Link, record: w.Flow, found: list[Operation]) -> None:
-        if isinstance(link, SendingLink) and record.link_credit is not None and not link.incomplete:
+    def on_credit(self, link: SendingLink, record: w.Flow, found: list[Operation]) -> None:
+        if record.link_credit is not None and not link.incomplete:
             token = PendingReply(link.drained) if link.drain else None
             count = max(0, link.credit - link.waiting)
-            said = Credit(self.session.number, token, link.number, count, link.drain)
-            link.granted = said
-            found.append(said)
+            link.granted = Credit(self.session.number, token, link.number, count, link.drain)
+            found.append(link.granted)
 
     def on_unsent(self, link: SendingLink, number: int, message: Message, text: str) -> None:
         """It is not for this receiver; perhaps for another, or a dead-letter queue. The credit that
@@ -271,27 +215,9 @@ class ServerSession:
         lost: bool,
         found: list[Operation],
     ) -> None:
-        token = None
-        if record is not None:
-            answer = bool(record.closed)
-
-            def refused(condition: Condition, text: str) -> None:
-                link.fault = error(symbol_for(condition, Lost.LINK), text)
-                link.detach(answer)
-
-            token = PendingReply(lambda result: link.detach(answer), refused)
-        said = DetachLink(self.session.number, token, link.number, closed, lost)
-        said.failed = closed and (record is None or record.error is not None)
-        if isinstance(link, SendingLink):
-            said.unsettled = {} if closed else self._unsettled(link)
-        else:
-            for arrival in link.unsettled.values():
-                outcome = outcome_of(arrival.reported, self.session.number, 0)
-                if outcome is not None:
-                    said.outcomes[arrival.tag] = outcome
-            for tag, state in link.known.items():
-                said.outcomes[tag] = outcome_of(state, self.session.number, 0)
-        found.append(said)
+        operation = detach_link(link, record, closed, lost)
+        operation.unsettled = {} if closed else self._unsettled(link)
+        found.append(operation)
 
     def _unsettled(self, link: SendingLink) -> dict[int, bytes]:
         """Tags by delivery number: of what was sent, and of what was to be resumed."""
@@ -303,20 +229,6 @@ class ServerSession:
             if queued.tag is not None and queued.number and not queued.settled:
                 unsettled[queued.number] = queued.tag
         return unsettled
-
-    # --- messages in ----------------------------------------------------------------------------
-
-    def on_message(
-        self,
-        link: ReceivingLink,
-        arrival: IncomingDelivery,
-        octets: bytes | Parted,
-        found: list[Operation],
-    ) -> None:
-        self.publishes.on_message(link, arrival, octets, found)
-
-    def confirm(self, session: Session, sequence: int, multiple: bool, accepted: bool) -> None:
-        self.publishes.confirm(sequence, multiple, accepted)
 
     # --- outcomes in ----------------------------------------------------------------------------
 
@@ -341,7 +253,7 @@ class ServerSession:
             return
         outcome = outcome_of(state, self.session.number, number)
         if outcome is None:
-            outcome = default_outcome(link, number)
+            outcome = default_outcome(link.source, self.session.number, number)
         found.append(settle(outcome, self.session.number, number))
 
     def on_outcomes(
@@ -356,7 +268,7 @@ class ServerSession:
         number = self.session.number
         outcome = outcome_of(state, number, 0)
         if outcome is None:
-            outcome = default_outcome(link, 0)
+            outcome = default_outcome(link.source, number, 0)
         if isinstance(outcome, Modify) and outcome.elsewhere:
             return deliveries  # how many of these a link may have is counted
         plain = [s.number for s in deliveries if s.link is link and s.number and s.work is None]
@@ -374,32 +286,12 @@ class ServerSession:
         self.coordinator.missed(state)
 
     def on_settlement_awaited(
-        self,
-        session: Session,
-        runs: Iterable[tuple[int, int]],
-        state: Any,
-        before: int,
-        found: list[Operation],
+        self, runs: Iterable[tuple[int, int]], state: Any, before: int, found: list[Operation]
     ) -> None:
-        self.decided = delay_settlement(session, self.decided, runs, state, before, found)
+        self.decided = delay_settlement(self.session, self.decided, runs, state, before, found)
 
 
-def refuser(link: Link) -> Callable[[Condition, str], None]:
-    """What to do when the broker has no such terminus."""
-
-    def refused(condition: Condition, text: str) -> None:
-        link.refuse(symbol_for(condition, Lost.LINK), text)
-
-    return refused
-
-
-def paired(record: w.Attach) -> dict[Any, Any] | None:
-    """The link properties that we understand."""
-    given = record.properties or {}
-    return {Symbol(PAIRED): True} if given.get(PAIRED) is True else None
-
-
-# --- what is said -------------------------------------------------------------------------------
+# --- operations of the broker ---------------------------------------------------------------------
 
 
 def lose(session: Session, condition: Condition, text: str) -> None:

@@ -1,5 +1,5 @@
 """The session endpoint (§2.5), the same for both roles: begin and end, windows, handles, delivery
-ids, and with ``UnsettledDeliveries`` dispositions. It is also the ``Outlet`` of its channel.
+ids. Its ``UnsettledDeliveries`` have the dispositions. It is also the ``Outlet`` of its channel.
 
 Both ends must have ended before the channel numbers are free. After our end, whatever comes on the
 session is discarded until the peer's (§2.5.4); ``output_closed`` then lets nothing more out.
@@ -8,25 +8,26 @@ session is discarded until the peer's (§2.5.4); ``output_closed`` then lets not
 import heapq
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol, cast
 
 from gateway.adapters.performatives.composites import write
-from gateway.adapters.performatives.deliveries import UnsettledDeliveries
-from gateway.adapters.performatives.links import (
-    ENDED,
-    MASK,
-    Link,
-    LinkHandler,
-    SessionHandler,
-    ahead,
+from gateway.adapters.performatives.deliveries import DispositionHandler, UnsettledDeliveries
+from gateway.adapters.performatives.links import MASK, Link, ahead
+from gateway.adapters.performatives.receiving_link import (
+    ReceiverHandler,
+    ReceivingConnection,
+    ReceivingLink,
 )
-from gateway.adapters.performatives.owner import Owner
-from gateway.adapters.performatives.receiving_link import ReceivingLink
-from gateway.adapters.performatives.sending_link import SendingLink
+from gateway.adapters.performatives.sending_link import (
+    OutgoingDelivery,
+    SenderHandler,
+    SendingConnection,
+    SendingLink,
+)
 from gateway.adapters.performatives.violation import Violation, error, framing_error
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError, SessionError
-from gateway.errors import LocalError
+from gateway.errors import LocalError, Lost
 from gateway.message import Message
 from gateway.operations import Operation
 from gateway.values import Symbol
@@ -44,16 +45,125 @@ HANDLE_MAX = 1023
 """The highest handle that the peer may use."""
 
 
+class SessionHandler(DispositionHandler, Protocol):
+    """Handles the events of a session; each session has one (``SessionConnection.new_handler``)."""
+
+    def on_begin(self, session: "Session", record: w.Begin, found: list[Operation]) -> None:
+        """The peer wants to begin it, which ``session.begin`` answers; or, if ``session.begun``,
+        it has answered us."""
+        ...
+
+    def on_attach(self, session: "Session", record: w.Attach, found: list[Operation]) -> None:
+        """The peer wants a new link. ``session.accept`` makes it; then ``link.attach`` or
+        ``link.refuse`` answer, now or later."""
+        ...
+
+    def on_end(
+        self,
+        session: "Session",
+        record: w.End | None,
+        fault: w.Error | None,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        """It is over, and so are all its links. ``record`` is the peer's end, which
+        ``session.end`` answers; ``fault`` the peer's mistake, for which we have ended it;
+        ``lost``: the connection is over."""
+        ...
+
+    def on_acquire(self, link: SendingLink, work: Any) -> None:
+        """The receiver wants what is sent from now on to be acquired within this transaction
+        (§4.4.3), or in none (``None``). May raise ``Violation``."""
+        ...
+
+    def on_confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        """The broker's answer to publishes. Hot."""
+        ...
+
+
+class EndedHandler:
+    """The handler of a session that has ended: it does nothing."""
+
+    def on_begin(self, session: "Session", record: w.Begin, found: list[Operation]) -> None:
+        """No-op."""
+
+    def on_attach(self, session: "Session", record: w.Attach, found: list[Operation]) -> None:
+        """No-op."""
+
+    def on_end(
+        self,
+        session: "Session",
+        record: w.End | None,
+        fault: w.Error | None,
+        lost: bool,
+        found: list[Operation],
+    ) -> None:
+        """No-op."""
+
+    def on_acquire(self, link: SendingLink, work: Any) -> None:
+        """No-op."""
+
+    def on_outcomes(
+        self,
+        deliveries: list[OutgoingDelivery],
+        state: Any,
+        settled: bool,
+        found: list[Operation],
+    ) -> list[OutgoingDelivery]:
+        """No-op."""
+        return []
+
+    def on_late_outcome(self, state: Any) -> None:
+        """No-op."""
+
+    def on_settlement_awaited(self, *_: Any) -> None:
+        """No-op."""
+
+    def on_confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        """No-op."""
+
+
+ENDED = EndedHandler()
+
+
+class SessionConnection(ReceivingConnection, SendingConnection, Protocol):
+    """A connection as its sessions and their handlers need it."""
+
+    server: bool
+    container: str
+    """The peer's container-id."""
+    sessions: dict[int, "Session"]
+    """By our channel number."""
+
+    def write(self, channel: int, record: Any, payload: bytes = b"") -> None: ...
+
+    def session_ended(self, session: "Session") -> None:
+        """The peer's end has come."""
+        ...
+
+    def session_gone(self, session: "Session") -> None:
+        """Both ends have ended."""
+        ...
+
+    def new_handler(self, session: "Session") -> SessionHandler:
+        """The handler of a new session."""
+        ...
+
+
 def _open_gate(open_: bool) -> None:
     """Nobody is to be stopped."""
 
 
-class Session(UnsettledDeliveries):
+class Session:
     """One session. ``number`` is our channel, ``remote`` the peer's."""
 
-    def __init__(self, engine: Owner, number: int) -> None:
-        super().__init__(number, engine.frame_out - 8)
+    def __init__(self, engine: SessionConnection, number: int) -> None:
+        self.number = number
         self.engine = engine
+        self.output_closed = False
+        """Our end is written, or the connection is over."""
+        self.unsettled = UnsettledDeliveries(self, engine.frame_out - 8)
+        self.on_disposition = self.unsettled.on_disposition
         self.remote: int | None = None
         self.begun = False
         """Our begin is written."""
@@ -89,7 +199,7 @@ class Session(UnsettledDeliveries):
         """What was to be written before our begin."""
         self.suspended: dict[tuple[str, bool], Link] = {}
         """Links detached and not closed, of whose deliveries something is still to be said."""
-        self.handler: SessionHandler = engine.handler(self)
+        self.handler: SessionHandler = engine.new_handler(self)
 
     def serial(self) -> str:
         """A name for the next link, in operations."""
@@ -126,8 +236,8 @@ class Session(UnsettledDeliveries):
             self.handler.on_begin(self, record, found)
 
     def end(self, found: list[Operation] | None = None) -> None:
-        """Answer the peer's end, or begin to end it: then its links are over at once, and the use
-        is told of the end when the peer's comes."""
+        """Answer the peer's end, or begin to end it: then its links are over at once, and the
+        handler is told of the end when the peer's comes."""
         if self.output_closed:
             return
         self._lose_links(False, self.engine.later if found is None else found)
@@ -169,7 +279,7 @@ class Session(UnsettledDeliveries):
         self._clear()
 
     def retire(self) -> None:
-        """Both ends have ended. It and its use know each other: sessions may come and go by the
+        """Both ends have ended. It and its handler know each other: sessions may come and go by the
         thousand, and this way they leave nothing for the collector."""
         self.handler = ENDED
 
@@ -188,8 +298,7 @@ class Session(UnsettledDeliveries):
         self.names.clear()
 
     def _clear(self) -> None:
-        self.sent.clear()
-        self.arrivals.clear()
+        self.unsettled.close()
         self.handles.clear()
         self._waiting.clear()
         self.suspended.clear()
@@ -243,7 +352,7 @@ class Session(UnsettledDeliveries):
 
     # --- links ----------------------------------------------------------------------------------
 
-    def offer(self, name: str, receiver: bool, handler: LinkHandler) -> Any:
+    def offer(self, name: str, receiver: bool, handler: ReceiverHandler | SenderHandler) -> Any:
         """A new link of ours, a ``ReceivingLink`` if we receive over it; ``link.attach`` is next.
         Raises ``LocalError`` if it cannot be."""
         if (name, receiver) in self.names:
@@ -255,7 +364,9 @@ class Session(UnsettledDeliveries):
             raise LocalError(f"the peer takes no more than {self.handle_max + 1} links")
         return link
 
-    def accept(self, record: w.Attach, handler: LinkHandler, found: list[Operation]) -> Any:
+    def accept(
+        self, record: w.Attach, handler: ReceiverHandler | SenderHandler, found: list[Operation]
+    ) -> Any:
         """The link that the peer's attach asks for. ``link.attach`` or ``link.refuse`` answer."""
         link = self._made(record.name, not record.role, handler)
         if link.handle > self.handle_max:
@@ -269,10 +380,14 @@ class Session(UnsettledDeliveries):
         link.on_attach(record, found)
         return link
 
-    def _made(self, name: str, receiver: bool, handler: LinkHandler) -> Link:
+    def _made(self, name: str, receiver: bool, handler: ReceiverHandler | SenderHandler) -> Link:
         handle = heapq.heappop(self._free) if self._free else len(self._taken)
         self._taken.add(handle)
-        link = (ReceivingLink if receiver else SendingLink)(self, name, handle, handler)
+        link: Link
+        if receiver:
+            link = ReceivingLink(self, name, handle, cast(ReceiverHandler, handler))
+        else:
+            link = SendingLink(self, name, handle, cast(SenderHandler, handler))
         self.links[link.number] = link
         self.names[name, receiver] = link
         return link
@@ -286,11 +401,11 @@ class Session(UnsettledDeliveries):
             del self.names[key]
         self._waiting.pop(link, None)  # type: ignore[call-overload]
         if closed:
-            self.drop_deliveries(link)
+            self.unsettled.drop(link)
         elif isinstance(link, ReceivingLink | SendingLink) and link.unsettled:
             if len(self.suspended) > HANDLE_MAX:
                 oldest = next(iter(self.suspended))
-                self.drop_deliveries(self.suspended.pop(oldest))
+                self.unsettled.drop(self.suspended.pop(oldest))
             self.suspended[key] = link
 
     def release(self, link: Link) -> None:
@@ -332,6 +447,10 @@ class Session(UnsettledDeliveries):
             raise self.unattached(record.handle)
         link.on_detach(record, found)
 
+    def violated(self, symbol: str, text: str) -> Violation:
+        """A mistake of the peer that costs the session."""
+        return Violation(symbol, text, Lost.SESSION, self.number)
+
     def unattached(self, handle: int) -> Violation:
         return self.violated(SessionError.UNATTACHED_HANDLE, f"handle {handle} is not attached")
 
@@ -358,7 +477,7 @@ class Session(UnsettledDeliveries):
         try:
             link.on_transfer(record, buf, at, end, found)
         except Violation as violated:
-            self.failed(link, violated, found)
+            link.on_violation(violated, found)
         if self.incoming_window <= WINDOW >> 1:
             self.incoming_window = WINDOW
             self.write_flow()
@@ -389,12 +508,16 @@ class Session(UnsettledDeliveries):
             try:
                 link.on_flow(record, found)
             except Violation as violated:
-                self.failed(link, violated, found)
+                link.on_violation(violated, found)
         if record.echo:
             self.write_flow(
                 link if link is not None and link.attach_sent and not link.over else None
             )
         self.go_on()
+
+    def on_acquire(self, link: SendingLink, txn_id: Any) -> None:
+        """The receiver asks for acquisition within this transaction, or in none."""
+        self.handler.on_acquire(link, txn_id)
 
     def wait(self, link: SendingLink) -> None:
         """A link has something to send and there is no window: stop deliveries."""
@@ -433,4 +556,4 @@ class Session(UnsettledDeliveries):
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         """Hot."""
         if not self.output_closed:
-            self.handler.confirm(self, sequence, multiple, accepted)
+            self.handler.on_confirm(sequence, multiple, accepted)

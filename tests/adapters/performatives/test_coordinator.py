@@ -208,9 +208,9 @@ def test_posting_in_mode_second() -> None:
     peer.sends(rcv_settle_mode=1)
     work = peer.declares()
     (told,) = peer.posts(0, work)
-    assert not told.settled and 0 in peer.session.arrivals
+    assert not told.settled and 0 in peer.session.unsettled.received
     peer.says(w.Disposition(False, 0, None, True))
-    assert 0 not in peer.session.arrivals
+    assert 0 not in peer.session.unsettled.received
 
 
 def test_posting_without_a_route() -> None:
@@ -336,10 +336,10 @@ def test_retiring() -> None:
     assert retires(peer, 2, work, True, w.Modified(True)) == [
         Retire(0, work, 3, Modify(0, 3, True, False, None), True)
     ]
-    assert peer.hears() == [] and list(peer.session.sent) == [0]
+    assert peer.hears() == [] and list(peer.session.unsettled.sent) == [0]
     settled, told = peer.asks(w.Discharge(work))
     assert settled == w.Disposition(False, 0, None, True, w.ACCEPTED)
-    assert told.state == w.ACCEPTED and not peer.session.sent
+    assert told.state == w.ACCEPTED and not peer.session.unsettled.sent
 
 
 def test_a_rollback_makes_deliveries_live_again() -> None:
@@ -363,7 +363,7 @@ def test_settling_what_was_retired(state: Any, fail: bool) -> None:
     if state:
         state = w.TransactionalState(work, w.ACCEPTED)
     assert peer.says(w.Disposition(True, 0, None, True, state)) == []
-    assert not peer.session.sent
+    assert not peer.session.unsettled.sent
     (told,) = peer.asks(w.Discharge(work, fail))
     assert told.state == w.ACCEPTED
     assert peer.engine.found() == ([Settle(0, 1, False, Outcome.RELEASE)] if fail else [])
@@ -394,7 +394,7 @@ def test_settling_while_the_discharge_is_under_way() -> None:
     peer.rejected(w.Discharge(work), "amqp:transaction:unknown-id")
     peer.broker.release()
     (told,) = peer.hears()
-    assert told.state == w.ACCEPTED and not peer.session.sent and not peer.engine.found()
+    assert told.state == w.ACCEPTED and not peer.session.unsettled.sent and not peer.engine.found()
 
 
 def test_another_outcome_in_the_same_transaction() -> None:

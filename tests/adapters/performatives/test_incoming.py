@@ -86,7 +86,7 @@ def test_neighbours_are_told_in_one_frame() -> None:
     peer.transfers(7, settled=True)
     peer.session.confirm(6, True, True)
     assert peer.hears() == [disposition(4, 6), disposition(8, 9)]
-    assert not peer.session.arrivals
+    assert not peer.session.unsettled.received
 
 
 def test_confirms_out_of_order() -> None:
@@ -114,9 +114,9 @@ def test_mode_second_waits_for_the_sender() -> None:
         disposition(1),
         w.Disposition(True, 2, None, None, ACCEPTED),
     ]
-    assert list(peer.session.arrivals) == [0, 2]
+    assert list(peer.session.unsettled.received) == [0, 2]
     assert peer.says(w.Disposition(False, 0, 9, True, ACCEPTED)) == []
-    assert peer.hears() == [] and not peer.session.arrivals
+    assert peer.hears() == [] and not peer.session.unsettled.received
 
 
 def test_unsettled_outcomes_are_told_when_the_link_ends() -> None:
@@ -301,7 +301,7 @@ def test_an_aborted_message_is_discarded_and_settled() -> None:
     peer = Peer()
     peer.sends()
     assert parts(peer, FIRST, {"more": True}, {"aborted": True, "more": True}) == []
-    assert peer.hears() == [] and not peer.session.arrivals and peer.engine.under_way == 0
+    assert peer.hears() == [] and not peer.session.unsettled.received and peer.engine.under_way == 0
     (link,) = peer.session.links.values()
     assert not link.unsettled and link.credit == 999
     assert len(peer.transfers(1, delivery_tag=b"t")) == 1
@@ -311,7 +311,7 @@ def test_settled_on_any_transfer_is_settled() -> None:
     peer = Peer()
     peer.sends()
     (said,) = parts(peer, FIRST, {"more": True, "settled": True}, {"settled": False})
-    assert isinstance(said, Publish) and not peer.session.arrivals
+    assert isinstance(said, Publish) and not peer.session.unsettled.received
     assert peer.hears() == []
 
 
@@ -340,7 +340,7 @@ def test_a_tag_that_is_unsettled_here_may_come_again() -> None:
     peer.session.confirm(1000, True, True)
     said = [r for r in peer.hears() if isinstance(r, w.Disposition)]
     assert [(r.first, r.last, r.settled) for r in said] == [(0, 999, True)]
-    assert not link.unsettled and not peer.session.arrivals
+    assert not link.unsettled and not peer.session.unsettled.received
 
 
 def test_the_settlement_of_one_leaves_the_other_of_its_tag() -> None:
@@ -523,7 +523,7 @@ def test_resumed_deliveries_are_answered_and_not_published() -> None:
     assert peer.transfers(1, b"", delivery_tag=b"b", resume=True, state=w.Rejected()) == []
     assert peer.hears() == [w.Disposition(True, 1, None, None, w.Rejected())]
     assert peer.says(w.Disposition(False, 0, 1, True)) == []
-    assert not peer.session.arrivals
+    assert not peer.session.unsettled.received
 
 
 def test_settled_and_aborted_resumptions_are_forgotten() -> None:

@@ -286,10 +286,10 @@ def test_attaching_again_ends_the_live_deliveries() -> None:
     peer.transfers(settled=True)
     peer.receives()
     peer.says(w.Detach(1))
-    assert peer.session.sent and peer.session.suspended
+    assert peer.session.unsettled.sent and peer.session.suspended
     peer.hears()
     peer.receives(credit=0)
-    assert not peer.session.sent and not peer.session.suspended
+    assert not peer.session.unsettled.sent and not peer.session.suspended
 
 
 def test_attaching_again_ends_what_was_to_be_said() -> None:
@@ -298,10 +298,10 @@ def test_attaching_again_ends_what_was_to_be_said() -> None:
     peer.sends()
     peer.transfers()
     peer.says(w.Detach(0))
-    assert peer.session.arrivals and peer.session.suspended
+    assert peer.session.unsettled.received and peer.session.suspended
     peer.hears()
     peer.sends()
-    assert not peer.session.arrivals and not peer.session.suspended
+    assert not peer.session.unsettled.received and not peer.session.suspended
     peer.session.confirm(1, True, True)
     assert peer.hears() == []
 
@@ -314,7 +314,7 @@ def test_only_so_many_detached_links_are_remembered() -> None:
         peer.transfers(number)
         peer.says(w.Detach(0))
         peer.hears()
-    assert len(peer.session.suspended) == len(peer.session.arrivals) == 1024
+    assert len(peer.session.suspended) == len(peer.session.unsettled.received) == 1024
 
 
 def test_a_deleted_source() -> None:

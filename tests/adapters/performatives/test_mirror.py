@@ -96,7 +96,7 @@ def subscribed(house: House, no_ack: bool = False, prefetch: int = 0) -> None:
 def test_publishes(cut: Cut, body: bytes, exchange: str, key: str) -> None:
     house = House(cut)
     if exchange == "x y":
-        house.client.sessions[CHANNEL].handler.form = "plain"
+        house.client.sessions[CHANNEL].handler.context.form = "plain"
     said = message(body, exchange, key, subject="s", durable=True)
     house.client.send(Publish(CHANNEL, said, True, False))
     house.run()

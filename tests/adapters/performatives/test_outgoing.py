@@ -179,7 +179,7 @@ def test_outcomes_of_a_range() -> None:
     assert peer.says(w.Disposition(True, 0, 0x7FFF_FFFF, True, w.Rejected())) == [
         Settle(0, number, False, Outcome.REJECT) for number in (1, 5, 6)
     ]
-    assert peer.hears() == [] and not peer.session.sent
+    assert peer.hears() == [] and not peer.session.unsettled.sent
     assert peer.says(w.Disposition(True, 0, 9, True, w.ACCEPTED)) == []
 
 
@@ -213,7 +213,7 @@ def test_who_waits_for_us_is_told_when_it_is_safe() -> None:
     peer.feed(b"".join(packed(w.Disposition(True, *one[:2], None, one[2])) for one in said))
     assert [type(op) for op in peer.broker.heard[-9:]] == [Settle] * 8 + [Assure]
     peer.says(w.Disposition(True, 8, None, None, w.ACCEPTED))
-    assert not peer.hears() and not peer.session.sent
+    assert not peer.hears() and not peer.session.unsettled.sent
     peer.broker.release()
     assert peer.hears() == [
         w.Disposition(False, 0, 3, True, w.ACCEPTED),
@@ -260,7 +260,7 @@ def test_received_is_no_outcome() -> None:
     transfers(peer)
     state = w.Received(0, 5)
     assert peer.says(w.Disposition(True, 0, None, None, state)) == []
-    assert peer.session.sent[0].state == state
+    assert peer.session.unsettled.sent[0].state == state
     assert peer.says(w.Disposition(True, 0)) == []
     assert peer.hears() == []
 
@@ -289,7 +289,7 @@ def test_modified_with_annotations() -> None:
 def test_a_settled_link_has_nothing_unsettled() -> None:
     peer = filled(2, snd_settle_mode=1)
     assert [record.settled for record in transfers(peer)] == [True, True]
-    assert not peer.session.sent
+    assert not peer.session.unsettled.sent
 
 
 def test_answers_of_the_management_node_are_nobodys_delivery() -> None:
@@ -298,7 +298,7 @@ def test_answers_of_the_management_node_are_nobodys_delivery() -> None:
     (record,) = transfers(peer)
     assert record.delivery_tag == tag(1)
     assert peer.says(w.Disposition(True, 0, None, True, w.ACCEPTED)) == []
-    assert not peer.session.sent
+    assert not peer.session.unsettled.sent
 
 
 # --- §2.6.14: frames ---------------------------------------------------------------------------
@@ -348,7 +348,7 @@ def test_a_message_larger_than_the_peer_takes() -> None:
     peer.session.deliver("1", 1, False, one)
     assert transfers(peer) == []
     assert peer.engine.found() == [Unsent(0, "1", 1, one), Credit(0, None, "1", 100, False)]
-    assert not peer.session.sent
+    assert not peer.session.unsettled.sent
 
 
 def test_and_on_a_settled_link() -> None:
@@ -526,7 +526,7 @@ def test_an_outcome_that_the_peer_has_already() -> None:
     settled = [op for op in peer.broker.heard if isinstance(op, (Settle, Modify))]
     settled += [op for op in peer.engine.found() if isinstance(op, (Settle, Modify))]
     assert settled == [Settle(0, 103, False, Outcome.ACCEPT), Modify(0, 108, True, False, None)]
-    assert not peer.session.sent
+    assert not peer.session.unsettled.sent
 
 
 def test_what_is_over_here_and_not_there_is_aborted() -> None:
@@ -537,7 +537,7 @@ def test_what_is_over_here_and_not_there_is_aborted() -> None:
     assert [(f.record.delivery_tag, f.record.resume, f.record.aborted) for f in frames] == [
         (tag(11), True, True), (tag(14), True, True),
     ]  # fmt: skip
-    assert not any(frame.payload for frame in frames) and not peer.session.sent
+    assert not any(frame.payload for frame in frames) and not peer.session.unsettled.sent
 
 
 def test_both_have_an_outcome() -> None:
@@ -547,9 +547,9 @@ def test_both_have_an_outcome() -> None:
     _, (one, two) = resume(peer, {12: Outcome.ACCEPT, 13: Outcome.ACCEPT}, theirs)
     assert one.record.settled and one.record.resume
     assert not two.record.settled and two.record.state == w.ACCEPTED
-    assert list(peer.session.sent) == [1]
+    assert list(peer.session.unsettled.sent) == [1]
     assert peer.says(w.Disposition(True, 1, None, True, w.ACCEPTED)) == []
-    assert not peer.session.sent
+    assert not peer.session.unsettled.sent
 
 
 def test_tags_go_on_above_those_of_before() -> None:

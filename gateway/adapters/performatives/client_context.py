@@ -1,0 +1,80 @@
+"""Client role: what the parts of one session share, and their answers to our own operations."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from gateway.adapters.performatives import addresses
+from gateway.adapters.performatives.links import Link
+from gateway.adapters.performatives.session import Session
+from gateway.adapters.performatives.violation import reason
+from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import AmqpError
+from gateway.errors import Condition, Lost
+from gateway.operations import Done, Operation, Peer, Refused, Token
+
+DETACHED = "the link was detached"
+
+
+class ClientConnection(Protocol):
+    """A connection as the client role needs it."""
+
+    later: list[Operation]
+    """Operations found outside of ``receive``."""
+    peer: Peer
+    addresses: str
+    """The form in which addresses are written (``addresses.FORMS``); "": as the peer takes it."""
+    opened: w.Open | None
+    """The peer's open."""
+
+    def send(self, operation: Operation) -> None: ...
+
+    def defer_write(self, write: Callable[[], None]) -> None:
+        """Write this with the next output."""
+        ...
+
+
+class ClientContext:
+    """One session in the client role."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.connection = cast(ClientConnection, session.engine)
+        self.form = self.connection.addresses or addresses.form_of(self.connection.peer)
+        """The form in which addresses are written."""
+        self._serial = 0
+
+    def link_name(self, kind: str) -> str:
+        """A name that no other link of this connection has."""
+        self._serial += 1
+        return f"{kind}:{self.session.number}.{self._serial}"
+
+    def answer(self, token: Token, result: Any = None) -> None:
+        """Answer an operation at once, without asking the peer."""
+        if token is not None:
+            self.connection.later.append(Done(self.session.number, token, result))
+
+    def refuse(self, token: Token, condition: Condition, text: str) -> None:
+        """Refuse an operation that this version or this peer cannot do."""
+        if token is not None:
+            found = self.connection.later
+            found.append(Refused(self.session.number, token, condition, text, Lost.LINK))
+
+    def refused(self, token: Token, lost: bool) -> Refused:
+        """The refusal of an operation that the peer can no longer answer."""
+        scope = Lost.CONNECTION if lost else Lost.SESSION
+        otherwise = f"the {'connection' if lost else 'session'} is gone"
+        condition, text = reason(self.session.reason, otherwise)
+        return Refused(self.session.number, token, condition, text, scope)
+
+    def gone(self, token: Token, link: Link, record: w.Detach | None, lost: bool) -> Refused:
+        """The refusal of an operation on a link that is over: with the error of the last detach,
+        the peer's or ours; without one because its session is over."""
+        error = link.fault if record is None else record.error
+        if record is None and error is None:
+            return self.refused(token, lost)
+        condition, text = reason(error, DETACHED)
+        return Refused(self.session.number, token, condition, text, Lost.LINK)
+
+    def lose(self, text: str, found: list[Operation]) -> None:
+        """The session cannot go on."""
+        self.session.fail(AmqpError.PRECONDITION_FAILED, text, found)
