@@ -1,4 +1,4 @@
-"""Who asks, and for which virtual host: shared by all routes.
+"""The caller, the virtual host and the body of a request, as all routes read them.
 
 Names stand in the *raw* path, one percent-encoded segment each, so that ``%2F`` stays inside its
 segment; ``access.front`` makes routing see them that way and ``segments`` decodes them.
@@ -48,7 +48,11 @@ async def read_limited(scope: Scope, receive: Receive, limit: int) -> bytes:
 
 def vhost_of(broker: Broker, segment: str) -> str:
     """The existing virtual host that a path segment names. Raises ``Problem`` 404."""
-    vhost = decode_segment(segment)
+    return existing_vhost(broker, decode_segment(segment))
+
+
+def existing_vhost(broker: Broker, vhost: str) -> str:
+    """Raises ``Problem`` 404."""
     if vhost not in broker.vhosts:
         raise Problem(problems.NOT_FOUND, f"no virtual host {vhost!r}")
     return vhost

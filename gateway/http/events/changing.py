@@ -8,16 +8,10 @@ from starlette.requests import Request
 
 from gateway.http import problems
 from gateway.http.events.opening import complete, described, open_cursor, start
+from gateway.http.events.parameters import invalid
 from gateway.http.events.rendering import control
 from gateway.http.events.stream import EventStream, Reading
-from gateway.http.events.stream_request import (
-    Find,
-    Sources,
-    Start,
-    check_kinds,
-    invalid,
-    read_start,
-)
+from gateway.http.events.stream_request import Find, Sources, Start, check_kinds, read_start
 from gateway.http.large import Octets
 from gateway.http.problems import Problem
 from gateway.http.request_parameters import read_limited

@@ -15,11 +15,11 @@ from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Principal
 from gateway.http.events.hub import Hub
-from gateway.http.events.opening import headers_of, jittered
-from gateway.http.events.rendering import control, data_head, data_line
+from gateway.http.events.parameters import invalid
+from gateway.http.events.rendering import control, data_head, data_line, headers_of, jittered
 from gateway.http.events.sources import AT_ONCE, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
-from gateway.http.events.stream_request import StreamRequest, invalid
+from gateway.http.events.stream_request import StreamRequest
 from gateway.http.large import Octets, linked
 from gateway.http.leases import Fate, Lease, Leasing, tally
 from gateway.http.message_json import Shown, compact
@@ -103,7 +103,9 @@ class LeasedStream(EventStream):
         }
         if self.caller.expires is not None:
             opened["expires_at"] = moment(int(self.caller.expires * 1000))
-        self.pending = [control("bridge.open", opened, retry_ms=jittered(self.hub))]
+        self.pending = [
+            control("bridge.open", opened, retry_ms=jittered(self.hub.settings.reconnect_ms))
+        ]
 
     def names(self) -> list[Name]:
         return [self.name]

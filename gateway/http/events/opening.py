@@ -1,24 +1,78 @@
-"""How a stream starts: its sources are joined, each at its place, and the first octets say so."""
+"""How a stream starts: its sources are joined at their positions, and ``bridge.open`` says so."""
 
-import random
 from typing import Any
 from uuid import uuid4
+
+from starlette.types import Scope
 
 from gateway.http import problems
 from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Principal
 from gateway.http.events.cursor import DIGEST_OCTETS, Forged, Positions
 from gateway.http.events.hub import Hub
-from gateway.http.events.rendering import control
+from gateway.http.events.leased import open_leased
+from gateway.http.events.parameters import invalid
+from gateway.http.events.rendering import control, headers_of, jittered
 from gateway.http.events.sources import Name, Source
 from gateway.http.events.stream import EventStream, Reading, Resume
-from gateway.http.events.stream_request import Start, StreamRequest, invalid
+from gateway.http.events.stream_request import Start, StreamRequest
 from gateway.http.large import Octets
 from gateway.http.problems import Problem
 from gateway.http.typed import moment
 
+PROXIED = frozenset({b"via", b"forwarded", b"x-forwarded-for"})
 NOWHERE = -1
 """A position of which nothing is known: the stream says ``bridge.gap`` with unknown loss."""
+
+
+class Crowded(Exception):
+    """One stream too many for a browser. It is refused in-band whatever was asked for: a page does
+    not see any other answer."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+def browser_of(scope: Scope, caller: Principal) -> str:
+    """An identity of the browser over HTTP/1.1; "" for callers without such a limit: other
+    programs, later versions of HTTP, and browsers behind a proxy."""
+    if not scope["http_version"].startswith("1"):
+        return ""
+    agent, fetched = "", False
+    for name, value in scope["headers"]:
+        if name in PROXIED:
+            return ""
+        if name == b"sec-fetch-mode":
+            fetched = True
+        elif name == b"user-agent":
+            agent = value.decode("latin-1")
+    if not fetched:
+        return ""
+    client = scope.get("client")
+    return "\n".join((client[0] if client else "", agent, *caller.identity))
+
+
+def open_for(
+    hub: Hub, scope: Scope, vhost: str, caller: Principal, wanted: StreamRequest
+) -> EventStream:
+    """Open the stream that a request asks for. Raises ``Problem``, ``Refusal`` and ``Crowded``."""
+    settings, browser = hub.settings, browser_of(scope, caller)
+    most, have = settings.browser_streams_max, hub.per_browser[browser] if browser else 0
+    if browser and 0 < most <= have:
+        raise Crowded(
+            Problem(
+                problems.QUOTA,
+                f"this browser has {have} streams over HTTP/1.1; it opens six connections at "
+                "most, and then everything else waits",
+            )
+        )
+    open_it = open_leased if wanted.options.ack == "explicit" else open_stream
+    stream = open_it(hub, vhost, caller, wanted, browser)
+    if browser and most and have + 1 >= settings.browser_streams_warn:
+        told = {"type": "browser-connections", "streams": have + 1, "most": most}
+        stream.pending.append(control("bridge.warn", told))
+    return stream
 
 
 def open_stream(
@@ -140,19 +194,8 @@ def announce(stream: EventStream, resumes: list[Resume]) -> None:
     for reading in stream.readings:
         stream.skip_gap(reading, gaps, close=False)
     cursor = None if gaps else stream.cursor()
-    stream.pending = [control("bridge.open", opened, cursor, jittered(hub)), *gaps]
-
-
-def headers_of(identity: str, resume: str) -> list[tuple[bytes, bytes]]:
-    return [
-        (b"content-type", b"text/event-stream; charset=utf-8"),
-        (b"cache-control", b"no-store, no-transform"),
-        (b"x-accel-buffering", b"no"),
-        (b"amqp-stream-id", identity.encode()),
-        (b"amqp-resume", resume.encode()),
+    wait = jittered(hub.settings.reconnect_ms)
+    stream.pending = [
+        control("bridge.open", opened, cursor, wait),
+        *gaps,
     ]
-
-
-def jittered(hub: Hub) -> int:
-    """Reconnect time, ms: another for everybody, so that not all come back at once."""
-    return int(hub.settings.reconnect_ms * random.uniform(0.5, 1.5))

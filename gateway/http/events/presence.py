@@ -11,8 +11,7 @@ from uuid import uuid4
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
-from gateway.http.events.opening import headers_of, jittered
-from gateway.http.events.rendering import control
+from gateway.http.events.rendering import control, headers_of, jittered
 from gateway.http.events.stream import EventStream, Options, Resume
 from gateway.http.large import Octets, linked
 from gateway.http.message_json import compact
@@ -155,7 +154,9 @@ class PresenceStream(EventStream):
         }
         if self.caller.expires is not None:
             opened["expires_at"] = moment(int(self.caller.expires * 1000))
-        self.pending = [control("bridge.open", opened, retry_ms=jittered(self.hub))]
+        self.pending = [
+            control("bridge.open", opened, retry_ms=jittered(self.hub.settings.reconnect_ms))
+        ]
         self.hub.enter(self, self.vhost, [], returning=False)
         self.looked = asyncio.get_running_loop().time()
 

@@ -1,5 +1,6 @@
-"""Server-sent events: a message as a ``data:`` line, and the control events of a stream."""
+"""Server-sent events: the head of the answer, messages as ``data:`` lines, and control events."""
 
+import random
 from typing import Any
 
 from gateway.http.large import Octets, linked
@@ -47,3 +48,18 @@ def control(
     retry = b"retry: %d\n" % retry_ms if retry_ms is not None else b""
     line = b"id: " + cursor + b"\n" if cursor is not None else b""
     return b"%b%bevent: %b\ndata: %b\n\n" % (retry, line, event.encode(), compact(data))
+
+
+def headers_of(identity: str, resume: str) -> list[tuple[bytes, bytes]]:
+    return [
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-store, no-transform"),
+        (b"x-accel-buffering", b"no"),
+        (b"amqp-stream-id", identity.encode()),
+        (b"amqp-resume", resume.encode()),
+    ]
+
+
+def jittered(reconnect_ms: int) -> int:
+    """Another reconnect time for each client, so that not all come back at once."""
+    return int(reconnect_ms * random.uniform(0.5, 1.5))

@@ -1,15 +1,22 @@
-"""What a request for a stream asks for: the parameters of a query, or the same as JSON."""
+"""What the parameters of a request for a stream mean: sources, options, and where it begins."""
 
 import json
 import re
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, get_args
-from urllib.parse import parse_qsl
 
+from gateway.config.web import HttpSettings
 from gateway.http import problems
-from gateway.http.access.catalogue import PREFIX, Filled
+from gateway.http.access.catalogue import PARAMETER, PREFIX, Catalogue, Filled
 from gateway.http.events.formats import FORMATS
+from gateway.http.events.parameters import (
+    MOST_FIELDS,
+    Pairs,
+    StreamParameters,
+    invalid,
+    read_pairs,
+)
 from gateway.http.events.sources import Name
 from gateway.http.events.stream import Options, Slow
 from gateway.http.events.views import Spec
@@ -19,7 +26,6 @@ from gateway.http.typed_json import once, refuse
 
 BINDING = "?binding="
 MAX_NAME = 255
-MOST_FIELDS = 256
 Ack = Literal["none", "on-next", "explicit"]
 EVENTS = ("none", "subject", "type", "source")
 SINGLE = frozenset(
@@ -33,7 +39,6 @@ DURATION = re.compile(
     r"-P(?:(\d{1,4})D)?(?:T(?:(\d{1,5})H)?(?:(\d{1,7})M)?(?:(\d{1,9})(?:\.(\d{1,3}))?S)?)?",
     re.ASCII,
 )
-Pairs = list[tuple[str, str]]
 Find = Callable[[str], Filled]
 """The declared route that ``route:NAME`` stands for. Raises ``Problem``."""
 
@@ -69,21 +74,52 @@ def no_routes(text: str) -> Filled:
     raise Problem(problems.NOT_FOUND, "no such route")
 
 
-def invalid(detail: str) -> Problem:
-    return Problem(problems.INVALID, detail)
+class StreamRequests:
+    """Reads requests for streams. ``kind``: what the path names ("queue", "exchange", "route"), ""
+    for nothing."""
 
+    def __init__(self, kind: str, catalogue: Catalogue, settings: HttpSettings) -> None:
+        self.kind = kind
+        self.catalogue = catalogue
+        self.heartbeat = settings.heartbeat_seconds
+        self.most_credit = min(1000, settings.queue_prefetch // 2)
 
-def read_pairs(query: bytes) -> Pairs:
-    """Raises ``Problem``."""
-    try:
-        return parse_qsl(
-            query.decode("ascii"),
-            keep_blank_values=True,
-            errors="strict",
-            max_num_fields=MOST_FIELDS,
+    def from_body(self, given: StreamParameters, body: bytes) -> Pairs:
+        """The parameters in the JSON body of a request. Raises ``Problem``."""
+        known = self.members(given.names)
+        return read_document(body, known)
+
+    def members(self, names: dict[str, str]) -> frozenset[str]:
+        """The members that a body may have. Raises ``Problem``: there is no such route."""
+        if not self.kind:
+            return SINGLE | REPEATED | {"source"}
+        if self.kind != "route":
+            return SINGLE | REPEATED
+        route = self.catalogue.route(names["vhost"], names["route"])
+        return SINGLE | REPEATED | set(PARAMETER.findall(route.key))
+
+    def from_parameters(self, given: StreamParameters, pairs: Pairs) -> StreamRequest:
+        """Raises ``Problem``."""
+        catalogue, vhost = self.catalogue, given.names["vhost"]
+        implied: Name | Filled | None = None
+        if self.kind == "route":
+            route = catalogue.route(vhost, given.names["route"])
+            names = set(PARAMETER.findall(route.key))
+            filling = {key: value for key, value in pairs if key in names}
+            implied = catalogue.filled(vhost, route.name, filling)
+            pairs = [pair for pair in pairs if pair[0] not in names]
+        elif self.kind:
+            implied = Name(self.kind, given.names[self.kind])
+            if not implied.name:
+                raise invalid("the default exchange has no events of its own")
+        return read_stream_request(
+            pairs,
+            given.last_event_id,
+            self.heartbeat,
+            implied,
+            self.most_credit,
+            lambda text: catalogue.source(vhost, text),
         )
-    except (UnicodeDecodeError, ValueError):
-        raise invalid("the query is not percent-encoded UTF-8, or too long") from None
 
 
 def read_document(body: bytes, known: Collection[str]) -> Pairs:
