@@ -10,7 +10,7 @@ from collections.abc import Callable
 from operator import add, ge, gt, le, lt, mul, sub
 from typing import Any, TypeVar
 
-from gateway.selector.like import matcher
+from gateway.selector.like import EFFORT, STEPS_OF_A_TERM, matcher
 from gateway.selector.tree import (
     And,
     Between,
@@ -32,6 +32,11 @@ Value = bool | int | float | str | None
 Reader = Callable[[S], Value]
 
 SMALLEST, LARGEST = -(1 << 63), (1 << 64) - 1
+
+WIDE = 8
+"""A chain of so many terms takes its steps as it comes to them: it may be decided by the first."""
+AT_ONCE = 16
+"""Terms of a wide chain that are counted at once."""
 
 LIKENESS = {bool: 1, int: 2, float: 2, str: 3}
 NUMBERS = (int, float)
@@ -64,9 +69,53 @@ def compiled(node: Node, resolve: Callable[[str], Reader[S]]) -> Reader[S]:
         case Not(operand):
             return negation(compiled(operand, resolve))
         case And(terms):
-            return decided([compiled(term, resolve) for term in terms], False)
+            return junction(terms, resolve, False)
         case Or(terms):
-            return decided([compiled(term, resolve) for term in terms], True)
+            return junction(terms, resolve, True)
+
+
+# --- effort -------------------------------------------------------------------------------------
+
+
+def cost(node: Node) -> int:
+    """Steps of all that is looked at, but for those that wide chains take by themselves."""
+    match node:
+        case Literal() | Name():
+            return STEPS_OF_A_TERM
+        case Chain(first, rest):
+            return cost(first) + sum([cost(operand) for _, operand in rest])
+        case Comparison(_, left, right):
+            return cost(left) + cost(right)
+        case Between(operand, low, high, _):
+            return 2 * cost(operand) + cost(low) + cost(high)
+        case In(operand) | Like(operand) | IsNull(operand) | Not(operand) | Negative(operand):
+            return STEPS_OF_A_TERM + cost(operand)
+        case And(terms) | Or(terms):
+            return STEPS_OF_A_TERM if len(terms) >= WIDE else sum(map(cost, terms))
+
+
+def counted(read: Reader[S], steps: int) -> Reader[S]:
+    """It takes these steps before it is asked. Raises ``TooMuchEffort`` then."""
+
+    def reading(subject: S) -> Value:
+        EFFORT.take(steps)
+        return read(subject)
+
+    return reading
+
+
+def junction(terms: tuple[Node, ...], resolve: Callable[[str], Reader[S]], by: bool) -> Reader[S]:
+    """AND or OR. A wide one is made of portions, each of which is counted if it is asked."""
+    if len(terms) < WIDE:
+        return decided([compiled(term, resolve) for term in terms], by)
+    portions = [terms[first : first + AT_ONCE] for first in range(0, len(terms), AT_ONCE)]
+    return decided(
+        [
+            counted(decided([compiled(term, resolve) for term in some], by), sum(map(cost, some)))
+            for some in portions
+        ],
+        by,
+    )
 
 
 # --- truth --------------------------------------------------------------------------------------

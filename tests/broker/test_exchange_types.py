@@ -7,7 +7,14 @@ import pytest
 
 from gateway.broker.exchange_types import EXCHANGE_TYPES, Lossy, wild
 from gateway.errors import Condition, StoreError
-from gateway.selector.like import EFFORT, LONGEST_TEXT, MOST_SHARED, MOST_STEPS
+from gateway.selector import like, names
+from gateway.selector.like import (
+    EFFORT,
+    LONGEST_TEXT,
+    MOST_SHARED,
+    MOST_STEPS,
+    STEPS_OF_A_TERM,
+)
 from gateway.values import Scaled
 from tests.broker.fakes import (
     House,
@@ -179,6 +186,57 @@ def test_what_many_patterns_take_is_bounded_for_each_message(
         f"{name} {place}" for name in names for place in ("first", "last")
     ]
     assert EFFORT.most == MOST_STEPS
+
+
+@pytest.mark.parametrize("kind", ["fanout", "x-selector"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n = {} OR " + " OR ".join(["a <> 1"] * 250),
+        "n <> {} AND " + " AND ".join(["a = 1"] * 250),
+        "n = {} OR " + " OR ".join(["(a <> 1 AND a = 2 OR a = 3)"] * 80),
+        "n = {} + " + " + ".join(["a"] * 500),
+        "n = {} OR " * 3 + "a BETWEEN 2 AND " + " + ".join(["a"] * 200),
+    ],
+    ids=["or", "and", "nested", "sum", "narrow"],
+)
+def test_what_many_terms_take_is_bounded_for_each_message(
+    house: House, kind: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A selector has 512 of them, and an exchange thousands of selectors: here fewer, and fewer
+    steps for them."""
+    monkeypatch.setattr(like, "MOST_SHARED", 40 * 50 * STEPS_OF_A_TERM)
+    read: list[Any] = []
+    monkeypatch.setattr(names, "plain", lambda value: read.append(value) or value)
+    channel, _ = house.channel()
+    exchange(channel, "x", kind)
+    declare(channel, "long")
+    for place in ("first", "last"):
+        if place == "last":
+            for number in range(40):
+                wanted = text.format(number, number, number)
+                bind(channel, "long", "x", arguments={"x-selector": wanted})
+        declare(channel, place)
+        bind(channel, place, "x", arguments={"x-selector": f"s = 'short' AND '{place}' <> s"})
+    channel.publish(message("m", "", "x", application={"a": 1, "n": -1, "s": "short"}))
+    assert len(read) <= 40 * 50
+    depths = {name: queue.depth for name, queue in house.broker.vhosts["/"].queues.items()}
+    assert depths["first"] == depths["last"] == 1
+
+
+def test_what_is_decided_at_once_takes_few_steps(house: House) -> None:
+    """Of many long selectors one has to look at all of its terms."""
+    channel, _ = house.channel()
+    exchange(channel, "x", "fanout")
+    terms = " OR ".join(f"a = {each}" for each in range(200))
+    for number in range(40):
+        declare(channel, f"q{number}")
+        wanted = {"x-selector": f"n = {number} AND ({terms})"}
+        bind(channel, f"q{number}", "x", arguments=wanted)
+    spent = EFFORT.steps
+    channel.publish(message("m", "", "x", application={"a": 199, "n": 7}))
+    assert said(house, "q6", "q7", "q39") == [[], ["m"], []]
+    assert 400 * STEPS_OF_A_TERM <= EFFORT.steps - spent <= 2 * 400 * STEPS_OF_A_TERM
 
 
 def test_a_lossy_exchange_loses_by_chance_and_tells_nobody(house: House) -> None:
