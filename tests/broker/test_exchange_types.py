@@ -207,7 +207,12 @@ def test_what_many_terms_take_is_bounded_for_each_message(
     steps for them."""
     monkeypatch.setattr(like, "MOST_SHARED", 40 * 50 * STEPS_OF_A_TERM)
     read: list[Any] = []
-    monkeypatch.setattr(names, "plain", lambda value: read.append(value) or value)
+
+    def counted(value: Any) -> Any:
+        read.append(value)
+        return value
+
+    monkeypatch.setattr(names, "plain", counted)
     channel, _ = house.channel()
     exchange(channel, "x", kind)
     declare(channel, "long")
