@@ -254,7 +254,10 @@ class Channel:
         """A message that was taken is unsettled on this channel."""
         redelivered = entry.deliveries > 0
         queue.hold(entry)
-        return Fetched(self.window.hold(entry), redelivered, entry.message, queue.depth)
+        window = self.window
+        window.last = tag = window.last + 1
+        window.unsettled[tag] = entry
+        return Fetched(tag, redelivered, entry.message, queue.depth)
 
     def pick(self, queue: Queue, place: Place) -> Fetched | None:
         """Take the message at a place of a queue that ``readable`` gave, if it is ready there."""

@@ -82,7 +82,7 @@ class Queue:
         "lanes", "depth", "octets", "unsettled", "passed", "published", "delivered", "acked",
         "redelivered", "bindings", "used", "due", "gone", "created", "watchers", "excluded",
         "senders", "pending_dead_letters", "reserved", "reserved_octets", "dispatcher",
-        "consumers", "waiting",
+        "consumers", "waiting", "filtered_waiting",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +117,7 @@ class Queue:
         self.dispatcher = Dispatcher(self, limits.single_active, not self.refuses_when_full)
         self.consumers = self.dispatcher.consumers
         self.waiting = self.dispatcher.waiting
+        self.filtered_waiting = self.dispatcher.filtered_waiting
         """The dispatcher's own: one look-up less for each message."""
         self.lanes = [Lane(self, number, 0)]
         self.depth = 0
@@ -173,9 +174,9 @@ class Queue:
             expires = min(expiry, latest)
         keep = durable and self.keeps
         lane = self.lane(priority) if self.ranks else self.lanes[0]
-        dispatcher = self.dispatcher
-        filtered = dispatcher.filtered_waiting
+        filtered = self.filtered_waiting
         if filtered or (waiting and not self.depth):
+            dispatcher = self.dispatcher
             position = lane.next
             if filtered:
                 chosen = dispatcher.offer(lane, position, message, origin, False)
@@ -241,9 +242,9 @@ class Queue:
         if self.capped:
             self.drop_excess(LEAST_DROPS)
         if filtered:
-            dispatcher.show_copies(lane, position, message, origin, False)
+            self.dispatcher.show_copies(lane, position, message, origin, False)
         if waiting:
-            dispatcher.drain()
+            self.dispatcher.drain()
         if self.watchers:
             self.tell(lane.priority, position, message, 0)
         return KEPT if keep else TAKEN
