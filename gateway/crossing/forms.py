@@ -11,7 +11,13 @@ from typing import Any
 from gateway.adapters.methods.content import BASIC, OURS
 from gateway.adapters.methods.drafts.content import CHILDREN, KEPT
 from gateway.adapters.methods.essentials import HEADERS
-from gateway.adapters.methods.splicing import cut, joined, place, with_headers, without_header
+from gateway.adapters.methods.splicing import (
+    cut,
+    joined,
+    property_span,
+    with_headers,
+    without_header,
+)
 from gateway.adapters.performatives.content import NESTED, SECTIONS, UNFIT
 from gateway.adapters.performatives.encoding import pairs_of, write_value
 from gateway.adapters.performatives.sections import (
@@ -118,7 +124,7 @@ class BasicForm(Legacy):
 
     def parts(self, header: bytes) -> Parts:
         """The fields, and the headers."""
-        begin, end = place(header, HEADERS)
+        begin, end = property_span(header, HEADERS)
         fields = header[2:begin] + header[end:]
         flags = int.from_bytes(header[:2], "big") & ~HEADERS
         entries = [raw for name, raw in cut(header).entries or [] if name != self.marker]

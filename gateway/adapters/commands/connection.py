@@ -8,7 +8,7 @@ from gateway.adapters.commands.fragments import Fragments, Headers, MakeFrame, c
 from gateway.adapters.commands.frames import BY_RECORD, frame
 from gateway.adapters.commands.states import GREETING, HEADING, OPEN, OPENING, State
 from gateway.adapters.commands.wire.tables import HANDSHAKE_MAX, LEAST_FRAME_MAX
-from gateway.adapters.core.large_bodies import BodyWriter, LargeBodyOutput, Place
+from gateway.adapters.core.large_bodies import BodyWriter, LargeBodyOutput, OutputChannel
 from gateway.adapters.core.output import MOST_OCTETS, take
 from gateway.adapters.options import Limits
 from gateway.bodies import Body, LargeBody, Spool
@@ -119,7 +119,9 @@ class Connection:
         if self._weight > MOST_OCTETS:
             self._crowded()
 
-    def write_message(self, channel: Place, head: bytes, body: Body, make: MakeFrame) -> None:
+    def write_message(
+        self, channel: OutputChannel, head: bytes, body: Body, make: MakeFrame
+    ) -> None:
         """Send a header and body in as many fragments as they need."""
         if isinstance(body, LargeBody):
             self.load(channel, Fragments(make, head, body, self.frame_out))
@@ -127,7 +129,7 @@ class Connection:
         for fragment, more in cut_fragments(head + body, self.frame_out):
             self.put_message(channel.number, make(fragment, more))
 
-    def load(self, channel: Place, writer: BodyWriter) -> None:
+    def load(self, channel: OutputChannel, writer: BodyWriter) -> None:
         """Send a large body next on a channel, in portions."""
         self.loads.add(channel, writer)
         if not self.receiving:

@@ -96,7 +96,7 @@ class DeferredOutput(list[bytes]):
         return sum(map(len, self)) + sum(sum(map(len, before)) for before, _ in self.loads)
 
 
-class Place(Protocol):
+class OutputChannel(Protocol):
     """What is needed of a channel."""
 
     number: int
@@ -113,17 +113,17 @@ class LargeBodyOutput:
     def __init__(self, pending: list[bytes]) -> None:
         self.tracks: dict[int, DeferredOutput] = {}
         self._pending = pending
-        self._freed: list[Place] = []
+        self._freed: list[OutputChannel] = []
         """Channels that have said all, and may have deliveries again."""
 
-    def add(self, place: Place, load: BodyWriter) -> None:
+    def add(self, channel: OutputChannel, load: BodyWriter) -> None:
         """These frames come next on a channel, which gets no more deliveries until they are
         said."""
-        track = self.tracks.get(place.number)
+        track = self.tracks.get(channel.number)
         if track is None:
-            track = self.tracks[place.number] = DeferredOutput()
-            place.divert(track)
-            place.gate(False)
+            track = self.tracks[channel.number] = DeferredOutput()
+            channel.divert(track)
+            channel.gate(False)
         track.add(load)
 
     @property
@@ -133,30 +133,30 @@ class LargeBodyOutput:
             return 1 + sum(track.octets for track in self.tracks.values())
         return 0
 
-    def move(self, places: Mapping[int, Place]) -> None:
+    def move(self, channels: Mapping[int, OutputChannel]) -> None:
         """The next portion into the output. Raises ``OSError``."""
         room = PORTION // len(self.tracks)
         for number, track in list(self.tracks.items()):
             if track.move(self._pending, room):
                 del self.tracks[number]
-                place = places.get(number)
-                if place is not None:
-                    place.divert(self._pending)
-                    self._freed.append(place)
+                channel = channels.get(number)
+                if channel is not None:
+                    channel.divert(self._pending)
+                    self._freed.append(channel)
 
     def refill(self) -> None:
         """Deliveries again, where a large body is said."""
         freed, self._freed = self._freed, []
-        for place in freed:
-            if place.number not in self.tracks:
-                place.gate(True)
+        for channel in freed:
+            if channel.number not in self.tracks:
+                channel.gate(True)
 
-    def end(self, places: Mapping[int, Place]) -> None:
+    def end(self, channels: Mapping[int, OutputChannel]) -> None:
         """What has begun ends here."""
         for number, track in self.tracks.items():
             track.loads.clear()  # whoever may still have the track does not need the file
-            place = places.get(number)
-            if place is not None:
-                place.divert(self._pending)
+            channel = channels.get(number)
+            if channel is not None:
+                channel.divert(self._pending)
         self.tracks.clear()
         self._freed.clear()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from gateway.adapters.core.heartbeat import Heartbeat
-from gateway.adapters.core.large_bodies import LargeBodyOutput, Place
+from gateway.adapters.core.large_bodies import LargeBodyOutput, OutputChannel
 
 JOIN_BELOW = 64 * 1024
 """Less output than this is joined into one piece."""
@@ -53,7 +53,7 @@ class OutputBuffer:
     __slots__ = ("pending", "large", "receiving", "_adapter", "_heartbeat", "_channels", "_weight")
 
     def __init__(
-        self, adapter: Wakeable, heartbeat: Heartbeat, channels: Mapping[int, Place]
+        self, adapter: Wakeable, heartbeat: Heartbeat, channels: Mapping[int, OutputChannel]
     ) -> None:
         self.pending: list[bytes] = []
         self.large = LargeBodyOutput(self.pending)

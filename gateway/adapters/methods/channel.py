@@ -63,9 +63,9 @@ class Awaited(NamedTuple):
 
 
 class Content:
-    """A message of which some frames are still to come. ``place``: where its body goes."""
+    """A message of which some frames are still to come. ``sink`` takes its body."""
 
-    __slots__ = ("method", "record", "header", "essentials", "size", "missing", "place")
+    __slots__ = ("method", "record", "header", "essentials", "size", "missing", "sink")
 
     def __init__(self, method: Method, record: Any) -> None:
         self.method = method
@@ -73,20 +73,20 @@ class Content:
         self.header: bytes | None = None
         self.essentials = Essentials()
         self.size = self.missing = 0
-        self.place = NOWHERE
+        self.sink = NOWHERE
 
     def add(self, octets: bytes) -> None:
         """Raises ``PeerError``: the peer loses its channel, for the message cannot be kept."""
         self.missing -= len(octets)
         try:
-            self.place.add(octets)
+            self.sink.add(octets)
         except OSError as error:
             raise self.not_kept(error) from error
 
     def body(self) -> Body:
         """All of it. Raises ``PeerError``."""
         try:
-            return self.place.finish()
+            return self.sink.finish()
         except OSError as error:
             raise self.not_kept(error) from error
 
@@ -194,8 +194,8 @@ class Channel:
     def forget_content(self) -> None:
         """What is under way is not wanted any more."""
         if self.content is not None:
-            self._owner.announced -= self.content.place.held
-            self.content.place.abandon()
+            self._owner.announced -= self.content.sink.held
+            self.content.sink.abandon()
         self.content = None
 
     # --- content in ------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class Channel:
             )
         content.size = content.missing = octets
         try:
-            content.place = gathering(self._owner.spool, octets)
+            content.sink = gathering(self._owner.spool, octets)
         except OSError as error:
             raise content.not_kept(error) from error
         self._announce(content)
@@ -243,7 +243,7 @@ class Channel:
 
     def _announce(self, content: Content) -> None:
         """What of the content will be in memory."""
-        self._owner.announced += content.place.held
+        self._owner.announced += content.sink.held
         if self._owner.announced > UNDER_WAY * self._owner.max_message_octets:
             raise PeerError(
                 Condition.RESOURCE_ERROR,
@@ -283,7 +283,7 @@ class Channel:
 
     def _complete(self, content: Content, found: list[Operation]) -> None:
         body = content.body()
-        self._owner.announced -= content.place.held
+        self._owner.announced -= content.sink.held
         self.content = None
         self.ready = self.state is states.OPEN
         m, name = content.record, content.method.name

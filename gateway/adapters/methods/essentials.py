@@ -18,7 +18,7 @@ as seconds it would lie beyond the year 5138, as a time to live beyond three yea
 (
     CONTENT_TYPE, CONTENT_ENCODING, HEADERS, DELIVERY_MODE, PRIORITY, CORRELATION_ID,
     REPLY_TO, EXPIRATION, MESSAGE_ID, TIMESTAMP, TYPE, USER_ID, APP_ID, CLUSTER_ID,
-) = (0x8000 >> place for place in range(14))  # fmt: skip
+) = (0x8000 >> bit for bit in range(14))  # fmt: skip
 """Property flags in the order of the properties (0-9-1 §4.2.6.1)."""
 
 

@@ -28,13 +28,6 @@ _HEADERS: BoundedCache[bytes, tuple[bytes, Essentials]] = BoundedCache()
 """Connections share them (one thread)."""
 
 
-class Place(Protocol):
-    """What the loop must know of a channel."""
-
-    ready: bool
-    """Open, and no content is under way."""
-
-
 class Link(Protocol):
     """Where the loop takes what it does not do itself. All raise ``PeerError``."""
 
@@ -196,8 +189,8 @@ class Frames:
                 raise PeerError(Condition.FRAME_ERROR, "the frame end octet is missing")
             if number == hot and kind == kind_method:
                 if channel != current:
-                    place, current = channels.get(channel), channel
-                    usable = place is not None and place.ready
+                    open_channel, current = channels.get(channel), channel
+                    usable = open_channel is not None and open_channel.ready
                 if usable and size - end > content_head:
                     kind, next_channel, length, group, _, octets = unpack_content(buf, end + 1)
                     last = end + following + length
@@ -250,8 +243,8 @@ class Frames:
                 kind = kind_method
             elif number == ack and kind == kind_method and length == 13 + counts:
                 if channel != current:
-                    place, current = channels.get(channel), channel
-                    usable = place is not None and place.ready
+                    open_channel, current = channels.get(channel), channel
+                    usable = open_channel is not None and open_channel.ready
                 if usable:
                     tag, bits = _QB.unpack_from(buf, at + method_head)
                     add(self._acknowledged(channel, tag, bits & 1 == 1, self._accepted))

@@ -61,9 +61,13 @@ class Incoming:
                 f"method {number >> 16},{number & 0xFFFF} is unknown",
                 method=number,
             )
-        place = self._engine.channels.get(channel)
-        if place is not None and place.state in (states.CLOSING, states.FAILED) and channel:
-            self._while_closing(place, method, found)
+        open_channel = self._engine.channels.get(channel)
+        if (
+            open_channel is not None
+            and open_channel.state in (states.CLOSING, states.FAILED)
+            and channel
+        ):
+            self._while_closing(open_channel, method, found)
             return
         if self._engine.connection.state is states.CLOSING and method.name[:11] != "connection.":
             return
@@ -76,7 +80,7 @@ class Incoming:
                     )
                 self._engine.connection.on(method, record, found)
             else:
-                self._on_channel(channel, place, method, record, found)
+                self._on_channel(channel, open_channel, method, record, found)
         except PeerError as error:
             error.method = error.method or number
             if error.lost is not Lost.SESSION:
@@ -125,31 +129,31 @@ class Incoming:
             )
         return record
 
-    def _while_closing(self, place: Channel, method: Method, found: list[Operation]) -> None:
+    def _while_closing(self, channel: Channel, method: Method, found: list[Operation]) -> None:
         """We have closed this channel or are about to: only the closing goes on (§1.5.2.5)."""
-        if method.name == "channel.close" and place.state is states.FAILED:
-            found.append(EndSession(place.number, PendingReply(method)))
+        if method.name == "channel.close" and channel.state is states.FAILED:
+            found.append(EndSession(channel.number, PendingReply(method)))
         elif method.name == "channel.close":
             # Behind our close of the connection it is discarded (0-9-1 connection.close).
             if self._engine.connection.state is not states.CLOSING:
-                self._engine.writer.write(place.number, w.ChannelCloseOk())
-        elif method.name == "channel.close-ok" and place.state is states.CLOSING:
-            del self._engine.channels[place.number]
-            if place.awaited and place.awaited[-1].method.name == "channel.close":
-                token = place.awaited.pop().token
-                text = f"channel {place.number} is closed"
-                found += refused(place, Condition.CHANNEL_ERROR, text, Lost.SESSION)
-                found.append(Done(place.number, token))
+                self._engine.writer.write(channel.number, w.ChannelCloseOk())
+        elif method.name == "channel.close-ok" and channel.state is states.CLOSING:
+            del self._engine.channels[channel.number]
+            if channel.awaited and channel.awaited[-1].method.name == "channel.close":
+                token = channel.awaited.pop().token
+                text = f"channel {channel.number} is closed"
+                found += refused(channel, Condition.CHANNEL_ERROR, text, Lost.SESSION)
+                found.append(Done(channel.number, token))
 
     def _on_channel(
-        self, number: int, place: Channel | None, method: Method, m: Any, found: list[Operation]
+        self, number: int, channel: Channel | None, method: Method, m: Any, found: list[Operation]
     ) -> None:
         name = method.name
         if self._engine.connection.state is not states.OPEN and not (
             self._server and self._engine.connection.state is states.OPENING
         ):
             raise PeerError(Condition.COMMAND_INVALID, f"{name} before the connection is open")
-        if place is None:
+        if channel is None:
             if name == "channel.close-ok":
                 return
             if name == "channel.resume":
@@ -164,29 +168,29 @@ class Incoming:
                     f"number of channels opened ({have}) has reached the negotiated channel_max "
                     f"({most})",
                 )
-            place = self._engine.channels[number] = Channel(number, self._engine)
-            place.opened()
-            found.append(BY_METHOD[name].read(place, m, PendingReply(method)))
+            channel = self._engine.channels[number] = Channel(number, self._engine)
+            channel.opened()
+            found.append(BY_METHOD[name].read(channel, m, PendingReply(method)))
             return
-        if place.state is not states.OPEN and name not in states.CHANNEL[place.state]:
-            raise PeerError(Condition.CHANNEL_ERROR, f"{name} on channel {number}, {place.state}")
-        if place.content is not None:
+        if channel.state is not states.OPEN and name not in states.CHANNEL[channel.state]:
+            raise PeerError(Condition.CHANNEL_ERROR, f"{name} on channel {number}, {channel.state}")
+        if channel.content is not None:
             raise PeerError(
                 Condition.UNEXPECTED_FRAME, f"{name} where the rest of a content was expected"
             )
         if method.content:
-            self._begin_content(place, method, m)
+            self._begin_content(channel, method, m)
         elif name in SETTLING:
             build = settled if self._server else confirmed
             found.append(build(name, m, number))
         elif name == "channel.close" and not self._server:
-            self._closed_by_server(place, m, found)
+            self._closed_by_server(channel, m, found)
         elif name == "basic.cancel" and not self._server:
             found.append(Cancelled(number, m.consumer_tag))
             if not m.no_wait:
                 self._engine.writer.write(number, w.BasicCancelOk(m.consumer_tag))
         elif name in BY_METHOD:
-            self._asked(place, method, m, found)
+            self._asked(channel, method, m, found)
         elif name in ("channel.ping", "channel.pong"):
             self._engine.writer.write(number, w.ChannelOk())
         elif name == "access.request":
@@ -194,53 +198,53 @@ class Incoming:
         elif name in UNASKED or (name == "basic.cancel-ok" and self._server):
             return
         elif name in self._engine.table.by_name and name in ANSWERS and name != "basic.get-ok":
-            self._answered(place, name, m, found)
+            self._answered(channel, name, m, found)
         else:
             raise PeerError(
                 Condition.NOT_IMPLEMENTED, f"{name} is not implemented", method=method.number
             )
 
-    def _begin_content(self, place: Channel, method: Method, m: Any) -> None:
+    def _begin_content(self, channel: Channel, method: Method, m: Any) -> None:
         if method.number >> 16 != self._engine.frames.basic:
             raise PeerError(Condition.NOT_IMPLEMENTED, f"{method.name} is not implemented")
         if method.name == "basic.publish" and m.immediate and self._engine.version == "0-9-1":
             raise PeerError(Condition.NOT_IMPLEMENTED, "immediate=true")
         if method.name == "basic.get-ok" and (
-            not place.awaited or place.awaited[0].method.name != "basic.get"
+            not channel.awaited or channel.awaited[0].method.name != "basic.get"
         ):
             raise PeerError(Condition.COMMAND_INVALID, "basic.get-ok answers nothing")
-        place.begin_content(method, m)
+        channel.begin_content(method, m)
 
-    def _asked(self, place: Channel, method: Method, m: Any, found: list[Operation]) -> None:
+    def _asked(self, channel: Channel, method: Method, m: Any, found: list[Operation]) -> None:
         """A request of the peer."""
         if method.name == "channel.open":
             raise PeerError(Condition.CHANNEL_ERROR, "second 'channel.open' seen")
         if method.name == "channel.close":
-            place.move("channel.close")
+            channel.move("channel.close")
         silent = not self._engine.connection.answerable(method) or getattr(m, "no_wait", False)
         token = None if silent else PendingReply(method)
-        found.append(BY_METHOD[method.name].read(place, m, token))
+        found.append(BY_METHOD[method.name].read(channel, m, token))
 
-    def _answered(self, place: Channel, name: str, m: Any, found: list[Operation]) -> None:
+    def _answered(self, channel: Channel, name: str, m: Any, found: list[Operation]) -> None:
         """The peer's answer to a request of ours."""
-        awaited = place.answered(name)
+        awaited = channel.answered(name)
         request = awaited.method.name
         if request == "channel.open":
-            place.opened()
+            channel.opened()
         if awaited.token is not None:
             verb = BY_METHOD[request]
             result = None
             if verb.result is not None and name != "basic.get-empty":
                 result = verb.result(m)
-            found.append(Done(place.number, awaited.token, result))
+            found.append(Done(channel.number, awaited.token, result))
 
-    def _closed_by_server(self, place: Channel, m: Any, found: list[Operation]) -> None:
+    def _closed_by_server(self, channel: Channel, m: Any, found: list[Operation]) -> None:
         condition = self._engine.codes.condition(m.reply_code)
-        self._engine.writer.write(place.number, w.ChannelCloseOk())
-        del self._engine.channels[place.number]
-        place.vanish()
-        found += refused(place, condition, m.reply_text, Lost.SESSION)
-        found.append(SessionLost(place.number, condition, m.reply_text))
+        self._engine.writer.write(channel.number, w.ChannelCloseOk())
+        del self._engine.channels[channel.number]
+        channel.vanish()
+        found += refused(channel, condition, m.reply_text, Lost.SESSION)
+        found.append(SessionLost(channel.number, condition, m.reply_text))
 
     def on_header(
         self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
@@ -259,16 +263,16 @@ class Incoming:
         end: int,
         found: list[Operation],
     ) -> None:
-        place = self._engine.channels.get(channel)
+        open_channel = self._engine.channels.get(channel)
         if self._engine.connection.state is states.CLOSING:
             return
-        if place is None:
+        if open_channel is None:
             condition = Condition.CHANNEL_ERROR if channel else Condition.UNEXPECTED_FRAME
             raise PeerError(condition, f"content on channel {channel}, which is not open")
-        if place.state in (states.CLOSING, states.FAILED):
+        if open_channel.state in (states.CLOSING, states.FAILED):
             return
         try:
-            step(place, buf, at, end, found)
+            step(open_channel, buf, at, end, found)
         except PeerError as error:
             if error.lost is not Lost.SESSION:
                 raise

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from gateway.adapters.core.large_bodies import PORTION, BodyLoad, Place
+from gateway.adapters.core.large_bodies import PORTION, BodyLoad, OutputChannel
 from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.methods.geometry import Method, Version
 from gateway.bodies import LargeBody
@@ -67,7 +67,7 @@ class MethodWriter:
             return method.prefix
         return method.prefix + bytes(self._padding - 5) + bytes((flags,)) + bytes(4)
 
-    def write_large(self, channel: Place, body: LargeBody, body_max: int) -> None:
+    def write_large(self, channel: OutputChannel, body: LargeBody, body_max: int) -> None:
         """The body frames of a large body come next on a channel; ``body_max`` is the room in one
         frame of the peer."""
         frames = self._frames

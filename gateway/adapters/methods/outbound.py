@@ -58,8 +58,8 @@ class Speaker(Protocol):
 
 def _usable(engine: Speaker, number: int) -> Channel | None:
     """The channel, ``None`` if it is closing (what is said there is lost anyway)."""
-    place = engine.channel(number)
-    return place if place.state is states.OPEN else None
+    channel = engine.channel(number)
+    return channel if channel.state is states.OPEN else None
 
 
 # --- requests ------------------------------------------------------------------------------------
@@ -74,36 +74,36 @@ def _request(engine: Speaker, op: Any) -> None:
     if name == "channel.open":
         _begin(engine, op)
         return
-    place = engine.channel(op.channel)
-    if place.state is not states.OPEN:
-        raise LocalError(f"channel {op.channel} is {place.state}")
-    _ask(engine, place, topology.BY_METHOD[name].write(place, op), op.token)
+    channel = engine.channel(op.channel)
+    if channel.state is not states.OPEN:
+        raise LocalError(f"channel {op.channel} is {channel.state}")
+    _ask(engine, channel, topology.BY_METHOD[name].write(channel, op), op.token)
     if name == "channel.close":
-        place.die()
+        channel.die()
 
 
-def _ask(engine: Speaker, place: Channel, record: Any, token: Any) -> None:
+def _ask(engine: Speaker, channel: Channel, record: Any, token: Any) -> None:
     """A request of ours; its answer brings the token back."""
     method = engine.writer.method_of(record)
     no_wait = token is None and hasattr(record, "no_wait")
     if no_wait:
         record.no_wait = True
-    engine.writer.write(place.number, record)
+    engine.writer.write(channel.number, record)
     if method.replies and not no_wait:
         if engine.connection.answerable(method):
-            place.awaited.append(Awaited(method, token))
+            channel.awaited.append(Awaited(method, token))
         elif token is not None:
-            engine.life.later.append(Done(place.number, token))
+            engine.life.later.append(Done(channel.number, token))
 
 
 def _begin(engine: Speaker, op: Any) -> None:
     number = op.channel
     if number in engine.channels or not 0 < number <= engine.channel_max:
         raise LocalError(f"channel {number} cannot be opened")
-    place = Channel(number, engine)  # type: ignore[arg-type]
-    record = topology.BY_METHOD["channel.open"].write(place, op)
-    _ask(engine, place, record, op.token)
-    engine.channels[number] = place
+    channel = Channel(number, engine)  # type: ignore[arg-type]
+    record = topology.BY_METHOD["channel.open"].write(channel, op)
+    _ask(engine, channel, record, op.token)
+    engine.channels[number] = channel
 
 
 def _open(engine: Speaker, op: Open) -> None:
@@ -200,10 +200,10 @@ def _done(engine: Speaker, op: Done) -> None:
     if name == "connection.update-secret":
         engine.writer.write(0, w.ConnectionUpdateSecretOk())
         return
-    place = engine.channels.get(op.channel)
-    if place is None:
+    channel = engine.channels.get(op.channel)
+    if channel is None:
         return
-    if place.state is states.CLOSING:
+    if channel.state is states.CLOSING:
         if name == "channel.close":  # both sides have closed it
             engine.writer.write(op.channel, w.ChannelCloseOk())
         return
@@ -213,7 +213,7 @@ def _done(engine: Speaker, op: Done) -> None:
         engine.writer.write(op.channel, _answer(engine.table, token.method, op.result))
     if name == "channel.close":
         del engine.channels[op.channel]
-        place.vanish()
+        channel.vanish()
 
 
 def _answer(table: Version, method: Method, result: Any) -> Any:
@@ -255,8 +255,8 @@ def refused(engine: Speaker, op: Refused) -> None:
 
 
 def _lost(engine: Speaker, op: Refused | SessionLost, number: int = 0) -> None:
-    place = engine.channels.get(op.channel)
-    if place is not None and place.state is not states.CLOSING:
+    channel = engine.channels.get(op.channel)
+    if channel is not None and channel.state is not states.CLOSING:
         engine.life.lose(op.channel, op.condition, op.text, number)
 
 

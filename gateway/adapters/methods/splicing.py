@@ -28,7 +28,7 @@ class Cut(NamedTuple):
     after: bytes
 
 
-def place(header: bytes, wanted: int) -> tuple[int, int]:
+def property_span(header: bytes, wanted: int) -> tuple[int, int]:
     """Where a property begins and ends, or where it would begin, twice. Raises ``ValueError``."""
     flags = int.from_bytes(header[:2], "big")
     at, flag = 2, 0x8000
@@ -50,7 +50,7 @@ def place(header: bytes, wanted: int) -> tuple[int, int]:
 def cut(header: bytes) -> Cut:
     """Raises ``ValueError``."""
     flags = int.from_bytes(header[:2], "big")
-    at, end = place(header, HEADERS)
+    at, end = property_span(header, HEADERS)
     entries: list[tuple[bytes, bytes]] | None = None
     if flags & HEADERS:
         entries = []
@@ -95,7 +95,7 @@ def without_header(header: bytes, name: bytes) -> bytes:
 
 def without_expiration(header: bytes) -> bytes:
     """Without a time to live."""
-    at, end = place(header, EXPIRATION)
+    at, end = property_span(header, EXPIRATION)
     if at == end:
         return header
     flags = int.from_bytes(header[:2], "big") & ~EXPIRATION

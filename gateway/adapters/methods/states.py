@@ -69,5 +69,5 @@ when it is asked, since clients use it before they have heard open-ok."""
 
 
 def after(table: dict[State, dict[str, State]], state: State, word: str) -> State | None:
-    """The next state, ``None`` if the word is out of place."""
+    """The next state, ``None`` if the step is not allowed."""
     return table[state].get(word)

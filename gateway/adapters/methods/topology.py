@@ -37,7 +37,7 @@ from gateway.operations import (
 )
 
 
-class Speaker(Protocol):
+class RequestChannel(Protocol):
     """What the verbs need of a channel."""
 
     number: int
@@ -48,29 +48,31 @@ class Verb(NamedTuple):
     """One request. ``answer`` and ``result`` are ``None`` if the answer carries nothing."""
 
     method: str
-    read: Callable[[Speaker, Any, Token], Operation]
-    write: Callable[[Speaker, Any], Any]
+    read: Callable[[RequestChannel, Any, Token], Operation]
+    write: Callable[[RequestChannel, Any], Any]
     answer: Callable[[Any], Any] | None = None
     result: Callable[[Any], Any] | None = None
 
 
-def _table(speaker: Speaker, entries: bytes) -> Table:
+def _table(channel: RequestChannel, entries: bytes) -> Table:
     if not entries:
         return {}
     count_arguments(entries)
-    return fields.read_table(entries, speaker.tags)
+    return fields.read_table(entries, channel.tags)
 
 
-def _entries(speaker: Speaker, table: Table) -> bytes:
-    return fields.write_table(table, speaker.tags) if table else b""
+def _entries(channel: RequestChannel, table: Table) -> bytes:
+    return fields.write_table(table, channel.tags) if table else b""
 
 
 # --- exchanges -----------------------------------------------------------------------------------
 
 
-def _read_declare_exchange(speaker: Speaker, m: w.ExchangeDeclare, token: Token) -> Operation:
+def _read_declare_exchange(
+    channel: RequestChannel, m: w.ExchangeDeclare, token: Token
+) -> Operation:
     return DeclareExchange(
-        speaker.number,
+        channel.number,
         token,
         m.exchange,
         m.type,
@@ -78,11 +80,11 @@ def _read_declare_exchange(speaker: Speaker, m: w.ExchangeDeclare, token: Token)
         m.durable,
         m.auto_delete,
         m.internal,
-        _table(speaker, m.arguments),
+        _table(channel, m.arguments),
     )
 
 
-def _write_declare_exchange(speaker: Speaker, op: DeclareExchange) -> w.ExchangeDeclare:
+def _write_declare_exchange(channel: RequestChannel, op: DeclareExchange) -> w.ExchangeDeclare:
     return w.ExchangeDeclare(
         exchange=op.name,
         type=op.type,
@@ -90,25 +92,27 @@ def _write_declare_exchange(speaker: Speaker, op: DeclareExchange) -> w.Exchange
         durable=op.durable,
         auto_delete=op.auto_delete,
         internal=op.internal,
-        arguments=_entries(speaker, op.arguments),
+        arguments=_entries(channel, op.arguments),
     )
 
 
-def _read_bind_exchange(kind: type[Bind | Unbind]) -> Callable[[Speaker, Any, Token], Operation]:
-    def read(speaker: Speaker, m: Any, token: Token) -> Operation:
-        arguments = _table(speaker, m.arguments)
-        return kind(speaker.number, token, m.destination, m.source, m.routing_key, arguments, True)
+def _read_bind_exchange(
+    kind: type[Bind | Unbind],
+) -> Callable[[RequestChannel, Any, Token], Operation]:
+    def read(channel: RequestChannel, m: Any, token: Token) -> Operation:
+        arguments = _table(channel, m.arguments)
+        return kind(channel.number, token, m.destination, m.source, m.routing_key, arguments, True)
 
     return read
 
 
-def _write_bind_exchange(record: Callable[..., Any]) -> Callable[[Speaker, Any], Any]:
-    def write(speaker: Speaker, op: Bind | Unbind) -> Any:
+def _write_bind_exchange(record: Callable[..., Any]) -> Callable[[RequestChannel, Any], Any]:
+    def write(channel: RequestChannel, op: Bind | Unbind) -> Any:
         return record(
             destination=op.destination,
             source=op.source,
             routing_key=op.key,
-            arguments=_entries(speaker, op.arguments),
+            arguments=_entries(channel, op.arguments),
         )
 
     return write
@@ -117,95 +121,97 @@ def _write_bind_exchange(record: Callable[..., Any]) -> Callable[[Speaker, Any],
 # --- queues --------------------------------------------------------------------------------------
 
 
-def _read_declare_queue(speaker: Speaker, m: w.QueueDeclare, token: Token) -> Operation:
-    arguments = _table(speaker, m.arguments)
+def _read_declare_queue(channel: RequestChannel, m: w.QueueDeclare, token: Token) -> Operation:
+    arguments = _table(channel, m.arguments)
     return DeclareQueue(
-        speaker.number, token, m.queue, m.passive, m.durable, m.exclusive, m.auto_delete, arguments
+        channel.number, token, m.queue, m.passive, m.durable, m.exclusive, m.auto_delete, arguments
     )
 
 
-def _write_declare_queue(speaker: Speaker, op: DeclareQueue) -> w.QueueDeclare:
+def _write_declare_queue(channel: RequestChannel, op: DeclareQueue) -> w.QueueDeclare:
     return w.QueueDeclare(
         queue=op.name,
         passive=op.passive,
         durable=op.durable,
         exclusive=op.exclusive,
         auto_delete=op.auto_delete,
-        arguments=_entries(speaker, op.arguments),
+        arguments=_entries(channel, op.arguments),
     )
 
 
-def _read_bind_queue(kind: type[Bind | Unbind]) -> Callable[[Speaker, Any, Token], Operation]:
-    def read(speaker: Speaker, m: Any, token: Token) -> Operation:
-        arguments = _table(speaker, m.arguments)
-        return kind(speaker.number, token, m.queue, m.exchange, m.routing_key, arguments)
+def _read_bind_queue(
+    kind: type[Bind | Unbind],
+) -> Callable[[RequestChannel, Any, Token], Operation]:
+    def read(channel: RequestChannel, m: Any, token: Token) -> Operation:
+        arguments = _table(channel, m.arguments)
+        return kind(channel.number, token, m.queue, m.exchange, m.routing_key, arguments)
 
     return read
 
 
-def _write_bind_queue(record: Callable[..., Any]) -> Callable[[Speaker, Any], Any]:
-    def write(speaker: Speaker, op: Bind | Unbind) -> Any:
+def _write_bind_queue(record: Callable[..., Any]) -> Callable[[RequestChannel, Any], Any]:
+    def write(channel: RequestChannel, op: Bind | Unbind) -> Any:
         return record(
             queue=op.destination,
             exchange=op.source,
             routing_key=op.key,
-            arguments=_entries(speaker, op.arguments),
+            arguments=_entries(channel, op.arguments),
         )
 
     return write
 
 
-def _read_purge(speaker: Speaker, m: w.QueuePurge, token: Token) -> Operation:
-    return PurgeQueue(speaker.number, token, m.queue)
+def _read_purge(channel: RequestChannel, m: w.QueuePurge, token: Token) -> Operation:
+    return PurgeQueue(channel.number, token, m.queue)
 
 
-def _read_delete_queue(speaker: Speaker, m: w.QueueDelete, token: Token) -> Operation:
-    return DeleteQueue(speaker.number, token, m.queue, m.if_unused, m.if_empty)
+def _read_delete_queue(channel: RequestChannel, m: w.QueueDelete, token: Token) -> Operation:
+    return DeleteQueue(channel.number, token, m.queue, m.if_unused, m.if_empty)
 
 
 # --- consuming -----------------------------------------------------------------------------------
 
 
-def _read_consume(speaker: Speaker, m: w.BasicConsume, token: Token) -> Operation:
+def _read_consume(channel: RequestChannel, m: w.BasicConsume, token: Token) -> Operation:
     return Subscribe(
-        speaker.number,
+        channel.number,
         token,
         m.queue,
         m.consumer_tag,
         m.no_ack,
         m.exclusive,
         m.no_local,
-        _table(speaker, m.arguments),
+        _table(channel, m.arguments),
     )
 
 
-def _write_consume(speaker: Speaker, op: Subscribe) -> w.BasicConsume:
+def _write_consume(channel: RequestChannel, op: Subscribe) -> w.BasicConsume:
     return w.BasicConsume(
         queue=op.queue,
         consumer_tag=op.tag,
         no_ack=op.no_ack,
         exclusive=op.exclusive,
         no_local=op.no_local,
-        arguments=_entries(speaker, op.arguments),
+        arguments=_entries(channel, op.arguments),
     )
 
 
-def _read_get(speaker: Speaker, m: w.BasicGet, token: Token) -> Operation:
-    return Fetch(speaker.number, token, m.queue, m.no_ack)
+def _read_get(channel: RequestChannel, m: w.BasicGet, token: Token) -> Operation:
+    return Fetch(channel.number, token, m.queue, m.no_ack)
 
 
 def _recover(method: str, record: Callable[..., Any]) -> Verb:
     return Verb(
         method,
-        lambda speaker, m, token: Recover(speaker.number, token, m.requeue),
-        lambda speaker, op: record(requeue=op.requeue),
+        lambda channel, m, token: Recover(channel.number, token, m.requeue),
+        lambda channel, op: record(requeue=op.requeue),
     )
 
 
 def _plain(method: str, kind: Callable[[int, Token], Operation], record: Callable[[], Any]) -> Verb:
     """A request without arguments."""
     return Verb(
-        method, lambda speaker, m, token: kind(speaker.number, token), lambda speaker, op: record()
+        method, lambda channel, m, token: kind(channel.number, token), lambda channel, op: record()
     )
 
 
@@ -213,21 +219,21 @@ VERBS: tuple[Verb, ...] = (
     _plain("channel.open", BeginSession, w.ChannelOpen),
     Verb(
         "channel.close",
-        lambda speaker, m, token: EndSession(speaker.number, token),
-        lambda speaker, op: w.ChannelClose(200, "Normal shutdown"),
+        lambda channel, m, token: EndSession(channel.number, token),
+        lambda channel, op: w.ChannelClose(200, "Normal shutdown"),
     ),
     Verb(
         "channel.flow",
-        lambda speaker, m, token: Flow(speaker.number, token, m.active),
-        lambda speaker, op: w.ChannelFlow(op.active),
+        lambda channel, m, token: Flow(channel.number, token, m.active),
+        lambda channel, op: w.ChannelFlow(op.active),
         lambda active: w.ChannelFlowOk(bool(active)),
         lambda ok: ok.active,
     ),
     Verb("exchange.declare", _read_declare_exchange, _write_declare_exchange),
     Verb(
         "exchange.delete",
-        lambda speaker, m, token: DeleteExchange(speaker.number, token, m.exchange, m.if_unused),
-        lambda speaker, op: w.ExchangeDelete(exchange=op.name, if_unused=op.if_unused),
+        lambda channel, m, token: DeleteExchange(channel.number, token, m.exchange, m.if_unused),
+        lambda channel, op: w.ExchangeDelete(exchange=op.name, if_unused=op.if_unused),
     ),
     Verb("exchange.bind", _read_bind_exchange(Bind), _write_bind_exchange(w.ExchangeBind)),
     Verb("exchange.unbind", _read_bind_exchange(Unbind), _write_bind_exchange(w.ExchangeUnbind)),
@@ -243,14 +249,14 @@ VERBS: tuple[Verb, ...] = (
     Verb(
         "queue.purge",
         _read_purge,
-        lambda speaker, op: w.QueuePurge(queue=op.name),
+        lambda channel, op: w.QueuePurge(queue=op.name),
         lambda count: w.QueuePurgeOk(count or 0),
         lambda ok: ok.message_count,
     ),
     Verb(
         "queue.delete",
         _read_delete_queue,
-        lambda speaker, op: w.QueueDelete(
+        lambda channel, op: w.QueueDelete(
             queue=op.name, if_unused=op.if_unused, if_empty=op.if_empty
         ),
         lambda count: w.QueueDeleteOk(count or 0),
@@ -258,10 +264,10 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         "basic.qos",
-        lambda speaker, m, token: Prefetch(
-            speaker.number, token, m.prefetch_count, m.prefetch_size, m.global_
+        lambda channel, m, token: Prefetch(
+            channel.number, token, m.prefetch_count, m.prefetch_size, m.global_
         ),
-        lambda speaker, op: w.BasicQos(op.size, op.count, op.shared),
+        lambda channel, op: w.BasicQos(op.size, op.count, op.shared),
     ),
     Verb(
         "basic.consume",
@@ -272,12 +278,12 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         "basic.cancel",
-        lambda speaker, m, token: Unsubscribe(speaker.number, token, m.consumer_tag),
-        lambda speaker, op: w.BasicCancel(op.tag),
+        lambda channel, m, token: Unsubscribe(channel.number, token, m.consumer_tag),
+        lambda channel, op: w.BasicCancel(op.tag),
         lambda tag: w.BasicCancelOk(tag),
         lambda ok: ok.consumer_tag,
     ),
-    Verb("basic.get", _read_get, lambda speaker, op: w.BasicGet(queue=op.queue, no_ack=op.no_ack)),
+    Verb("basic.get", _read_get, lambda channel, op: w.BasicGet(queue=op.queue, no_ack=op.no_ack)),
     _recover("basic.recover", w.BasicRecover),
     _recover("basic.recover-sync", w.BasicRecoverSync),
     _recover("basic.recover-async", w.BasicRecoverAsync),

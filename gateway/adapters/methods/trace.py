@@ -70,7 +70,7 @@ def walk(data: bytes, table: Version, describe: Describe) -> Iterator[Line]:
         start = at + head
         if left >= head:
             parts = geometry.head.unpack_from(data, at)
-            kind, channel, size = (parts[place] for place in geometry.order)
+            kind, channel, size = (parts[position] for position in geometry.order)
             announced = geometry.meta and kind == numbers["frame-meta"]
             if announced:
                 start += EXTENDED.size

@@ -148,18 +148,18 @@ def _read_properties(
         raise ValueError(f"{record.NAME}: flags {flags:04x} name an unknown property")
     at += _H.size
     found: dict[str, Any] = {}
-    for place, (name, kind) in enumerate(fields):
-        if flags & 0x8000 >> place:
+    for position, (name, kind) in enumerate(fields):
+        if flags & 0x8000 >> position:
             found[name], at = _read(kind, buf, at)
     return record(**found), at
 
 
 def _write_properties(fields: Sequence[Field], record: Record) -> bytes:
     flags, octets = 0, b""
-    for place, field in enumerate(fields):
+    for position, field in enumerate(fields):
         value = getattr(record, field.name)
         if value is not None:
-            flags |= 0x8000 >> place
+            flags |= 0x8000 >> position
             octets += _written(field, value, record.NAME)
     return _H.pack(flags) + octets
 

@@ -15,7 +15,7 @@ from gateway.errors import Condition, Lost, PeerError
 from gateway.operations import Operation
 
 
-class Place(Protocol):
+class BodySink(Protocol):
     """Where a body goes. ``add`` and ``finish`` raise ``OSError`` if it cannot be kept."""
 
     @property
@@ -33,29 +33,29 @@ class Place(Protocol):
 class Part:
     """One content of which something is missing: ``weight`` children, ``missing`` octets."""
 
-    __slots__ = ("number", "weight", "missing", "properties", "children", "place")
+    __slots__ = ("number", "weight", "missing", "properties", "children", "sink")
 
     def __init__(
-        self, number: int, weight: int, missing: int, properties: bytes, place: Place
+        self, number: int, weight: int, missing: int, properties: bytes, sink: BodySink
     ) -> None:
         self.number = number
         self.weight = weight
         self.missing = missing
         self.properties = properties
         self.children: list[bytes] = []
-        self.place = place
+        self.sink = sink
 
 
 class Assembly:
     """The content of one method. ``size`` is what it has announced so far, octets; ``held``, what
-    of that will be in memory. ``keep`` finds a place for its body, of a known size; children are
+    of that will be in memory. ``keep`` makes the sink of its body, of a known size; children are
     part of the header, and stay in memory. Everything raises ``PeerError``."""
 
     __slots__ = (
         "said", "method", "size", "held", "after", "_stack", "_count", "_limit", "_keep",
     )  # fmt: skip
 
-    def __init__(self, said: Said, limit: int, keep: Callable[[int], Place]) -> None:
+    def __init__(self, said: Said, limit: int, keep: Callable[[int], BodySink]) -> None:
         self.said = said
         self.method = said.method
         self.size = self.held = 0
@@ -89,14 +89,14 @@ class Assembly:
                 Condition.RESOURCE_ERROR, "too many child contents", method=self.method.number
             )
         if self._stack:
-            place: Place = Gathering(size, None)
+            sink: BodySink = Gathering(size, None)
         else:
             try:
-                place = self._keep(size)
+                sink = self._keep(size)
             except OSError as error:
                 raise self._not_kept(error) from error
-        self.held += place.held + len(properties)
-        self._stack.append(Part(number, weight, size, properties, place))
+        self.held += sink.held + len(properties)
+        self._stack.append(Part(number, weight, size, properties, sink))
         return self._close()
 
     def on_body(self, octets: bytes) -> tuple[bytes, Body] | None:
@@ -113,7 +113,7 @@ class Assembly:
         if octets:
             part.missing -= len(octets)
             try:
-                part.place.add(octets)
+                part.sink.add(octets)
             except OSError as error:
                 raise self._not_kept(error) from error
         return self._close()
@@ -121,7 +121,7 @@ class Assembly:
     def drop(self) -> None:
         """It is not wanted any more."""
         for part in self._stack:
-            part.place.abandon()
+            part.sink.abandon()
         self._stack.clear()
 
     def _not_kept(self, error: OSError) -> PeerError:
@@ -138,7 +138,7 @@ class Assembly:
         while stack and not stack[-1].weight and not stack[-1].missing:
             part = stack.pop()
             try:
-                body = part.place.finish()
+                body = part.sink.finish()
             except OSError as error:
                 raise self._not_kept(error) from error
             if not stack:

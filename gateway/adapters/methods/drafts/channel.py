@@ -34,12 +34,12 @@ TAG = Struct(">QB")
 
 
 class Consumer(NamedTuple):
-    """What a consumer's deliveries are called. ``place`` is the queue or destination it asked
+    """What a consumer's deliveries are called. ``source`` is the queue or destination it asked
     for; ``key``: deliveries name what they were published to instead (topics). ``tag`` is its
     name here, ``number`` on the wire."""
 
     group: str
-    place: str
+    source: str
     number: int
     tag: str
     keyed: bool = False
@@ -240,7 +240,7 @@ class Channel:
         if consumer.pace is not None:
             self.paced = True
 
-    def consumer_at(self, group: str, place: str) -> Consumer | None:
+    def consumer_at(self, group: str, source: str) -> Consumer | None:
         """Client: whose delivery this is. Deliveries name where they come from, not a consumer.
         Hot, where there are few."""
         keyed = some = None
@@ -250,7 +250,7 @@ class Channel:
                 continue
             if consumer.keyed:
                 keyed = keyed or consumer
-            elif consumer.place == place:
+            elif consumer.source == source:
                 return consumer
             some = consumer
             ours += 1

@@ -164,13 +164,13 @@ class DraftDialect:
         given = Properties(**properties.given())
         to, given.to = given.to, None
         children = b""
-        for place in ("annotations", "application"):  # headers, if they were in 1.0 on the way
-            table = getattr(given, place) or {}
+        for section in ("annotations", "application"):  # headers, if they were in 1.0 on the way
+            table = getattr(given, section) or {}
             value = table.get(CHILDREN)
             if isinstance(value, bytes | str):  # 0.8a2 knows no octets
                 children = _good_children(value)
                 rest = {k: v for k, v in table.items() if k != CHILDREN}
-                setattr(given, place, rest or None)
+                setattr(given, section, rest or None)
         wire, headers = legacy(given)
         headers = dict(headers or {})
         record = self._content.record()

@@ -51,7 +51,7 @@ class Link(Protocol):
 
     def on_message(
         self,
-        place: Any,
+        channel: Any,
         said: Said,
         tag: int,
         redelivered: bool,
@@ -253,8 +253,12 @@ class DraftFrames:
     ) -> int:
         """Take the method that stands there and the content behind it, and say where that ends; 0
         if that cannot be done in one step. Hot: two look-ups save the decoding."""
-        place = self._channels.get(channel)
-        if place is None or place.state is not states.OPEN or place.content is not None:
+        open_channel = self._channels.get(channel)
+        if (
+            open_channel is None
+            or open_channel.state is not states.OPEN
+            or open_channel.content is not None
+        ):
             return 0
         size, tail, counted, limit = len(buf), self.tail, self.counted, self.limit
         closing = len(tail)
@@ -307,7 +311,7 @@ class DraftFrames:
                 known = said.dialect.arrived(raw) if self._server else said.dialect.known(raw)
             except ValueError:
                 return 0
-        self._link.on_message(place, said, tag, redelivered, known, body, found)
+        self._link.on_message(open_channel, said, tag, redelivered, known, body, found)
         return last
 
     def _frame(

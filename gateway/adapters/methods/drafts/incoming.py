@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from gateway.adapters.methods import states
 from gateway.adapters.methods.drafts import class_test as trials
-from gateway.adapters.methods.drafts.assembly import Assembly, Place
+from gateway.adapters.methods.drafts.assembly import Assembly, BodySink
 from gateway.adapters.methods.drafts.channel import Channel, Owner
 from gateway.adapters.methods.drafts.connection import DraftConnection
 from gateway.adapters.methods.drafts.content import CONTENTS
@@ -98,9 +98,13 @@ class DraftIncoming:
                 return
             raise PeerError(Condition.NOT_IMPLEMENTED, f"method {group},{name} is unknown")
         method = self._alias(method, end - at - layout.size)
-        place = engine.channels.get(channel)
-        if place is not None and place.state in (states.CLOSING, states.FAILED) and channel:
-            self._while_closing(place, method, found)
+        open_channel = engine.channels.get(channel)
+        if (
+            open_channel is not None
+            and open_channel.state in (states.CLOSING, states.FAILED)
+            and channel
+        ):
+            self._while_closing(open_channel, method, found)
             return
         if engine.connection.state is states.CLOSING and method.name[:11] != "connection.":
             return
@@ -111,9 +115,9 @@ class DraftIncoming:
         if flags & SYNCHREQ and not self._server:
             raise PeerError(Condition.COMMAND_INVALID, "a server may not ask for synch")
         try:
-            self._dispatch(channel, place, method, record, found)
-            if flags & SYNCHREQ and engine.limits.synch and place is not None:
-                self._synch(place, method, record, rest[-1], found)
+            self._dispatch(channel, open_channel, method, record, found)
+            if flags & SYNCHREQ and engine.limits.synch and open_channel is not None:
+                self._synch(open_channel, method, record, rest[-1], found)
         except PeerError as error:
             error.method = error.method or number
             fatal = method.name.startswith(("connection.", "access."))
@@ -140,12 +144,12 @@ class DraftIncoming:
         self._engine.buffer.put(frames.frame(frames.method, channel, payload))
 
     def _synch(
-        self, place: Channel, method: Method, m: Any, tag: int, found: list[Operation]
+        self, channel: Channel, method: Method, m: Any, tag: int, found: list[Operation]
     ) -> None:
         """Answer what has no answer of its own, once it is done and safe (0-9a0 §3.6.4)."""
         if method.replies or method.name not in ASYNCHRONOUS:
             return
-        number = place.number
+        number = channel.number
         layout = self._engine.table.geometry.method
         flags = (0,) * (layout.size - len(SYNCH) - 4)
         frames = self._engine.frames
@@ -156,8 +160,8 @@ class DraftIncoming:
             return []
 
         done = Synchronize(number, PendingReply(method, m, then))
-        if method.content and place.content is not None:
-            place.content.after = done
+        if method.content and channel.content is not None:
+            channel.content.after = done
         else:
             found.append(done)
 
@@ -194,30 +198,35 @@ class DraftIncoming:
             )
         return record
 
-    def _while_closing(self, place: Channel, method: Method, found: list[Operation]) -> None:
+    def _while_closing(self, channel: Channel, method: Method, found: list[Operation]) -> None:
         """We have said close, or are about to: only the closing counts."""
         engine = self._engine
-        if place.state is states.FAILED:
+        if channel.state is states.FAILED:
             if method.name == "channel.close":
-                found.append(EndSession(place.number, PendingReply(method, None)))
+                found.append(EndSession(channel.number, PendingReply(method, None)))
         elif method.name == "channel.close-ok":
-            if place.awaited and isinstance(place.awaited[-1].operation, EndSession):
-                ended = place.awaited.pop()
-                self._end(place, found)
+            if channel.awaited and isinstance(channel.awaited[-1].operation, EndSession):
+                ended = channel.awaited.pop()
+                self._end(channel, found)
                 if ended.operation.token is not None:
-                    found.append(Done(place.number, ended.operation.token))
+                    found.append(Done(channel.number, ended.operation.token))
             else:
-                self._end(place, found)
+                self._end(channel, found)
         elif method.name == "channel.close" and engine.connection.state is not states.CLOSING:
-            engine.writer.write(place.number, engine.words.layouts.ChannelCloseOk())
+            engine.writer.write(channel.number, engine.words.layouts.ChannelCloseOk())
 
-    def _end(self, place: Channel, found: list[Operation]) -> None:
-        del self._engine.channels[place.number]
-        found += refused(place, Condition.CHANNEL_ERROR, "the channel is closed", Lost.SESSION)
-        place.vanish()
+    def _end(self, channel: Channel, found: list[Operation]) -> None:
+        del self._engine.channels[channel.number]
+        found += refused(channel, Condition.CHANNEL_ERROR, "the channel is closed", Lost.SESSION)
+        channel.vanish()
 
     def _dispatch(
-        self, channel: int, place: Channel | None, method: Method, m: Any, found: list[Operation]
+        self,
+        channel: int,
+        open_channel: Channel | None,
+        method: Method,
+        m: Any,
+        found: list[Operation],
     ) -> None:
         engine, name = self._engine, method.name
         if channel == 0 or name.startswith("connection."):
@@ -228,7 +237,7 @@ class DraftIncoming:
         state = engine.connection.state
         if state is not states.OPEN and not (self._server and state is states.OPENING):
             raise PeerError(Condition.COMMAND_INVALID, f"{name} before the connection is open")
-        if place is None:
+        if open_channel is None:
             if name == "channel.close-ok":
                 return
             if name != "channel.open":
@@ -237,68 +246,70 @@ class DraftIncoming:
                 raise PeerError(
                     Condition.NOT_ALLOWED, f"channel {channel} is above {engine.channel_max}"
                 )
-            place = engine.channels[channel] = Channel(channel, engine)
-            place.opened()
-            found += engine.words.serve[name](place, m, PendingReply(method, m))
+            open_channel = engine.channels[channel] = Channel(channel, engine)
+            open_channel.opened()
+            found += engine.words.serve[name](open_channel, m, PendingReply(method, m))
             return
-        if place.state is not states.OPEN and name not in states.CHANNEL[place.state]:
-            raise PeerError(Condition.CHANNEL_ERROR, f"{name} on channel {channel}, {place.state}")
-        if place.content is not None and not name.endswith((".reject", ".ack")):
+        if open_channel.state is not states.OPEN and name not in states.CHANNEL[open_channel.state]:
+            raise PeerError(
+                Condition.CHANNEL_ERROR, f"{name} on channel {channel}, {open_channel.state}"
+            )
+        if open_channel.content is not None and not name.endswith((".reject", ".ack")):
             raise PeerError(
                 Condition.UNEXPECTED_FRAME, f"{name} where the rest of a content was expected"
             )
-        self._on_channel(place, method, m, found)
+        self._on_channel(open_channel, method, m, found)
 
-    def _on_channel(self, place: Channel, method: Method, m: Any, found: list[Operation]) -> None:
+    def _on_channel(self, channel: Channel, method: Method, m: Any, found: list[Operation]) -> None:
         engine, name = self._engine, method.name
         if name in UNDEFINED:
             lost = Lost.CONNECTION if engine.first else Lost.SESSION
             raise PeerError(Condition.NOT_IMPLEMENTED, f"{name} is not implemented", lost)
         if method.content:
-            keep: Callable[[int], Place] = partial(gathering, engine.spool)
+            keep: Callable[[int], BodySink] = partial(gathering, engine.spool)
             if name == "file.stage":
-                keep = place.files.rest
-            place.content = Assembly(self._said(method, m), engine.max_message_octets, keep)
+                keep = channel.files.rest
+            channel.content = Assembly(self._said(method, m), engine.max_message_octets, keep)
         elif name in trials.REQUESTS:
-            place.speak(Spoken(trials.REQUESTS[name](engine.words.layouts, m, engine.first)))
+            channel.speak(Spoken(trials.REQUESTS[name](engine.words.layouts, m, engine.first)))
         elif self._server and name in engine.words.serve:
             if name == "channel.open":
                 raise PeerError(Condition.CHANNEL_ERROR, "second 'channel.open' seen")
             if name == "channel.close":
-                place.move(name)
-            found += engine.words.serve[name](place, m, PendingReply(method, m))
+                channel.move(name)
+            found += engine.words.serve[name](channel, m, PendingReply(method, m))
         elif name == "channel.close":
-            self._closed_by_server(place, m, found)
+            self._closed_by_server(channel, m, found)
         else:
-            told = engine.words.told(place, method, m)
+            told = engine.words.told(channel, method, m)
             if told is not None:
                 found += told
             else:
-                self._answered(place, method, m, found)
+                self._answered(channel, method, m, found)
 
-    def _answered(self, place: Channel, method: Method, m: Any, found: list[Operation]) -> None:
+    def _answered(self, channel: Channel, method: Method, m: Any, found: list[Operation]) -> None:
         """The peer's answer to a request of ours."""
-        awaited = place.awaited[0] if place.awaited else None
+        awaited = channel.awaited[0] if channel.awaited else None
         if awaited is None or method.name not in awaited.method.replies:
             raise PeerError(
                 Condition.COMMAND_INVALID, f"{method.name} answers nothing that was asked"
             )
-        place.awaited.popleft()
+        channel.awaited.popleft()
         if method.name == "channel.open-ok":
-            place.opened()
+            channel.opened()
         result = self._engine.words.result.get(method.name)
-        value = None if result is None else result(place, awaited.operation, m)
+        value = None if result is None else result(channel, awaited.operation, m)
         if awaited.operation.token is not None:
-            found.append(Done(place.number, awaited.operation.token, value))
+            found.append(Done(channel.number, awaited.operation.token, value))
 
-    def _closed_by_server(self, place: Channel, m: Any, found: list[Operation]) -> None:
+    def _closed_by_server(self, channel: Channel, m: Any, found: list[Operation]) -> None:
         engine = self._engine
         condition = engine.codes.condition(m.reply_code)
-        engine.writer.write(place.number, engine.words.layouts.ChannelCloseOk())
-        del engine.channels[place.number]
-        place.vanish()
-        found += refused(place, condition, m.reply_text, Lost.SESSION)
-        found.append(SessionLost(place.number, condition, m.reply_text))
+        engine.writer.write(channel.number, engine.words.layouts.ChannelCloseOk())
+        del engine.channels[channel.number]
+        channel.vanish()
+        found += refused(channel, condition, m.reply_text, Lost.SESSION)
+        found.append(SessionLost(channel.number, condition, m.reply_text))
 
     # --- content ---------------------------------------------------------------------------------
 
@@ -318,15 +329,15 @@ class DraftIncoming:
         found: list[Operation],
     ) -> None:
         engine = self._engine
-        place = engine.channels.get(channel)
+        open_channel = engine.channels.get(channel)
         if engine.connection.state is states.CLOSING:
             return
-        if place is None:
+        if open_channel is None:
             condition = Condition.CHANNEL_ERROR if channel else Condition.UNEXPECTED_FRAME
             raise PeerError(condition, f"content on channel {channel}, which is not open")
-        if place.state in (states.CLOSING, states.FAILED):
+        if open_channel.state in (states.CLOSING, states.FAILED):
             return
-        content = place.content
+        content = open_channel.content
         if content is None:
             raise PeerError(Condition.UNEXPECTED_FRAME, "content that nobody announced")
         method = content.method
@@ -343,9 +354,9 @@ class DraftIncoming:
                 )
             if whole is None:
                 return
-            place.content = None
+            open_channel.content = None
             engine.announced -= content.held
-            self._complete(place, content, *whole, found)
+            self._complete(open_channel, content, *whole, found)
         except (PeerError, ValueError) as error:
             self._failed(channel, method, error, found)
 
@@ -380,7 +391,7 @@ class DraftIncoming:
         return Said(method, m, dialect, engine.words.arrive.get(method.name))
 
     def _complete(
-        self, place: Channel, content: Assembly, header: bytes, body: Body, found: list[Operation]
+        self, channel: Channel, content: Assembly, header: bytes, body: Body, found: list[Operation]
     ) -> None:
         """All of a message is here."""
         engine, said = self._engine, content.said
@@ -388,18 +399,18 @@ class DraftIncoming:
         known = said.dialect.arrived(header) if self._server else said.dialect.known(header)
         method, m = said.method, said.record
         if method.name == trials.CONTENT:
-            place.speak(trials.echoed(engine.words.layouts, method, header, body))
+            channel.speak(trials.echoed(engine.words.layouts, method, header, body))
             return
-        awaited = place.awaited[0] if place.awaited else None
+        awaited = channel.awaited[0] if channel.awaited else None
         answers = awaited is not None and method.name in awaited.method.replies
         if said.arrive is None or (method.name.endswith("browse-ok") and not answers):
             raise PeerError(Condition.COMMAND_INVALID, f"{method.name} answers nothing")
         tag, redelivered = getattr(m, "delivery_tag", 0), getattr(m, "redelivered", False)
-        arrived = said.arrive(place, said, tag, redelivered, known, body)
+        arrived = said.arrive(channel, said, tag, redelivered, known, body)
         if awaited is not None and answers:
-            place.awaited.popleft()
+            channel.awaited.popleft()
             if awaited.operation.token is not None:
-                found.append(Done(place.number, awaited.operation.token, arrived))
+                found.append(Done(channel.number, awaited.operation.token, arrived))
         elif arrived is not None:
             found.append(arrived)
         if content.after is not None:
@@ -424,7 +435,7 @@ class DraftIncoming:
 
     def on_message(
         self,
-        place: Channel,
+        channel: Channel,
         said: Said,
         tag: int,
         redelivered: bool,
@@ -434,6 +445,6 @@ class DraftIncoming:
     ) -> None:
         """A publish or a delivery, whole. Hot."""
         try:
-            found.append(said.arrive(place, said, tag, redelivered, known, body))  # type: ignore[misc]
+            found.append(said.arrive(channel, said, tag, redelivered, known, body))  # type: ignore[misc]
         except (PeerError, ValueError) as error:
-            self._failed(place.number, said.method, error, found)
+            self._failed(channel.number, said.method, error, found)

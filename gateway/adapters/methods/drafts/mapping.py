@@ -48,7 +48,7 @@ class MethodMapping(NamedTuple):
     returned: Callable[[Channel, Any], list[Operation]]
     """A publish came back (``Returned``); what is done about it."""
     second_step: Callable[[Returned], list[Operation]]
-    """Where a publish goes that came back, if its first place was not its last."""
+    """The publish that a returned one leads to, for a message with a second destination."""
     settle: Callable[[Channel, Any], list[Spoken]]
     told: Callable[[Channel, Method, Any], list[Operation] | None]
     """Client: a method of the server that answers nothing; ``None`` if it is not known."""

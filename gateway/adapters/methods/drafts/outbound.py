@@ -49,23 +49,23 @@ def _request(engine: Any, op: Any) -> None:
         number = op.channel
         if number in engine.channels or not 0 < number <= engine.channel_max:
             raise LocalError(f"channel {number} cannot be opened")
-        place = Channel(number, engine)
+        channel = Channel(number, engine)
     else:
-        place = engine.channel(op.channel)
-        if place.state is not states.OPEN:
-            raise LocalError(f"channel {op.channel} is {place.state}")
-    said = ask(place, op)
+        channel = engine.channel(op.channel)
+        if channel.state is not states.OPEN:
+            raise LocalError(f"channel {op.channel} is {channel.state}")
+    said = ask(channel, op)
     for spoken in said:
         engine.speak(op.channel, spoken)
     if isinstance(op, BeginSession):
-        engine.channels[op.channel] = place
+        engine.channels[op.channel] = channel
     method = engine.table.by_record[type(said[-1].record)] if said else None
     if method is not None and method.replies:
-        place.awaited.append(Awaited(method, op))
+        channel.awaited.append(Awaited(method, op))
     elif op.token is not None:
         engine.life.later.append(Done(op.channel, op.token, _at_once(op)))
     if isinstance(op, EndSession):
-        place.die()
+        channel.die()
 
 
 def _at_once(op: Any) -> Any:
@@ -95,8 +95,8 @@ def _publish(engine: Any, op: Publish) -> None:
 def _deliver(engine: Any, op: Deliver) -> None:
     if not engine.server:
         raise LocalError("a client does not deliver")
-    place = engine.channel(op.channel)
-    place.deliver(op.consumer, op.delivery, op.redelivered, op.message)
+    channel = engine.channel(op.channel)
+    channel.deliver(op.consumer, op.delivery, op.redelivered, op.message)
 
 
 def _confirm(engine: Any, op: Confirm) -> None:
@@ -104,35 +104,35 @@ def _confirm(engine: Any, op: Confirm) -> None:
 
 
 def _settle(engine: Any, op: Settle) -> None:
-    place = engine.channel(op.channel)
+    channel = engine.channel(op.channel)
     if engine.server:
         raise LocalError("a server does not settle")
-    if place.state is states.OPEN:
-        for spoken in engine.words.settle(place, op):
-            place.speak(spoken)
+    if channel.state is states.OPEN:
+        for spoken in engine.words.settle(channel, op):
+            channel.speak(spoken)
 
 
 def _returned(engine: Any, op: Returned) -> None:
-    place = engine.channels.get(op.channel)
-    if place is not None and place.state in (states.OPEN, states.ENDING, states.FAILED):
+    channel = engine.channels.get(op.channel)
+    if channel is not None and channel.state in (states.OPEN, states.ENDING, states.FAILED):
         # They may have said close behind their publish: it goes on all the same.
-        engine.life.follow(engine.words.returned(place, op))
+        engine.life.follow(engine.words.returned(channel, op))
 
 
 def _cancelled(engine: Any, op: Cancelled) -> None:
     """Neither draft lets a server say so. A later cancel of the client's is no error."""
-    place = engine.channels.get(op.channel)
-    if place is not None:
-        place.consumers.pop(op.tag, None)
+    channel = engine.channels.get(op.channel)
+    if channel is not None:
+        channel.consumers.pop(op.tag, None)
 
 
 def _held_back(engine: Any, op: Operation) -> None:
     """Publishers are to stop, or may go on: channel.flow (0-9a0 §3.8.7 and §3.8.10, 0-9a6 "Flow
     Control")."""
     engine.held_back = isinstance(op, Blocked)
-    for place in engine.channels.values():
-        if place.state is states.OPEN:
-            place.speak(Spoken(engine.words.layouts.ChannelFlow(engine.held_back)))
+    for channel in engine.channels.values():
+        if channel.state is states.OPEN:
+            channel.speak(Spoken(engine.words.layouts.ChannelFlow(engine.held_back)))
 
 
 def _done(engine: Any, op: Done) -> None:
@@ -150,10 +150,10 @@ def _done(engine: Any, op: Done) -> None:
         return
     if engine.connection.state is states.CLOSING:
         return  # close was the last word: what was asked behind its cause has no answer
-    place = engine.channels.get(op.channel)
-    if place is None:
+    channel = engine.channels.get(op.channel)
+    if channel is None:
         return
-    if place.state is states.CLOSING:
+    if channel.state is states.CLOSING:
         if name == "channel.close":  # both sides have closed it
             engine.write(op.channel, engine.words.layouts.ChannelCloseOk())
         return
@@ -162,28 +162,28 @@ def _done(engine: Any, op: Done) -> None:
         return
     answer = engine.words.answer.get(name)
     if answer is not None:
-        _answer(engine, answer, place, token, op)
+        _answer(engine, answer, channel, token, op)
     elif token.method.replies:
-        place.speak(Spoken(engine.table.by_name[token.method.replies[0]].record()))
+        channel.speak(Spoken(engine.table.by_name[token.method.replies[0]].record()))
     if name == "channel.open" and engine.held_back:
-        place.speak(Spoken(engine.words.layouts.ChannelFlow(True)))
+        channel.speak(Spoken(engine.words.layouts.ChannelFlow(True)))
     if name == "channel.close":
         del engine.channels[op.channel]
-        place.vanish()
+        channel.vanish()
 
 
-def _answer(engine: Any, answer: Any, place: Channel, token: PendingReply, op: Done) -> None:
+def _answer(engine: Any, answer: Any, channel: Channel, token: PendingReply, op: Done) -> None:
     """Say the answer; a message that has no form here is as if it had not been there."""
     fetched = op.result
     try:
         # All of it is encoded before any is written.
-        place.speak(answer(place, token.record, fetched))
+        channel.speak(answer(channel, token.record, fetched))
     except ValueError:
         if not isinstance(fetched, Fetched):
             raise
         message = fetched.message
         engine.life.unsent(Unsent(op.channel, "", fetched.delivery, message, fetched.queue))
-        place.speak(answer(place, token.record, None))
+        channel.speak(answer(channel, token.record, None))
 
 
 def _refused(engine: Any, op: Refused) -> None:

@@ -94,7 +94,7 @@ class Staging:
         return Spoken(self._w.FileOpenOk(item.have))
 
     def rest(self, size: int) -> Rest:
-        """A place for the rest of the file that was opened first. Less than was announced is taken
+        """The sink of the rest of the file that was opened first. Less than was announced is taken
         for the whole, more is not."""
         if not self._opened:
             raise PeerError(Condition.COMMAND_INVALID, "file.stage without open", Lost.SESSION)

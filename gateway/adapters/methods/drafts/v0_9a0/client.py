@@ -35,13 +35,13 @@ from gateway.operations import (
 )
 
 
-def _ask_queue(place: Channel, op: DeclareQueue) -> list[Spoken]:
+def _ask_queue(channel: Channel, op: DeclareQueue) -> list[Spoken]:
     """A subscription is defined when it is bound: only then is its topic known."""
     if op.name.startswith(SUBSCRIPTION):
         name = op.name.removeprefix(SUBSCRIPTION)
         if op.passive:
             return [Spoken(w.SubscriptionQuery(0, name))]
-        place.wanted[op.name] = op
+        channel.wanted[op.name] = op
         return []
     if op.passive:
         return [Spoken(w.DestinationQuery(0, QUEUE, op.name))]
@@ -49,10 +49,10 @@ def _ask_queue(place: Channel, op: DeclareQueue) -> list[Spoken]:
     return [Spoken(define)]
 
 
-def _ask_bind(place: Channel, op: Bind) -> list[Spoken]:
+def _ask_bind(channel: Channel, op: Bind) -> list[Spoken]:
     if op.source != TOPICS or op.to_exchange or not op.destination.startswith(SUBSCRIPTION):
         raise LocalError("0-9a0 binds subscriptions to topics, and nothing else")
-    wanted = place.wanted.pop(op.destination, None)
+    wanted = channel.wanted.pop(op.destination, None)
     private = wanted is not None and wanted.exclusive
     auto = wanted is not None and _temporary(wanted)
     name = op.destination.removeprefix(SUBSCRIPTION)
@@ -67,22 +67,22 @@ def _temporary(op: DeclareQueue) -> bool:
     return op.auto_delete or op.exclusive
 
 
-def _ask_delete(place: Channel, op: DeleteQueue) -> list[Spoken]:
+def _ask_delete(channel: Channel, op: DeleteQueue) -> list[Spoken]:
     if op.name.startswith(SUBSCRIPTION):
         name = op.name.removeprefix(SUBSCRIPTION)
         return [Spoken(w.SubscriptionCancel(0, name, op.if_empty))]
     return [Spoken(w.DestinationCancel(0, QUEUE, op.name, op.if_empty))]
 
 
-def _ask_purge(place: Channel, op: PurgeQueue) -> list[Spoken]:
+def _ask_purge(channel: Channel, op: PurgeQueue) -> list[Spoken]:
     if op.name.startswith(SUBSCRIPTION):
         return [Spoken(w.SubscriptionPurge(0, op.name.removeprefix(SUBSCRIPTION)))]
     return [Spoken(w.DestinationPurge(0, QUEUE, op.name))]
 
 
-def _ask_prefetch(place: Channel, op: Prefetch) -> list[Spoken]:
+def _ask_prefetch(channel: Channel, op: Prefetch) -> list[Spoken]:
     """It goes with the next consumer."""
-    place.prefetch = (min(op.count, 0xFFFF), min(op.size, 0xFFFF))
+    channel.prefetch = (min(op.count, 0xFFFF), min(op.size, 0xFFFF))
     return []
 
 
@@ -93,23 +93,23 @@ def _where(name: str) -> tuple[int, str, str]:
     return QUEUE, name, ""
 
 
-def _ask_consume(place: Channel, op: Subscribe) -> list[Spoken]:
-    count, size = place.prefetch
+def _ask_consume(channel: Channel, op: Subscribe) -> list[Spoken]:
+    count, size = channel.prefetch
     consume = w.JmsConsume(
         0, *_where(op.queue), size, count, op.no_local, op.no_ack, op.exclusive, b"", 2, 0
     )
     return [Spoken(consume)]
 
 
-def _ask_cancel(place: Channel, op: Unsubscribe) -> list[Spoken]:
-    consumer = place.consumers.pop(op.tag, None)
+def _ask_cancel(channel: Channel, op: Unsubscribe) -> list[Spoken]:
+    consumer = channel.consumers.pop(op.tag, None)
     if consumer is None:
         raise LocalError(f"no consumer '{op.tag}'")
     return [Spoken(w.JmsCancel(consumer.number))]
 
 
-def settle(place: Channel, op: Settle) -> list[Spoken]:
-    tags = place.covered(op.delivery, op.multiple)
+def settle(channel: Channel, op: Settle) -> list[Spoken]:
+    tags = channel.covered(op.delivery, op.multiple)
     if op.outcome is Outcome.ACCEPT:
         return [Spoken(w.JmsAck(op.delivery, op.multiple))]
     requeue = op.outcome.returns
@@ -117,9 +117,9 @@ def settle(place: Channel, op: Settle) -> list[Spoken]:
 
 
 ASK: dict[type[Operation], Any] = {
-    BeginSession: lambda place, op: [Spoken(w.ChannelOpen(0, "", AUTOMATIC))],
-    EndSession: lambda place, op: [Spoken(w.ChannelClose(200, "Normal shutdown"))],
-    Flow: lambda place, op: [Spoken(w.ChannelFlow(not op.active))],
+    BeginSession: lambda channel, op: [Spoken(w.ChannelOpen(0, "", AUTOMATIC))],
+    EndSession: lambda channel, op: [Spoken(w.ChannelClose(200, "Normal shutdown"))],
+    Flow: lambda channel, op: [Spoken(w.ChannelFlow(not op.active))],
     DeclareQueue: _ask_queue,
     DeleteQueue: _ask_delete,
     PurgeQueue: _ask_purge,
@@ -127,35 +127,35 @@ ASK: dict[type[Operation], Any] = {
     Prefetch: _ask_prefetch,
     Subscribe: _ask_consume,
     Unsubscribe: _ask_cancel,
-    Fetch: lambda place, op: [Spoken(w.JmsBrowse(0, *_where(op.queue), False, op.no_ack))],
+    Fetch: lambda channel, op: [Spoken(w.JmsBrowse(0, *_where(op.queue), False, op.no_ack))],
 }
 
 
-def _result_consume(place: Channel, op: Subscribe, m: w.JmsConsumeOk) -> str:
+def _result_consume(channel: Channel, op: Subscribe, m: w.JmsConsumeOk) -> str:
     tag = op.tag or str(m.consumer_tag)
     kind, destination, subscription = _where(op.queue)
     name = subscription or destination
-    place.consumers[tag] = Consumer("jms", name, m.consumer_tag, tag, kind == TOPIC)
+    channel.consumers[tag] = Consumer("jms", name, m.consumer_tag, tag, kind == TOPIC)
     return tag
 
 
 RESULT: dict[str, Any] = {
-    "destination.define-ok": lambda place, op, m: QueueState(m.destination, m.message_count, 0),
-    "destination.query-ok": lambda place, op, m: QueueState(
+    "destination.define-ok": lambda channel, op, m: QueueState(m.destination, m.message_count, 0),
+    "destination.query-ok": lambda channel, op, m: QueueState(
         m.destination, m.message_count, m.consumer_count
     ),
-    "destination.purge-ok": lambda place, op, m: m.message_count,
-    "destination.cancel-ok": lambda place, op, m: m.message_count,
-    "subscription.query-ok": lambda place, op, m: QueueState(
+    "destination.purge-ok": lambda channel, op, m: m.message_count,
+    "destination.cancel-ok": lambda channel, op, m: m.message_count,
+    "subscription.query-ok": lambda channel, op, m: QueueState(
         SUBSCRIPTION + m.subscription, m.message_count, m.consumer_count
     ),
-    "subscription.purge-ok": lambda place, op, m: m.message_count,
-    "subscription.cancel-ok": lambda place, op, m: m.message_count,
+    "subscription.purge-ok": lambda channel, op, m: m.message_count,
+    "subscription.cancel-ok": lambda channel, op, m: m.message_count,
     "jms.consume-ok": _result_consume,
 }
 
 
-def told(place: Channel, method: Method, m: Any) -> list[Operation] | None:
+def told(channel: Channel, method: Method, m: Any) -> list[Operation] | None:
     if method.name == "channel.flow":
-        return [Flow(place.number, None, not m.flow_pause)]
+        return [Flow(channel.number, None, not m.flow_pause)]
     return None

@@ -33,14 +33,14 @@ class Topical(Message):
     __slots__ = ()
 
 
-def service(place: Channel, kind: int, known: tuple[int, ...] = (QUEUE, TOPIC, FUZZY)) -> int:
+def service(channel: Channel, kind: int, known: tuple[int, ...] = (QUEUE, TOPIC, FUZZY)) -> int:
     if kind not in known:
-        raise place.fail(Condition.COMMAND_INVALID, f"service type {kind} is not valid here")
+        raise channel.fail(Condition.COMMAND_INVALID, f"service type {kind} is not valid here")
     return kind
 
 
-def content_of(place: Channel, group: str, message: Message) -> Content:
-    dialect = place.dialect(group)
+def content_of(channel: Channel, group: str, message: Message) -> Content:
+    dialect = channel.dialect(group)
     return Content(dialect.number, *dialect.form_of(message))
 
 
@@ -51,27 +51,29 @@ def _essentials(said: Said, known: Known) -> Essentials:
 
 
 def published(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Hot."""
     m, essentials = said.record, _essentials(said, known)
     if m.ticket:
-        place.ticket(m.ticket, "publish")
-    kind = service(place, m.service_type)
+        channel.ticket(m.ticket, "publish")
+    kind = service(channel, m.service_type)
     if kind == TOPIC:
         topical = Topical(said.dialect, known.header, body, TOPICS, m.destination, essentials)
-        return Publish(place.number, topical, m.immediate, False)
+        return Publish(channel.number, topical, m.immediate, False)
     made = Fuzzy if kind == FUZZY else Message
     message = made(said.dialect, known.header, body, "", m.destination, essentials)
-    return Publish(place.number, message, True, m.immediate)
+    return Publish(channel.number, message, True, m.immediate)
 
 
-def _arrived(place: Channel, said: Said, tag: int, known: Known, body: Body) -> tuple[str, Message]:
+def _arrived(
+    channel: Channel, said: Said, tag: int, known: Known, body: Body
+) -> tuple[str, Message]:
     """The tag of whose it is, and what it is; unsettled from now on if it is to be acknowledged."""
     if tag:
-        place.unsettled[tag] = None
+        channel.unsettled[tag] = None
     key = said.record.destination
-    consumer = place.consumer_at(said.dialect.group, key)
+    consumer = channel.consumer_at(said.dialect.group, key)
     name, exchange = "", ""
     if consumer is not None:
         name, exchange = consumer.tag, TOPICS if consumer.keyed else ""
@@ -80,18 +82,18 @@ def _arrived(place: Channel, said: Said, tag: int, known: Known, body: Body) -> 
 
 
 def _browsed(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Fetched:
-    _, message = _arrived(place, said, tag, known, body)
+    _, message = _arrived(channel, said, tag, known, body)
     return Fetched(tag, redelivered, message, said.record.message_count)
 
 
 def delivered(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Client. Hot."""
-    name, message = _arrived(place, said, tag, known, body)
-    return Deliver(place.number, name, tag, redelivered, message)
+    name, message = _arrived(channel, said, tag, known, body)
+    return Deliver(channel.number, name, tag, redelivered, message)
 
 
 ARRIVE: dict[str, Arrive] = {
@@ -103,7 +105,7 @@ ARRIVE: dict[str, Arrive] = {
 
 
 def source(consumer: Consumer, message: Message) -> str:
-    return message.key if consumer.keyed else consumer.place
+    return message.key if consumer.keyed else consumer.source
 
 
 def delivery(consumer: Consumer, name: str, tag: int, redelivered: bool) -> Any:
@@ -133,7 +135,7 @@ def second_step(op: Returned) -> list[Operation]:
     return [Publish(op.channel, again, False, False)]
 
 
-def returned(place: Channel, op: Returned) -> list[Operation]:
+def returned(channel: Channel, op: Returned) -> list[Operation]:
     """Server: nobody has taken a publish."""
     message = op.message
     if again := second_step(op):
@@ -141,6 +143,6 @@ def returned(place: Channel, op: Returned) -> list[Operation]:
     text = f"'{message.key[:80]}' is not there"
     if isinstance(message, Topical) or op.condition is Condition.NO_CONSUMERS:
         text = f"'{message.key[:80]}' has no consumers"
-    group, number = place.owner.table.by_name["jms.publish"], place.number
-    place.owner.life.lose(number, op.condition, text, group.number)
+    group, number = channel.owner.table.by_name["jms.publish"], channel.number
+    channel.owner.life.lose(number, op.condition, text, group.number)
     return [EndSession(number, None)]

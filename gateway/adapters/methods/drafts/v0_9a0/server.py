@@ -59,7 +59,7 @@ from gateway.selector import (
 
 
 def _either(
-    place: Channel,
+    channel: Channel,
     kind: int,
     name: str,
     asked: PendingReply,
@@ -68,10 +68,10 @@ def _either(
 ) -> list[Operation]:
     """What is to be done with a queue, or with a topic; or with the one that is there."""
     subscription = getattr(asked.record, "subscription", "")
-    if service(place, kind) == QUEUE and subscription:
-        raise place.fail(Condition.COMMAND_INVALID, "a queue has no subscriptions")
+    if service(channel, kind) == QUEUE and subscription:
+        raise channel.fail(Condition.COMMAND_INVALID, "a queue has no subscriptions")
     if not name and not (kind == TOPIC and subscription):
-        raise place.fail(Condition.COMMAND_INVALID, "the destination is empty")
+        raise channel.fail(Condition.COMMAND_INVALID, "the destination is empty")
     if kind == QUEUE:
         return queue(asked)
     if kind == TOPIC:
@@ -80,39 +80,39 @@ def _either(
     def then(state: QueueState | None) -> list[Operation]:
         return topic(asked) if state is None else queue(asked)
 
-    return [FindQueue(place.number, asked._replace(then=then), name)]
+    return [FindQueue(channel.number, asked._replace(then=then), name)]
 
 
 def _ours(
-    place: Channel, asked: PendingReply, name: str, wanted: Callable[[], list[Operation]]
+    channel: Channel, asked: PendingReply, name: str, wanted: Callable[[], list[Operation]]
 ) -> list[Operation]:
     """What is wanted of a queue, unless it is another client's private one."""
 
     def then(state: FoundQueue | None) -> list[Operation]:
-        trouble = None if state is None else _foreign(place, state)
-        return wanted() if trouble is None else _failed(place, asked, trouble)
+        trouble = None if state is None else _foreign(channel, state)
+        return wanted() if trouble is None else _failed(channel, asked, trouble)
 
-    return [FindQueue(place.number, asked._replace(then=then), name)]
+    return [FindQueue(channel.number, asked._replace(then=then), name)]
 
 
-def _foreign(place: Channel, state: FoundQueue) -> PeerError | None:
+def _foreign(channel: Channel, state: FoundQueue) -> PeerError | None:
     """What to say if a queue is another client's private one."""
-    owner, connection = state.arguments.get(OWNER), place.owner.connection
+    owner, connection = state.arguments.get(OWNER), channel.owner.connection
     user = state.arguments.get(OWNING_USER, connection.user)
     if owner is None or (owner == connection.client_id and user == connection.user):
         return None
-    return place.fail(Condition.ACCESS_REFUSED, f"'{state.name[:80]}' is another client's")
+    return channel.fail(Condition.ACCESS_REFUSED, f"'{state.name[:80]}' is another client's")
 
 
-def _failed(place: Channel, asked: PendingReply, error: PeerError) -> list[Operation]:
+def _failed(channel: Channel, asked: PendingReply, error: PeerError) -> list[Operation]:
     """A request turns out to be wrong only when something has been found out about it."""
-    place.fall()
+    channel.fall()
     token = asked._replace(then=None)
-    return [SessionLost(place.number, error.condition, error.text, token)]
+    return [SessionLost(channel.number, error.condition, error.text, token)]
 
 
 def _made(
-    place: Channel,
+    channel: Channel,
     token: PendingReply | None,
     name: str,
     private: bool,
@@ -123,107 +123,107 @@ def _made(
     identifier and outlives the connection, unless it is temporary."""
     if private and auto_cancel:
         return DeclareQueue(
-            place.number, token, name, exclusive=True, auto_delete=True, levels=DRAFT_LEVELS,
+            channel.number, token, name, exclusive=True, auto_delete=True, levels=DRAFT_LEVELS,
             template=template,
         )  # fmt: skip
-    connection = place.owner.connection
+    connection = channel.owner.connection
     owner = {OWNER: connection.client_id, OWNING_USER: connection.user} if private else {}
     return DeclareQueue(
-        place.number, token, name, durable=True, auto_delete=auto_cancel, arguments=owner,
+        channel.number, token, name, durable=True, auto_delete=auto_cancel, arguments=owner,
         levels=DRAFT_LEVELS, template=template,
     )  # fmt: skip
 
 
-def _define(place: Channel, m: w.DestinationDefine, asked: PendingReply) -> list[Operation]:
+def _define(channel: Channel, m: w.DestinationDefine, asked: PendingReply) -> list[Operation]:
     """What is there already stays as it is (destination.define)."""
-    place.ticket(m.ticket, "dynamic")
-    number, name = place.number, m.destination
-    if service(place, m.service_type, (QUEUE, TOPIC)) == TOPIC:
-        return say(place, w.DestinationDefineOk(name or f"topic-{secrets.token_hex(8)}", 0))
-    made = _made(place, asked, name, m.private, m.auto_cancel, m.template)
+    channel.ticket(m.ticket, "dynamic")
+    number, name = channel.number, m.destination
+    if service(channel, m.service_type, (QUEUE, TOPIC)) == TOPIC:
+        return say(channel, w.DestinationDefineOk(name or f"topic-{secrets.token_hex(8)}", 0))
+    made = _made(channel, asked, name, m.private, m.auto_cancel, m.template)
     if not name:
         return [made]
 
     def then(state: FoundQueue | None) -> list[Operation]:
         if state is None:
             return [made]
-        trouble = _foreign(place, state) if m.private else None
+        trouble = _foreign(channel, state) if m.private else None
         if trouble is not None:
-            return _failed(place, asked, trouble)
+            return _failed(channel, asked, trouble)
         return [DeclareQueue(number, asked, name, passive=True)]
 
     return [FindQueue(number, asked._replace(then=then), name)]
 
 
-def _query(place: Channel, m: w.DestinationQuery, asked: PendingReply) -> list[Operation]:
-    place.ticket(m.ticket)
+def _query(channel: Channel, m: w.DestinationQuery, asked: PendingReply) -> list[Operation]:
+    channel.ticket(m.ticket)
     return _either(
-        place,
+        channel,
         m.service_type,
         m.destination,
         asked,
-        lambda token: [DeclareQueue(place.number, token, m.destination, passive=True)],
-        lambda token: say(place, w.DestinationQueryOk(TOPIC, m.destination, 0, 0, 0)),
+        lambda token: [DeclareQueue(channel.number, token, m.destination, passive=True)],
+        lambda token: say(channel, w.DestinationQueryOk(TOPIC, m.destination, 0, 0, 0)),
     )
 
 
-def _purge(place: Channel, m: w.DestinationPurge, asked: PendingReply) -> list[Operation]:
+def _purge(channel: Channel, m: w.DestinationPurge, asked: PendingReply) -> list[Operation]:
     """A topic holds nothing, but its subscriptions do (§4.5.5)."""
-    place.ticket(m.ticket, "purge")
+    channel.ticket(m.ticket, "purge")
     return _either(
-        place,
+        channel,
         m.service_type,
         m.destination,
         asked,
-        lambda token: [PurgeQueue(place.number, token, m.destination)],
-        lambda token: [PurgeTopic(place.number, token, m.destination)],
+        lambda token: [PurgeQueue(channel.number, token, m.destination)],
+        lambda token: [PurgeTopic(channel.number, token, m.destination)],
     )
 
 
 def _cancel_destination(
-    place: Channel, m: w.DestinationCancel, asked: PendingReply
+    channel: Channel, m: w.DestinationCancel, asked: PendingReply
 ) -> list[Operation]:
-    place.ticket(m.ticket, "dynamic", "purge")
+    channel.ticket(m.ticket, "dynamic", "purge")
     return _either(
-        place,
+        channel,
         m.service_type,
         m.destination,
         asked,
-        lambda token: _deleted(place, token, m.destination, m.ifempty),
-        lambda token: [CancelTopic(place.number, token, m.destination, m.ifempty)],
+        lambda token: _deleted(channel, token, m.destination, m.ifempty),
+        lambda token: [CancelTopic(channel.number, token, m.destination, m.ifempty)],
     )
 
 
-def _deleted(place: Channel, asked: PendingReply, name: str, if_empty: bool) -> list[Operation]:
+def _deleted(channel: Channel, asked: PendingReply, name: str, if_empty: bool) -> list[Operation]:
     """Cancelling what is not there costs the connection (§4.5.7, §4.6.7)."""
 
     def then(state: FoundQueue | None) -> list[Operation]:
         if state is None:
             number, text = asked.method.number, f"'{name[:80]}' is not there"
             error = PeerError(Condition.NOT_FOUND, text, Lost.CONNECTION, number)
-            return place.owner.life.violated(error)
-        return [DeleteQueue(place.number, asked, name, False, if_empty)]
+            return channel.owner.life.violated(error)
+        return [DeleteQueue(channel.number, asked, name, False, if_empty)]
 
-    return [FindQueue(place.number, asked._replace(then=then), name)]
+    return [FindQueue(channel.number, asked._replace(then=then), name)]
 
 
-def _bound(place: Channel, m: w.SubscriptionDefine) -> tuple[str, Table]:
+def _bound(channel: Channel, m: w.SubscriptionDefine) -> tuple[str, Table]:
     """Key and arguments of a new subscription's binding to ``amq.topic``. May raise."""
     text, kind = m.topic_selector, m.topic_seltype
     arguments: Table = {}
     if not text:
-        raise place.fail(Condition.COMMAND_INVALID, "the topic selector is empty")
+        raise channel.fail(Condition.COMMAND_INVALID, "the topic selector is empty")
     if kind == REGEXP:
         try:
             Expression(text)
         except NoExpressions as error:
-            raise place.fail(Condition.NOT_IMPLEMENTED, str(error)) from error
+            raise channel.fail(Condition.NOT_IMPLEMENTED, str(error)) from error
         except ExpressionError as error:
-            raise place.fail(Condition.COMMAND_INVALID, f"topic selector: {error}") from error
+            raise channel.fail(Condition.COMMAND_INVALID, f"topic selector: {error}") from error
         arguments["x-regexp"] = True
     elif kind not in (0, SIMPLE, TPATH):
-        raise place.fail(Condition.COMMAND_INVALID, f"topic selector type {kind} is unknown")
-    wanted = _selector(place, m.message_selector, m.message_seltype)
+        raise channel.fail(Condition.COMMAND_INVALID, f"topic selector type {kind} is unknown")
+    wanted = _selector(channel, m.message_selector, m.message_seltype)
     if wanted is not None:
         arguments["x-selector"] = wanted.text
     return text.replace("/", ".") if kind == TPATH else text, arguments
@@ -238,27 +238,27 @@ def _defined(m: w.SubscriptionDefine, state: FoundQueue) -> None:
             return
 
 
-def _selector(place: Channel, text: bytes, kind: int) -> Selector | None:
+def _selector(channel: Channel, text: bytes, kind: int) -> Selector | None:
     """A message selector. Both types are conditions as JMS has them: the simple one, which every
     server should have, is described nowhere."""
     if not text:
         return None
     if kind not in (1, 2):
-        raise place.fail(Condition.COMMAND_INVALID, f"message selector type {kind} is unknown")
+        raise channel.fail(Condition.COMMAND_INVALID, f"message selector type {kind} is unknown")
     try:
         return Selector(text.decode("utf-8", "replace"))
     except SelectorError as error:
-        raise place.fail(Condition.COMMAND_INVALID, f"message selector: {error}") from error
+        raise channel.fail(Condition.COMMAND_INVALID, f"message selector: {error}") from error
 
 
-def _subscribe(place: Channel, m: w.SubscriptionDefine, asked: PendingReply) -> list[Operation]:
-    place.ticket(m.ticket, "subscribe", "dynamic")
-    number = place.number
+def _subscribe(channel: Channel, m: w.SubscriptionDefine, asked: PendingReply) -> list[Operation]:
+    channel.ticket(m.ticket, "subscribe", "dynamic")
+    number = channel.number
     name = m.subscription or f"~{secrets.token_hex(8)}"
     queue = SUBSCRIPTION + name
     m.subscription = name
     try:
-        key, arguments = _bound(place, m)
+        key, arguments = _bound(channel, m)
         wrong = None
     except PeerError as error:
         wrong = error  # which does not matter if the subscription is there
@@ -266,14 +266,14 @@ def _subscribe(place: Channel, m: w.SubscriptionDefine, asked: PendingReply) -> 
     def then(state: FoundQueue | None) -> list[Operation]:
         trouble = wrong
         if state is not None:
-            trouble = _foreign(place, state) if m.private else None
+            trouble = _foreign(channel, state) if m.private else None
         if trouble is not None:
-            return _failed(place, asked, trouble)
+            return _failed(channel, asked, trouble)
         if state is not None:
             _defined(m, state)
             return [DeclareQueue(number, asked, queue, passive=True)]
         return [
-            _made(place, None, queue, m.private, m.auto_cancel, m.template),
+            _made(channel, None, queue, m.private, m.auto_cancel, m.template),
             Bind(number, asked, queue, TOPICS, key, arguments),
         ]
 
@@ -281,41 +281,41 @@ def _subscribe(place: Channel, m: w.SubscriptionDefine, asked: PendingReply) -> 
 
 
 def _query_subscription(
-    place: Channel, m: w.SubscriptionQuery, asked: PendingReply
+    channel: Channel, m: w.SubscriptionQuery, asked: PendingReply
 ) -> list[Operation]:
-    place.ticket(m.ticket)
-    return [DeclareQueue(place.number, asked, SUBSCRIPTION + m.subscription, passive=True)]
+    channel.ticket(m.ticket)
+    return [DeclareQueue(channel.number, asked, SUBSCRIPTION + m.subscription, passive=True)]
 
 
 def _purge_subscription(
-    place: Channel, m: w.SubscriptionPurge, asked: PendingReply
+    channel: Channel, m: w.SubscriptionPurge, asked: PendingReply
 ) -> list[Operation]:
-    place.ticket(m.ticket, "purge")
-    return [PurgeQueue(place.number, asked, SUBSCRIPTION + m.subscription)]
+    channel.ticket(m.ticket, "purge")
+    return [PurgeQueue(channel.number, asked, SUBSCRIPTION + m.subscription)]
 
 
 def _cancel_subscription(
-    place: Channel, m: w.SubscriptionCancel, asked: PendingReply
+    channel: Channel, m: w.SubscriptionCancel, asked: PendingReply
 ) -> list[Operation]:
-    place.ticket(m.ticket, "dynamic", "purge")
-    return _deleted(place, asked, SUBSCRIPTION + m.subscription, m.ifempty)
+    channel.ticket(m.ticket, "dynamic", "purge")
+    return _deleted(channel, asked, SUBSCRIPTION + m.subscription, m.ifempty)
 
 
-def _consume(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
-    place.ticket(m.ticket, "consume", "subscribe")
-    group, number = group_of(asked.method), place.number
+def _consume(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    channel.ticket(m.ticket, "consume", "subscribe")
+    group, number = group_of(asked.method), channel.number
     # "The server MUST ignore the message-selector field when a client consumes from a
     # subscription" (§4.7.1).
     text = b"" if m.subscription else getattr(m, "message_selector", b"")
-    wanted = _selector(place, text, getattr(m, "message_seltype", 0))
+    wanted = _selector(channel, text, getattr(m, "message_seltype", 0))
     arguments: Table = {STREAMS: True} if group == "stream" else {}
     no_ack = getattr(m, "auto_ack", True)
     pace = pace_of(m)
     credit = 1 if pace else getattr(m, "auto_cancel", 0) or None
-    tag = place.next_tag()
+    tag = channel.next_tag()
 
     def started(token: PendingReply, queue: str, name: str, keyed: bool) -> list[Operation]:
-        place.consume(Consumer(group, name, tag, str(tag), keyed, pace=pace))
+        channel.consume(Consumer(group, name, tag, str(tag), keyed, pace=pace))
         matches = None if keyed or wanted is None else wanted.matches
         limit = Prefetch(number, None, m.prefetch_count, m.prefetch_size)
         subscribe = Subscribe(
@@ -326,61 +326,61 @@ def _consume(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
 
     def queue(token: PendingReply) -> list[Operation]:
         name = m.destination
-        return _ours(place, token, name, lambda: started(token, name, name, False))
+        return _ours(channel, token, name, lambda: started(token, name, name, False))
 
     def topic(token: PendingReply) -> list[Operation]:
         if m.subscription:
             name = SUBSCRIPTION + m.subscription
-            return _ours(place, token, name, lambda: started(token, name, m.subscription, True))
+            return _ours(channel, token, name, lambda: started(token, name, m.subscription, True))
         name = f"{SUBSCRIPTION}~{secrets.token_hex(8)}"
         chosen = {} if wanted is None else {"x-selector": wanted.text}
         return [
-            _made(place, None, name, True, True),
+            _made(channel, None, name, True, True),
             Bind(number, None, name, TOPICS, m.destination, chosen),
             *started(token, name, m.destination, True),
         ]
 
-    return _either(place, m.service_type, m.destination, asked, queue, topic)
+    return _either(channel, m.service_type, m.destination, asked, queue, topic)
 
 
-def _cancel(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _cancel(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
     tag = str(m.consumer_tag)
-    place.consumers.pop(tag, None)
-    return [Unsubscribe(place.number, None, tag)]
+    channel.consumers.pop(tag, None)
+    return [Unsubscribe(channel.number, None, tag)]
 
 
-def _browse(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
-    place.ticket(m.ticket, "consume", "subscribe")
+def _browse(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    channel.ticket(m.ticket, "consume", "subscribe")
     empty = w.JmsBrowseEmpty if group_of(asked.method) == "jms" else w.FileBrowseEmpty
 
     def taken(token: PendingReply, name: str) -> list[Operation]:
-        fetch = Fetch(place.number, token, name, m.auto_ack)
-        return _ours(place, token, name, lambda: [fetch])
+        fetch = Fetch(channel.number, token, name, m.auto_ack)
+        return _ours(channel, token, name, lambda: [fetch])
 
     def queue(token: PendingReply) -> list[Operation]:
         return taken(token, m.destination)
 
     def topic(token: PendingReply) -> list[Operation]:
         if not m.subscription:
-            return say(place, empty())
+            return say(channel, empty())
         return taken(token, SUBSCRIPTION + m.subscription)
 
-    return _either(place, m.service_type, m.destination, asked, queue, topic)
+    return _either(channel, m.service_type, m.destination, asked, queue, topic)
 
 
-def _ack(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
-    return [Settle(place.number, m.delivery_tag, m.multiple, Outcome.ACCEPT)]
+def _ack(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    return [Settle(channel.number, m.delivery_tag, m.multiple, Outcome.ACCEPT)]
 
 
-def _reject(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _reject(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
     """What is to be requeued is for others: this channel does not get it again (0-9a0 §4.7.10)."""
     outcome = Outcome.REFUSE if m.requeue else Outcome.REJECT
-    return [Settle(place.number, m.delivery_tag, False, outcome)]
+    return [Settle(channel.number, m.delivery_tag, False, outcome)]
 
 
 SERVE: dict[str, Any] = {
     "channel.open": open_channel,
-    "channel.flow": lambda place, m, asked: [Flow(place.number, None, not m.flow_pause)],
+    "channel.flow": lambda channel, m, asked: [Flow(channel.number, None, not m.flow_pause)],
     "channel.close": close_channel,
     "access.grant": grant,
     "destination.define": _define,
@@ -396,18 +396,18 @@ SERVE: dict[str, Any] = {
     **{f"{group}.browse": _browse for group in ("jms", "file")},
     **{f"{group}.ack": _ack for group in ("jms", "file")},
     **{f"{group}.reject": _reject for group in ("jms", "file")},
-    "tx.commit": lambda place, m, asked: [Commit(place.number, asked)],
-    "tx.abort": lambda place, m, asked: [Rollback(place.number, asked)],
+    "tx.commit": lambda channel, m, asked: [Commit(channel.number, asked)],
+    "tx.abort": lambda channel, m, asked: [Rollback(channel.number, asked)],
 }
 
 
-def _consuming(place: Channel, m: Any, tag: Any) -> Spoken:
-    consumer = place.consumers[str(tag)]
+def _consuming(channel: Channel, m: Any, tag: Any) -> Spoken:
+    consumer = channel.consumers[str(tag)]
     record = {"jms": w.JmsConsumeOk, "file": w.FileConsumeOk, "stream": w.StreamConsumeOk}
     return Spoken(record[consumer.group](consumer.number))
 
 
-def _browsed(place: Channel, m: Any, fetched: Fetched | None) -> Spoken:
+def _browsed(channel: Channel, m: Any, fetched: Fetched | None) -> Spoken:
     jms = isinstance(m, w.JmsBrowse)
     if fetched is None:
         return Spoken(w.JmsBrowseEmpty() if jms else w.FileBrowseEmpty())
@@ -415,19 +415,19 @@ def _browsed(place: Channel, m: Any, fetched: Fetched | None) -> Spoken:
     name = message.key if m.subscription else m.destination
     record: Any = w.JmsBrowseOk if jms else w.FileBrowseOk
     said = record(fetched.delivery, fetched.redelivered, name, fetched.remaining)
-    return Spoken(said, content_of(place, "jms" if jms else "file", message))
+    return Spoken(said, content_of(channel, "jms" if jms else "file", message))
 
 
 ANSWER: dict[str, Any] = {
-    "destination.define": lambda place, m, state: Spoken(
+    "destination.define": lambda channel, m, state: Spoken(
         w.DestinationDefineOk(state.name, state.messages)
     ),
-    "destination.query": lambda place, m, state: Spoken(
+    "destination.query": lambda channel, m, state: Spoken(
         w.DestinationQueryOk(QUEUE, state.name, state.messages, state.consumers, 0)
     ),
-    "destination.purge": lambda place, m, count: Spoken(w.DestinationPurgeOk(count or 0)),
-    "destination.cancel": lambda place, m, count: Spoken(w.DestinationCancelOk(count or 0)),
-    "subscription.define": lambda place, m, state: Spoken(
+    "destination.purge": lambda channel, m, count: Spoken(w.DestinationPurgeOk(count or 0)),
+    "destination.cancel": lambda channel, m, count: Spoken(w.DestinationCancelOk(count or 0)),
+    "subscription.define": lambda channel, m, state: Spoken(
         w.SubscriptionDefineOk(
             m.subscription,
             m.topic_selector,
@@ -435,11 +435,11 @@ ANSWER: dict[str, Any] = {
             state.messages if isinstance(state, QueueState) else 0,
         )
     ),
-    "subscription.query": lambda place, m, state: Spoken(
+    "subscription.query": lambda channel, m, state: Spoken(
         w.SubscriptionQueryOk(m.subscription, state.messages, state.consumers)
     ),
-    "subscription.purge": lambda place, m, count: Spoken(w.SubscriptionPurgeOk(count or 0)),
-    "subscription.cancel": lambda place, m, count: Spoken(w.SubscriptionCancelOk(count or 0)),
+    "subscription.purge": lambda channel, m, count: Spoken(w.SubscriptionPurgeOk(count or 0)),
+    "subscription.cancel": lambda channel, m, count: Spoken(w.SubscriptionCancelOk(count or 0)),
     **{f"{group}.consume": _consuming for group in GROUPS},
     "jms.browse": _browsed,
     "file.browse": _browsed,

@@ -35,11 +35,11 @@ from gateway.operations import (
 )
 
 
-def _ask_open(place: Channel, op: BeginSession) -> list[Spoken]:
-    return [Spoken(w.ChannelOpen(place.owner.vhost or "/"))]
+def _ask_open(channel: Channel, op: BeginSession) -> list[Spoken]:
+    return [Spoken(w.ChannelOpen(channel.owner.vhost or "/"))]
 
 
-def _ask_exchange(place: Channel, op: DeclareExchange) -> list[Spoken]:
+def _ask_exchange(channel: Channel, op: DeclareExchange) -> list[Spoken]:
     kind = NAMES.get(op.type, op.type)
     if op.type not in NAMES and not op.type.startswith("x-") and not op.passive:
         raise LocalError(f"no exchange class for the type '{op.type}'")
@@ -58,7 +58,7 @@ def _ask_exchange(place: Channel, op: DeclareExchange) -> list[Spoken]:
     ]
 
 
-def _ask_bind(place: Channel, op: Bind) -> list[Spoken]:
+def _ask_bind(channel: Channel, op: Bind) -> list[Spoken]:
     arguments = dict(op.arguments)
     if op.key or not arguments:
         arguments["destination"] = op.key
@@ -70,7 +70,7 @@ def _ask_bind(place: Channel, op: Bind) -> list[Spoken]:
     return [Spoken(w.QueueBind(0, "", op.destination, source, entries))]
 
 
-def _ask_queue(place: Channel, op: DeclareQueue) -> list[Spoken]:
+def _ask_queue(channel: Channel, op: DeclareQueue) -> list[Spoken]:
     return [
         Spoken(
             w.QueueDeclare(0, "", op.name, "", op.passive, op.durable, op.exclusive, op.auto_delete)
@@ -78,28 +78,28 @@ def _ask_queue(place: Channel, op: DeclareQueue) -> list[Spoken]:
     ]
 
 
-def _ask_prefetch(place: Channel, op: Prefetch) -> list[Spoken]:
+def _ask_prefetch(channel: Channel, op: Prefetch) -> list[Spoken]:
     """It goes with the next consumer."""
-    place.prefetch = (op.count, op.size)
+    channel.prefetch = (op.count, op.size)
     return []
 
 
-def _ask_consume(place: Channel, op: Subscribe) -> list[Spoken]:
-    count, size = place.prefetch
+def _ask_consume(channel: Channel, op: Subscribe) -> list[Spoken]:
+    count, size = channel.prefetch
     return [
         Spoken(w.JmsConsume(0, "", op.queue, size, count, op.no_local, op.no_ack, op.exclusive))
     ]
 
 
-def _ask_cancel(place: Channel, op: Unsubscribe) -> list[Spoken]:
-    consumer = place.consumers.get(op.tag)
+def _ask_cancel(channel: Channel, op: Unsubscribe) -> list[Spoken]:
+    consumer = channel.consumers.get(op.tag)
     if consumer is None:
         raise LocalError(f"no consumer '{op.tag}'")
     return [Spoken(w.JmsCancel(consumer.number))]
 
 
-def settle(place: Channel, op: Settle) -> list[Spoken]:
-    tags = place.covered(op.delivery, op.multiple)
+def settle(channel: Channel, op: Settle) -> list[Spoken]:
+    tags = channel.covered(op.delivery, op.multiple)
     if op.outcome is Outcome.ACCEPT:
         return [Spoken(w.JmsAck(op.delivery, op.multiple))]
     requeue = op.outcome.returns
@@ -108,59 +108,61 @@ def settle(place: Channel, op: Settle) -> list[Spoken]:
 
 ASK: dict[type[Operation], Any] = {
     BeginSession: _ask_open,
-    EndSession: lambda place, op: [Spoken(w.ChannelClose(200, "Normal shutdown"))],
-    Flow: lambda place, op: [Spoken(w.ChannelFlow(not op.active))],
+    EndSession: lambda channel, op: [Spoken(w.ChannelClose(200, "Normal shutdown"))],
+    Flow: lambda channel, op: [Spoken(w.ChannelFlow(not op.active))],
     DeclareExchange: _ask_exchange,
-    DeleteExchange: lambda place, op: [
+    DeleteExchange: lambda channel, op: [
         Spoken(w.ExchangeDelete(0, THEIRS.get(op.name, op.name), op.if_unused))
     ],
     DeclareQueue: _ask_queue,
-    DeleteQueue: lambda place, op: [
+    DeleteQueue: lambda channel, op: [
         Spoken(w.QueueDelete(0, "", op.name, op.if_unused, op.if_empty))
     ],
-    PurgeQueue: lambda place, op: [Spoken(w.QueuePurge(0, "", op.name))],
+    PurgeQueue: lambda channel, op: [Spoken(w.QueuePurge(0, "", op.name))],
     Bind: _ask_bind,
     Prefetch: _ask_prefetch,
     Subscribe: _ask_consume,
     Unsubscribe: _ask_cancel,
-    Fetch: lambda place, op: [Spoken(w.JmsBrowse(0, "", op.queue, op.no_ack))],
-    Select: lambda place, op: [Spoken(w.TxSelect())],
-    Commit: lambda place, op: [Spoken(w.TxCommit())],
-    Rollback: lambda place, op: [Spoken(w.TxRollback())],
+    Fetch: lambda channel, op: [Spoken(w.JmsBrowse(0, "", op.queue, op.no_ack))],
+    Select: lambda channel, op: [Spoken(w.TxSelect())],
+    Commit: lambda channel, op: [Spoken(w.TxCommit())],
+    Rollback: lambda channel, op: [Spoken(w.TxRollback())],
 }
 
 
-def _result_consume(place: Channel, op: Subscribe, m: w.JmsConsumeOk) -> str:
+def _result_consume(channel: Channel, op: Subscribe, m: w.JmsConsumeOk) -> str:
     tag = op.tag or str(m.consumer_tag)
-    place.consumers[tag] = Consumer("jms", op.queue, m.consumer_tag, tag)
+    channel.consumers[tag] = Consumer("jms", op.queue, m.consumer_tag, tag)
     return tag
 
 
-def _result_cancel(place: Channel, op: Unsubscribe, m: Any) -> str:
-    place.consumers.pop(op.tag, None)
+def _result_cancel(channel: Channel, op: Unsubscribe, m: Any) -> str:
+    channel.consumers.pop(op.tag, None)
     return op.tag
 
 
 RESULT: dict[str, Any] = {
-    "queue.declare-ok": lambda place, op, m: QueueState(m.queue, m.message_count, m.consumer_count),
-    "queue.purge-ok": lambda place, op, m: m.message_count,
-    "queue.delete-ok": lambda place, op, m: m.message_count,
+    "queue.declare-ok": lambda channel, op, m: QueueState(
+        m.queue, m.message_count, m.consumer_count
+    ),
+    "queue.purge-ok": lambda channel, op, m: m.message_count,
+    "queue.delete-ok": lambda channel, op, m: m.message_count,
     "jms.consume-ok": _result_consume,
     "jms.cancel-ok": _result_cancel,
 }
 
 
-def told(place: Channel, method: Method, m: Any) -> list[Operation] | None:
+def told(channel: Channel, method: Method, m: Any) -> list[Operation] | None:
     asked = PendingReply(method, m)
     if method.name == "channel.flow":
-        return [Flow(place.number, None, not m.flow_pause)]
+        return [Flow(channel.number, None, not m.flow_pause)]
     if method.name == "file.open":
-        return open_file(place, m, asked)
+        return open_file(channel, m, asked)
     if method.name == "file.open-ok":
-        return file_opened(place, m, asked)
+        return file_opened(channel, m, asked)
     if method.name == "file.deliver":
-        staged = place.files.taken(m.identifier)
-        said = Said(method, m, place.dialect("file"), None)
+        staged = channel.files.taken(m.identifier)
+        said = Said(method, m, channel.dialect("file"), None)
         known = said.dialect.known(staged.header)
-        return [delivered(place, said, m.delivery_tag, m.redelivered, known, staged.body)]
+        return [delivered(channel, said, m.delivery_tag, m.redelivered, known, staged.body)]
     return None

@@ -36,36 +36,36 @@ class Tried(Message):
     immediate: bool
 
 
-def content_of(place: Channel, group: str, message: Message) -> Content:
-    dialect = place.dialect(group)
+def content_of(channel: Channel, group: str, message: Message) -> Content:
+    dialect = channel.dialect(group)
     return Content(dialect.number, *dialect.form_of(message))
 
 
 def published(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Hot."""
     m, essentials, key = said.record, known.essentials, known.destination
     if m.ticket:
-        place.ticket(m.ticket, "write")
+        channel.ticket(m.ticket, "write")
     exchange = OURS.get(m.exchange, m.exchange)
     mandatory = getattr(m, "mandatory", False)
-    if exchange == DIRECT and not place.transacted:
+    if exchange == DIRECT and not channel.transacted:
         tried = Tried(said.dialect, known.header, body, exchange, key, essentials)
         tried.mandatory, tried.immediate = mandatory, m.immediate
-        return Publish(place.number, tried, True, m.immediate)
+        return Publish(channel.number, tried, True, m.immediate)
     message = Message(said.dialect, known.header, body, exchange, key, essentials)
-    return Publish(place.number, message, mandatory, m.immediate)
+    return Publish(channel.number, message, mandatory, m.immediate)
 
 
 def published_file(
-    place: Channel, m: Any, dialect: DraftDialect, header: bytes, body: Body
+    channel: Channel, m: Any, dialect: DraftDialect, header: bytes, body: Body
 ) -> Operation:
     """A file that was staged. Files are always durable (message persistence)."""
     known = dialect.known(header)
     known = known._replace(essentials=known.essentials._replace(durable=True))
-    method = place.owner.table.by_name["file.publish"]
-    return published(place, Said(method, m, dialect, None), 0, False, known, body)
+    method = channel.owner.table.by_name["file.publish"]
+    return published(channel, Said(method, m, dialect, None), 0, False, known, body)
 
 
 def _message(said: Said, known: Known, body: Body) -> Message:
@@ -74,35 +74,35 @@ def _message(said: Said, known: Known, body: Body) -> Message:
 
 
 def _staged(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> None:
-    place.files.staged(known.header)
+    channel.files.staged(known.header)
 
 
 def _bounced(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     m = said.record
-    condition = place.owner.codes.condition(m.reply_code)
-    return Returned(place.number, _message(said, known, body), condition, m.reply_text)
+    condition = channel.owner.codes.condition(m.reply_code)
+    return Returned(channel.number, _message(said, known, body), condition, m.reply_text)
 
 
 def _browsed(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Fetched:
     return Fetched(tag, redelivered, _message(said, known, body), said.record.message_count)
 
 
 def delivered(
-    place: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Client: the consumer is the one on that queue. Hot."""
     m = said.record
-    consumer = place.consumer_at(said.dialect.group, queue_name(m.domain, m.queue))
+    consumer = channel.consumer_at(said.dialect.group, queue_name(m.domain, m.queue))
     if tag:
-        place.unsettled[tag] = None
+        channel.unsettled[tag] = None
     name = consumer.tag if consumer is not None else ""
-    return Deliver(place.number, name, tag, redelivered, _message(said, known, body))
+    return Deliver(channel.number, name, tag, redelivered, _message(said, known, body))
 
 
 ARRIVE: dict[str, Arrive] = {
@@ -119,7 +119,7 @@ def source(consumer: Consumer, message: Message) -> str:
 
 
 def delivery(consumer: Consumer, exchange: str, tag: int, redelivered: bool) -> Any:
-    group, domain, queue = consumer.group, consumer.domain, consumer.place
+    group, domain, queue = consumer.group, consumer.domain, consumer.source
     if group == "basic":
         return w.BasicDeliver(exchange, domain, queue)
     if group == "stream":
@@ -149,17 +149,17 @@ def second_step(op: Returned) -> list[Operation]:
     return [Publish(op.channel, again, message.mandatory, message.immediate)]
 
 
-def returned(place: Channel, op: Returned) -> list[Operation]:
+def returned(channel: Channel, op: Returned) -> list[Operation]:
     """Server: a publish comes back. Classes without bounce drop it."""
     message = op.message
     if again := second_step(op):
         return again
-    group = next((n for n in GROUPS if message.dialect is place.dialect(n)), "jms")
+    group = next((n for n in GROUPS if message.dialect is channel.dialect(n)), "jms")
     bounce = {"basic": w.BasicBounce, "jms": w.JmsBounce}.get(group)
     if bounce is not None:
-        code, name, _ = place.owner.table.codes[op.condition.value]
+        code, name, _ = channel.owner.table.codes[op.condition.value]
         exchange = THEIRS.get(message.exchange, message.exchange or "queue")
-        place.speak(
-            Spoken(bounce(code, op.text or name, exchange), content_of(place, group, message))
+        channel.speak(
+            Spoken(bounce(code, op.text or name, exchange), content_of(channel, group, message))
         )
     return []

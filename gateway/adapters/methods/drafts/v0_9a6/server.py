@@ -52,16 +52,16 @@ from gateway.operations import (
 from gateway.operations.rules import EARLY
 
 
-def _open(place: Channel, m: w.ChannelOpen, asked: PendingReply) -> list[Operation]:
+def _open(channel: Channel, m: w.ChannelOpen, asked: PendingReply) -> list[Operation]:
     """The virtual host comes here; all channels of a connection use one."""
-    owner: Any = place.owner
+    owner: Any = channel.owner
     if m.out_of_band:
-        raise place.fail(Condition.NOT_IMPLEMENTED, "out-of-band transport is not implemented")
-    begin = BeginSession(place.number, asked)
+        raise channel.fail(Condition.NOT_IMPLEMENTED, "out-of-band transport is not implemented")
+    begin = BeginSession(channel.number, asked)
     vhost = m.virtual_host or "/"
     if owner.vhost:
         if owner.vhost != vhost:
-            raise place.fail(
+            raise channel.fail(
                 Condition.NOT_ALLOWED, f"this connection uses the virtual host '{owner.vhost}'"
             )
         return [begin]
@@ -72,72 +72,76 @@ def _open(place: Channel, m: w.ChannelOpen, asked: PendingReply) -> list[Operati
     return [Open(opening, vhost, connection.user, connection.peer, rules=EARLY), begin]
 
 
-def _request(place: Channel, m: w.AccessRequest, asked: PendingReply) -> list[Operation]:
+def _request(channel: Channel, m: w.AccessRequest, asked: PendingReply) -> list[Operation]:
     rights = [name for name in RIGHTS if getattr(m, name)]
-    granted = Spoken(w.AccessRequestOk(place.grant(*rights)))
+    granted = Spoken(w.AccessRequestOk(channel.grant(*rights)))
 
     def then(_: None) -> list[Operation]:
-        place.speak(granted)
+        channel.speak(granted)
         return []
 
-    return [EnterRealm(place.number, asked._replace(then=then), m.realm, m.exclusive)]
+    return [EnterRealm(channel.number, asked._replace(then=then), m.realm, m.exclusive)]
 
 
-def _declare_exchange(place: Channel, m: w.ExchangeDeclare, asked: PendingReply) -> list[Operation]:
-    place.ticket(m.ticket)
+def _declare_exchange(
+    channel: Channel, m: w.ExchangeDeclare, asked: PendingReply
+) -> list[Operation]:
+    channel.ticket(m.ticket)
     kind = TYPES.get(m.class_, m.class_ if m.class_.startswith("x-") else "")
     if not kind and not (m.passive and not m.class_):
-        raise place.fail(Condition.COMMAND_INVALID, f"exchange class '{m.class_[:80]}' is unknown")
+        raise channel.fail(
+            Condition.COMMAND_INVALID, f"exchange class '{m.class_[:80]}' is unknown"
+        )
     name = OURS.get(m.exchange, m.exchange)
     built_in = BUILT_IN.get(name)
     if built_in is not None:
         if kind and kind != built_in:
-            raise place.fail(Condition.NOT_ALLOWED, f"exchange '{m.exchange}' is no {m.class_}")
-        return [DeclareExchange(place.number, asked, name, passive=True)]
+            raise channel.fail(Condition.NOT_ALLOWED, f"exchange '{m.exchange}' is no {m.class_}")
+        return [DeclareExchange(channel.number, asked, name, passive=True)]
     if kind:
-        place.classes[name] = kind
+        channel.classes[name] = kind
     return [
         DeclareExchange(
-            place.number, asked, name, kind, m.passive, m.durable, m.auto_delete, m.internal
+            channel.number, asked, name, kind, m.passive, m.durable, m.auto_delete, m.internal
         )
     ]
 
 
-def _bind(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
-    place.ticket(m.ticket)
+def _bind(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    channel.ticket(m.ticket)
     source = OURS.get(m.bind_to, m.bind_to)
     try:
         arguments = tables.read_arguments(m.arguments, False)
     except ValueError as error:
-        raise place.fail(Condition.COMMAND_INVALID, str(error)) from error
-    key = _key(place, source, arguments)
+        raise channel.fail(Condition.COMMAND_INVALID, str(error)) from error
+    key = _key(channel, source, arguments)
     to_exchange = isinstance(m, w.ExchangeBind)
     target = OURS.get(m.exchange, m.exchange) if to_exchange else queue_name(m.domain, m.queue)
-    return [Bind(place.number, asked, target, source, key, arguments, to_exchange, lasting=True)]
+    return [Bind(channel.number, asked, target, source, key, arguments, to_exchange, lasting=True)]
 
 
-def _key(place: Channel, source: str, arguments: Table) -> str:
+def _key(channel: Channel, source: str, arguments: Table) -> str:
     """A binding's ``destination``, taken out of its arguments, unless headers are asked for: there
     it is the name of one."""
-    kind = BUILT_IN.get(source) or place.classes.get(source, "")
+    kind = BUILT_IN.get(source) or channel.classes.get(source, "")
     if kind == "headers":
         return ""
     key = arguments.pop("destination", None)
     if key is None and kind in KEYED:
-        raise place.fail(Condition.COMMAND_INVALID, "the binding has no destination")
+        raise channel.fail(Condition.COMMAND_INVALID, "the binding has no destination")
     return "" if key is None else str(key)
 
 
-def _delete_exchange(place: Channel, m: w.ExchangeDelete, asked: PendingReply) -> list[Operation]:
-    place.ticket(m.ticket)
-    return [DeleteExchange(place.number, asked, OURS.get(m.exchange, m.exchange), m.if_unused)]
+def _delete_exchange(channel: Channel, m: w.ExchangeDelete, asked: PendingReply) -> list[Operation]:
+    channel.ticket(m.ticket)
+    return [DeleteExchange(channel.number, asked, OURS.get(m.exchange, m.exchange), m.if_unused)]
 
 
-def _declare_queue(place: Channel, m: w.QueueDeclare, asked: PendingReply) -> list[Operation]:
+def _declare_queue(channel: Channel, m: w.QueueDeclare, asked: PendingReply) -> list[Operation]:
     """Who declares a queue that is there need not know what others have declared."""
-    place.ticket(m.ticket)
+    channel.ticket(m.ticket)
     name = queue_name(m.domain, m.queue) if m.queue else ""
-    number = place.number
+    number = channel.number
     if m.passive:
         return [DeclareQueue(number, asked, name, passive=True)]
     made = DeclareQueue(
@@ -153,31 +157,31 @@ def _declare_queue(place: Channel, m: w.QueueDeclare, asked: PendingReply) -> li
     return [FindQueue(number, asked._replace(then=then), name)]
 
 
-def _purge(place: Channel, m: w.QueuePurge, asked: PendingReply) -> list[Operation]:
-    place.ticket(m.ticket)
-    return [PurgeQueue(place.number, asked, queue_name(m.domain, m.queue))]
+def _purge(channel: Channel, m: w.QueuePurge, asked: PendingReply) -> list[Operation]:
+    channel.ticket(m.ticket)
+    return [PurgeQueue(channel.number, asked, queue_name(m.domain, m.queue))]
 
 
-def _delete_queue(place: Channel, m: w.QueueDelete, asked: PendingReply) -> list[Operation]:
-    place.ticket(m.ticket)
+def _delete_queue(channel: Channel, m: w.QueueDelete, asked: PendingReply) -> list[Operation]:
+    channel.ticket(m.ticket)
     name = queue_name(m.domain, m.queue)
-    return [DeleteQueue(place.number, asked, name, m.if_unused, m.if_empty)]
+    return [DeleteQueue(channel.number, asked, name, m.if_unused, m.if_empty)]
 
 
-def _consume(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
-    place.ticket(m.ticket, "read")
+def _consume(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    channel.ticket(m.ticket, "read")
     group = group_of(asked.method)
-    number = place.next_tag()
+    number = channel.next_tag()
     tag = str(number)
     pace = pace_of(m)
-    place.consume(Consumer(group, m.queue, number, tag, domain=m.domain, pace=pace))
+    channel.consume(Consumer(group, m.queue, number, tag, domain=m.domain, pace=pace))
     no_ack = group not in ACKED or m.auto_ack
     count, size = getattr(m, "prefetch_count", 0), getattr(m, "prefetch_size", 0)
     name = queue_name(m.domain, m.queue)
     return [
-        Prefetch(place.number, None, count, size),
+        Prefetch(channel.number, None, count, size),
         Subscribe(
-            place.number,
+            channel.number,
             asked,
             name,
             tag,
@@ -190,52 +194,54 @@ def _consume(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
     ]
 
 
-def _cancel(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
-    return [Unsubscribe(place.number, asked, str(m.consumer_tag))]
+def _cancel(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    return [Unsubscribe(channel.number, asked, str(m.consumer_tag))]
 
 
-def _browse(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
-    place.ticket(m.ticket, "read")
-    return [Fetch(place.number, asked, queue_name(m.domain, m.queue), getattr(m, "auto_ack", True))]
+def _browse(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    channel.ticket(m.ticket, "read")
+    return [
+        Fetch(channel.number, asked, queue_name(m.domain, m.queue), getattr(m, "auto_ack", True))
+    ]
 
 
-def _ack(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
-    return [Settle(place.number, m.delivery_tag, m.multiple, Outcome.ACCEPT)]
+def _ack(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    return [Settle(channel.number, m.delivery_tag, m.multiple, Outcome.ACCEPT)]
 
 
-def _reject(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _reject(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
     """What is to be requeued is for others: this channel does not get it again (0-9a0 §4.7.10)."""
     outcome = Outcome.REFUSE if m.requeue else Outcome.REJECT
-    return [Settle(place.number, m.delivery_tag, False, outcome)]
+    return [Settle(channel.number, m.delivery_tag, False, outcome)]
 
 
-def open_file(place: Channel, m: w.FileOpen, asked: PendingReply) -> list[Operation]:
-    owner: Any = place.owner
-    place.speak(place.files.opened(owner.connection.user, owner.vhost, m))
+def open_file(channel: Channel, m: w.FileOpen, asked: PendingReply) -> list[Operation]:
+    owner: Any = channel.owner
+    channel.speak(channel.files.opened(owner.connection.user, owner.vhost, m))
     return []
 
 
-def file_opened(place: Channel, m: w.FileOpenOk, asked: PendingReply) -> list[Operation]:
-    for spoken in place.files.accepted(m):
-        place.speak(spoken)
+def file_opened(channel: Channel, m: w.FileOpenOk, asked: PendingReply) -> list[Operation]:
+    for spoken in channel.files.accepted(m):
+        channel.speak(spoken)
     return []
 
 
-def _publish_file(place: Channel, m: w.FilePublish, asked: PendingReply) -> list[Operation]:
-    place.ticket(m.ticket, "write")
-    staged = place.files.taken(m.identifier)
-    return [published_file(place, m, place.dialect("file"), staged.header, staged.body)]
+def _publish_file(channel: Channel, m: w.FilePublish, asked: PendingReply) -> list[Operation]:
+    channel.ticket(m.ticket, "write")
+    staged = channel.files.taken(m.identifier)
+    return [published_file(channel, m, channel.dialect("file"), staged.header, staged.body)]
 
 
-def _select(place: Channel, m: Any, asked: PendingReply) -> list[Operation]:
-    place.transacted = True
-    return [Select(place.number, asked)]
+def _select(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+    channel.transacted = True
+    return [Select(channel.number, asked)]
 
 
 SERVE: dict[str, Any] = {
     "channel.open": _open,
-    "channel.flow": lambda place, m, asked: [Flow(place.number, None, not m.flow_pause)],
-    "channel.close": lambda place, m, asked: [EndSession(place.number, asked)],
+    "channel.flow": lambda channel, m, asked: [Flow(channel.number, None, not m.flow_pause)],
+    "channel.close": lambda channel, m, asked: [EndSession(channel.number, asked)],
     "access.request": _request,
     "exchange.declare": _declare_exchange,
     "exchange.bind": _bind,
@@ -254,18 +260,18 @@ SERVE: dict[str, Any] = {
     "file.open-ok": file_opened,
     "file.publish": _publish_file,
     "tx.select": _select,
-    "tx.commit": lambda place, m, asked: [Commit(place.number, asked)],
-    "tx.rollback": lambda place, m, asked: [Rollback(place.number, asked)],
+    "tx.commit": lambda channel, m, asked: [Commit(channel.number, asked)],
+    "tx.rollback": lambda channel, m, asked: [Rollback(channel.number, asked)],
 }
 
 
-def _declared(place: Channel, m: w.QueueDeclare, state: QueueState) -> Spoken:
+def _declared(channel: Channel, m: w.QueueDeclare, state: QueueState) -> Spoken:
     name = state.name.removeprefix(f"{m.domain}:") if m.domain and m.queue else state.name
     return Spoken(w.QueueDeclareOk(name, "", state.messages, state.consumers))
 
 
-def _consuming(place: Channel, m: Any, tag: Any) -> Spoken:
-    consumer = place.consumers[str(tag)]
+def _consuming(channel: Channel, m: Any, tag: Any) -> Spoken:
+    consumer = channel.consumers[str(tag)]
     record = {
         "basic": w.BasicConsumeOk,
         "jms": w.JmsConsumeOk,
@@ -276,14 +282,14 @@ def _consuming(place: Channel, m: Any, tag: Any) -> Spoken:
 
 
 def _cancelled(record: Any) -> Any:
-    def answer(place: Channel, m: Any, tag: Any) -> Spoken:
-        place.consumers.pop(str(m.consumer_tag), None)
+    def answer(channel: Channel, m: Any, tag: Any) -> Spoken:
+        channel.consumers.pop(str(m.consumer_tag), None)
         return Spoken(record())
 
     return answer
 
 
-def _browsed(place: Channel, m: Any, fetched: Fetched | None) -> Spoken:
+def _browsed(channel: Channel, m: Any, fetched: Fetched | None) -> Spoken:
     plain = isinstance(m, w.BasicBrowse)
     if fetched is None:
         return Spoken(w.BasicBrowseEmpty() if plain else w.JmsBrowseEmpty())
@@ -293,13 +299,13 @@ def _browsed(place: Channel, m: Any, fetched: Fetched | None) -> Spoken:
         record: Any = w.BasicBrowseOk(exchange, fetched.remaining)
     else:
         record = w.JmsBrowseOk(fetched.delivery, fetched.redelivered, exchange, fetched.remaining)
-    return Spoken(record, content_of(place, "basic" if plain else "jms", message))
+    return Spoken(record, content_of(channel, "basic" if plain else "jms", message))
 
 
 ANSWER: dict[str, Any] = {
     "queue.declare": _declared,
-    "queue.purge": lambda place, m, count: Spoken(w.QueuePurgeOk(count or 0)),
-    "queue.delete": lambda place, m, count: Spoken(w.QueueDeleteOk(count or 0)),
+    "queue.purge": lambda channel, m, count: Spoken(w.QueuePurgeOk(count or 0)),
+    "queue.delete": lambda channel, m, count: Spoken(w.QueueDeleteOk(count or 0)),
     **{f"{group}.consume": _consuming for group in GROUPS},
     "basic.cancel": _cancelled(w.BasicCancelOk),
     "jms.cancel": _cancelled(w.JmsCancelOk),
