@@ -10,8 +10,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from gateway.adapters.performatives import addresses as places
-from gateway.adapters.performatives import termini
+from gateway.adapters.performatives import addresses, termini
 from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_messages import management_request, received
 from gateway.adapters.performatives.decoding import FieldError, read_value
@@ -76,14 +75,14 @@ class ClientManagement:
         self.session = context.session
         self._out: SendingLink | None = None
         self._in: ReceivingLink | None = None
-        self._asked: dict[str, PendingRequest] = {}
+        self._pending: dict[str, PendingRequest] = {}
         self._serial = 0
 
     # --- what is said ---------------------------------------------------------------------------
 
     def declare_queue(self, op: DeclareQueue) -> None:
         if op.passive and not self._offered():
-            self._probe(op.token, places.queue(self.context.form, op.name), True, op.name)
+            self._probe(op.token, addresses.queue(self.context.form, op.name), True, op.name)
             return
         name = op.name or f"client.gen-{uuid4()}"
         path = f"/queues/{quote(name, safe='')}"
@@ -119,7 +118,7 @@ class ClientManagement:
 
     def declare_exchange(self, op: DeclareExchange) -> None:
         if op.passive:
-            address = places.exchange(self.context.form, op.name, "")
+            address = addresses.exchange(self.context.form, op.name, "")
             self._probe(op.token, address, False, None)
             return
         asked = {
@@ -203,7 +202,7 @@ class ClientManagement:
         self._serial += 1
         number = str(self._serial)
         properties = Properties(message_id=number, to=path, subject=method, reply_to=ME)
-        self._asked[number] = PendingRequest(token, then)
+        self._pending[number] = PendingRequest(token, then)
         self._out.deliver(0, management_request(properties, body), False, True)
 
     def _pair(self) -> None:
@@ -255,7 +254,7 @@ class ClientManagement:
                 body = read_value(message.body[:], 3, len(message.body))[0]
         except FieldError:
             return
-        asked = self._asked.pop(str(properties.correlation_id), None)
+        asked = self._pending.pop(str(properties.correlation_id), None)
         if asked is None:
             return
         subject = properties.subject or ""
@@ -272,7 +271,7 @@ class ClientManagement:
 
     def on_unsent(self, link: SendingLink, number: int, message: Any, text: str) -> None:
         """A request that has no form or is too large: its number is its message-id."""
-        asked = self._asked.pop(str(message.properties.message_id), None)
+        asked = self._pending.pop(str(message.properties.message_id), None)
         if asked is not None:
             self.context.refuse(asked.token, Condition.CONTENT_TOO_LARGE, text)
 
@@ -293,7 +292,7 @@ class ClientManagement:
             if token is not None:
                 found.append(self.context.gone(token, link, record, lost))
         elif link in (self._out, self._in):
-            asked, self._asked = self._asked, {}
+            asked, self._pending = self._pending, {}
             tokens = [each.token for each in asked.values() if each.token is not None]
             found += [self.context.gone(token, link, record, lost) for token in tokens]
             pair, self._out, self._in = (self._out, self._in), None, None

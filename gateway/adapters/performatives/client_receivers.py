@@ -9,8 +9,7 @@ from collections import deque
 from itertools import takewhile
 from typing import Any
 
-from gateway.adapters.performatives import addresses as places
-from gateway.adapters.performatives import termini
+from gateway.adapters.performatives import addresses, termini
 from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_messages import received
 from gateway.adapters.performatives.client_transactions import ClientTransactions
@@ -142,7 +141,7 @@ class ClientReceivers:
         filters: dict[str, tuple[Any, Any]] = {}
         if op.no_local:
             filters["no-local"] = (Symbol(NO_LOCAL), [])
-        terminus = Terminus(places.queue(self.context.form, op.queue), filters=filters)
+        terminus = Terminus(addresses.queue(self.context.form, op.queue), filters=filters)
         properties = {Symbol(name): value for name, value in op.arguments.items()} or None
         consumer = Consumer(tag, op.queue, op, op.token)
         name = self.context.link_name(tag)
@@ -220,7 +219,7 @@ class ClientReceivers:
             self._make_room()
             consumer = Consumer("", op.queue, None, None)
             consumer.fetches = deque()
-            terminus = Terminus(places.queue(self.context.form, op.queue))
+            terminus = Terminus(addresses.queue(self.context.form, op.queue))
             link = self._offer(consumer, terminus, self.context.link_name("fetch"), op.no_ack)
             self._fetchers[op.queue, op.no_ack] = link
         assert link.data.fetches is not None

@@ -7,8 +7,7 @@ number, in order; without, messages go settled.
 
 from typing import Any
 
-from gateway.adapters.performatives import addresses as places
-from gateway.adapters.performatives import termini
+from gateway.adapters.performatives import addresses, termini
 from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_transactions import ClientTransactions
 from gateway.adapters.performatives.composites import condition_for
@@ -47,10 +46,12 @@ MOST_WAITING = 1000
 class Sender:
     """What we know of a sender link."""
 
-    __slots__ = ("place", "token", "terminus", "paused")
+    __slots__ = ("destination", "token", "terminus", "paused")
 
-    def __init__(self, place: tuple[str, str], token: Token, terminus: Terminus | None) -> None:
-        self.place = place
+    def __init__(
+        self, destination: tuple[str, str], token: Token, terminus: Terminus | None
+    ) -> None:
+        self.destination = destination
         self.token = token
         self.terminus = terminus
         """Asked for by name, not made for a publish."""
@@ -120,12 +121,12 @@ class ClientSenders:
     def _open(self, exchange: str, key: str) -> SendingLink:
         if len(self.links) >= MOST_LINKS:
             self._close_idle()
-        address = places.exchange(self.context.form, exchange, key)
+        address = addresses.exchange(self.context.form, exchange, key)
         return self._attach((exchange, key), Terminus(address), None, None)
 
     def _attach(
         self,
-        place: tuple[str, str],
+        destination: tuple[str, str],
         terminus: Terminus,
         name: str | None,
         token: Token,
@@ -133,10 +134,10 @@ class ClientSenders:
     ) -> SendingLink:
         name = name or self.context.link_name("to")
         link: SendingLink = self.session.offer(name, False, self)
-        link.data = Sender(place, token, terminus if token is not None else None)
+        link.data = Sender(destination, token, terminus if token is not None else None)
         link.source = w.Source()
         link.target = termini.target(terminus)
-        self.links[place] = link
+        self.links[destination] = link
         link.last_tag = highest(unsettled or ())
         link.attach(unsettled=unsettled)
         return link
@@ -151,14 +152,14 @@ class ClientSenders:
     def _close_idle(self) -> None:
         """Make room: the first link that has nothing under way goes."""
         busy = {id(sent.link) for sent in self.session.unsettled.sent.values()}
-        for place, link in self.links.items():
+        for destination, link in self.links.items():
             if (
                 not link.held
                 and id(link) not in busy
                 and link.attach_received
                 and link.data.token is None
             ):
-                del self.links[place]
+                del self.links[destination]
                 link.detach(True)
                 return
 
@@ -188,10 +189,10 @@ class ClientSenders:
         except (termini.BadTerminus, BadMap) as bad:
             link.fail(AmqpError.INVALID_FIELD, str(bad), found)
             return
-        if granted.address != sender.place[1]:
-            self.links.pop(sender.place, None)
-            sender.place = ("", granted.address or "")
-            self.links[sender.place] = link
+        if granted.address != sender.destination[1]:
+            self.links.pop(sender.destination, None)
+            sender.destination = ("", granted.address or "")
+            self.links[sender.destination] = link
         result = Attached(granted, "", granted.address or "", resumed=known)
         found.append(Done(self.session.number, sender.token, result))
         sender.token = None
@@ -252,8 +253,8 @@ class ClientSenders:
         found: list[Operation],
     ) -> None:
         sender: Sender = link.data
-        if self.links.get(sender.place) is link:
-            del self.links[sender.place]
+        if self.links.get(sender.destination) is link:
+            del self.links[sender.destination]
         for name in [name for name, there in self.named.items() if there is link]:
             del self.named[name]
         if sender.paused:

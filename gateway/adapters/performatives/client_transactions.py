@@ -47,7 +47,7 @@ class ClientTransactions:
         self.waiting: list[Operation] = []
         """Said while there is none."""
         self._link: SendingLink | None = None
-        self._asked: dict[int, tuple[Token, Then, Failed | None]] = {}
+        self._pending: dict[int, tuple[Token, Then, Failed | None]] = {}
         """Commands by number."""
         self._posts: dict[int, Token] = {}
         """Messages whose routing is asked for."""
@@ -169,7 +169,7 @@ class ClientTransactions:
             link.target = w.Coordinator((TxnCapability.LOCAL_TRANSACTIONS,))
             link.attach()
         self._serial -= 1
-        self._asked[self._serial] = token, then, failed
+        self._pending[self._serial] = token, then, failed
         link.deliver(self._serial, coordinator_message(record), False, False)
 
     # --- what comes back ------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class ClientTransactions:
 
     def on_unsent(self, link: SendingLink, number: int, message: Message, text: str) -> None:
         """A command that the coordinator would not take."""
-        asked = self._asked.pop(number, None)
+        asked = self._pending.pop(number, None)
         if asked is not None:
             found = self.session.engine.later
             self._fail(asked[0], w.Error("amqp:not-allowed", text), found)
@@ -219,7 +219,7 @@ class ClientTransactions:
         settled: bool,
         found: list[Operation],
     ) -> None:
-        asked = self._asked.pop(sent.number, None)
+        asked = self._pending.pop(sent.number, None)
         if asked is None:
             return
         token, then, failed = asked
@@ -250,12 +250,12 @@ class ClientTransactions:
         """With the link all its transactions are rolled back (§4.3)."""
         self._link = self.current = None
         self._under_way.clear()
-        tokens = [token for token, _, _ in self._asked.values()] + list(self._posts.values())
+        tokens = [token for token, _, _ in self._pending.values()] + list(self._posts.values())
         if self._ending is not None:
             tokens.append(self._ending[0].token)
-        context, commands = self.context, len(self._asked)
+        context, commands = self.context, len(self._pending)
         found += [context.gone(token, link, record, lost) for token in tokens if token is not None]
-        self._asked.clear()
+        self._pending.clear()
         self._posts.clear()
         self._ending = None
         if record is not None:

@@ -69,7 +69,7 @@ class Coordinator:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.works: dict[bytes, ReceivingLink] = {}
+        self.transactions: dict[bytes, ReceivingLink] = {}
         """Open transactions, and the control link of each."""
         self.retired: dict[bytes, list[OutgoingDelivery]] = {}
         """Deliveries whose outcome is part of a transaction."""
@@ -137,8 +137,8 @@ class Coordinator:
             answer = bool(record.closed)
             token = PendingReply(lambda result: link.detach(answer))
         found.append(DetachLink(self.session.number, token, link.number, True, lost))
-        for work in [work for work, owner in self.works.items() if owner is link]:
-            self._rolled_back(work, found)
+        for txn_id in [txn_id for txn_id, owner in self.transactions.items() if owner is link]:
+            self._rolled_back(txn_id, found)
 
     def on_message(
         self, link: ReceivingLink, arrival: IncomingDelivery, octets: bytes, found: list[Operation]
@@ -181,17 +181,17 @@ class Coordinator:
             text = "distributed transactions are not supported"
             self._reject(arrival, AmqpError.NOT_IMPLEMENTED, text)
             return
-        if len(self.works) + self._asked >= MOST:
+        if len(self.transactions) + self._asked >= MOST:
             text = f"more than {MOST} transactions are open on the session"
             self._reject(arrival, AmqpError.RESOURCE_LIMIT_EXCEEDED, text)
             return
         self._asked += 1
 
-        def declared(work: bytes) -> None:
+        def declared(txn_id: bytes) -> None:
             self._asked -= 1
             if not link.over:
-                self.works[work] = link
-                self.session.unsettled.settle_received([arrival], w.Declared(work))
+                self.transactions[txn_id] = link
+                self.session.unsettled.settle_received([arrival], w.Declared(txn_id))
 
         def refused(condition: Condition, text: str) -> None:
             self._asked -= 1
@@ -207,23 +207,23 @@ class Coordinator:
         record: w.Discharge,
         found: list[Operation],
     ) -> None:
-        work, fail = record.txn_id, bool(record.fail)
-        if self.works.get(work) is not link or work in self.ending:
+        txn_id, fail = record.txn_id, bool(record.fail)
+        if self.transactions.get(txn_id) is not link or txn_id in self.ending:
             self._reject(arrival, TransactionError.UNKNOWN_ID, "no such transaction")
             return
-        if self._is_posted_in_part(work):
+        if self._is_posted_in_part(txn_id):
             raise link.violated(
                 TransactionError.TRANSACTION_ROLLBACK,
                 "a transaction is discharged while a message is posted to it in part",
             )
-        doomed = work in self.doomed and not fail
-        self.ending.add(work)
+        doomed = txn_id in self.doomed and not fail
+        self.ending.add(txn_id)
 
         def discharged(result: Any) -> None:
             if fail or doomed:
-                self._rolled_back(work, self.session.engine.later)
+                self._rolled_back(txn_id, self.session.engine.later)
             else:
-                self._committed(work)
+                self._committed(txn_id)
             if doomed:
                 text = "some of the transaction's work could not be done"
                 self._reject(arrival, TransactionError.TRANSACTION_ROLLBACK, text)
@@ -231,35 +231,35 @@ class Coordinator:
                 self.session.unsettled.settle_received([arrival], ACCEPTED)
 
         def refused(condition: Condition, text: str) -> None:
-            self._rolled_back(work, self.session.engine.later)
+            self._rolled_back(txn_id, self.session.engine.later)
             self._reject(arrival, TransactionError.TRANSACTION_ROLLBACK, text)
 
         token = PendingReply(discharged, refused)
-        found.append(Discharge(self.session.number, token, link.number, work, fail or doomed))
+        found.append(Discharge(self.session.number, token, link.number, txn_id, fail or doomed))
 
-    def _is_posted_in_part(self, work: bytes) -> bool:
+    def _is_posted_in_part(self, txn_id: bytes) -> bool:
         for link in self.session.links.values():
             if isinstance(link, ReceivingLink) and link.partial is not None:
                 state = link.partial.arrival.state
-                if is_transactional(state) and state.txn_id == work:
+                if is_transactional(state) and state.txn_id == txn_id:
                     return True
         return False
 
-    def _forget(self, work: bytes) -> list[OutgoingDelivery]:
-        self.works.pop(work, None)
-        self.doomed.discard(work)
-        self.ending.discard(work)
-        self.acquiring.discard(work)
-        self.retired.pop(work, None)
-        return self.gone.pop(work, [])
+    def _forget(self, txn_id: bytes) -> list[OutgoingDelivery]:
+        self.transactions.pop(txn_id, None)
+        self.doomed.discard(txn_id)
+        self.ending.discard(txn_id)
+        self.acquiring.discard(txn_id)
+        self.retired.pop(txn_id, None)
+        return self.gone.pop(txn_id, [])
 
-    def _live(self, work: bytes) -> list[OutgoingDelivery]:
+    def _live(self, txn_id: bytes) -> list[OutgoingDelivery]:
         """Retired deliveries that the peer has not settled."""
         live = self.session.unsettled.sent
-        return [sent for sent in self.retired.get(work, ()) if live.get(sent.id) is sent]
+        return [sent for sent in self.retired.get(txn_id, ()) if live.get(sent.id) is sent]
 
-    def is_open(self, work: bytes) -> bool:
-        return work in self.works and work not in self.ending
+    def is_open(self, txn_id: bytes) -> bool:
+        return txn_id in self.transactions and txn_id not in self.ending
 
     # --- work in a transaction ------------------------------------------------------------------
 
@@ -273,25 +273,25 @@ class Coordinator:
     ) -> None:
         """A message that becomes available when its transaction is discharged (§4.4.1). Its outcome
         then is told at once, in the transaction."""
-        work = arrival.state.txn_id
-        if not self.is_open(work):
+        txn_id = arrival.state.txn_id
+        if not self.is_open(txn_id):
             self._unknown(arrival)
             return
 
         def posted(routed: bool) -> None:
-            self._told(arrival, work, ACCEPTED if routed or not mandatory else RELEASED)
+            self._told(arrival, txn_id, ACCEPTED if routed or not mandatory else RELEASED)
 
         def refused(condition: Condition, text: str) -> None:
-            self._told(arrival, work, rejected(condition, text))
+            self._told(arrival, txn_id, rejected(condition, text))
 
         token = PendingReply(posted, refused)
-        found.append(Post(self.session.number, token, link.number, work, message))
+        found.append(Post(self.session.number, token, link.number, txn_id, message))
 
     def unposted(self, arrival: IncomingDelivery, state: Any) -> None:
         """A message for a transaction that could not even be read, or has no place."""
-        work = arrival.state.txn_id
-        if self.is_open(work):
-            self._told(arrival, work, state)
+        txn_id = arrival.state.txn_id
+        if self.is_open(txn_id):
+            self._told(arrival, txn_id, state)
         else:
             self._unknown(arrival)
 
@@ -302,13 +302,13 @@ class Coordinator:
         state = w.Rejected(error(TransactionError.UNKNOWN_ID, text))
         self.session.unsettled.settle_received([arrival], state)
 
-    def _told(self, arrival: IncomingDelivery, work: bytes, outcome: Any) -> None:
+    def _told(self, arrival: IncomingDelivery, txn_id: bytes, outcome: Any) -> None:
         """Whoever does not wait for an outcome learns of a bad one when it discharges."""
         if arrival.settled:
-            if outcome is not ACCEPTED and work in self.works:
-                self.doomed.add(work)
+            if outcome is not ACCEPTED and txn_id in self.transactions:
+                self.doomed.add(txn_id)
         else:
-            self.session.unsettled.settle_received([arrival], w.TransactionalState(work, outcome))
+            self.session.unsettled.settle_received([arrival], w.TransactionalState(txn_id, outcome))
 
     def retire(
         self,
@@ -323,18 +323,18 @@ class Coordinator:
         if link.over:
             self.missed(state)  # the terminus has it, and is in no transaction
             return
-        before = sent.work
-        work: Any = state.txn_id if is_transactional(state) else before
+        before = sent.txn_id
+        txn_id: Any = state.txn_id if is_transactional(state) else before
         acquired = isinstance(sent, AcquiredDelivery)
-        if isinstance(sent, AcquiredDelivery) and not sent.decided:
-            if not is_transactional(state) or work != before:
+        if isinstance(sent, AcquiredDelivery) and not sent.has_outcome:
+            if not is_transactional(state) or txn_id != before:
                 self._astray(sent, settled or not is_transactional(state), found)
                 return
             before = None
-        elif before is not None and work == before:
+        elif before is not None and txn_id == before:
             self._again(link, sent, state, settled, found)
             return
-        if not self.is_open(work):
+        if not self.is_open(txn_id):
             raise link.violated(TransactionError.UNKNOWN_ID, "no such transaction")
         if before is not None:
             self._conflict(before, found)
@@ -344,19 +344,19 @@ class Coordinator:
         outcome = outcome_of(state.outcome, self.session.number, sent.number)
         if outcome is None and not settled:
             return  # nothing is said of its outcome
-        sent.work, sent.retired = work, state.outcome
+        sent.txn_id, sent.retired = txn_id, state.outcome
         if isinstance(sent, AcquiredDelivery):
-            sent.decided = True
-        self.retired.setdefault(work, []).append(sent)
+            sent.has_outcome = True
+        self.retired.setdefault(txn_id, []).append(sent)
         default = default_outcome(link.source, self.session.number, sent.number)
         if acquired:
             settled = True  # a rollback takes back the acquisition too (§4.4.4.3)
         elif settled and default is not Outcome.RELEASE:
             # After a rollback it would be released; so we say what happens then (§4.4.4.2).
-            self.gone.setdefault(work, []).append(sent)
+            self.gone.setdefault(txn_id, []).append(sent)
             settled = False
         outcome = default if outcome is None else outcome
-        found.append(Retire(self.session.number, work, sent.number, outcome, settled))
+        found.append(Retire(self.session.number, txn_id, sent.number, outcome, settled))
 
     def retire_range(
         self,
@@ -368,10 +368,10 @@ class Coordinator:
     ) -> list[OutgoingDelivery]:
         """One operation for all of a link that is in no transaction yet (``retire``). Gives the
         rest."""
-        work = state.txn_id
+        txn_id = state.txn_id
         outcome = outcome_of(state.outcome, self.session.number, 0)
         default = default_outcome(link.source, self.session.number, 0)
-        if not self.is_open(work) or (outcome is None and not settled):
+        if not self.is_open(txn_id) or (outcome is None and not settled):
             return deliveries
         outcome = default if outcome is None else outcome
         if isinstance(outcome, Modify) and outcome.elsewhere:
@@ -380,7 +380,7 @@ class Coordinator:
             sent
             for sent in deliveries
             if sent.link is link
-            and sent.work is None
+            and sent.txn_id is None
             and sent.number
             and type(sent) is OutgoingDelivery
         ]
@@ -392,72 +392,74 @@ class Coordinator:
             rest = [sent for sent in deliveries if sent.id not in taken]
         retired = state.outcome
         for sent in plain:
-            sent.work, sent.retired = work, retired
-        self.retired.setdefault(work, []).extend(plain)
+            sent.txn_id, sent.retired = txn_id, retired
+        self.retired.setdefault(txn_id, []).extend(plain)
         if settled and default is not Outcome.RELEASE:
-            self.gone.setdefault(work, []).extend(plain)
+            self.gone.setdefault(txn_id, []).extend(plain)
             settled = False
         numbers = [sent.number for sent in plain]
-        found.append(RetireMany(self.session.number, work, numbers, outcome, settled))
+        found.append(RetireMany(self.session.number, txn_id, numbers, outcome, settled))
         return rest
 
     # --- acquisition in a transaction -----------------------------------------------------------
 
-    def acquire(self, link: SendingLink, work: Any) -> None:
+    def acquire(self, link: SendingLink, txn_id: Any) -> None:
         """What goes over this link from now on is acquired in a transaction (§4.4.3)."""
-        if work is not None:
+        if txn_id is not None:
             if link.snd_mode == SenderSettleMode.SETTLED:
                 text = "transactional acquisition over a link that settles"
                 raise link.violated(AmqpError.NOT_IMPLEMENTED, text)
-            if not isinstance(work, bytes) or not self.is_open(work):
+            if not isinstance(txn_id, bytes) or not self.is_open(txn_id):
                 raise link.violated(TransactionError.UNKNOWN_ID, "no such transaction")
-            self.acquiring.add(work)
-        link.acquire(work)
+            self.acquiring.add(txn_id)
+        link.acquire(txn_id)
 
     def _astray(self, sent: OutgoingDelivery, gone: bool, found: list[Operation]) -> None:
         """The outcome of a delivery that was acquired in a transaction must be part of the same
         (§4.4.4.3). ``gone``: it is settled already."""
-        work = sent.work
-        if work is not None and work in self.works:
+        txn_id = sent.txn_id
+        if txn_id is not None and txn_id in self.transactions:
             text = "an outcome outside of the transaction that its delivery was acquired in"
-            self.works[work].fail(TransactionError.TRANSACTION_ROLLBACK, text, found)
+            self.transactions[txn_id].fail(TransactionError.TRANSACTION_ROLLBACK, text, found)
         if gone:
             found.append(settle(Outcome.RELEASE, self.session.number, sent.number))
 
-    def _acquirers(self, work: bytes) -> list[SendingLink]:
+    def _acquirers(self, txn_id: bytes) -> list[SendingLink]:
         """All links that send. Those that acquired in this transaction do it in none now."""
         links = [each for each in self.session.links.values() if isinstance(each, SendingLink)]
         for link in links:
-            if link.acquiring == work:
+            if link.acquiring == txn_id:
                 link.acquire(None)
         return links
 
-    def _acquired(self, work: bytes) -> list[AcquiredDelivery]:
+    def _acquired(self, txn_id: bytes) -> list[AcquiredDelivery]:
         sent = self.session.unsettled.sent.values()
-        return [each for each in sent if isinstance(each, AcquiredDelivery) and each.work == work]
+        return [
+            each for each in sent if isinstance(each, AcquiredDelivery) and each.txn_id == txn_id
+        ]
 
-    def _keep(self, work: bytes) -> None:
+    def _keep(self, txn_id: bytes) -> None:
         """The transaction has succeeded: what was acquired in it stays so."""
-        for link in self._acquirers(work):
+        for link in self._acquirers(txn_id):
             for queued in link.held:
                 if is_transactional(queued.state) and not queued.started:
                     queued.state = None
-        for sent in self._acquired(work):
+        for sent in self._acquired(txn_id):
             plain = OutgoingDelivery(sent.link, sent.id, sent.number, sent.tag)
             self.session.unsettled.sent[sent.id] = sent.link.unsettled[sent.id] = plain
 
-    def _give_back(self, work: bytes, found: list[Operation]) -> None:
+    def _give_back(self, txn_id: bytes, found: list[Operation]) -> None:
         """It has not: nothing was acquired in it. Where the peer has said an outcome, the broker
         undoes that."""
         numbers: set[int] = set()
         late: set[int] = set()
-        for link in self._acquirers(work):
-            numbers.update(link.release(work))
+        for link in self._acquirers(txn_id):
+            numbers.update(link.release(txn_id))
             link.flush()
-        acquired = self._acquired(work)
+        acquired = self._acquired(txn_id)
         for sent in acquired:
             del self.session.unsettled.sent[sent.id], sent.link.unsettled[sent.id]
-            if not sent.decided:
+            if not sent.has_outcome:
                 (late if sent.link.over else numbers).add(sent.number)
         for first, last in runs(sent.id for sent in acquired):
             self.session.unsettled.settle_sent(first, last, RELEASED)
@@ -469,7 +471,7 @@ class Coordinator:
     def missed(self, state: Any) -> None:
         """An outcome within a transaction, for a delivery that has gone back with its link: it
         cannot be applied, so the transaction cannot be discharged (§4.4.2)."""
-        if is_transactional(state) and state.txn_id in self.works:
+        if is_transactional(state) and state.txn_id in self.transactions:
             self.doomed.add(state.txn_id)
 
     def _again(
@@ -482,34 +484,34 @@ class Coordinator:
     ) -> None:
         """More is said of a delivery that was retired in the same transaction. It may be settled;
         another outcome than before it cannot have."""
-        work = sent.work
-        assert work is not None
-        said = state.outcome if is_transactional(state) else state
-        same = said is None or (is_transactional(state) and said == sent.retired)
-        if same or work in self.ending:
+        txn_id = sent.txn_id
+        assert txn_id is not None
+        outcome = state.outcome if is_transactional(state) else state
+        same = outcome is None or (is_transactional(state) and outcome == sent.retired)
+        if same or txn_id in self.ending:
             if settled or not is_transactional(state):
-                self.gone.setdefault(work, []).append(sent)
+                self.gone.setdefault(txn_id, []).append(sent)
             return
-        self._conflict(work, found)
+        self._conflict(txn_id, found)
         if settled or not is_transactional(state):
-            plain = outcome_of(said, self.session.number, sent.number)
+            plain = outcome_of(outcome, self.session.number, sent.number)
             found.append(self._settled(sent, None if is_transactional(state) else plain))
 
-    def _conflict(self, work: bytes, found: list[Operation]) -> None:
+    def _conflict(self, txn_id: bytes, found: list[Operation]) -> None:
         text = "a delivery whose outcome is part of the transaction already"
-        self.works[work].fail(TransactionError.TRANSACTION_ROLLBACK, text, found)
+        self.transactions[txn_id].fail(TransactionError.TRANSACTION_ROLLBACK, text, found)
 
     def _settled(self, sent: OutgoingDelivery, outcome: Outcome | Modify | None) -> Operation:
         if outcome is None:
             outcome = default_outcome(sent.link.source, self.session.number, sent.number)
         return settle(outcome, self.session.number, sent.number)
 
-    def _committed(self, work: bytes) -> None:
+    def _committed(self, txn_id: bytes) -> None:
         """Outcomes apply, and we settle what the peer has not (§4.4.2)."""
-        self._settle_all(self._live(work))
-        if work in self.acquiring:
-            self._keep(work)
-        self._forget(work)
+        self._settle_all(self._live(txn_id))
+        if txn_id in self.acquiring:
+            self._keep(txn_id)
+        self._forget(txn_id)
 
     def _settle_all(self, deliveries: list[OutgoingDelivery]) -> None:
         """We settle these with the outcomes that they were retired with: one disposition for each
@@ -522,14 +524,14 @@ class Coordinator:
             for first, last in runs(ids):
                 self.session.unsettled.settle_sent(first, last, state)
 
-    def _rolled_back(self, work: bytes, found: list[Operation]) -> None:
+    def _rolled_back(self, txn_id: bytes, found: list[Operation]) -> None:
         """Deliveries are live again, as they were; those that the peer has settled meanwhile have
         the default outcome (§4.4.4.2)."""
-        if work in self.acquiring:
-            self._give_back(work, found)
-        for sent in self._live(work):
-            sent.work = sent.retired = None
-        found += [self._settled(sent, None) for sent in self._forget(work) if not sent.link.over]
+        if txn_id in self.acquiring:
+            self._give_back(txn_id, found)
+        for sent in self._live(txn_id):
+            sent.txn_id = sent.retired = None
+        found += [self._settled(sent, None) for sent in self._forget(txn_id) if not sent.link.over]
 
 
 def request(octets: bytes) -> Any:

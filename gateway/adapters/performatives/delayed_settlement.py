@@ -46,11 +46,11 @@ def delay_settlement(
     """Settle these deliveries later (``SessionHandler.on_settlement_awaited``), together with
     ``last`` if that came right before, in the same read."""
     if last is not None and before and found[before - 1] is last.assure:
-        decided = last
+        delayed = last
         del found[before - 1]
     else:
-        decided = DelayedSettlement(session)
+        delayed = DelayedSettlement(session)
     for run in runs:
-        decided.add(*run, state)
-    found.append(decided.assure)
-    return decided
+        delayed.add(*run, state)
+    found.append(delayed.assure)
+    return delayed

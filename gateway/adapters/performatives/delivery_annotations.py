@@ -46,8 +46,8 @@ def _written(header: bytes, exchange: str, routing_key: str) -> bytes:
     rest = at if transport is None else transport[2]
     delivery = sections.single.get(DELIVERY, (rest,) * 3)
     old = sections.single.get(ANNOTATIONS, (delivery[2],) * 3)
-    said = section_value(header, old) if old[2] > old[0] else {}
-    annotations = {EXCHANGE: exchange, ROUTING_KEY: routing_key, **said}
+    existing = section_value(header, old) if old[2] > old[0] else {}
+    annotations = {EXCHANGE: exchange, ROUTING_KEY: routing_key, **existing}
     return b"".join(
         (
             header[:at],

@@ -272,9 +272,9 @@ class Engine:
         if self._close_sent:
             self.finish(*self._reason, found, self._closed_by_peer)
             raise Ended
-        said = record.error
-        condition = condition_for(said.condition) if said is not None else None
-        text = (said.description or said.condition) if said is not None else ""
+        fault = record.error
+        condition = condition_for(fault.condition) if fault is not None else None
+        text = (fault.description or fault.condition) if fault is not None else ""
         self._reason, self._closed_by_peer = (condition, text), True
         if self.server and self.opened is not None:
             self._close_after_replies(found)
@@ -483,9 +483,9 @@ class Engine:
         """Whether large messages wait for the socket to take what is before them."""
         return 1 if self.portions.stalled else 0
 
-    def defer_write(self, say: Callable[[], None]) -> None:
+    def defer_write(self, write: Callable[[], None]) -> None:
         """Say this with the next output, or at ``write_deferred``."""
-        self.deferred_writes.append(say)
+        self.deferred_writes.append(write)
         if not self.pending and not self._receiving:
             self.wake()
 
@@ -493,8 +493,8 @@ class Engine:
         """What was put off."""
         deferred_writes, self.deferred_writes = self.deferred_writes, []
         receiving, self._receiving = self._receiving, True  # nobody needs to be woken
-        for say in deferred_writes:
-            say()
+        for write_now in deferred_writes:
+            write_now()
         self._receiving = receiving
 
     def output(self) -> list[bytes]:

@@ -33,7 +33,7 @@ SASL_LIMIT = 8192
 passwords; brokers of today read more, and so do we."""
 
 
-class Place(Protocol):
+class SessionEndpoint(Protocol):
     """What the loop must know of a session."""
 
     def on_flow(self, record: w.Flow, found: list[Operation]) -> None: ...
@@ -51,7 +51,7 @@ class Place(Protocol):
     def on_end(self, record: w.End, found: list[Operation]) -> None: ...
 
 
-class Receiver(Protocol):
+class FrameHandler(Protocol):
     """Where the loop takes what is no matter of a session. All raise ``PeerError``."""
 
     def on_sasl(self, record: Any, found: list[Operation]) -> None: ...
@@ -70,15 +70,15 @@ class Receiver(Protocol):
 class Frames:
     """The framing of one connection."""
 
-    def __init__(self, receiver: Receiver, places: dict[int, Any], limit: int) -> None:
-        """``places``: sessions by the peer's channel numbers. ``limit``: our max-frame-size."""
+    def __init__(self, handler: FrameHandler, sessions: dict[int, Any], limit: int) -> None:
+        """``sessions``: sessions by the peer's channel numbers. ``limit``: our max-frame-size."""
         self.sasl = False
         """Frames are those of the SASL layer."""
         self.changed = False
         """The layer is over: what follows is a protocol header."""
         self.limit = limit
-        self._receiver = receiver
-        self._places = places
+        self._handler = handler
+        self._sessions = sessions
         self._pieces: list[bytes] = []
         self._held = 0
         self._wanted = 0
@@ -107,7 +107,7 @@ class Frames:
             self._held = 0
         at, end = 0, len(data)
         limit = SASL_LIMIT if self.sasl else self.limit
-        places, receiver = self._places, self._receiver
+        sessions, handler = self._sessions, self._handler
         unpack = HEAD.unpack_from
         while end - at >= 8:
             size, offset, kind, channel = unpack(data, at)
@@ -125,24 +125,24 @@ class Frames:
                     return data[at:]
                 continue
             if body == stop:
-                receiver.on_empty(channel)
+                handler.on_empty(channel)
                 continue
             if self.sasl:
                 raise framing_error("an AMQP frame came before the end of the SASL dialog")
             record, payload = performative(data, body, stop)
-            place = places.get(channel)
-            step = _STEPS.get(record.__class__) if place is not None else None
+            session = sessions.get(channel)
+            step = _STEPS.get(record.__class__) if session is not None else None
             try:
                 if step is None:
-                    receiver.on_performative(channel, record, found)
+                    handler.on_performative(channel, record, found)
                 elif step is _TRANSFER:
-                    place.on_transfer(record, data, payload, stop, found)  # type: ignore[union-attr]
+                    session.on_transfer(record, data, payload, stop, found)  # type: ignore[union-attr]
                 else:
-                    getattr(place, step)(record, found)
+                    getattr(session, step)(record, found)
             except PeerError as error:
                 if error.lost is Lost.CONNECTION:
                     raise
-                receiver.on_violation(error, channel, found)
+                handler.on_violation(error, channel, found)
             if self._stopped:
                 return b""
         self._keep(data, at, end)
@@ -173,7 +173,7 @@ class Frames:
         record, end = performative(data, body, stop, True)
         if end != stop:
             raise Violation(AmqpError.DECODE_ERROR, "a SASL frame holds more than it may")
-        self._receiver.on_sasl(record, found)
+        self._handler.on_sasl(record, found)
 
 
 def performative(data: bytes, at: int, end: int, sasl: bool = False) -> tuple[Any, int]:
@@ -202,4 +202,12 @@ def frame(channel: int, body: bytes, kind: int = FRAME_AMQP) -> bytes:
     return HEAD.pack(len(body) + 8, 2, kind, channel) + body
 
 
-__all__ = ["EMPTY", "HEAD", "MIN_MAX_FRAME_SIZE", "Frames", "Place", "Receiver", "frame"]
+__all__ = [
+    "EMPTY",
+    "HEAD",
+    "MIN_MAX_FRAME_SIZE",
+    "Frames",
+    "SessionEndpoint",
+    "FrameHandler",
+    "frame",
+]

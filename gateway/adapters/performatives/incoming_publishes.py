@@ -11,7 +11,7 @@ from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.coordinator import REJECTED, Coordinator
 from gateway.adapters.performatives.decoding import FieldError, TooManyValues
-from gateway.adapters.performatives.large_messages import Parted, Unkept
+from gateway.adapters.performatives.large_messages import SpooledMessage, Unkept
 from gateway.adapters.performatives.link_recovery import written_map
 from gateway.adapters.performatives.outcomes import ACCEPTED, is_transactional, outcome_of, rejected
 from gateway.adapters.performatives.pending import PendingReply
@@ -127,7 +127,7 @@ class IncomingPublishes:
         self,
         link: ReceivingLink,
         arrival: IncomingDelivery,
-        octets: bytes | Parted,
+        octets: bytes | SpooledMessage,
         found: list[Operation],
     ) -> None:
         """Hot."""

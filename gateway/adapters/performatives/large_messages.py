@@ -53,7 +53,7 @@ class Unkept(Exception):
     """The message cannot be kept: the text says why."""
 
 
-class Parted(NamedTuple):
+class SpooledMessage(NamedTuple):
     """A large message, taken apart; or the error that it has instead."""
 
     header: bytes
@@ -133,12 +133,12 @@ class Unpacking:
         self._left = inner + size
         return 0
 
-    def finish(self) -> Parted:
+    def finish(self) -> SpooledMessage:
         """All of it has come. Raises ``FieldError`` and ``OSError``."""
         if self._left or self._rest:
             raise FieldError("a section is cut short")
         header, _ = part(self.head + self.tail)
-        return Parted(self._form() + header.removeprefix(NO_BODY), self.filling.finish())
+        return SpooledMessage(self._form() + header.removeprefix(NO_BODY), self.filling.finish())
 
     def _form(self) -> bytes:
         if self.code != DATA:
@@ -224,7 +224,7 @@ class Rope:
         return found[0] if len(found) == 1 else b"".join(found)
 
 
-class Goer(Protocol):
+class StalledSession(Protocol):
     """A session."""
 
     def go_on(self) -> None: ...
@@ -237,13 +237,13 @@ class Portions:
 
     def __init__(self) -> None:
         self.loaded = 0
-        self.stalled: dict[Goer, None] = {}
+        self.stalled: dict[StalledSession, None] = {}
 
     @property
     def full(self) -> bool:
         return self.loaded >= PORTION
 
-    def stall(self, session: Goer) -> None:
+    def stall(self, session: StalledSession) -> None:
         """It goes on as soon as the socket has taken that output."""
         self.stalled[session] = None
 

@@ -12,7 +12,7 @@ from gateway.adapters.options import Limits
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.large_messages import (
     IN_MEMORY,
-    Parted,
+    SpooledMessage,
     Unkept,
     Unpacking,
     unpack,
@@ -114,7 +114,7 @@ class ReceiverHandler(LinkHandler, Protocol):
     def on_message(
         self, link: "ReceivingLink", arrival: IncomingDelivery, octets: Any, found: list[Operation]
     ) -> None:
-        """A message is complete: ``bytes``, or ``Parted`` if the link ``spools``. Unless
+        """A message is complete: ``bytes``, or ``SpooledMessage`` if the link ``spools``. Unless
         ``arrival.settled``, its outcome is written with ``settle_received``, now or later. Hot."""
         ...
 
@@ -187,7 +187,7 @@ class ReceivingLink(Link):
         self.slack = 0
         """Deliveries beyond its credit that are borne."""
         self.spools = False
-        """Large messages may come as ``Parted``."""
+        """Large messages may come as ``SpooledMessage``."""
         self.unsettled: dict[int, IncomingDelivery] = {}
         """By delivery-id (§2.6.12). A sender may use a tag again while we have not settled it: it
         has, and tags are of use only when a link is resumed."""
@@ -336,9 +336,9 @@ class ReceivingLink(Link):
         self.session.unsettled.received[arrival.id] = arrival
 
     def _unlike_mode(self, settled: bool) -> Exception:
-        said = "settled" if settled else "unsettled"
+        mode = "settled" if settled else "unsettled"
         return self.violated(
-            AmqpError.INVALID_FIELD, f"a delivery sent {said}, against the link's snd-settle-mode"
+            AmqpError.INVALID_FIELD, f"a delivery sent {mode}, against the link's snd-settle-mode"
         )
 
     def _begin(self, record: w.Transfer) -> PartialDelivery:
@@ -484,7 +484,7 @@ class ReceivingLink(Link):
         self.handler.on_message(self, arrival, self._whole(partial), found)
         self.top_up()
 
-    def _whole(self, partial: PartialDelivery) -> bytes | Parted:
+    def _whole(self, partial: PartialDelivery) -> bytes | SpooledMessage:
         """The message, whatever it is by now."""
         if partial.unpacking is not None:
             try:
@@ -492,7 +492,7 @@ class ReceivingLink(Link):
             except (FieldError, OSError) as error:
                 self._unkept(partial, error)
         if partial.error is not None:
-            return Parted(b"", None, partial.error)
+            return SpooledMessage(b"", None, partial.error)
         return b"".join(partial.pieces)
 
     def _unknown_format(self, arrival: IncomingDelivery, number: int) -> None:

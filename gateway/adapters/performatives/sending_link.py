@@ -60,10 +60,10 @@ _Q = Struct(">Q")
 
 class OutgoingDelivery:
     """An unsettled delivery of ours. ``number`` is what whoever sent it calls it; ``state`` the
-    receiver's last one that was not final; ``work`` the transaction that its outcome is part of,
+    receiver's last one that was not final; ``txn_id`` the transaction that its outcome is part of,
     ``retired`` that outcome."""
 
-    __slots__ = ("link", "id", "number", "_tag", "state", "work", "retired")
+    __slots__ = ("link", "id", "number", "_tag", "state", "txn_id", "retired")
 
     def __init__(self, link: "SendingLink", id_: int, number: int, tag: int | bytes) -> None:
         self.link = link
@@ -71,13 +71,13 @@ class OutgoingDelivery:
         self.number = number
         self._tag = tag
         self.state: Any = None
-        self.work: bytes | None = None
+        self.txn_id: bytes | None = None
         self.retired: Any = None
 
     @property
     def is_open(self) -> bool:
         """Its outcome is part of no transaction."""
-        return self.work is None
+        return self.txn_id is None
 
     @property
     def tag(self) -> bytes:
@@ -86,21 +86,21 @@ class OutgoingDelivery:
 
 
 class AcquiredDelivery(OutgoingDelivery):
-    """One that was acquired within a transaction, its ``work`` (§4.4.3). ``decided``: the receiver
-    has said its outcome, in the same transaction."""
+    """A delivery that was acquired within the transaction ``txn_id`` (§4.4.3). ``has_outcome``: the
+    receiver has given its outcome, in the same transaction."""
 
-    __slots__ = ("decided",)
+    __slots__ = ("has_outcome",)
 
     def __init__(
-        self, link: "SendingLink", id_: int, number: int, tag: int | bytes, work: bytes
+        self, link: "SendingLink", id_: int, number: int, tag: int | bytes, txn_id: bytes
     ) -> None:
         super().__init__(link, id_, number, tag)
-        self.work = work
-        self.decided = False
+        self.txn_id = txn_id
+        self.has_outcome = False
 
     @property
     def is_open(self) -> bool:
-        return not self.decided
+        return not self.has_outcome
 
 
 class QueuedDelivery:
@@ -278,17 +278,17 @@ class SendingLink(Link):
         self._live = self._quick = False
         self.held.clear()
 
-    def acquire(self, work: bytes | None) -> None:
+    def acquire(self, txn_id: bytes | None) -> None:
         """What is sent from now on is acquired in this transaction, or in none."""
-        self.acquiring = work
-        self._quick = self._live and work is None
+        self.acquiring = txn_id
+        self._quick = self._live and txn_id is None
 
-    def release(self, work: bytes) -> list[int]:
+    def release(self, txn_id: bytes) -> list[int]:
         """A transaction is rolled back: what was acquired in it and waits is not sent, and what is
         half sent is aborted; the numbers of these deliveries."""
         found: list[int] = []
         for queued in list(self.held):
-            if type(queued.state) is w.TransactionalState and queued.state.txn_id == work:
+            if type(queued.state) is w.TransactionalState and queued.state.txn_id == txn_id:
                 found.append(queued.number)
                 if queued.id is None:
                     self.held.remove(queued)
@@ -416,8 +416,10 @@ class SendingLink(Link):
             tag = queued.tag
         if not queued.settled and not queued.aborted:
             if type(queued.state) is w.TransactionalState:
-                work = queued.state.txn_id
-                sent: OutgoingDelivery = AcquiredDelivery(self, queued.id, queued.number, tag, work)
+                txn_id = queued.state.txn_id
+                sent: OutgoingDelivery = AcquiredDelivery(
+                    self, queued.id, queued.number, tag, txn_id
+                )
             else:
                 sent = OutgoingDelivery(self, queued.id, queued.number, tag)
             self._sent[queued.id] = self.unsettled[queued.id] = sent

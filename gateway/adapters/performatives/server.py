@@ -69,7 +69,7 @@ class ServerSession:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.decided: DelayedSettlement | None = None
+        self.delayed_settlement: DelayedSettlement | None = None
         self.coordinator = Coordinator(session)
         self.publishes = IncomingPublishes(session, self.coordinator)
         self.on_confirm = self.publishes.on_confirm
@@ -244,7 +244,7 @@ class ServerSession:
         number = sent.number
         if not number:  # an answer of the management node, or settled before the link was resumed
             return
-        if sent.work is not None or is_transactional(state):
+        if sent.txn_id is not None or is_transactional(state):
             self.coordinator.retire(link, sent, state, settled, found)
             return
         simple = OUTCOMES.get(type(state))
@@ -271,16 +271,16 @@ class ServerSession:
             outcome = default_outcome(link.source, number, 0)
         if isinstance(outcome, Modify) and outcome.elsewhere:
             return deliveries  # how many of these a link may have is counted
-        plain = [s.number for s in deliveries if s.link is link and s.number and s.work is None]
+        plain = [s.number for s in deliveries if s.link is link and s.number and s.txn_id is None]
         if not plain:
             return deliveries
         found.append(SettleMany(number, plain, outcome))
         if len(plain) == len(deliveries):
             return []
-        return [s for s in deliveries if s.link is not link or not s.number or s.work is not None]
+        return [s for s in deliveries if s.link is not link or not s.number or s.txn_id is not None]
 
-    def on_acquire(self, link: SendingLink, work: Any) -> None:
-        self.coordinator.acquire(link, work)
+    def on_acquire(self, link: SendingLink, txn_id: Any) -> None:
+        self.coordinator.acquire(link, txn_id)
 
     def on_late_outcome(self, state: Any) -> None:
         self.coordinator.missed(state)
@@ -288,7 +288,9 @@ class ServerSession:
     def on_settlement_awaited(
         self, runs: Iterable[tuple[int, int]], state: Any, before: int, found: list[Operation]
     ) -> None:
-        self.decided = delay_settlement(self.session, self.decided, runs, state, before, found)
+        self.delayed_settlement = delay_settlement(
+            self.session, self.delayed_settlement, runs, state, before, found
+        )
 
 
 # --- operations of the broker ---------------------------------------------------------------------

@@ -71,7 +71,7 @@ class SessionHandler(DispositionHandler, Protocol):
         ``lost``: the connection is over."""
         ...
 
-    def on_acquire(self, link: SendingLink, work: Any) -> None:
+    def on_acquire(self, link: SendingLink, txn_id: Any) -> None:
         """The receiver wants what is sent from now on to be acquired within this transaction
         (§4.4.3), or in none (``None``). May raise ``Violation``."""
         ...
@@ -100,7 +100,7 @@ class EndedHandler:
     ) -> None:
         """No-op."""
 
-    def on_acquire(self, link: SendingLink, work: Any) -> None:
+    def on_acquire(self, link: SendingLink, txn_id: Any) -> None:
         """No-op."""
 
     def on_outcomes(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.encoding import write_value
-from gateway.adapters.performatives.large_messages import LONGEST_TAIL, Parted, Rope, unpack
+from gateway.adapters.performatives.large_messages import LONGEST_TAIL, Rope, SpooledMessage, unpack
 from gateway.adapters.performatives.sections import part, pieces
 from gateway.bodies import LargeBody, Spool
 from tests import in_memory
@@ -51,7 +51,7 @@ messages = st.builds(
 )
 
 
-def taken_apart(octets: bytes, first: int, step: int) -> Parted | None:
+def taken_apart(octets: bytes, first: int, step: int) -> SpooledMessage | None:
     unpacking = unpack(octets[:first], Spool())
     if unpacking is None:
         return None
