@@ -13,7 +13,7 @@ from gateway.adapters.methods.drafts.methods import Spoken
 from gateway.operations import Bind, DeclareQueue
 from gateway.sessions.subscriptions import CLIENT, USER
 from tests.adapters.commands import house as older
-from tests.adapters.drafts.house import Guest, House, bodies, named
+from tests.adapters.methods.drafts.house import Guest, House, bodies, named
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,7 +16,7 @@ from gateway.operations import Closed, Operation
 from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.session import Session
 from tests.adapters.commands import recorded as commands
-from tests.adapters.drafts import recorded as v0_9a6
+from tests.adapters.methods.drafts import recorded as v0_9a6
 from tests.adapters.stub import Stub
 from tests.adapters.test_vectors import FILES, fed
 from tests.drawing import examples

@@ -17,7 +17,7 @@ from gateway.message import Properties
 from gateway.partial_bodies import SMALL, PartialBodyStore
 from gateway.sessions.registry import SessionRegistry
 from tests.adapters.commands.house import VHOST, House
-from tests.adapters.drafts.talking import Both
+from tests.adapters.methods.drafts.talking import Both
 
 MOST = 6 * SMALL
 SIZES = (0, 1, 1000, SMALL, SMALL + 1, 2 * SMALL, 3 * SMALL, MOST, MOST + 1, (1 << 32) - 1)

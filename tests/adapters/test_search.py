@@ -9,7 +9,7 @@ from gateway.adapters.registry import PREFERRED, header_meanings, sharing
 from gateway.adapters.search import Answer, Search, answer_of
 from gateway.errors import Condition, Refusal
 from tests.adapters.commands import recorded as commands
-from tests.adapters.drafts import recorded as drafts
+from tests.adapters.methods.drafts import recorded as drafts
 from tests.adapters.test_vectors import FILES, turns
 from tests.pair import Users
 

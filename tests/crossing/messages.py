@@ -15,7 +15,7 @@ from gateway.adapters.performatives.wire import tables
 from gateway.message import Message
 from gateway.values import Symbol
 from tests import in_memory
-from tests.adapters.amqp_values import BY_TYPE, scalars, values
+from tests.adapters.performatives.amqp_values import BY_TYPE, scalars, values
 
 # --- 0-9-1 --------------------------------------------------------------------------------------
 

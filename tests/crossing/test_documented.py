@@ -17,7 +17,7 @@ from gateway.crossing.crossing import Fidelity
 from gateway.crossing.forms import CARRIERS
 from gateway.crossing.natural import APPLICATION, to_basic
 from gateway.message import Properties
-from tests.adapters.amqp_values import BY_TYPE
+from tests.adapters.performatives.amqp_values import BY_TYPE
 
 TEXT = (Path(__file__).parents[2] / "docs" / "crossing.md").read_text()
 

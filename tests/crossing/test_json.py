@@ -15,7 +15,7 @@ from gateway.http.typed_json import loads, read_json, write_json
 from gateway.message import Message, Properties
 from gateway.values import Decimal64, Symbol, Timestamp, ULong
 from tests import in_memory
-from tests.adapters.amqp_values import same, values
+from tests.adapters.performatives.amqp_values import same, values
 from tests.crossing.messages import modern, sections
 from tests.drawing import examples
 

@@ -32,7 +32,7 @@ from gateway.values import (
     ULong,
     UShort,
 )
-from tests.adapters.amqp_values import same
+from tests.adapters.performatives.amqp_values import same
 
 
 def up(**given: Any) -> Properties:

@@ -15,8 +15,8 @@ from gateway.adapters.methods.drafts.trace import Reader
 from gateway.inspect import InspectError, inspect_file
 from gateway.message import Message
 from gateway.operations import BeginSession, DeclareQueue, EndSession, Open, Publish
-from tests.adapters.drafts import recorded
-from tests.adapters.drafts.talking import VERSIONS, Both
+from tests.adapters.methods.drafts import recorded
+from tests.adapters.methods.drafts.talking import VERSIONS, Both
 from tests.talk import frame
 
 JMS = {"0-9a0": 6, "0-9a0-7": 6, "0-9a6": 7}

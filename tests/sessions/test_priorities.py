@@ -21,8 +21,8 @@ from gateway.operations import (
     Service,
 )
 from tests.adapters.commands.house import House as HandleHouse
-from tests.adapters.drafts.house import Guest, bodies
-from tests.adapters.drafts.house import House as DraftHouse
+from tests.adapters.methods.drafts.house import Guest, bodies
+from tests.adapters.methods.drafts.house import House as DraftHouse
 from tests.broker.fakes import message
 from tests.sessions.test_links import LinkPeer
 from tests.sessions.test_session import House

@@ -13,7 +13,7 @@ from gateway.adapters.performatives.content import SECTIONS
 from gateway.crossing.crossing import Crossing
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.values import Int, Scaled, Seconds
-from tests.adapters.test_content import FOREIGN, WIRE
+from tests.adapters.methods.test_content import FOREIGN, WIRE
 from tests.drawing import examples
 
 

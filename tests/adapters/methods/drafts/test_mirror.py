@@ -43,7 +43,7 @@ from gateway.operations import (
     Subscribe,
     Unsubscribe,
 )
-from tests.adapters.drafts.talking import SIZES, VERSIONS, Both
+from tests.adapters.methods.drafts.talking import SIZES, VERSIONS, Both
 from tests.pair import sized, without_token
 
 

@@ -11,7 +11,7 @@ from gateway.adapters.methods.support import tried
 from gateway.adapters.methods.unimplemented import complete
 from gateway.adapters.methods.wire.tables import VERSIONS
 from gateway.errors import Condition
-from tests.adapters.closes import connection_dies
+from tests.adapters.methods.closes import connection_dies
 from tests.talk import Talk, frame
 
 every_version = pytest.mark.parametrize("version", VERSIONS)

@@ -29,7 +29,7 @@ from gateway.operations import (
     Settle,
     Unsent,
 )
-from tests.adapters.closes import PUBLISH, connection_dies
+from tests.adapters.methods.closes import PUBLISH, connection_dies
 from tests.pair import VERSIONS, Pair, opened
 from tests.talk import Talk
 

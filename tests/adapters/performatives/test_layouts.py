@@ -30,7 +30,7 @@ from specs.codegen.__main__ import ROOT, SOURCE_1_0
 from specs.codegen.emit_composites import composites
 from specs.codegen.layouts import snake
 from specs.codegen.load import load
-from tests.adapters.amqp_values import BY_TYPE, scalars
+from tests.adapters.performatives.amqp_values import BY_TYPE, scalars
 from tests.drawing import examples
 
 PROTOCOL = load(ROOT / "specs" / SOURCE_1_0)

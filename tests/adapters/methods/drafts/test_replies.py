@@ -7,7 +7,7 @@ import pytest
 
 from gateway.adapters.methods.drafts.versions import DRAFTS
 from gateway.operations import BeginSession
-from tests.adapters.drafts.house import Guest, House, named
+from tests.adapters.methods.drafts.house import Guest, House, named
 
 
 def declared(guest: Guest) -> Any:

@@ -15,9 +15,9 @@ from gateway.adapters.methods.wire import layouts as w
 from gateway.errors import Condition
 from gateway.message import Message, Properties
 from gateway.operations import DeclareQueue, Publish, SessionLost
-from tests.adapters.closes import PUBLISH, channel_dies, connection_dies
-from tests.adapters.drafts.talking import VERSIONS as DRAFTS
-from tests.adapters.drafts.talking import Both
+from tests.adapters.methods.closes import PUBLISH, channel_dies, connection_dies
+from tests.adapters.methods.drafts.talking import VERSIONS as DRAFTS
+from tests.adapters.methods.drafts.talking import Both
 from tests.pair import VERSIONS
 from tests.talk import Talk, header
 

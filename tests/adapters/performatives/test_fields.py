@@ -30,7 +30,7 @@ from gateway.values import (
 )
 from specs.codegen.__main__ import ROOT, SOURCE_1_0
 from specs.codegen.load import load
-from tests.adapters.amqp_values import ARRAYS, BY_TYPE, array_of, same, values
+from tests.adapters.performatives.amqp_values import ARRAYS, BY_TYPE, array_of, same, values
 from tests.drawing import examples
 
 PROTOCOL = load(ROOT / "specs" / SOURCE_1_0)

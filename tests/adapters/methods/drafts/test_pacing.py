@@ -9,7 +9,7 @@ from gateway.adapters.methods.wire import layouts_0_9a0 as first
 from gateway.adapters.methods.wire import layouts_0_9a6 as second
 from gateway.message import Message, Properties
 from gateway.operations import Credit, Operation, Subscribe
-from tests.adapters.drafts.talking import VERSIONS, Both
+from tests.adapters.methods.drafts.talking import VERSIONS, Both
 
 
 class Source:

@@ -24,7 +24,7 @@ from gateway.adapters.performatives.wire import layouts as w
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.values import Array, Decimal64, Float, Scaled, Short, Symbol, Timestamp, UByte, ULong
 from tests import in_memory
-from tests.adapters.amqp_values import BY_TYPE, same, scalars, values
+from tests.adapters.performatives.amqp_values import BY_TYPE, same, scalars, values
 from tests.drawing import examples
 
 

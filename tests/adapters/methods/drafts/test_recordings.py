@@ -29,7 +29,7 @@ from gateway.operations import (
     Settle,
     Subscribe,
 )
-from tests.adapters.drafts.recorded import NAMES, Frame, frames, octets
+from tests.adapters.methods.drafts.recorded import NAMES, Frame, frames, octets
 from tests.pair import Users
 
 METHODS = [(name, at) for name in NAMES for at, _ in enumerate(frames(name))]

@@ -33,7 +33,7 @@ from gateway.values import (
     UShort,
 )  # fmt: skip
 from tests import in_memory
-from tests.adapters.amqp_values import ARRAYS, BY_TYPE, array_of, same, values
+from tests.adapters.performatives.amqp_values import ARRAYS, BY_TYPE, array_of, same, values
 from tests.drawing import examples
 from tests.needs import package
 

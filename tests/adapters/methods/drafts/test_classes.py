@@ -38,7 +38,7 @@ from gateway.operations import (
     Synchronize,
 )
 from gateway.partial_bodies import PartialBodyStore
-from tests.adapters.drafts.talking import VERSIONS, Both, said
+from tests.adapters.methods.drafts.talking import VERSIONS, Both, said
 from tests.pair import sized
 
 FIRST = ("0-9a0", "0-9a0-7")

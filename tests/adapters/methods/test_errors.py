@@ -15,7 +15,7 @@ from gateway.operations import (
     Publish,
     SessionLost,
 )
-from tests.adapters.closes import PUBLISH, channel_dies, connection_dies
+from tests.adapters.methods.closes import PUBLISH, channel_dies, connection_dies
 from tests.pair import VERSIONS
 from tests.talk import Talk, body, frame, header, method
 

@@ -12,7 +12,7 @@ from gateway.adapters.methods.wire import layouts_0_9a0 as first
 from gateway.adapters.methods.wire import layouts_0_9a6 as second
 from gateway.errors import Condition
 from gateway.operations import BeginSession, Closed, Done, Open, Publish, SessionLost
-from tests.adapters.drafts.talking import VERSIONS, Both, said
+from tests.adapters.methods.drafts.talking import VERSIONS, Both, said
 from tests.pair import Users, pieces, sized, told
 
 FIRST = ("0-9a0", "0-9a0-7")

@@ -11,7 +11,7 @@ from gateway.broker.memory_store import MemoryStore
 from gateway.operations import BeginSession, Open
 from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.session import Session
-from tests.adapters.drafts.talking import said
+from tests.adapters.methods.drafts.talking import said
 from tests.pair import Users
 
 

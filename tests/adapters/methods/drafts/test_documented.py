@@ -5,7 +5,7 @@ from pathlib import Path
 from gateway.adapters.methods.drafts.v0_9a6.names import TYPES
 from gateway.adapters.methods.drafts.versions import DRAFTS
 
-TEXT = (Path(__file__).parents[3] / "docs" / "drafts.md").read_text("utf-8")
+TEXT = (Path(__file__).parents[4] / "docs" / "drafts.md").read_text("utf-8")
 ROWS = [line for line in TEXT.partition("## Frames")[2].splitlines() if line.startswith("|")]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.methods.drafts.methods import Spoken
-from tests.adapters.drafts.house import Guest, House, bodies, named
+from tests.adapters.methods.drafts.house import Guest, House, bodies, named
 
 DRAFTS = ("0-9a0", "0-9a6")
 

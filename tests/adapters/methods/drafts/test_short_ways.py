@@ -28,7 +28,7 @@ from gateway.operations import (
     Subscribe,
     Unsubscribe,
 )
-from tests.adapters.drafts.talking import VERSIONS, Both
+from tests.adapters.methods.drafts.talking import VERSIONS, Both
 from tests.drawing import examples
 
 EVERY = sorted({dialect.name: dialect for dialect in CONTENTS.values()}.items())
