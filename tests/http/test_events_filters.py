@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.events.stream import CHUNK_OCTETS
+from gateway.http.access.principal import Principal
+from gateway.http.events.opening import open_stream
+from gateway.http.events.stream import CHUNK_OCTETS, LOOK_STEPS
+from gateway.http.events.stream_request import read_query
 from gateway.http.events.views import STEPS_OF_AN_OCTET, event_line
 from gateway.http.filters import BadFilter, Filter, Term, read_filter, read_selector
 from gateway.http.publish.templates import encode
@@ -363,3 +366,30 @@ async def test_a_hard_selector_looks_at_few_events_at_once(rig: Any, listener: A
     each = max(spent)
     assert len([steps for steps in spent if steps]) >= 10
     assert each <= (CHUNK_OCTETS << STEPS_OF_AN_OCTET) + MOST_STEPS + LONGEST_TEXT
+
+
+async def test_latest_looks_at_few_events_at_once(rig: Any) -> None:
+    """``slow=latest`` looks ahead for a newer event of the same key: no further than its steps."""
+    rig.exchange("prices")
+    hard = " OR ".join([f"t LIKE '%_{'a' * 40}b%'"] * 50)
+    asked = read_query(f"{ALL}&slow=latest&selector={quote(hard, safe='')}".encode(), None, 15)
+    stream = open_stream(rig.app.state.hub, "/", Principal("alice"), asked)
+    stream.take()
+    header, essentials = encode(Properties(application={"t": "a" * 16_000}))
+    found, wanted = encode(Properties(application={"t": "a" * 41 + "b"}))
+    for number in range(62):
+        head, kind = (found, wanted) if number >= 60 else (header, essentials)
+        body = b"%d" % number
+        rig.channel.publish(Message(DIALECTS["0-9-1"], head, body, "prices", "k", kind))
+    spent: list[int] = []
+    said = b""
+    while stream.more():
+        before = EFFORT.steps
+        said += bytes(stream.take())
+        spent.append(EFFORT.steps - before)
+    # An event is asked about twice: ahead, and as it is shown.
+    assert max(spent) <= 2 * (LOOK_STEPS + MOST_STEPS + LONGEST_TEXT)
+    assert len(spent) >= 10
+    assert said.count(b"\ndata:") == 1
+    rig.app.state.hub.leave(stream)
+    await rig.app.state.hub.close()

@@ -27,8 +27,11 @@ from gateway.http.prepared_bodies import acquire, release
 from gateway.http.problems import Problem
 from gateway.http.typed import moment
 from gateway.message import Message
+from gateway.selector.like import EFFORT
 
 CHUNK_OCTETS = 256 * 1024
+LOOK_STEPS = 2_000_000
+"""Steps of a selector after which ``latest`` looks no further in one turn: about 5 ms."""
 HEARTBEAT = b": hb\n"
 """A comment, and no end of a block, of which some clients make an empty message."""
 REAUTH_SHARE = 0.8
@@ -356,13 +359,13 @@ class EventStream:
         journal, feed = source.journal, reading.view or source.journal
         budget = CHUNK_OCTETS // len(self.readings)
         position = max(reading.position, journal.first - 1)
-        superseded = self.superseded(reading, position)
+        superseded, reached = self.superseded(reading, position)
         frames: Iterator[Octets] = iter(())
         if reading.slow is not Slow.LATEST:
             frames = iter(feed.frames(position, budget)[0])
         several = len(self.readings) > 1
         octets = 0
-        while position < journal.head and octets < budget:
+        while position < reached and octets < budget:
             if position + 1 in superseded:
                 frame: Octets | None = b""
                 reading.dropped += 1
@@ -385,22 +388,26 @@ class EventStream:
             pending.append(frame)
         reading.position = position
 
-    def superseded(self, reading: Reading, after: int) -> set[int]:
+    def superseded(self, reading: Reading, after: int) -> tuple[set[int], int]:
         """Positions that are followed by another event of the same routing key, where only the
-        latest is wanted."""
+        latest is wanted; and how far was looked: no further than ``LOOK_STEPS`` of a selector."""
         found: set[int] = set()
-        if reading.slow is not Slow.LATEST:
-            return found
         journal, view = reading.source.journal, reading.view
-        seen: set[str] = set()
-        for position in range(journal.head, after, -1):
+        if reading.slow is not Slow.LATEST:
+            return found, journal.head
+        newest: dict[str, int] = {}
+        end = EFFORT.steps + LOOK_STEPS
+        position = after
+        while position < journal.head and EFFORT.steps < end:
+            position += 1
             event = journal.event(position)
             if event is None or not (view is None or view.shows(position)):
                 continue
-            if event.message.key in seen:
-                found.add(position)
-            seen.add(event.message.key)
-        return found
+            key = event.message.key
+            if key in newest:
+                found.add(newest[key])
+            newest[key] = position
+        return found, position
 
     # --- the response ---------------------------------------------------------------------------
 
@@ -442,7 +449,7 @@ class EventStream:
                 await self.write(send, chunk)
                 self.writing_since = None
                 self.wrote_at = loop.time()
-                if len(chunk) >= CHUNK_OCTETS:
+                if len(chunk) >= CHUNK_OCTETS or self.more():
                     await asyncio.sleep(0)  # what comes next is rendered in another round
             elif self.finished:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -451,6 +458,8 @@ class EventStream:
                 self.waiter = loop.create_future()
                 await self.waiter
                 self.waiter = None
+            else:
+                await asyncio.sleep(0)  # nothing was shown, yet looking took its time
 
     @property
     def has_heavy(self) -> bool:
@@ -477,8 +486,10 @@ class EventStream:
         feed = reading.view or journal
         after = max(reading.position, journal.first - 1)
         waiting = reading.source.heavy_after(after)
-        superseded = self.superseded(reading, after) if waiting else set()
+        superseded, reached = self.superseded(reading, after) if waiting else (set(), 0)
         for position in waiting:
+            if position > reached:
+                break
             event = journal.event(position)
             if event is not None and position not in superseded and not feed.has(position):
                 return event.message
