@@ -1,5 +1,6 @@
-"""What is said: ``words`` that every version has, ``topology``, ``links`` for those that have
-links, and ``destinations`` for those that have handles."""
+"""Operations, which adapters and the broker exchange: ``core`` for every version, ``topology``,
+``links`` for versions with links, ``destinations`` for versions with handles, and ``rules`` in
+which the versions differ."""
 
 from gateway.operations.core import (
     STREAMS,
@@ -14,6 +15,7 @@ from gateway.operations.core import (
     Deliver,
     Done,
     EndSession,
+    EnterRealm,
     Fetch,
     Fetched,
     Flow,
@@ -36,6 +38,7 @@ from gateway.operations.core import (
     Synchronize,
     Token,
     Unblocked,
+    Unsent,
     Unsubscribe,
     UpdateSecret,
 )
@@ -74,7 +77,6 @@ from gateway.operations.links import (
     SettleMany,
     Stolen,
     Terminus,
-    Unsent,
 )
 from gateway.operations.topology import (
     DRAFT_LEVELS,
@@ -85,7 +87,6 @@ from gateway.operations.topology import (
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
-    EnterRealm,
     FindQueue,
     FoundQueue,
     PurgeQueue,

@@ -1,13 +1,13 @@
-"""What is said: one small vocabulary for every AMQP version, HTTP and the bridge.
+"""Operations of a connection, its channels and its consumers, in every AMQP version.
 
-An adapter turns bytes into these and these into bytes; a session carries them to the broker and
-brings the answers back. ``channel`` is the number of the session (0-10, 1.0) or channel (0-8 to
-0-9-1) on its connection; ``token`` is the adapter's secret: a request brings it, the answer
-(``Done`` or ``Refused``) carries it back, ``None`` means that no answer is wanted.
+An adapter turns octets into operations and operations into octets; a session performs them on the
+broker and sends the answers. ``channel`` is the number of the session (0-10, 1.0) or channel (0-8
+to 0-9-1) on its connection. ``token`` is opaque: the adapter puts it into a request, and the answer
+(``Done`` or ``Refused``) brings it back; ``None`` requests no answer.
 
-What queues and exchanges there are is said in ``topology``, what only versions with links say in
-``links``. The four hot words (``Publish``, ``Deliver``,
-``Settle``, ``Confirm``) are constructed positionally.
+Queues, exchanges and bindings are in ``topology``, links in ``links``, handles in ``destinations``.
+The four hot operations (``Publish``, ``Deliver``, ``Settle``, ``Confirm``) are constructed
+positionally.
 """
 
 from collections.abc import Callable
@@ -23,29 +23,29 @@ Token = Any
 
 
 class Outcome(IntEnum):
-    """What a consumer did with a delivery."""
+    """Outcome of a delivery, as its consumer settles it."""
 
     ACCEPT = 0
     RELEASE = 1
-    """Give it back: requeued at its place, marked redelivered."""
+    """Requeue it at its old position, marked redelivered."""
     REJECT = 2
-    """Not wanted: dead-lettered where the queue says so, else dropped."""
+    """Dead-letter it if the queue has a dead letter exchange, otherwise drop it."""
     DECLINE = 3
-    """Not to be delivered over this link again: dead-lettered where the queue says so, else left
-    in the queue for other consumers."""
+    """Dead-letter it if the queue has a dead letter exchange, otherwise leave it in the queue for
+    other consumers; this link does not get it again."""
     REFUSE = 4
-    """As ``DECLINE``, for the channel as a whole: none of its consumers, present or to come, and no
-    fetch of its gets the message again."""
+    """As ``DECLINE``, for the whole channel: no consumer and no fetch on it, now or later, gets the
+    message again."""
 
     @property
     def returns(self) -> bool:
-        """The message goes back to its queue; who has no better word for it says that."""
+        """Whether the message goes back to its queue."""
         return self not in (Outcome.ACCEPT, Outcome.REJECT)
 
 
 class Operation:
-    """Root of the vocabulary; equality and repr over ``__slots__`` for the hot words. ``scope`` is
-    the least that is lost when one is refused."""
+    """Base of all operations, with equality and repr over ``__slots__`` for the hot ones. ``scope``
+    is the smallest thing that a refusal costs: a link or a channel."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -65,7 +65,7 @@ class Operation:
 
 @dataclass(slots=True)
 class Request(Operation):
-    """Asks something of a channel or session; answered with ``Done`` or ``Refused``."""
+    """An operation on a channel that is answered with ``Done`` or ``Refused``."""
 
     channel: int
     token: Token
@@ -75,7 +75,8 @@ class Request(Operation):
 
 
 class Publish(Operation):
-    """A message for an exchange (named in the message)."""
+    """Publish a message to the exchange that it names. ``mandatory``: return it if no queue takes
+    it. ``immediate``: return it if no consumer can take it at once."""
 
     __slots__ = ("channel", "message", "mandatory", "immediate")
 
@@ -87,7 +88,7 @@ class Publish(Operation):
 
 
 class Deliver(Operation):
-    """A message for a consumer. ``delivery`` counts per channel from 1."""
+    """Deliver a message to a consumer, by its tag. ``delivery`` counts per channel from 1."""
 
     __slots__ = ("channel", "consumer", "delivery", "redelivered", "message")
 
@@ -102,7 +103,7 @@ class Deliver(Operation):
 
 
 class Settle(Operation):
-    """Outcome of one delivery, or with ``multiple`` of all up to it (0: all there are)."""
+    """Settle one delivery, or with ``multiple`` all up to it (0: all that are unsettled)."""
 
     __slots__ = ("channel", "delivery", "multiple", "outcome")
 
@@ -114,7 +115,8 @@ class Settle(Operation):
 
 
 class Confirm(Operation):
-    """The broker has (or refuses) a publish. ``sequence`` counts per channel from 1."""
+    """The broker has accepted or refused a publish; with ``multiple`` all up to it. ``sequence``
+    counts the publishes of a channel from 1."""
 
     __slots__ = ("channel", "sequence", "multiple", "accepted")
 
@@ -130,7 +132,7 @@ class Confirm(Operation):
 
 @dataclass(slots=True)
 class Peer:
-    """Who is at the other end, as it describes itself. Nothing here is to be trusted."""
+    """The peer's description of itself. None of it is verified."""
 
     version: str = ""
     product: str = ""
@@ -144,8 +146,9 @@ class Peer:
 @dataclass(slots=True)
 class Open(Operation):
     """Use a virtual host. ``user`` is already authenticated by the adapter's SASL exchange.
-    ``client`` is a name that only one connection to it may have at a time; "" is none. ``rules``:
-    what its version demands of a broker."""
+    ``client`` is a name that one connection of the user to the virtual host may have at a time; ""
+    is none. ``rules`` are those of the peer's version. Refused if the virtual host does not exist
+    (``rules.unknown_vhost``), the user has no access to it (403), or the name is in use (405)."""
 
     token: Token
     vhost: str
@@ -157,7 +160,7 @@ class Open(Operation):
 
 @dataclass(slots=True)
 class Close(Operation):
-    """End the connection; ``condition`` is ``None`` for a normal end. We say it."""
+    """To an adapter: close the connection. ``condition`` is ``None`` for a normal end."""
 
     condition: Condition | None = None
     text: str = ""
@@ -165,10 +168,10 @@ class Close(Operation):
 
 @dataclass(slots=True)
 class Closed(Operation):
-    """The connection has ended (last operation of an adapter). ``theirs``: the peer ended it or
-    caused it by an error; ``False`` for our own ``Close``. ``token``: the peer waits for an answer
-    (``Done`` with channel 0), which comes behind those to all that it asked before. ``fault``: it
-    did not ask for the end but broke a rule; what answers the ``token`` is our close."""
+    """The connection has ended; the last operation of an adapter. ``theirs``: the peer closed it or
+    caused the end by an error; false after our own ``Close``. ``token``: the peer waits for an
+    answer (``Done`` with channel 0), which is sent after the answers to all earlier requests.
+    ``fault``: the peer violated the protocol instead of closing; the answer is our close."""
 
     condition: Condition | None = None
     text: str = ""
@@ -186,12 +189,12 @@ class Blocked(Operation):
 
 @dataclass(slots=True)
 class Unblocked(Operation):
-    """Publishers may go on."""
+    """Publishers are no longer held back."""
 
 
 @dataclass(slots=True)
 class UpdateSecret(Operation):
-    """New credentials for a live connection."""
+    """New credentials for a live connection. Refused if the user was deleted."""
 
     token: Token
     secret: bytes
@@ -211,14 +214,14 @@ class BeginSession(Request):
 
 @dataclass(slots=True)
 class EndSession(Request):
-    """Normal end of a channel, asked for by the peer (or, client role, by us)."""
+    """Close a channel normally, at the peer's request (in the client role: at ours)."""
 
 
 @dataclass(slots=True)
 class SessionLost(Operation):
-    """A channel has died of an error. From an adapter: undo what it held, say nothing; with a
-    ``token``, the peer is still to be told, by ``Refused`` behind the answers to all that it asked
-    before. To an adapter (server role): close the channel with this condition."""
+    """An error has closed a channel. From an adapter: return its messages without an answer; with a
+    ``token``, answer with ``Refused`` after the answers to all earlier requests. To an adapter
+    (server role): close the channel with this condition."""
 
     channel: int
     condition: Condition
@@ -227,8 +230,17 @@ class SessionLost(Operation):
 
 
 @dataclass(slots=True)
+class EnterRealm(Request):
+    """Hold a ticket for an access realm until the channel ends; ``exclusive``: alone. Refused (403)
+    if another channel has the realm alone, or is in the way of that (0-9a0 §4.4.1)."""
+
+    name: str
+    exclusive: bool = False
+
+
+@dataclass(slots=True)
 class Flow(Request):
-    """Stop (or go on) sending content on this channel."""
+    """Stop or resume deliveries on this channel. Answered with ``active``."""
 
     active: bool
 
@@ -237,17 +249,19 @@ class Flow(Request):
 
 
 STREAMS = "x-streams"
-"""Argument of a consumer: it takes a stream, and there is one such consumer of a queue at most, as
-each would get a part (0-9a0 §4.9.1, 0-9a6 "The Stream Operational Model")."""
+"""Argument of a consumer of streams. A queue has one such consumer at most, as each would get a
+part of the stream (0-9a0 §4.9.1, 0-9a6 "The Stream Operational Model")."""
 
 
 @dataclass(slots=True)
 class Subscribe(Request):
-    """Start a consumer. An empty tag asks for one of the server's. Answered with the tag.
+    """Start a consumer. For an empty tag the server generates one. Answered with the tag. Refused
+    with 403 (no permission, or exclusive use), 404 (no such queue), 405 (another connection's
+    queue) or 406 (arguments).
 
-    ``no_ack``: deliveries count as settled when sent. ``filter``: only messages for which it is
-    true (``Selector.matches``). ``copy``: deliveries are copies, the messages stay where they are
-    and settlement has no effect. ``credit``: deliveries allowed before more is said by ``Credit``.
+    ``no_ack``: deliveries are settled when sent. ``filter``: deliver only messages for which it is
+    true (``Selector.matches``). ``copy``: browse; the messages stay in the queue and settlement has
+    no effect. ``credit``: number of deliveries before the next ``Credit``; ``None`` is no limit.
     """
 
     queue: str
@@ -263,14 +277,15 @@ class Subscribe(Request):
 
 @dataclass(slots=True)
 class Unsubscribe(Request):
-    """End a consumer; what it holds unsettled stays with the channel. Answered with the tag."""
+    """End a consumer; its unsettled deliveries stay with the channel. Answered with the tag."""
 
     tag: str
 
 
 @dataclass(slots=True)
 class Cancelled(Operation):
-    """The broker ended a consumer, or a link over which the peer sends (its queue is gone)."""
+    """The broker has ended a consumer, or a link over which the peer sends, as its queue is
+    deleted."""
 
     channel: int
     tag: str
@@ -290,9 +305,9 @@ class Prefetch(Request):
 
 @dataclass(slots=True)
 class Credit(Request):
-    """Allow a consumer ``count`` more deliveries from now on, ``None`` for any number. ``drain``:
-    only what there is; the rest of the credit is dropped. Answered behind the deliveries with how
-    much was dropped."""
+    """Set the credit of a consumer to ``count`` deliveries; ``None`` is no limit. ``drain``: send
+    the messages that are ready and drop the rest of the credit. Answered after those deliveries,
+    with the number of dropped credits."""
 
     tag: str
     count: int | None
@@ -301,22 +316,37 @@ class Credit(Request):
 
 @dataclass(slots=True)
 class Fetch(Request):
-    """Take one message. Answered with ``Fetched`` or, if there is none, with ``None``."""
+    """Take one message. Answered with ``Fetched``, or ``None`` if the queue is empty. Refused with
+    403, 404 or 405."""
 
     queue: str
     no_ack: bool = False
 
 
 @dataclass(slots=True)
+class Unsent(Operation):
+    """A delivery that cannot be sent to this peer: its version has no form for the message, or the
+    peer does not take messages of that size. The message stays for other consumers. ``consumer`` is
+    empty if it was fetched; then ``queue`` is that of the ``Fetched``."""
+
+    channel: int
+    consumer: str
+    delivery: int
+    message: Message
+    queue: str = ""
+
+
+@dataclass(slots=True)
 class Recover(Request):
-    """Deliver everything unsettled again: requeued, or (not ``requeue``) to the same consumers."""
+    """Deliver all unsettled messages of the channel again: requeued, or without ``requeue`` to the
+    same consumers."""
 
     requeue: bool = False
 
 
 @dataclass(slots=True)
 class Synchronize(Request):
-    """Answered when all that was asked before on this channel is done, and safe."""
+    """Answered when all earlier requests on this channel are performed and committed."""
 
 
 # --- transactions and confirms ------------------------------------------------------------------
@@ -324,28 +354,29 @@ class Synchronize(Request):
 
 @dataclass(slots=True)
 class Select(Request):
-    """Publishes and settlements of this channel are transactional from now on."""
+    """Make later publishes and settlements of this channel transactional."""
 
 
 @dataclass(slots=True)
 class Commit(Request):
-    """Do what was held back since the last one."""
+    """Perform the publishes and settlements of the transaction. Answered when the store has
+    committed them. A new transaction begins."""
 
 
 @dataclass(slots=True)
 class Rollback(Request):
-    """Forget what was held back."""
+    """Discard the publishes and settlements of the transaction. A new one begins."""
 
 
 @dataclass(slots=True)
 class SelectConfirms(Request):
-    """Publishes of this channel are confirmed from now on."""
+    """Confirm later publishes of this channel."""
 
 
 @dataclass(slots=True)
 class Returned(Operation):
-    """A publish that could not be routed (or delivered at once) comes back. ``sequence`` is its
-    number among the publishes that are confirmed, 0 if they are not."""
+    """A published message that could not be routed, or not delivered at once. ``sequence`` is its
+    number as in ``Confirm``, 0 on a channel without confirms."""
 
     channel: int
     message: Message
@@ -359,8 +390,8 @@ class Returned(Operation):
 
 @dataclass(slots=True)
 class Fetched:
-    """Result of ``Fetch``. ``queue``: where it was taken from, if it is settled already; for
-    ``Unsent``."""
+    """Result of ``Fetch``. ``remaining``: ready messages left in the queue. ``queue``: name of the
+    queue, if the delivery is settled already; for ``Unsent``."""
 
     delivery: int
     redelivered: bool
@@ -371,8 +402,8 @@ class Fetched:
 
 @dataclass(slots=True)
 class Done(Operation):
-    """The request with this token succeeded; ``result`` is what its docstring says. ``Open`` is
-    answered with ``channel`` 0."""
+    """The request with this token succeeded; its docstring describes ``result``. ``channel`` is 0
+    in answers to operations of the connection."""
 
     channel: int
     token: Token
@@ -381,7 +412,8 @@ class Done(Operation):
 
 @dataclass(slots=True)
 class Refused(Operation):
-    """The request with this token failed; ``lost`` says what goes down with it."""
+    """The request with this token was refused. ``lost``: the link, channel or connection that the
+    refusal costs."""
 
     channel: int
     token: Token

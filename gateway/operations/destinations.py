@@ -1,8 +1,7 @@
-"""What is said by versions whose clients work on destinations through handles (0.8a2, §3.5).
+"""Operations on destinations through handles (0.8a2 §3.5).
 
-A handle is named by the text its adapter gives it (``link``, unique on its connection); a refusal
-costs that handle. The performer knows of each handle what it was opened for, so later words bring
-only what refines its name.
+``link`` is a text that the adapter gives the handle, unique on its connection; a refusal costs that
+handle. ``name`` is appended to the name with which the handle was opened.
 """
 
 from dataclasses import dataclass
@@ -16,21 +15,21 @@ from gateway.operations.links import LinkOperation
 
 
 class Service(Enum):
-    """What a destination is."""
+    """Kind of a destination."""
 
     QUEUE = "queue"
     """Each message goes to one reader."""
     TOPIC = "topic"
-    """Each message goes to everybody who has subscribed."""
+    """Each message goes to every subscriber."""
     PEER = "peer"
-    """Requests go to whoever serves them, answers come back to the handle."""
+    """Requests go to a serving peer, answers come back to the handle."""
 
 
 @dataclass(slots=True)
 class OpenDestination(LinkOperation):
-    """Work with a destination, or with all whose names begin with ``name``. Answered with the name
-    of a ``temporary`` one, else "". ``client`` is the name that its subscriptions go by.
-    ``produce``, ``consume``, ``browse``: what it is to be used for."""
+    """Open a handle for a destination, or for all whose names begin with ``name``. Answered with
+    the name of a ``temporary`` destination, otherwise "". ``client`` identifies the owner of its
+    durable subscriptions. ``produce``, ``consume`` and ``browse`` are its uses."""
 
     service: Service
     name: str
@@ -45,13 +44,14 @@ class OpenDestination(LinkOperation):
 
 @dataclass(slots=True)
 class CloseDestination(LinkOperation):
-    """Its consumers end; what they hold unsettled stays with the channel."""
+    """Close a handle and end its consumers; their unsettled deliveries stay with the channel."""
 
 
 @dataclass(slots=True)
 class SendTo(LinkOperation):
-    """A message. The token is there for a refusal; ``answered``: it is wanted when it is safe.
-    ``expires``: wall clock milliseconds from which nobody needs it."""
+    """Send a message. A refusal always carries the token; with ``answered``, success is answered
+    too, when it is committed. ``expires``: when the message expires, in milliseconds since 1970.
+    Refused with 403, 404 or 406."""
 
     name: str
     message: Message
@@ -61,9 +61,9 @@ class SendTo(LinkOperation):
 
 @dataclass(slots=True)
 class Listen(LinkOperation):
-    """Deliver from a destination, ``window`` messages ahead of their acknowledgement, as consumer
-    ``tag``. A topic's subscription outlives the connection if it has an ``identifier``. Answered
-    with the full name before the first delivery."""
+    """Start a consumer, with at most ``window`` unacknowledged messages. A subscription to a topic
+    outlives the connection if it has an ``identifier``. Answered with the full name of the
+    destination, before the first delivery."""
 
     tag: str
     name: str
@@ -77,7 +77,7 @@ class Listen(LinkOperation):
 
 @dataclass(slots=True)
 class EndSubscription(LinkOperation):
-    """A durable subscription is over for good."""
+    """Delete a durable subscription. Refused with 403 or 404."""
 
     name: str
     identifier: str
@@ -85,15 +85,15 @@ class EndSubscription(LinkOperation):
 
 @dataclass(slots=True)
 class PauseHandle(LinkOperation):
-    """Nothing is delivered through this handle until it is told otherwise."""
+    """Pause the deliveries of a handle, or resume them."""
 
     paused: bool
 
 
 @dataclass(slots=True)
 class Acknowledge(Request):
-    """Accept all that is unsettled on the channel up to a number, which need not exist. Places in
-    windows are free at once, also if it waits for a commit."""
+    """Accept all unsettled deliveries of the channel up to a number, which need not exist. They
+    leave their consumers' windows at once, also in a transaction."""
 
     scope: ClassVar[Lost] = Lost.SESSION
     up_to: int
@@ -101,15 +101,15 @@ class Acknowledge(Request):
 
 @dataclass(slots=True)
 class GiveBack(LinkOperation):
-    """One delivery goes back to its queue. Answered with whether there was one of that number."""
+    """Requeue one delivery. Answered with whether there was one of that number."""
 
     delivery: int
 
 
 @dataclass(slots=True)
 class Index:
-    """Result of ``Query``: numbers that ``Browse`` takes, ascending. ``more``: the highest number
-    looked at, if there may be further ones behind it, else 0."""
+    """Result of ``Query``: message numbers for ``Browse``, ascending. ``more``: the highest number
+    examined if there may be matches behind it, otherwise 0."""
 
     numbers: list[int]
     more: int = 0
@@ -117,8 +117,8 @@ class Index:
 
 @dataclass(slots=True)
 class Query(LinkOperation):
-    """What stands in a destination. Answered with ``Index``; ``start`` is the first number wanted,
-    0 begins anew."""
+    """List the messages of a destination. Answered with ``Index``; ``start`` is the first number to
+    list, 0 starts a new listing."""
 
     name: str
     start: int = 0
@@ -128,15 +128,15 @@ class Query(LinkOperation):
 
 @dataclass(slots=True)
 class Browse(LinkOperation):
-    """Look at one message of the last ``Query``. Answered with ``Looked``, or ``None`` if it is
-    gone."""
+    """Browse one message of the last ``Query``. Answered with ``Looked``, or ``None`` if it is
+    not in the queue any more."""
 
     number: int
 
 
 @dataclass(slots=True)
 class Looked:
-    """Result of ``Browse``: a message left where it is."""
+    """Result of ``Browse``: a message, which stays in its queue."""
 
     number: int
     name: str
@@ -145,9 +145,10 @@ class Looked:
 
 @dataclass(slots=True)
 class Prepare(LinkOperation):
-    """A large message will be sent in parts: ``message`` has its header and the beginning of its
-    body, ``size`` is the whole of it, ``digest`` its SHA-1 in hexadecimal or "". Answered with how
-    many octets of the body are here, which may be from an earlier connection."""
+    """Announce a large message that is sent in parts: ``message`` has its header and the beginning
+    of its body, ``size`` is the length of the body in octets, ``digest`` its SHA-1 in hexadecimal
+    or "". Answered with the number of octets received so far, perhaps over an earlier connection.
+    Refused with 311 (content too large)."""
 
     message: Message
     size: int
@@ -157,8 +158,8 @@ class Prepare(LinkOperation):
 
 @dataclass(slots=True)
 class Continue(LinkOperation):
-    """The next octets of what was prepared. With ``last`` the message is sent to ``name``, and
-    that is answered: "" if it is complete and what its digest says, else why not."""
+    """The next octets of the announced message. With ``last`` the message is sent to ``name``.
+    Answered then with "" if length and digest are right, otherwise with the reason."""
 
     name: str
     octets: bytes

@@ -1,8 +1,8 @@
-"""What is said of links: sources and targets, credit, outcomes and transactions (1.0 parts 2 to 4).
+"""Operations on links: sources and targets, credit, outcomes and transactions (1.0 parts 2 to 4).
 
-A link is named by the number its adapter gives it (``link``, a text, unique on its channel), which
-is also the consumer's tag in ``Deliver``. Whatever is refused of a link costs that link, not its
-channel: ``Refused`` comes with ``Lost.LINK``.
+``link`` is a text that the adapter gives the link, unique on its channel; it is also the consumer's
+tag in ``Deliver``. A refused operation costs its link, not its channel: ``Refused`` comes with
+``Lost.LINK``.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,12 @@ from gateway.operations.core import Operation, Outcome, Request
 
 @dataclass(slots=True)
 class Terminus:
-    """One end of a link, as asked for or as granted (§3.5.3, §3.5.4).
+    """One end of a link, as requested or as granted (§3.5.3, §3.5.4).
 
-    ``durable``: 0 nothing, 1 the terminus, 2 its unsettled deliveries too are kept. ``expiry``
-    says when the terminus begins to expire, ``timeout`` (seconds) how long that takes. ``filters``
-    are by name, each (descriptor, value). ``properties`` are those of a dynamic node.
+    ``durable``: 0 keeps nothing, 1 the terminus, 2 its unsettled deliveries too. ``expiry`` names
+    the event after which the terminus begins to expire, ``timeout`` is the time that this takes, in
+    seconds. ``filters`` are by name, each (descriptor, value). ``properties`` are those of a
+    dynamic node.
     """
 
     address: str | None = None
@@ -30,9 +31,9 @@ class Terminus:
     dynamic: bool = False
     properties: Table = field(default_factory=dict)
     copy: bool = False
-    """Distribution mode "copy": look, and take nothing."""
+    """Distribution mode "copy": browse."""
     default: Any = None
-    """Of a source: the outcome of deliveries that have none when it is destroyed (§3.5.3), an
+    """Default outcome of a source (§3.5.3): of deliveries without one when it is destroyed. An
     ``Outcome`` or a ``Modify``; ``None`` is release."""
     filters: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     capabilities: tuple[str, ...] = ()
@@ -40,9 +41,9 @@ class Terminus:
 
 @dataclass(slots=True)
 class Resumed:
-    """A delivery that outlived its link: ``tag`` as it was sent, ``delivery`` its new number on
-    the channel (0: it was settled before, and only the peer does not know), ``outcome`` what we
-    know of it, ``message`` to send it again."""
+    """A delivery of a resumed link: ``tag`` is its delivery tag, ``delivery`` its new number on the
+    channel (0 if we have settled it, and the peer does not know), ``outcome`` our state of it,
+    ``message`` the message to be sent again."""
 
     tag: bytes
     delivery: int
@@ -52,15 +53,15 @@ class Resumed:
 
 @dataclass(slots=True)
 class Attached:
-    """Result of ``AttachSource`` and ``AttachTarget``: what is really in place.
+    """Result of ``AttachSource`` and ``AttachTarget``: the terminus that is granted.
 
-    For a target, ``exchange`` and ``key`` are where its messages go. ``exchange`` is ``None``
-    where that depends on the message: then ``place`` tells from its ``to`` and ``subject`` and
-    whether it is durable; it raises ``Refusal`` for what is not there. ``mandatory``: a message
-    that no queue takes comes back; on a topic that is nothing unusual. ``node`` is "" or
-    "management".
-    ``transient``: what is sent there does not outlive the broker, so that durable messages are not
-    accepted (§3.2.1). ``resumed`` is what is unsettled from before, in order of first sending.
+    Messages to a target are published to ``exchange`` with ``key``. ``exchange`` is ``None`` for
+    the anonymous terminus: then ``place`` returns exchange and key for a message's ``to`` and
+    ``subject``, and whether it is durable; it raises ``Refusal`` if there is no such node.
+    ``mandatory``: unroutable messages are returned, except on topics. ``node`` is "" or
+    "management". ``transient``: the target does not outlive the broker, so that durable messages
+    are not accepted (§3.2.1). ``resumed``: unsettled deliveries of a resumed link, in the order of
+    their first sending.
     """
 
     terminus: Terminus
@@ -75,7 +76,7 @@ class Attached:
 
 @dataclass(slots=True)
 class LinkOperation(Request):
-    """Of one link."""
+    """A request on one link."""
 
     scope: ClassVar[Lost] = Lost.LINK
     link: str
@@ -83,12 +84,12 @@ class LinkOperation(Request):
 
 @dataclass(slots=True)
 class AttachSource(LinkOperation):
-    """The peer wants to receive over this link. Answered with ``Attached``; nothing is delivered
-    before there is ``Credit``.
+    """Attach a link over which the peer receives. Answered with ``Attached``; deliveries begin with
+    ``Credit``. Refused with 403, 404, 405, 406, or 506 if the user has too many suspended links.
 
-    ``name`` and ``container`` identify the link over connections. ``settled``: what is sent is
-    settled. ``unsettled``: the peer's tags and what it knows of each (an outcome or ``None``), if
-    it resumes; ``None`` for a new link.
+    ``name`` and ``container`` identify the link across connections. ``settled``: deliveries are
+    settled when sent. ``unsettled``: the peer's unsettled map of a resumed link, delivery tags with
+    an outcome or ``None``; ``None`` for a new link.
     """
 
     name: str
@@ -100,9 +101,9 @@ class AttachSource(LinkOperation):
 
 @dataclass(slots=True)
 class AttachTarget(LinkOperation):
-    """The peer wants to send over this link. Answered with ``Attached``. ``terminus.address`` is
-    ``None`` for the anonymous terminus. ``unsettled`` as in ``AttachSource``; ``resumed`` then
-    has the outcomes that we know of those tags."""
+    """Attach a link over which the peer sends. Answered with ``Attached``, refused as
+    ``AttachSource`` is. ``terminus.address`` is ``None`` for the anonymous terminus. ``unsettled``
+    as in ``AttachSource``; ``Attached.resumed`` has our outcomes of those tags."""
 
     name: str
     container: str
@@ -112,14 +113,14 @@ class AttachTarget(LinkOperation):
 
 @dataclass(slots=True)
 class DetachLink(LinkOperation):
-    """The link is over: for good (``closed``), or to be resumed. ``lost``: because its connection
-    or session is. ``unsettled`` has the tag of each delivery that is unsettled on it: for a source
-    by delivery number; for a target, in ``outcomes``, by tag what we told the peer. ``failed``:
-    because of an error, the peer's or ours, and not because the peer has no more use for it.
+    """Close a link (``closed``), or suspend it to be resumed. ``lost``: because its connection or
+    session has ended. ``failed``: because of an error of the peer or of ours. ``unsettled``:
+    delivery tags of a source's unsettled deliveries, by delivery number. ``outcomes``: outcomes
+    that we sent for the unsettled deliveries of a target, by delivery tag.
 
-    Closing the link of a durable subscription ends the subscription. That is refused, and only the
-    link is over, with 405 while others receive from it and with 403 where the user may not delete
-    it."""
+    Closing the link of a durable subscription ends the subscription. That is refused with 405 while
+    others receive from it, and with 403 if the user may not delete it; the link is closed all the
+    same."""
 
     closed: bool = False
     lost: bool = False
@@ -130,9 +131,9 @@ class DetachLink(LinkOperation):
 
 @dataclass(slots=True)
 class Modify(Operation):
-    """Outcome "modified" of one delivery (§3.4.5): it goes back. ``elsewhere``: not to be delivered
-    over this link again (``Outcome.DECLINE``). ``failed`` counts as a delivery that failed;
-    ``annotations`` are merged into those of the message."""
+    """Settle one delivery as "modified" (§3.4.5): requeue it. ``elsewhere``: not for this link
+    (``Outcome.DECLINE``). ``failed``: count a failed delivery. ``annotations`` are merged into
+    those of the message."""
 
     channel: int
     delivery: int
@@ -143,30 +144,17 @@ class Modify(Operation):
 
 @dataclass(slots=True)
 class Assure(Request):
-    """Answered when all that was done before on the channel is safe."""
-
-
-@dataclass(slots=True)
-class Unsent(Operation):
-    """A delivery that cannot be sent to this peer: it has no form in the peer's version, or is
-    larger than the peer takes. It was not sent, and stays for others. ``consumer`` is empty if it
-    was fetched; then ``queue`` is that of the ``Fetched``."""
-
-    channel: int
-    consumer: str
-    delivery: int
-    message: Message
-    queue: str = ""
+    """Answered when everything performed before on the channel is committed."""
 
 
 @dataclass(slots=True)
 class DeclareTransaction(LinkOperation):
-    """Answered with the transaction's id (octets). It ends with its link, rolled back."""
+    """Begin a transaction. Answered with its id, as octets. It is rolled back if its link ends."""
 
 
 @dataclass(slots=True)
 class Discharge(LinkOperation):
-    """Commit, or with ``fail`` roll back. Answered when it is safe."""
+    """Commit a transaction, or with ``fail`` roll it back. Answered when that is committed."""
 
     transaction: bytes
     fail: bool
@@ -174,7 +162,8 @@ class Discharge(LinkOperation):
 
 @dataclass(slots=True)
 class Post(LinkOperation):
-    """A message within a transaction. Answered at once with whether it could be routed now."""
+    """Publish a message within a transaction (§4.4.1). Answered at once, with whether a queue would
+    take it now."""
 
     transaction: bytes
     message: Message
@@ -182,9 +171,9 @@ class Post(LinkOperation):
 
 @dataclass(slots=True)
 class Retire(Operation):
-    """An outcome within a transaction (§4.4.2). ``settled``: the peer has forgotten the delivery,
-    so that after a rollback it goes back to its queue instead of staying with the link.
-    ``outcome`` is an ``Outcome``, or a ``Modify`` for what that has no word for."""
+    """Give one delivery an outcome within a transaction (§4.4.2). ``settled``: the peer has
+    forgotten the delivery; after a rollback it returns to its queue instead of staying with the
+    link."""
 
     channel: int
     transaction: bytes
@@ -195,8 +184,8 @@ class Retire(Operation):
 
 @dataclass(slots=True)
 class SettleMany(Operation):
-    """The outcome of many deliveries, said at once. They are settled as by ``Settle`` or ``Modify``
-    each, whose ``elsewhere`` is not possible here."""
+    """Settle many deliveries with one outcome, as ``Settle`` or ``Modify`` would each, but without
+    ``elsewhere``."""
 
     channel: int
     deliveries: list[int]
@@ -205,7 +194,7 @@ class SettleMany(Operation):
 
 @dataclass(slots=True)
 class RetireMany(Operation):
-    """Likewise within a transaction, as by ``Retire``."""
+    """Give many deliveries one outcome within a transaction, as ``Retire`` would each."""
 
     channel: int
     transaction: bytes
@@ -216,17 +205,17 @@ class RetireMany(Operation):
 
 @dataclass(slots=True)
 class Manage(LinkOperation):
-    """A request to the management node, sent over ``link``. The answer is a message that comes as
-    ``Deliver`` with delivery number 0 on the link that the request's ``reply-to`` means; ``Done``
-    says that it was taken."""
+    """A request to the management node, sent over ``link``. ``Done`` accepts it; the response is a
+    message, ``Deliver`` with delivery number 0, on the link from the node with the same name.
+    Refused with 406 without such a link, and with 506 if too many responses wait for credit."""
 
     message: Message
 
 
 @dataclass(slots=True)
 class Stolen(Operation):
-    """Another connection has attached a link of the same name (§2.6.1): detach this one. To an
-    adapter, which says ``DetachLink`` for it at once (``Adapter.found``)."""
+    """To an adapter: another connection has attached a link of the same name (§2.6.1). The adapter
+    detaches this one at once, with a ``DetachLink`` in ``Adapter.found``."""
 
     channel: int
     link: str

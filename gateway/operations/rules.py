@@ -1,4 +1,4 @@
-"""Where the documents of 0-8 and 0-9 and RabbitMQ's 0-9-1 demand different answers of a broker."""
+"""Rules of the broker in which the documents of 0-8 and 0-9 differ from RabbitMQ's 0-9-1."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from gateway.errors import Condition, Lost
 
 
 class VersionRules(NamedTuple):
-    """What a broker tells the clients of one version. The defaults are RabbitMQ's."""
+    """The broker's rules for clients of one version. The defaults are RabbitMQ's."""
 
     unknown_vhost: Condition = Condition.NOT_ALLOWED
     """For opening a virtual host that does not exist."""

@@ -1,6 +1,8 @@
-"""Which queues and exchanges there are, and what is bound to what.
+"""Operations on exchanges, queues and bindings.
 
-What changes durable topology is answered when the store has it.
+Changes of durable topology are answered when the store has committed them. Refusals: 403 without
+permission, 404 for a name that does not exist, 405 for another connection's exclusive queue, 406
+for a declaration that differs or a condition (``if_unused``, ``if_empty``) that does not hold.
 """
 
 from dataclasses import dataclass, field
@@ -9,14 +11,17 @@ from gateway.message import Table
 from gateway.operations.core import Operation, Request, Token
 
 DRAFT_LEVELS = 2
-"""Levels of priority of what 0.8a2 and the drafts make: 5 to 9 go before 0 to 4 (0-9a0 §3.8.8,
-0-9a6 "Message Priorities")."""
+"""Priority levels of queues that 0.8a2 and the drafts create: 5 to 9 go before 0 to 4 (0-9a0
+§3.8.8, 0-9a6 "Message Priorities")."""
 LINK_LEVELS = 10
-"""Levels of priority of what links of 1.0 make (1.0 §3.2.1)."""
+"""Priority levels of queues that links of 1.0 create (1.0 §3.2.1)."""
 
 
 @dataclass(slots=True)
 class DeclareExchange(Operation):
+    """Create an exchange, or check that it exists with these properties. ``passive``: only check
+    that it exists. ``internal``: no client may publish to it."""
+
     channel: int
     token: Token
     name: str
@@ -30,6 +35,8 @@ class DeclareExchange(Operation):
 
 @dataclass(slots=True)
 class DeleteExchange(Operation):
+    """Delete an exchange and its bindings. ``if_unused``: refused (406) if it has bindings."""
+
     channel: int
     token: Token
     name: str
@@ -38,12 +45,12 @@ class DeleteExchange(Operation):
 
 @dataclass(slots=True)
 class DeclareQueue(Operation):
-    """An empty name asks for a server-named queue. Answered with ``QueueState``.
+    """Create a queue, or check that it exists with these properties. For an empty name the server
+    generates one, with ``hint`` added for the reader. Answered with ``QueueState``.
 
-    ``hint`` is added to such a name, for those who look at it. ``levels``: how many levels of
-    priority the queue gets if it is made now and has no ``x-max-priority``: ``DRAFT_LEVELS``,
-    ``LINK_LEVELS``, or 0 for none. ``template``: a name of configured arguments that it gets then;
-    one that is not known is none."""
+    ``levels``: number of priority levels of a new queue without ``x-max-priority``:
+    ``DRAFT_LEVELS``, ``LINK_LEVELS``, or 0 for none. ``template``: name of configured arguments for
+    a new queue; an unknown name adds none."""
 
     channel: int
     token: Token
@@ -60,14 +67,15 @@ class DeclareQueue(Operation):
 
 @dataclass(slots=True)
 class FindQueue(Request):
-    """Is there such a queue? Answered at once, with ``FoundQueue`` or ``None``."""
+    """Look a queue up. Answered with ``FoundQueue`` or ``None``, at once: before earlier answers
+    that wait."""
 
     name: str
 
 
 @dataclass(slots=True)
 class DeleteQueue(Operation):
-    """Answered with the number of messages deleted."""
+    """Delete a queue and its bindings. Answered with the number of messages deleted."""
 
     channel: int
     token: Token
@@ -78,8 +86,8 @@ class DeleteQueue(Operation):
 
 @dataclass(slots=True)
 class PurgeTopic(Operation):
-    """Purge the subscriptions that are made on this topic and no other (0-9a0 §4.5.5). Answered
-    with the number of messages purged."""
+    """Purge the subscriptions to exactly this topic (0-9a0 §4.5.5). Answered with the number of
+    messages purged."""
 
     channel: int
     token: Token
@@ -88,8 +96,8 @@ class PurgeTopic(Operation):
 
 @dataclass(slots=True)
 class CancelTopic(Operation):
-    """Delete the subscriptions that are made on this topic and no other (0-9a0 §4.5.7).
-    ``if_empty``: refused (406) if there are any. Answered with the number of messages deleted."""
+    """Delete the subscriptions to exactly this topic (0-9a0 §4.5.7). ``if_empty``: refused (406) if
+    there are any. Answered with the number of messages deleted."""
 
     channel: int
     token: Token
@@ -99,7 +107,7 @@ class CancelTopic(Operation):
 
 @dataclass(slots=True)
 class PurgeQueue(Operation):
-    """Answered with the number of messages purged."""
+    """Delete the ready messages of a queue. Answered with their number."""
 
     channel: int
     token: Token
@@ -108,8 +116,8 @@ class PurgeQueue(Operation):
 
 @dataclass(slots=True)
 class Bind(Operation):
-    """Let ``destination`` (a queue, or an exchange if ``to_exchange``) receive from ``source``.
-    ``lasting``: refused (406) if the destination is durable and the source is not."""
+    """Bind ``destination``, a queue or with ``to_exchange`` an exchange, to the exchange
+    ``source``. ``lasting``: refused (406) if the destination is durable and the source is not."""
 
     channel: int
     token: Token
@@ -123,6 +131,8 @@ class Bind(Operation):
 
 @dataclass(slots=True)
 class Unbind(Operation):
+    """Remove the binding that was made with the same key and arguments."""
+
     channel: int
     token: Token
     destination: str
@@ -134,7 +144,7 @@ class Unbind(Operation):
 
 @dataclass(slots=True)
 class QueueState:
-    """Result of ``DeclareQueue``."""
+    """Result of ``DeclareQueue``: ready messages and consumers."""
 
     name: str
     messages: int
@@ -143,17 +153,8 @@ class QueueState:
 
 @dataclass(slots=True)
 class FoundQueue(QueueState):
-    """Result of ``FindQueue``: also what it was declared with, and the first of its bindings as
-    exchange, key and arguments."""
+    """Result of ``FindQueue``: also the queue's arguments, and its first bindings as exchange, key
+    and arguments."""
 
     arguments: Table = field(default_factory=dict)
     bindings: tuple[tuple[str, str, Table], ...] = ()
-
-
-@dataclass(slots=True)
-class EnterRealm(Request):
-    """Work with an access realm until the channel ends; ``exclusive``: nobody else does meanwhile.
-    Refused (403) if that cannot be."""
-
-    name: str
-    exclusive: bool = False
