@@ -1,4 +1,4 @@
-"""What goes for the connections of one listener."""
+"""Rules for the connections of one listener."""
 
 from typing import NamedTuple
 
@@ -6,13 +6,13 @@ from gateway.adapters.registry import HeaderMeanings, header_meanings
 from gateway.config.amqp import AmqpListener, AmqpSettings
 
 IN_THE_CLEAR = frozenset({"PLAIN", "AMQPLAIN"})
-"""Mechanisms that show the password to whoever listens."""
+"""Mechanisms that send the password in the clear."""
 
 
 class ListenerRules(NamedTuple):
-    """``meanings``: versions by protocol header. ``anonymous_user``: who ANONYMOUS becomes.
-    ``require_tls``: "no", "passwords" (none is asked for without TLS), or "yes" (connections
-    without TLS are refused)."""
+    """``meanings``: versions by protocol header. ``mechanisms``: SASL mechanisms, in order.
+    ``anonymous_user``: name of the user for ANONYMOUS. ``require_tls``: "no", "passwords"
+    (mechanisms in the clear need TLS), or "yes" (connections without TLS are refused)."""
 
     meanings: HeaderMeanings
     mechanisms: tuple[str, ...]
@@ -27,7 +27,7 @@ class ListenerRules(NamedTuple):
 
 
 def rules_of(amqp: AmqpSettings, listener: AmqpListener | None = None) -> ListenerRules:
-    """Of a further listener, or of the others."""
+    """Rules of an additional listener, or those of the standard ports."""
     rules = ListenerRules(
         header_meanings([amqp.header_0_9]),
         tuple(amqp.mechanisms),

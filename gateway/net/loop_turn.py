@@ -1,7 +1,8 @@
-"""One turn of the loop: what has gathered goes to disk and to the sockets, once.
+"""Turns of the event loop: at the end of each, one group commit and one write per connection.
 
-Whatever touches the broker brackets it with ``begin`` and ``end``. ``end`` lets the broker say what
-is due, starts the group commit if none is running, and writes every connection that has output.
+Callers bracket every use of the broker with ``begin`` and ``end``. ``end`` lets the broker send
+confirms and deliveries that are due, starts the group commit if none is running, and flushes every
+connection that has output.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ class Flushable(Protocol):
 
 
 class LoopTurn:
-    """The heart beat of the process. One per broker; not for use from other threads.
+    """Turns of the event loop. One per broker; not for use from other threads.
 
     ``on_pressure`` is called with true when the store has more unwritten octets than
     ``backlog_octets``, and with false when it has caught up to half of that.
@@ -48,7 +49,7 @@ class LoopTurn:
         self.pressed = False
         self.on_pressure: Callable[[bool], None] = lambda pressed: None
         self.on_broken: Callable[[BaseException], None] = lambda error: None
-        """Called when nothing can be written any more; the process should end."""
+        """Called when the store cannot be written to any more; the process should end."""
         self.failing: str | None = None
         """Why the last commit failed; ``None`` when the store is well."""
         self._backlog = backlog_octets
@@ -69,7 +70,7 @@ class LoopTurn:
         self.broker.state.now = int(time.time() * 1000)
 
     def end(self) -> None:
-        """Settle what the turn has done. Never raises for what a peer or the disk did."""
+        """Finish the turn. Never raises because of a peer or the disk."""
         broker = self.broker
         for connection in list(self._dirty):
             self._guarded(connection, connection.settle)
@@ -93,7 +94,7 @@ class LoopTurn:
             self.on_pressure(True)
 
     def _guarded(self, connection: Flushable, step: Callable[[], None]) -> None:
-        """A bug of our own costs one connection; the output of the others must not stay behind."""
+        """Close a connection that raises, which is our bug; the others are flushed all the same."""
         try:
             step()
         except Exception:
@@ -118,7 +119,7 @@ class LoopTurn:
     # --- group commit ---------------------------------------------------------------------------
 
     def _work(self) -> None:
-        """The next portion of what takes several turns."""
+        """Perform the next portion of a request of several turns."""
         self._working = False
         self.begin()
         try:
@@ -170,8 +171,8 @@ class LoopTurn:
         self._loop.call_later(RETRY_SECONDS, self._write, batch)
 
     def _broken(self, error: BaseException) -> None:
-        """The store's thread has met a mistake of ours, and would meet it again with each batch:
-        nothing would be confirmed any more. The batch is not written, so a new process is well."""
+        """A bug of ours in the store's thread would recur with each batch, and nothing would be
+        confirmed any more. The batch is not written, so a new process can start from the disk."""
         self.failing = f"internal error: {error}"
         self.broker.alarm("store", True)
         self._writing = self._loop.create_future()

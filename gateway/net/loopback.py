@@ -1,7 +1,7 @@
-"""Whether a peer is a program of this machine that asks for itself: some users may only come so.
+"""Recognizes programs of this machine that connect on their own behalf: some users have to.
 
-One rule for HTTP and WebSockets. An address of this machine is not enough there: a proxy may pass
-on what others ask, and so may a browser, for a page whose name was pointed here (DNS rebinding).
+One rule for HTTP and WebSockets. A loopback address is not enough there: a proxy may pass on the
+requests of others, and so may a browser, for a page whose name points here (DNS rebinding).
 """
 
 from collections.abc import Mapping
@@ -33,8 +33,8 @@ def name_of(host: str) -> str:
 
 @lru_cache(1024)
 def is_local_name(host: str) -> bool:
-    """Whether a ``Host`` names this machine to itself: no name of the DNS does, so that a page
-    whose name was pointed here (DNS rebinding) is not taken for a local program."""
+    """Whether a ``Host`` is localhost or a loopback address. A name of the DNS is not, so that a
+    page whose name points here (DNS rebinding) is not taken for a local program."""
     name = name_of(host)
     return name == "localhost" or name.endswith(".localhost") or is_loopback(name)
 
@@ -50,8 +50,8 @@ def is_address(host: str) -> bool:
 
 
 def peer_is_loopback(scope: Mapping[str, Any]) -> bool:
-    """Whether a program of this machine asks for itself. A Unix socket has no peer address and is
-    local; what a proxy on this machine passes on is not."""
+    """Whether a request comes from a program of this machine on its own behalf. A Unix socket has
+    no peer address and is local; a request that a proxy on this machine passes on is not."""
     return asks_for_itself(scope, dict(scope["headers"]))
 
 

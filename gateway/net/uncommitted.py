@@ -1,8 +1,8 @@
-"""What one connection has given to the store and is not written yet.
+"""Messages that one connection has published and the store has not committed.
 
-All durable messages of a turn go into one batch, and a batch is answered as a whole. A publisher
-who says a hundred thousand messages without a pause would make batches that everybody waits for;
-so a connection with a full share is not read from until some of its messages are on disk.
+All durable messages of a turn go into one batch, and a batch is confirmed as a whole. A publisher
+that sends a hundred thousand messages without a pause would make batches for which all others wait;
+so nothing is read from a connection at its bound until some of its messages are on disk.
 """
 
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from gateway.broker.broker import Broker
 from gateway.broker.store import Store
 
 MOST_MESSAGES = 8192
-"""Of one connection in batches that are not written: about 25 ms of writing."""
+"""Uncommitted messages of one connection: about 25 ms of writing."""
 MOST_OCTETS = 8 << 20
-"""Of their bodies."""
+"""Octets of their bodies."""
 
 
 class Uncommitted:
-    """``full`` is for the owner of the socket to look at; ``freed`` is called when it no more is,
-    at half of the bounds."""
+    """``full``: a bound is exceeded, and the owner of the socket should not read. ``freed`` is
+    called when that ends, at half of the bounds."""
 
     __slots__ = ("full", "_broker", "_store", "_freed", "_messages", "_octets", "_mark", "_last")
 
@@ -34,7 +34,7 @@ class Uncommitted:
         """Messages and octets in the batch ``_mark``."""
 
     def add(self, messages: int, octets: int) -> None:
-        """So much was appended in this turn."""
+        """Count messages and octets that were appended in this turn."""
         store = self._store
         if store.mark != self._mark:
             self._mark = store.mark
@@ -48,7 +48,7 @@ class Uncommitted:
             self.full = True
 
     def _written(self, batch: list[int]) -> None:
-        """A batch is on disk."""
+        """The store has committed a batch."""
         self._messages -= batch[0]
         self._octets -= batch[1]
         if batch is self._last:

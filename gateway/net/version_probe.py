@@ -1,4 +1,4 @@
-"""The first octets of a connection that we make: until it is known what the server speaks."""
+"""Opens client connections until the server answers in a version that we look for."""
 
 import asyncio
 import ssl
@@ -10,15 +10,15 @@ from gateway.adapters.search import Search
 from gateway.errors import Refusal
 
 Take = Callable[[asyncio.Transport, Adapter, bytes], None]
-"""Goes on with a connection: its socket, its adapter, and what has come for it."""
+"""Takes over a connection: its transport, its adapter, and the octets received."""
 
 
 class VersionProbe(asyncio.Protocol):
-    """Says a header and reads the answer, then hands the connection on."""
+    """Sends a header and reads the answer, then hands the connection over."""
 
     def __init__(self, search: Search, take: Take) -> None:
         self.taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Somebody goes on with it; raises ``Refusal`` if nobody can."""
+        """Done once the connection is handed over; raises ``Refusal`` if that cannot be."""
         self._search = search
         self._take = take
         self._header = search.begin()
@@ -50,7 +50,7 @@ class VersionProbe(asyncio.Protocol):
             self.taken.set_exception(self._search.hung_up(self._octets))
 
     def drop(self) -> None:
-        """Whoever waits has given up."""
+        """Abort the connection: its caller has given up."""
         self.taken.cancel()
         if self._transport is not None:
             self._transport.abort()
@@ -59,9 +59,10 @@ class VersionProbe(asyncio.Protocol):
 async def probe(
     search: Search, address: tuple[str, int], tls: ssl.SSLContext | None, take: Take
 ) -> None:
-    """Connect until the server speaks one of the versions looked for; ``take`` goes on then.
+    """Connect until the server speaks one of the versions of the ``search``; then ``take`` has the
+    connection.
 
-    Raises ``OSError`` if nobody is there, ``Refusal`` if all is tried.
+    Raises ``OSError`` if the server cannot be reached, ``Refusal`` if no version is left to try.
     """
     loop = asyncio.get_running_loop()
     while True:

@@ -1,8 +1,8 @@
 """WebSockets of the server, frame by frame.
 
-uvicorn gathers the frames of a message and passes it on when it is whole, up to 16 MiB of them,
-from peers who may be anybody. Borders of messages mean nothing to AMQP (OASIS binding §2), so a
-frame is passed on as it comes, and until its peer has logged in a frame is small.
+uvicorn buffers the frames of a message, up to 16 MiB, even for peers that are not authenticated.
+Message boundaries mean nothing to AMQP (OASIS binding §2), so each frame is passed on when it
+arrives, and frames are small until the peer has logged in.
 """
 
 from typing import Any

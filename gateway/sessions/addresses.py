@@ -1,4 +1,5 @@
-"""What the address of a source or target means on the broker (1.0 leaves it to the container).
+"""Addresses of sources and targets, and their nodes on the broker (1.0 leaves them to the
+container).
 
 Written in RabbitMQ 4's form (``/queues/q``, ``/exchanges/x``, ``/exchanges/x/k``, each name
 percent-encoded), in RabbitMQ 3's (``/queue/q``, ``/amq/queue/q``, ``/exchange/x/k``, ``/topic/k``),
@@ -14,7 +15,7 @@ from gateway.errors import Condition, Refusal
 from gateway.operations import LINK_LEVELS, DeclareQueue
 
 TOPICS = "amq.topic"
-"""Where a topic lives that is no exchange."""
+"""Exchange of topics that are not exchanges themselves."""
 
 TOPIC_CAPABILITIES = frozenset(["topic", "temporary-topic"])
 QUEUE_CAPABILITIES = frozenset(["queue", "temporary-queue"])
@@ -23,8 +24,8 @@ MOST_OCTETS = 2048
 
 
 class NodeAddress(NamedTuple):
-    """``kind`` is "queue", "exchange", "management" or "plain". A ``key`` of ``None`` is for the
-    message (its subject) or the filter to say."""
+    """A parsed address. ``kind`` is "queue", "exchange", "management" or "plain". If ``key`` is
+    ``None``, the message (its subject) or the filter supplies it."""
 
     kind: str
     name: str = ""
@@ -39,7 +40,7 @@ def bad(address: str, why: str) -> Refusal:
 
 
 def read_address(address: str) -> NodeAddress:
-    """What the text says by itself. Refuses what cannot be an address."""
+    """Parse an address, without a look at the broker. Refuses (503) invalid ones."""
     if len(address) > MOST_OCTETS:
         raise bad(address, f"is longer than {MOST_OCTETS} characters")
     if address == "/management":
@@ -72,7 +73,7 @@ def read_address(address: str) -> NodeAddress:
 
 
 def decoded(address: str, text: str) -> str:
-    """Percent-decoded. Refuses what is no UTF-8 then, or nothing."""
+    """The percent-decoded name. Refuses (503) an empty name and invalid UTF-8."""
     try:
         name = unquote_to_bytes(text).decode()
     except UnicodeDecodeError:
@@ -85,12 +86,13 @@ def decoded(address: str, text: str) -> str:
 def resolve(
     channel: Channel, address: str, capabilities: Iterable[str] = (), create: bool = False
 ) -> NodeAddress:
-    """What is meant, on this virtual host. A plain name that is nothing yet becomes a topic where
-    one is asked for, a durable queue where ``create`` allows it. Refuses (404) otherwise."""
-    place = read_address(address)
-    if place.kind != "plain":
-        return place
-    vhost, name = channel.vhost, place.name
+    """Parse an address and find its node on this virtual host. A plain name without a node becomes
+    a topic if the ``capabilities`` request one, or a durable queue if ``create`` allows that.
+    Refuses (404) otherwise."""
+    found = read_address(address)
+    if found.kind != "plain":
+        return found
+    vhost, name = channel.vhost, found.name
     wanted = frozenset(capabilities)
     if name in vhost.queues and not wanted & TOPIC_CAPABILITIES:
         return NodeAddress("queue", name)

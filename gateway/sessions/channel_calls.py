@@ -1,4 +1,4 @@
-"""Operations that are one call to a channel, by what answers them."""
+"""Operations that are performed by one call to a channel."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ PLAIN: dict[type[Operation], Call] = {
     Select: lambda channel, _: channel.transactions.select(),
     SelectConfirms: lambda channel, _: channel.publish_path.select_confirms(),
 }
-"""Answered at once, in their order, with nothing."""
+"""Answered at once, in order, without a result."""
 
 TOPOLOGY: dict[type[Operation], Call] = {
     Bind: lambda channel, op: channel.topology.bind(op),
@@ -41,4 +41,4 @@ TOPOLOGY: dict[type[Operation], Call] = {
     PurgeTopic: purge_topic,
     Unbind: lambda channel, op: channel.topology.unbind(op),
 }
-"""Answered with their result when it is safe."""
+"""Answered with their result when the store has committed them."""

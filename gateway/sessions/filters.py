@@ -30,7 +30,7 @@ Granted = dict[str, tuple[Any, Any]]
 
 
 class Filters(NamedTuple):
-    """What the filters of a source ask. ``granted``: those that are in force."""
+    """Filters of a source, read. ``granted``: the filters that are in force."""
 
     key: str | None
     """Binding key, from the direct or topic binding."""
@@ -40,12 +40,12 @@ class Filters(NamedTuple):
     matches: Match | None
     granted: Granted
     conditions: Table
-    """The same as ``matches``, as arguments of a binding: what a subscription does not want never
-    comes into its queue."""
+    """The same as ``matches``, as arguments of a binding: other messages never enter the queue of a
+    subscription."""
 
 
 def read_filters(filters: Granted) -> Filters:
-    """Unknown ones are left out, as §3.5.3 has it. Refuses what is wrong in a known one."""
+    """Leave out unknown filters (§3.5.3). Refuses invalid values of known ones."""
     if len(filters) > MOST:
         raise Refusal(Condition.COMMAND_INVALID, f"more than {MOST} filters")
     key: str | None = None

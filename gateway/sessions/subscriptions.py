@@ -1,4 +1,4 @@
-"""Whose a subscription is that has a name and outlives its connection.
+"""Names and owners of subscriptions that outlive their connections.
 
 Its queue is named after its user, the container (1.0) or client (0.8a2), and the subscription. Two
 of these names the peer chooses, and anybody may choose the same; the user keeps them apart, so that
@@ -27,24 +27,24 @@ CLIENT = "x-subscription-client"
 
 
 def name_of(user: str, client: str, name: str, durable: bool = True) -> str:
-    """The queue. ``client`` is "" if the subscription is everybody's. User and client are written
-    so that no other two of them give the same name."""
+    """Name of the queue. ``client`` is "" for a subscription that all clients share. User and
+    client are escaped, so that different pairs of them have different names."""
     whose = f"{escaped(user)}:{escaped(client)}" if client else ""
     return f"{PREFIX if durable else VOLATILE}{whose}:{name}"
 
 
 def escaped(part: str) -> str:
-    """Without a colon, which stands between the parts of a name."""
+    """Escape colons, which separate the parts of a name."""
     return part.replace("%", "%25").replace(":", "%3A")
 
 
 def earlier_name(client: str, name: str, durable: bool) -> str:
-    """The queue, as builds named it that left the user out."""
+    """Name of the queue in earlier builds, without the user."""
     return f"{PREFIX if durable else VOLATILE}{client}:{name}"
 
 
 def find_name(channel: Channel, client: str, name: str, durable: bool = True) -> str:
-    """The queue of a subscription of this user: the one that is there, or to be made."""
+    """Name of the queue of this user's subscription, whether it exists or not."""
     queues, user = channel.vhost.queues, channel.client.user
     wanted = name_of(user, client, name, durable)
     if wanted in queues or not client:
@@ -56,13 +56,13 @@ def find_name(channel: Channel, client: str, name: str, durable: bool = True) ->
 
 
 def may_be_earlier(queue: str, client: str, name: str) -> bool:
-    """Whether an earlier build may have made this durable subscription. Those of all containers
-    are called the same in every build."""
+    """Whether an earlier build may have created this durable subscription. Subscriptions that all
+    containers share have the same name in every build."""
     return queue == earlier_name(client, name, True)
 
 
 def ownership(channel: Channel, client: str) -> Table:
-    """Arguments of the queue: it is this user's."""
+    """Arguments of the queue that record its owner."""
     return {USER: channel.client.user, CLIENT: client} if client else {}
 
 
@@ -71,8 +71,8 @@ def owner_of(queue: Queue) -> tuple[object, object]:
 
 
 def check_owner(channel: Channel, queue: str, client: str) -> None:
-    """Refuses (403) a subscription that is another's: somebody who may configure any queue can have
-    declared one of this name."""
+    """Refuses (403) the subscription of another owner: a user with the permission to configure any
+    queue can have declared one of this name."""
     found = channel.vhost.queues.get(queue)
     if found is None:
         return
@@ -83,10 +83,10 @@ def check_owner(channel: Channel, queue: str, client: str) -> None:
 
 
 def bind_subscription(channel: Channel, wanted: Bind, earlier: bool = False) -> bool:
-    """Bind the queue of a subscription so and not otherwise: who comes back and asks for another
-    topic or condition begins anew (JMS 2.0 §8.3.3: as unsubscribing and subscribing again), so what
-    waits there is dropped. Refuses (405) that while somebody else is receiving from it. A queue
-    that cannot be bound at all does not stay.
+    """Make this the only binding of a subscription's queue. Another topic or condition begins a new
+    subscription (JMS 2.0 §8.3.3: as unsubscribing and subscribing again), so the messages in the
+    queue are dropped. Refuses (405) that while another client receives from it. A queue that cannot
+    be bound at all is deleted.
 
     ``earlier``: a build may have made it that left conditions to the consumer and kept no record of
     them. Then a condition where there was none is no change, and what waits stays. True if some of
@@ -116,15 +116,14 @@ def bind_subscription(channel: Channel, wanted: Bind, earlier: bool = False) -> 
 
 
 def moves_condition(old: Binding, new: Binding) -> bool:
-    """Whether the new binding is the old one and a condition, which the old one had none of."""
+    """Whether the new binding adds a condition to the old one, which had none."""
     bare = {name: value for name, value in new.arguments.items() if name not in CONDITIONS}
     return old == Binding(new.source, new.destination, new.key, bare) != new
 
 
 def subscriptions_to(channel: Channel, key: str) -> tuple[list[Queue], bool]:
-    """The subscriptions that are made on this topic alone, as far as this client may have to do
-    with them; and whether there are any at all. Those of other users, and private ones of other
-    connections, are not this client's to end."""
+    """Subscriptions to exactly this topic that this client may end, and whether there are any at
+    all. A client may not end those of other users, nor private ones of other connections."""
     if "*" in key or "#" in key:
         return [], False
     found: list[Queue] = []

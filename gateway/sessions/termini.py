@@ -1,9 +1,10 @@
-"""Sources and targets of links as things of the broker: queues, exchanges, subscriptions to
-exchanges, and nodes made on demand.
+"""Sources and targets of links on the broker: queues, exchanges, subscriptions to exchanges, and
+dynamic nodes.
 
-A source over an exchange is a queue bound to it. Its name tells whose it is, so that a durable
-subscription is found again after a restart: ``subscription:<user>:<container>:<name>``, without
-user and container for one that all containers share (JMS 2.0's shared subscriptions).
+A source over an exchange is a queue bound to it. The name of the queue identifies its owner, so
+that a durable subscription is found again after a restart:
+``subscription:<user>:<container>:<name>``, without user and container for one that all containers
+share (JMS 2.0's shared subscriptions).
 """
 
 import secrets
@@ -50,14 +51,14 @@ NOT_DURABLE = "the queue is not durable, and the message is"
 
 PLAIN = frozenset(ascii_letters + digits + "-_:@")
 MOST_SHOWN = 80
-"""Characters of a name of the peer's in a name of ours."""
+"""Characters of a peer's name in a generated name."""
 
 VOLATILE = "rabbitmq:volatile-queue"
-"""The capability of a dynamic source that is for direct replies (RabbitMQ 4.2)."""
+"""Capability of a dynamic source for direct replies (RabbitMQ 4.2)."""
 
 
 class Source(NamedTuple):
-    """A source that is in place, and how to consume from it."""
+    """A source that is granted, its queue, and its filters."""
 
     terminus: Terminus
     node: Node
@@ -65,8 +66,8 @@ class Source(NamedTuple):
 
 
 def granted(terminus: Terminus, address: str | None, filters: Filters | None = None) -> Terminus:
-    """What of a terminus is really in place. Unsettled deliveries are kept in memory only, so
-    that is not promised beyond the terminus itself (durable 2 becomes 1)."""
+    """The terminus that is granted. Unsettled deliveries are kept in memory only, so that durable 2
+    (unsettled state) becomes 1 (configuration)."""
     return Terminus(
         address,
         min(terminus.durable, 1),
@@ -85,15 +86,16 @@ def granted(terminus: Terminus, address: str | None, filters: Filters | None = N
 
 
 def find_target(channel: Channel, terminus: Terminus, create: bool, links: Links) -> Attached:
-    """Where the messages of a link go. Refuses with 403, 404 or 405."""
+    """Exchange and key to which the messages of a link are published. Refuses with 403, 404 or
+    405."""
     if terminus.address is None:
         return Attached(granted(terminus, None), place=ByMessage(channel, create, links))
-    place = resolve(channel, terminus.address, terminus.capabilities, create)
+    address = resolve(channel, terminus.address, terminus.capabilities, create)
     there = granted(terminus, terminus.address)
-    if place.kind == "management":
+    if address.kind == "management":
         return Attached(there, node="management")
-    exchange, key = writable(channel, place)
-    # Who publishes to a topic does not ask for listeners; RabbitMQ's own addresses do.
+    exchange, key = writable(channel, address)
+    # A topic needs no subscribers, unless it is addressed in RabbitMQ's own form.
     plain = not terminus.address.startswith("/exchanges/")
     topic = bool(TOPIC_CAPABILITIES & frozenset(terminus.capabilities))
     mandatory = not (exchange and (plain or topic))
@@ -105,8 +107,8 @@ def find_target(channel: Channel, terminus: Terminus, create: bool, links: Links
 
 
 def is_transient(channel: Channel, queue: str, links: Links) -> bool:
-    """Whether a queue is gone with the broker though nobody asked for that. One that lives as long
-    as a link, a connection or its consumers is not missed after them."""
+    """Whether a queue is lost with the broker although it is not bound to the lifetime of a link, a
+    connection or its consumers."""
     found = channel.vhost.queues.get(queue)
     return (
         found is not None
@@ -116,19 +118,19 @@ def is_transient(channel: Channel, queue: str, links: Links) -> bool:
     )
 
 
-def writable(channel: Channel, place: NodeAddress) -> tuple[str, str | None]:
-    """Exchange and key of a place this user may write to."""
-    if place.kind == "queue":
+def writable(channel: Channel, address: NodeAddress) -> tuple[str, str | None]:
+    """Exchange and key of an address to which this user may write. Refuses with 403, 404 or 405."""
+    if address.kind == "queue":
         channel.publish_path.find_writable("")
-        if place.name not in channel.vhost.replies:
-            channel.vhost.queue(place.name, channel.client)
-        return "", place.name
-    channel.publish_path.find_writable(place.name)
-    return place.name, place.key
+        if address.name not in channel.vhost.replies:
+            channel.vhost.queue(address.name, channel.client)
+        return "", address.name
+    channel.publish_path.find_writable(address.name)
+    return address.name, address.key
 
 
 class ByMessage:
-    """Where a message of the anonymous terminus goes, by its ``to``."""
+    """Routes messages of the anonymous terminus by their ``to``."""
 
     def __init__(self, channel: Channel, create: bool, links: Links) -> None:
         self._channel = channel
@@ -136,17 +138,18 @@ class ByMessage:
         self._links = links
 
     def __call__(self, to: str | None, subject: str | None, durable: bool) -> tuple[str, str]:
-        """Refuses (404) what is nowhere, and (406) a durable message for a transient queue."""
+        """Exchange and key of one message. Refuses (404) an address without a node, and (406) a
+        durable message for a transient queue."""
         if not to:
             raise Refusal(Condition.PRECONDITION_FAILED, "the message has no 'to'")
-        place = resolve(self._channel, to, (), self._create)
-        if place.kind == "management":
+        address = resolve(self._channel, to, (), self._create)
+        if address.kind == "management":
             raise Refusal(Condition.NOT_ALLOWED, "requests for management need a link of their own")
-        if place.kind == "queue":
-            if durable and is_transient(self._channel, place.name, self._links):
+        if address.kind == "queue":
+            if durable and is_transient(self._channel, address.name, self._links):
                 raise Refusal(Condition.PRECONDITION_FAILED, NOT_DURABLE)
-            return "", place.name
-        return place.name, (subject or "") if place.key is None else place.key
+            return "", address.name
+        return address.name, (subject or "") if address.key is None else address.key
 
 
 # --- sources ------------------------------------------------------------------------------------
@@ -155,24 +158,24 @@ class ByMessage:
 def find_source(
     channel: Channel, terminus: Terminus, container: str, name: str, create: bool
 ) -> Source:
-    """What a link receives from, made if need be. Refuses with 403, 404, 405 or 406."""
+    """The source of a link, created if necessary. Refuses with 403, 404, 405 or 406."""
     filters = read_filters(terminus.filters)
     there = granted(terminus, terminus.address, filters)
     if terminus.address is None:
         return known_subscription(channel, there, container, name, filters)
-    place = resolve(channel, terminus.address, terminus.capabilities, create)
-    if place.kind == "queue":
-        return Source(there, Node(place.name), filters)
-    if place.kind == "management":
+    address = resolve(channel, terminus.address, terminus.capabilities, create)
+    if address.kind == "queue":
+        return Source(there, Node(address.name), filters)
+    if address.kind == "management":
         raise Refusal(Condition.NOT_ALLOWED, "management is no place for messages")
-    node, looks = subscription(channel, place, there, container, name, filters)
+    node, looks = subscription(channel, address, there, container, name, filters)
     return Source(there, node, filters if looks else filters._replace(matches=None))
 
 
 def subscription_name(terminus: Terminus, container: str, name: str) -> tuple[str, str]:
-    """Whose a subscription is that has a name: a container's, or "" for all; and its name. JMS
-    clients number the links of a shared one behind a bar. Refuses (406) a container without a
-    name."""
+    """Owner and name of a named subscription: a container, or "" for all of them. JMS clients
+    append a bar and a number to the link names of a shared one. Refuses (406) a container without
+    a name."""
     shared = SHARED & frozenset(terminus.capabilities)
     if shared:
         name = name.partition("|")[0]
@@ -187,8 +190,8 @@ def subscription_name(terminus: Terminus, container: str, name: str) -> tuple[st
 def known_subscription(
     channel: Channel, terminus: Terminus, container: str, name: str, filters: Filters
 ) -> Source:
-    """A source without an address means the subscription that this link had (JMS unsubscribes
-    like that)."""
+    """The existing subscription of a link whose source has no address: JMS clients unsubscribe in
+    this way. Refuses (404) if there is none."""
     for who in (container, ""):
         queue = find_name(channel, who, name.partition("|")[0])
         if queue in channel.vhost.queues:
@@ -201,19 +204,19 @@ def known_subscription(
 
 def subscription(
     channel: Channel,
-    place: NodeAddress,
+    address: NodeAddress,
     terminus: Terminus,
     container: str,
     name: str,
     filters: Filters,
 ) -> tuple[Node, bool]:
-    """A queue bound to an exchange for this link: private, or by name if it may outlive its
-    connection or is shared. And whether its consumer has to look at what an earlier build left in
-    it."""
+    """A queue bound to an exchange for this link: private, or named if it may outlive its
+    connection or is shared. The second value: an earlier build may have left other messages in the
+    queue, which the consumer has to filter."""
     durable = terminus.durable > 0 and terminus.expiry == NEVER
     named = durable or bool(SHARED & frozenset(terminus.capabilities))
-    channel.vhost.exchange(place.name)
-    key = binding_key(channel, place, filters)
+    channel.vhost.exchange(address.name)
+    key = binding_key(channel, address, filters)
     number = channel.number
     wanted, owner = "", ""
     if named:
@@ -234,14 +237,14 @@ def subscription(
     if named:
         check_owner(channel, queue, owner)
     arguments = {**(filters.headers or {}), **filters.conditions}
-    bind = Bind(number, None, queue, place.name, key, arguments)
+    bind = Bind(number, None, queue, address.name, key, arguments)
     looks = bind_subscription(channel, bind, durable and may_be_earlier(queue, owner, name))
     return Node(queue, lasting, True), looks
 
 
 def narrow(channel: Channel, queue: str, filters: Filters) -> None:
-    """A subscription that is resumed is to have these conditions, and the exchange and key that it
-    has (§2.6.3: a link may ask for other filters when it is attached again)."""
+    """Replace the conditions of a resumed subscription; its exchange and key stay (§2.6.3: a link
+    may request other filters when it is attached again)."""
     for old in list(channel.vhost.queues[queue].bindings):
         kept = {name: value for name, value in old.arguments.items() if name not in CONDITIONS}
         arguments = {**kept, **filters.conditions}
@@ -249,17 +252,17 @@ def narrow(channel: Channel, queue: str, filters: Filters) -> None:
         bind_subscription(channel, bind)
 
 
-def binding_key(channel: Channel, place: NodeAddress, filters: Filters) -> str:
-    """From the filter, the address, or else everything that the exchange has."""
+def binding_key(channel: Channel, address: NodeAddress, filters: Filters) -> str:
+    """Binding key from the filter or the address, otherwise for all messages of the exchange."""
     if filters.key is not None:
         return filters.key
-    if place.key:
-        return place.key
-    kind = channel.vhost.exchange(place.name).type
+    if address.key:
+        return address.key
+    kind = channel.vhost.exchange(address.name).type
     if kind == "direct" and filters.headers is None:
         raise Refusal(
             Condition.PRECONDITION_FAILED,
-            f"a subscription to the direct exchange '{place.name}' needs a key",
+            f"a subscription to the direct exchange '{address.name}' needs a key",
         )
     return "#" if kind == "topic" else ""
 
@@ -270,9 +273,9 @@ def binding_key(channel: Channel, place: NodeAddress, filters: Filters) -> str:
 def make_dynamic(
     channel: Channel, terminus: Terminus, links: Links, container: str, name: str
 ) -> tuple[Terminus, str]:
-    """A node of its own for a link (§3.5.3 dynamic), and the queue behind it. It is deleted when
-    its lifetime policy says so; without one, with the link. Its address tells link and container
-    (§3.5.3)."""
+    """Create the dynamic node of a link (§3.5.3); returns its terminus and its queue, "" for a
+    topic. It is deleted by its lifetime policy; without one, with the link. Its address contains
+    the names of link and container (§3.5.3)."""
     policy = lifetime(terminus)
     hint = recognizable(container, name)
     if frozenset(terminus.capabilities) & TOPIC_CAPABILITIES:
@@ -285,22 +288,23 @@ def make_dynamic(
 
 
 def recognizable(*names: str) -> str:
-    """What a generated name tells of who it was generated for: each name as far as there is room,
-    without what means something in topics and addresses, or cannot be shown."""
+    """Suffix of a generated name: the names of its owner, shortened, without characters that have a
+    meaning in topics and addresses or cannot be printed."""
     shown = ("".join(c if c in PLAIN else "_" for c in name[:MOST_SHOWN]) for name in names)
     return "".join(f"_{name}" for name in shown if name)
 
 
 def reply_source(terminus: Terminus) -> Source:
-    """A place for direct replies, as RabbitMQ's clients ask for it: no queue that anybody could
-    list, gone with its link. Its address is known when it is consumed from."""
+    """A source for direct replies, as RabbitMQ's clients request it: not a listed queue, and gone
+    with its link. Its address is known once it is consumed from."""
     there = granted(terminus, None)
     there.capabilities = (VOLATILE,)
     return Source(there, Node(REPLY_TO), read_filters({}))
 
 
 def lifetime(terminus: Terminus) -> str:
-    """Refuses a policy that the specification does not know."""
+    """Lifetime policy of a dynamic node (§3.5.10 to §3.5.13); "close" by default. Refuses (503)
+    an unknown one."""
     asked = terminus.properties.get("lifetime-policy")
     if asked is None:
         return "close"

@@ -1,4 +1,4 @@
-"""What the management node can do: queues, exchanges and bindings (RabbitMQ 4's paths)."""
+"""Requests to the management node: queues, exchanges and bindings (RabbitMQ 4's paths)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -31,10 +31,10 @@ STATUS = {
 BAD_REQUEST = 400
 
 NODE = "amqp-gateway"
-"""The one node that there is, as clients of RabbitMQ know it."""
+"""Name of the only cluster node, for clients of RabbitMQ."""
 
 STRING = 0xA1
-"""Constructor of strings, of which some clients insist to get an array."""
+"""Constructor of strings: some clients require an array of them."""
 
 
 class Response(NamedTuple):
@@ -49,7 +49,7 @@ Handler = Callable[[Channel, str, Any, str], Response]
 
 
 def respond(channel: Channel, request: Message) -> Response:
-    """The response to a request. What is wrong with it is the status; nothing is raised."""
+    """The response to a request. Errors are its status; nothing is raised."""
     try:
         properties = request.properties
         method, target = properties.subject or "", properties.to or ""
@@ -72,7 +72,7 @@ def respond(channel: Channel, request: Message) -> Response:
 
 
 def read_body(request: Message) -> Any:
-    """The value that the body holds; ``None`` for an empty one."""
+    """The decoded value of the body; ``None`` for an empty body."""
     if request.properties.body_kind != "value":
         return None
     body = request.body
@@ -130,7 +130,7 @@ def purge_queue(channel: Channel, segment: str, _: Any, __: str) -> Response:
 
 
 def described(channel: Channel, queue: Queue) -> Table:
-    """A queue as RabbitMQ describes it. There is one node here: it leads and has no replicas."""
+    """A queue as RabbitMQ describes it. Its leader is the only node; it has no replicas."""
     return {
         "name": queue.name,
         "vhost": channel.vhost.name,
@@ -190,7 +190,7 @@ def post_binding(channel: Channel, _: str, body: Any, __: str) -> Response:
 
 
 def get_bindings(channel: Channel, _: str, __: Any, query: str) -> Response:
-    """Those between one source and one destination, with one key: ``?src=x&dstq=q&key=k``."""
+    """Bindings between one source and one destination, with one key: ``?src=x&dstq=q&key=k``."""
     asked = {name: values[0] for name, values in parse_qs(query, True).items()}
     to_exchange = "dste" in asked
     if "src" not in asked or ("dstq" in asked) == to_exchange:
@@ -230,8 +230,8 @@ def location(binding: Binding) -> str:
 
 
 def delete_binding(channel: Channel, segment: str, _: Any, __: str) -> Response:
-    """``/bindings/src=x;dstq=q;key=k;args=``, each name percent-encoded. Undoing what is not there
-    succeeds."""
+    """``/bindings/src=x;dstq=q;key=k;args=``, each name percent-encoded. Deleting a binding that
+    does not exist succeeds."""
     asked = dict(part.partition("=")[::2] for part in segment.split(";"))
     found = {name: unquote(value, errors="strict") for name, value in asked.items()}
     to_exchange = "dste" in found
@@ -252,7 +252,7 @@ def delete_binding(channel: Channel, segment: str, _: Any, __: str) -> Response:
 
 
 def put_token(channel: Channel, _: str, body: Any, __: str) -> Response:
-    """A new secret of the user who is logged in: passwords do not expire, nothing is renewed."""
+    """New secret of the user of the connection: passwords do not expire, nothing is renewed."""
     if not isinstance(body, bytes):
         raise Refusal(Condition.SYNTAX_ERROR, "the body is not binary")
     if channel.broker.access.user(channel.client.user) is None:
