@@ -38,13 +38,13 @@ DataDir = Annotated[Path | None, typer.Option(help="Directory of the durable sto
 
 
 def fail(text: str) -> NoReturn:
-    """Say what is wrong, and end with status 2."""
+    """Print an error and exit with status 2."""
     err.print(f"[red]error:[/red] {text}", soft_wrap=True)
     raise typer.Exit(2)
 
 
 def settings_from(config: Path | None, **given: Any) -> "Settings":
-    """Settings, or a readable end of the program."""
+    """The settings; exits with a readable error if they are not valid."""
     from gateway.config import read_settings
 
     try:
@@ -54,7 +54,7 @@ def settings_from(config: Path | None, **given: Any) -> "Settings":
 
 
 def show_version(wanted: bool) -> None:
-    """Print the version and end, for ``--version``."""
+    """Print the version and exit, for ``--version``."""
     if wanted:
         out.print(f"amqp-gateway {__version__}", highlight=False)
         raise typer.Exit
@@ -121,7 +121,7 @@ def serve(
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:
-    """Those that were said on the command line."""
+    """The options that were given on the command line."""
     return {name: value for name, value in values.items() if value is not None}
 
 

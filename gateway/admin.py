@@ -14,7 +14,7 @@ from gateway.store import open_records
 
 
 class AdminError(GatewayError):
-    """What the user asked for cannot be done; the text is for that person."""
+    """The command cannot be carried out. The message is shown to the user of the command line."""
 
 
 class UserRow(NamedTuple):
@@ -28,7 +28,7 @@ class UserRow(NamedTuple):
 
 @contextlib.contextmanager
 def change_users(settings: Settings) -> Iterator[Access]:
-    """The users of a data directory; what was changed is written at the end."""
+    """The users of a data directory. Changes are written when the block ends."""
     if not settings.durable:
         raise AdminError("durable = false: a volatile gateway has no users but guest")
     try:

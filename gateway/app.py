@@ -1,4 +1,4 @@
-"""Puts the house together: the only place that builds everything and knows every room."""
+"""Assembles the gateway: the only module that builds all parts and imports all packages."""
 
 import asyncio
 import contextlib
@@ -51,13 +51,13 @@ GOODBYE_SECONDS = 5.0
 BROKEN = 70
 """Exit code after an internal error of the store (EX_SOFTWARE of BSD)."""
 COLLECTOR = (5_000, 5, 10_000)
-"""Thresholds of the garbage collector. A collection stops everything: one of 100 000 new objects
-took up to 45 ms, which is what an import of definitions was held up by. The first two say how many
-are looked at together, each object twice. All of them are looked at rarely, as queues hold strings
-and bytes, which make no cycles (DESIGN.md, "One process, one loop")."""
+"""Thresholds of the garbage collector. A collection stops the process: one of 100 000 new objects
+took up to 45 ms, which delayed an import of definitions. The first two bound the number of objects
+per young collection. Full collections are rare, since queues hold strings and bytes, which form no
+cycles (DESIGN.md, "One process, one loop")."""
 SWITCH_SECONDS = 0.0005
-"""How long the loop may keep the interpreter from the store's thread. With Python's own 5 ms, a
-commit beside a busy loop takes several times as long (DESIGN.md, store)."""
+"""Seconds that the loop may keep the interpreter lock from the store's thread. With Python's
+default of 5 ms, a commit beside a busy loop takes several times as long (DESIGN.md, store)."""
 
 
 class Gateway:
@@ -68,7 +68,7 @@ class Gateway:
         self.amqp_port = 0
         self.amqps_port: int | None = None
         self.more_ports: list[int] = []
-        """Of ``amqp.listeners``, in their order."""
+        """Bound ports of ``amqp.listeners``, in their order."""
         self.http_port = 0
         self.admin_port: int | None = None
         self.store = open_store(settings)
@@ -170,7 +170,8 @@ class Gateway:
         self.turn.end()
 
     def _listen(self, detect: str) -> None:
-        """Open all AMQP ports; ``detect`` is what those do about TLS that may carry both."""
+        """Open all AMQP ports. ``detect`` is the TLS mode of ports that accept both TLS and plain
+        connections."""
         amqp, listen = self.settings.amqp, self.listener.listen
         rules = rules_of(amqp)
         self.amqp_port = listen(ListenAddress(amqp.host, amqp.port, detect, rules))
@@ -285,7 +286,7 @@ class Gateway:
     # --- while it runs --------------------------------------------------------------------------
 
     async def _every_second(self) -> None:
-        """Heartbeats, alarms, and users that the command line has changed."""
+        """Once a second: heartbeats, alarms, and changes of users by the command line."""
         blocked: str | None = None
         while True:
             await asyncio.sleep(1)
@@ -296,8 +297,8 @@ class Gateway:
                 if isinstance(self.store, SqliteStore) and self.store.changed_elsewhere():
                     self.broker.access.reload(self.store.records(*ACCESS))
             except (OSError, StoreError) as error:
-                # The disk again: it is no reason for heartbeats to stop for good.
-                log.error("cannot look at the disk: %s", error)
+                # A disk error must not stop heartbeats for good.
+                log.error("cannot check the free disk space: %s", error)
             if self.broker.blocked != blocked:
                 blocked = self.broker.blocked
                 self.listener.announce(blocked)
@@ -308,11 +309,11 @@ class Gateway:
         self.listener.hold(self.turn.pressed or self.broker.blocked is not None)
 
     def stop(self) -> None:
-        """Ask it to end; ``stopped`` returns."""
+        """Request a shutdown; ``stopped`` returns."""
         self._stop.set()
 
     async def stopped(self) -> None:
-        """Wait until somebody asks it to end."""
+        """Wait until a shutdown is requested."""
         await self._stop.wait()
 
     async def __aexit__(self, *_: object) -> None:
@@ -330,15 +331,15 @@ class Gateway:
 
 
 def end_process(error: BaseException) -> None:
-    """End at once: what is not on disk was not confirmed, and whoever watches over us starts a new
-    process, which is well. A polite end would try to write what cannot be written."""
+    """Exit at once. Messages that are not on disk were not confirmed, and the supervisor starts a
+    new process. A graceful shutdown would try to write changes that cannot be written."""
     log.critical("the gateway ends: %s", error)
     logging.shutdown()
     os._exit(BROKEN)
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn without its signal handlers: the process stops all its doors together."""
+    """uvicorn without its signal handlers: the process stops all listeners together."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -357,7 +358,7 @@ def open_store(settings: Settings) -> Store:
 
 
 def secret(settings: Settings, name: str) -> bytes:
-    """The key that seals cursors or capsules: kept, so that they survive a restart."""
+    """The key that seals cursors or capsules. It is stored, so that they survive a restart."""
     if not settings.durable:
         return secrets.token_bytes(KEY_OCTETS)
     return kept_secret(settings.data_dir / name)
@@ -365,7 +366,7 @@ def secret(settings: Settings, name: str) -> bytes:
 
 @contextlib.asynccontextmanager
 async def stop_on_signals(gateway: Gateway) -> AsyncIterator[None]:
-    """SIGINT and SIGTERM end it politely."""
+    """Shut down gracefully on SIGINT and SIGTERM."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, gateway.stop)

@@ -1,13 +1,13 @@
 """Bodies that are too large for memory: octets in a file that has no name.
 
-A ``Spool`` makes them. What comes in is added piece by piece to a ``Filling``; ``finish`` gives the
-``LargeBody``, ``abandon`` (or forgetting it) leaves nothing. A file is closed, and with that gone,
-when the last body that stands in it is. One that outlives the process while it comes in has a name
-(``gateway/partial_bodies.py``), which goes with the file. Everything raises ``OSError`` for errors
-of the disk, and ``ENOSPC`` also for the limits of the spool.
+A ``Spool`` makes them. Incoming octets are added piece by piece to a ``Filling``; ``finish``
+returns the ``LargeBody``, and ``abandon`` (or dropping the reference) discards it. A file is
+closed, and thereby deleted, when its last body is released. A partly received body that must
+survive the process has a named file (``gateway/partial_bodies.py``), which is removed with it. All
+methods raise ``OSError`` for disk errors, and ``ENOSPC`` also for the limits of the spool.
 
-Writing and reading go through the page cache and are done where they are called for, the loop
-included: 128 KiB cost about as much as copying them.
+Reads and writes go through the page cache and are made directly, also on the loop: 128 KiB cost
+about as much as copying them.
 """
 
 import errno
@@ -19,25 +19,26 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 THRESHOLD = 1 << 20
-"""Octets from which on a body is large."""
+"""Minimum octets of a large body."""
 MOST_OCTETS = 16 << 30
-"""Of all files of large bodies that are open."""
+"""Total octets of open files of large bodies."""
 
 WRITE_FROM = 1 << 18
-"""Small pieces are gathered up to this before they are written."""
+"""Small pieces are buffered up to this size before they are written."""
 NAMED_FROM = 1 << 15
-"""The same where they are to outlive the process."""
+"""The same for files that must survive the process."""
 
 Freed = Callable[[int], None]
 
 
 def _nobody(octets: int) -> None:
-    """Nobody counts."""
+    """No-op in place of a counter."""
 
 
 class File:
-    """An open file that is closed when nobody has it any more. ``freed`` is told its octets then,
-    on whatever thread that is. ``name``: it has one, which goes too."""
+    """An open file that is closed when its last reference is dropped. ``freed`` is then called with
+    its octets, on the thread that dropped it. ``name`` is the path of a named file, which is
+    deleted too."""
 
     __slots__ = ("descriptor", "size", "name", "_freed")
 
@@ -50,7 +51,7 @@ class File:
     def __del__(self) -> None:
         os.close(self.descriptor)
         if self.name:
-            # What cannot be removed now is swept at the next start.
+            # A file that cannot be removed now is removed at the next start.
             with suppress(OSError):
                 os.unlink(self.name)
         self._freed(self.size)
@@ -58,7 +59,7 @@ class File:
 
 class LargeBody:
     """Octets in a file, from ``start`` on. A slice of it is ``bytes``, read from the file; ``part``
-    is a body of its own in the same file."""
+    is another body in the same file."""
 
     __slots__ = ("file", "start", "_size")
 
@@ -71,7 +72,7 @@ class LargeBody:
         return self._size
 
     def __getitem__(self, wanted: slice) -> bytes:
-        """Raises ``OSError``, also if the file has become shorter."""
+        """Read a slice. Raises ``OSError``, also if the file has become shorter."""
         first, last, step = wanted.indices(self._size)
         if step != 1:
             raise ValueError("a large body is read in one direction, octet by octet")
@@ -91,7 +92,7 @@ class LargeBody:
         return LargeBody(self.file, self.start + first, max(0, last - first))
 
     def chunks(self, octets: int = WRITE_FROM) -> Iterator[bytes]:
-        """All of it, a piece at a time. Raises ``OSError``."""
+        """The whole body in pieces. Raises ``OSError``."""
         for at in range(0, self._size, octets):
             yield self[at : at + octets]
 
@@ -108,8 +109,8 @@ def cut(body: Body, first: int, last: int) -> Body:
 
 
 def fingerprint(body: Body) -> bytes:
-    """The same for the same octets; of a large body, for those of the same file, restarts included,
-    so that it need not be read. Raises ``OSError``."""
+    """A fingerprint of the octets. For a large body it identifies the file, also across restarts,
+    so that the body need not be read. Raises ``OSError``."""
     if isinstance(body, bytes):
         return hashlib.sha256(body).digest()
     found = os.fstat(body.file.descriptor)
@@ -118,8 +119,8 @@ def fingerprint(body: Body) -> bytes:
 
 
 class Filling:
-    """A body that is coming in. ``path``: its file has a name, and is there when the process is
-    killed."""
+    """A body that is being received. With ``path`` its file has a name and survives a kill of the
+    process."""
 
     __slots__ = ("size", "path", "_spool", "_file", "_pieces", "_gathered", "_written")
 
@@ -134,7 +135,7 @@ class Filling:
         self._written = file.size
 
     def add(self, octets: bytes) -> None:
-        """The next octets. Raises ``OSError``; then it can only be abandoned."""
+        """Append octets. Raises ``OSError``; then the body can only be abandoned."""
         assert self._file is not None
         size = len(octets)
         self._spool.take(size)
@@ -155,19 +156,19 @@ class Filling:
             octets = octets[written:]
 
     def finish(self) -> LargeBody:
-        """All of it has come. Raises ``OSError``."""
+        """The body is complete. Raises ``OSError``."""
         body = self.begun()
         body.file.name, self._file = self.path, None
         return body
 
     def begun(self) -> LargeBody:
-        """What there is of it by now. Raises ``OSError``."""
+        """The octets received so far. Raises ``OSError``."""
         self._write()
         assert self._file is not None
         return LargeBody(self._file, 0, self.size)
 
     def leave(self) -> None:
-        """No more comes for now: a file with a name stays there, closed. Raises ``OSError``."""
+        """Suspend the transfer: a named file is closed and kept. Raises ``OSError``."""
         self._write()
         self._file = None
 
@@ -180,7 +181,7 @@ class Filling:
 
 
 class Gathering:
-    """A body of a known size as it comes in, in ``filling``, or in memory without one."""
+    """A body of known size that is being received, in ``filling``, or in memory without one."""
 
     __slots__ = ("size", "have", "filling", "_pieces")
 
@@ -192,7 +193,7 @@ class Gathering:
 
     @property
     def held(self) -> int:
-        """Octets that will be in memory."""
+        """Octets of the body that will be held in memory."""
         return self.size if self.filling is None else 0
 
     def add(self, octets: bytes) -> None:
@@ -204,31 +205,32 @@ class Gathering:
             self.filling.add(octets)
 
     def finish(self) -> Body:
-        """All of it. Raises ``OSError``."""
+        """The complete body. Raises ``OSError``."""
         if self.filling is not None:
             return self.filling.finish()
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
     def abandon(self) -> None:
-        """It is not wanted any more. The other way is to forget it."""
+        """Discard the body. Dropping the reference does the same."""
         if self.filling is not None:
             self.filling.abandon()
         self._pieces.clear()
 
 
 def gathering(spool: "Spool | None", size: int) -> Gathering:
-    """A place for a body: in a file if it is large, and there is a spool. Raises ``OSError``."""
+    """A receiver for a body: in a file if the body is large and there is a spool. Raises
+    ``OSError``."""
     if spool is None or size < spool.threshold:
         return Gathering(size, None)
     return Gathering(size, spool.start(size))
 
 
 class Spool:
-    """The place where large bodies stand, and how much there may be of them.
+    """The storage of large bodies, with its limits.
 
-    ``directory``: ``None`` is the system's place for temporary files. ``most_octets``: of all files
-    that are open, 0 for no limit. ``most_files``: each is an open file of the process; where there
-    are more, bodies stay in memory."""
+    ``directory`` is where files are created; ``None`` means the system's directory for temporary
+    files. ``most_octets`` limits the total of open files; 0 is no limit. ``most_files`` limits the
+    number of open files; further bodies stay in memory."""
 
     def __init__(
         self,
@@ -244,17 +246,17 @@ class Spool:
         self.most_files = most_files
         self._octets = 0
         self._files = 0
-        self._freed: deque[int] = deque()  # filled by whichever thread lets go of a file
+        self._freed: deque[int] = deque()  # filled by the thread that releases a file
 
     @property
     def octets(self) -> int:
-        """Octets in files that are open, whether they are still coming in or not."""
+        """Octets in open files, of complete and incomplete bodies."""
         self._count()
         return self._octets
 
     @property
     def files(self) -> int:
-        """How many such files there are."""
+        """Number of open files."""
         self._count()
         return self._files
 
@@ -265,21 +267,21 @@ class Spool:
             self._files -= 1
 
     def take(self, octets: int) -> None:
-        """More octets are about to be kept. Raises ``OSError`` if these are too many."""
+        """Reserve octets. Raises ``OSError`` if they exceed the limit."""
         self.check(octets)
         self._octets += octets
 
     def check(self, octets: int) -> None:
-        """Whether there is room for so many. Raises ``OSError``."""
+        """Check that so many octets fit. Raises ``OSError`` if not."""
         if self._freed:
             self._count()
         if self.most_octets and self._octets + octets > self.most_octets:
-            raise OSError(errno.ENOSPC, "large messages take all the room they may")
+            raise OSError(errno.ENOSPC, "large messages have reached their limit of disk space")
 
     def start(self, octets: int = 0, path: str = "") -> Filling | None:
-        """A new body, of which so many octets are announced; ``None`` if it has to stay in memory,
-        for want of open files. ``path``: the name of its file, which may be there, and then goes
-        on where it ends. Raises ``OSError``."""
+        """A new body with so many announced octets; ``None`` if it has to stay in memory because
+        too many files are open. ``path`` is the name of its file; an existing file is appended to.
+        Raises ``OSError``."""
         self.check(octets)
         if self.most_files and self.files >= self.most_files:
             return None
@@ -299,7 +301,7 @@ class Spool:
 
 
 def named(path: str) -> int:
-    """The descriptor of the file of that name, made if need be. Raises ``OSError``."""
+    """The descriptor of a named file, which is created if missing. Raises ``OSError``."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
@@ -308,7 +310,7 @@ def unnamed(directory: str | None) -> int:
     where = directory or tempfile.gettempdir()
     if hasattr(os, "O_TMPFILE"):
         try:
-            # Without O_EXCL it may be given a name later: the store does that.
+            # Without O_EXCL the store can link it under a name later.
             return os.open(where, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):

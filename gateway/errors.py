@@ -1,10 +1,10 @@
-"""Who is wrong, what dies with it, and whether it may be tried again.
+"""Errors by origin, by scope of the loss, and by whether a retry can succeed.
 
     GatewayError
-      LocalError     we broke a rule of a protocol: a bug of ours, never written to a wire
-      PeerError      they broke a rule; carries the condition and what is lost
-      Refusal        the broker says no: condition, text, what is lost
-      StoreError     the disk failed; the peer learns "internal error", the log learns everything
+      LocalError     the gateway broke a rule of a protocol: a bug, never sent to a peer
+      PeerError      the peer broke a rule; carries the condition and the scope of the loss
+      Refusal        the broker refuses: condition, text, scope of the loss
+      StoreError     the disk failed; the peer gets "internal error", the log gets the details
       ConfigError    the configuration is wrong; raised before anything starts
 
 A ``Condition`` is a neutral word. Each version's generated table turns it into that version's own
@@ -15,7 +15,7 @@ from enum import Enum, IntEnum
 
 
 class Lost(IntEnum):
-    """How much dies with an error, smallest first."""
+    """The scope of the loss caused by an error, smallest first."""
 
     NOTHING = 0
     LINK = 1
@@ -24,7 +24,7 @@ class Lost(IntEnum):
 
 
 class Condition(Enum):
-    """What went wrong, in words that every version can translate.
+    """A kind of error that every version can translate.
 
     The values are the names used in the ``conditions`` block of each file in ``specs/``.
     """
@@ -50,16 +50,17 @@ class Condition(Enum):
 
 
 class GatewayError(Exception):
-    """Root of everything this package raises on purpose."""
+    """Base class of all deliberate errors of this package."""
 
 
 class LocalError(GatewayError):
-    """We tried to say something the protocol forbids. Always a bug of ours."""
+    """The gateway tried to send something that the protocol forbids. Always a bug of the
+    gateway."""
 
 
 class Unwritable(LocalError, ValueError):
-    """A value has no form in this version: a name is too long for its field, or a method for a
-    frame of the peer. On the way out this costs the message (``Unsent``), never the connection."""
+    """A value cannot be encoded in this version: a name is too long for its field, or a method for
+    a frame of the peer. On output this loses the message (``Unsent``), never the connection."""
 
 
 class ConfigError(GatewayError):
@@ -71,7 +72,7 @@ class StoreError(GatewayError):
 
 
 class Unstorable(StoreError):
-    """One record is of a kind that the store cannot keep; others are not touched by it."""
+    """One record cannot be stored. Other records are not affected."""
 
 
 class PeerError(GatewayError):
@@ -98,10 +99,11 @@ class PeerError(GatewayError):
 
 
 class Refusal(GatewayError):
-    """The broker says no. The text may be shown to the peer: it never contains internals.
+    """The broker refuses an operation. The text may be shown to the peer and never contains
+    internals.
 
-    ``lost`` is what a legacy peer loses by it: ``Lost.SESSION`` closes the channel (soft errors),
-    ``Lost.CONNECTION`` the connection (hard errors).
+    ``lost`` is the scope of the loss for a legacy peer: ``Lost.SESSION`` closes the channel (soft
+    errors), ``Lost.CONNECTION`` the connection (hard errors).
     """
 
     def __init__(self, condition: Condition, text: str, lost: Lost = Lost.SESSION) -> None:

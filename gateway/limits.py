@@ -1,26 +1,27 @@
-"""Limits of one AMQP connection, and what it may log in with: declared once, for the adapters that
-keep to them and for the configuration that sets them."""
+"""Limits and login mechanisms of one AMQP connection, declared once for the adapters that enforce
+them and the configuration that sets them."""
 
 from typing import Literal, NamedTuple
 
 Mechanism = Literal["PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS"]
 MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "AMQPLAIN", "SCRAM-SHA-256", "EXTERNAL", "ANONYMOUS")
-"""All there are of SASL, in the order in which they are offered."""
+"""All supported SASL mechanisms, in the order in which they are offered."""
 
 
 class Limits(NamedTuple):
-    """What we accept and propose. Sizes are octets, times seconds; 0 is no limit (or: never)."""
+    """Limits that are accepted and proposed. Sizes are octets, times are seconds; 0 means no limit
+    (or never)."""
 
     frame_max: int = 131_072
-    """Largest frame, counted with its header and end."""
+    """Largest frame, including its header and end octet."""
     channel_max: int = 2_047
     heartbeat: int = 60
-    """What we propose; the client decides."""
+    """Proposed heartbeat interval; the client decides."""
     max_message_octets: int = 128 * 1024 * 1024
-    """Largest body; a larger one is refused before any of it is kept."""
+    """Largest body. A larger one is refused before any of it is stored."""
     handshake_timeout: float = 10.0
-    """From the first tick to an open connection."""
+    """Time from the first tick to an open connection."""
     close_timeout: float = 5.0
-    """How long our close may wait for its answer."""
+    """Time to wait for the reply to a close that the gateway sent."""
     synch: bool = False
-    """Answer SYNCHREQ (0-9a0) with a method that the document names and does not number."""
+    """Answer SYNCHREQ (0-9a0) with a method that the specification names but does not number."""

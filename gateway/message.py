@@ -1,9 +1,9 @@
-"""The message as it is carried: the bytes it came with, and what the broker must know of it.
+"""The message: its original bytes, and the properties that the broker needs.
 
 A ``Message`` keeps body and property bytes in the dialect of its sender. ``Properties`` is the
-canonical, 1.0-like view; it is decoded when somebody looks (a reader of another version, HTTP, a
-headers exchange) and not before. ``Essentials`` is the little that the broker needs for every
-message; it is shared between messages whose encoded properties are equal.
+canonical, 1.0-like view; it is decoded on first use (by a reader of another version, HTTP or a
+headers exchange). ``Essentials`` are the few properties that the broker needs of every message;
+messages with equal encoded properties share them.
 """
 
 import struct
@@ -16,7 +16,7 @@ Table = dict[str, Any]
 
 
 class Essentials(NamedTuple):
-    """What the broker reads of every message. Times are milliseconds."""
+    """The properties that the broker reads of every message. Times are milliseconds."""
 
     durable: bool = False
     priority: int | None = None
@@ -24,7 +24,7 @@ class Essentials(NamedTuple):
     user_id: str | None = None
     has_headers: bool = False
     expiry: int | None = None
-    """When it is over, whatever its ttl: a time since 1970, which only 1.0 has."""
+    """Absolute expiry time since 1970, regardless of the ttl. Only 1.0 has it."""
 
 
 class Properties:
@@ -32,8 +32,7 @@ class Properties:
 
     ``application`` holds application properties (legacy headers); ``annotations`` message
     annotations; ``body_kind`` is "data", "value" or "sequence". ``type``, ``app_id`` and
-    ``cluster_id`` have no home in 1.0 but belong to the legacy versions. ``ttl`` and the times are
-    milliseconds.
+    ``cluster_id`` exist only in the legacy versions. ``ttl`` and the times are milliseconds.
     """
 
     __slots__ = (
@@ -73,7 +72,7 @@ class Properties:
     body_kind: str | None
 
     def __init__(self, **given: Any) -> None:
-        # Written out: a loop over the names would cost more than reading the message.
+        # Unrolled: a loop over the names would cost more than reading the message.
         self.durable = self.priority = self.ttl = self.first_acquirer = None
         self.delivery_count = self.message_id = self.user_id = self.to = self.subject = None
         self.reply_to = self.correlation_id = self.content_type = self.content_encoding = None
@@ -99,7 +98,7 @@ class Properties:
 
 
 class Dialect(Protocol):
-    """How one version (and vendor) writes message properties. Registered in ``DIALECTS``.
+    """The encoding of message properties in one version (and vendor). Registered in ``DIALECTS``.
 
     ``header`` is the encoded form without anything that depends on the body: for 0-8 to 0-9-1 the
     property flags and list; for 1.0 the bare sections before the body.
@@ -108,11 +107,12 @@ class Dialect(Protocol):
     name: str
 
     def essentials(self, header: bytes) -> Essentials:
-        """What the broker needs. Raises ``ValueError`` if the bytes are not valid."""
+        """The properties that the broker needs. Raises ``ValueError`` if the bytes are not
+        valid."""
         ...
 
     def read(self, header: bytes) -> Properties:
-        """Decode all of it. Raises ``ValueError`` if the bytes are not valid."""
+        """Decode all properties. Raises ``ValueError`` if the bytes are not valid."""
         ...
 
     def write(self, properties: Properties) -> bytes:
@@ -120,31 +120,32 @@ class Dialect(Protocol):
         ...
 
     def noted(self, header: bytes, notes: Table) -> bytes:
-        """The same header with what the broker adds, in the place where a reader expects it; all
-        other octets stay as they are. Raises ``ValueError`` if a note cannot be written."""
+        """The header with the headers that the broker adds, in the place where a reader expects
+        them; all other octets are unchanged. Raises ``ValueError`` if a note cannot be written."""
         ...
 
     def everlasting(self, header: bytes) -> bytes:
-        """The same header without a time to live; all other octets stay as they are."""
+        """The header without a time to live; all other octets are unchanged."""
         ...
 
 
 DIALECTS: dict[str, Dialect] = {}
-"""Dialects by name. Adapters fill it when imported; the store needs it to read what it kept."""
+"""Dialects by name. Adapters register theirs when imported; the store needs it to read stored
+messages."""
 
 NO_ESSENTIALS = Essentials()
 
 UNFORESEEN = (
     ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, struct.error,
 )  # fmt: skip
-"""What converters do not raise on purpose."""
+"""Exceptions that converters do not raise deliberately."""
 
 Crosser = Callable[["Message", Dialect], tuple[bytes, Body]]
-"""A message -> header and body for a reader of another dialect. Raises ``ValueError``."""
+"""Converts a message to header and body for a reader of another dialect. Raises ``ValueError``."""
 
 
 def plainly(message: "Message", dialect: Dialect) -> tuple[bytes, Body]:
-    """The crossing of those who have set up no other: properties only."""
+    """The default conversion if none is configured: properties only."""
     return dialect.write(message.dialect.read(message.header)), message.body
 
 
@@ -152,7 +153,7 @@ _crosser: Crosser = plainly
 
 
 def cross_with(crosser: Crosser) -> None:
-    """How messages cross from one dialect to another in this process, from now on."""
+    """Set the conversion between dialects for this process."""
     global _crosser
     _crosser = crosser
 
@@ -160,8 +161,8 @@ def cross_with(crosser: Crosser) -> None:
 class Message:
     """One message. Queues hold these in great numbers: only strings, bytes and shared objects.
 
-    ``body`` is complete: octets, or a ``LargeBody`` in a file, which has a length and slices alike.
-    ``notes`` are headers the broker adds (``x-death`` and the like); they never overwrite the
+    ``body`` is complete: octets, or a ``LargeBody`` in a file, which supports ``len`` and slices
+    too. ``notes`` are headers the broker adds (``x-death`` and the like); they never overwrite the
     sender's bytes and are merged when the message is written or read.
     """
 
@@ -199,12 +200,12 @@ class Message:
         return self._properties
 
     def forget_properties(self) -> None:
-        """Drop the decoded view, so that a queued message costs its bytes only."""
+        """Drop the decoded view, so that a queued message holds only its bytes."""
         self._properties = None
 
     def form_for(self, dialect: Dialect) -> tuple[bytes, Body]:
-        """Header and body for a reader of ``dialect``: untouched if it is ours. Raises
-        ``ValueError`` if that reader cannot be given this message."""
+        """Header and body for a reader of ``dialect``; unchanged if it is the message's own
+        dialect. Raises ``ValueError`` if the message cannot be converted for that reader."""
         try:
             if dialect is self.dialect:
                 header, body = self.header, self.body
@@ -212,22 +213,22 @@ class Message:
                 header, body = _crosser(self, dialect)
             return (dialect.noted(header, self.notes) if self.notes else header), body
         except UNFORESEEN as error:
-            # A converter that stumbles over a strange value costs this message too, and no reader
-            # of others: it would stumble again for whoever is given the message next.
+            # An unexpected exception of a converter loses only this message: it would be raised
+            # again for the next reader.
             raise ValueError(f"the message cannot be converted: {error!r}") from error
 
     def aged(self, left: int) -> "Aged":
-        """The same, for a reader that is told how long it still lives."""
+        """The message for a reader that is sent the remaining time to live."""
         return Aged(self, left)
 
     @property
     def size(self) -> int:
-        """Octets of body and properties: what limits and alarms count."""
+        """Octets of body and properties, as counted by limits and alarms."""
         return len(self.body) + len(self.header)
 
     @property
     def weight(self) -> int:
-        """Octets of it that memory holds."""
+        """Octets of the message that are held in memory."""
         body = self.body
         return len(self.header) + (len(body) if body.__class__ is bytes else 0)
 
@@ -239,7 +240,7 @@ class Message:
 
 
 class Aged(Message):
-    """A message on its way to a reader, and the milliseconds that are ``left`` of its life."""
+    """A message for a reader, with the milliseconds ``left`` until it expires."""
 
     __slots__ = ("left",)
 

@@ -1,13 +1,13 @@
-"""Bodies of which not all has come, kept so that their senders may go on, on any connection.
+"""Partly received bodies, kept so that their senders can resume on any connection.
 
 0.8a2 has them (messages that are prepared, §3.3.2.2), and 0-9a6 (files that are staged). A
-``PartialBodyStore`` keeps them all, within its limits: the body that has waited longest is given up
-first. A body that its sender is at work on is never given up, and lives as long as that goes on.
+``PartialBodyStore`` keeps them within its limits: the body that has waited longest is dropped
+first. A body in transfer is never dropped.
 
-With a directory, a body stands in a file there as it comes, and a record beside it says whose it
-is; so it is there after ``kill -9`` too. Small ones get their file when they are cut off. After the
-machine itself has started anew only those are trusted that have a digest: nothing was synced.
-Without a directory they are in files of the spool, and without that in memory.
+With a directory, a body is written to a file there while it is received, with a record of its owner
+beside it, and so survives ``kill -9``. Small bodies get their file when the transfer is
+interrupted. Nothing is synced, so after a reboot only bodies with a digest are trusted. Without a
+directory they are in files of the spool, and without a spool in memory.
 """
 
 import errno
@@ -23,30 +23,30 @@ from typing import Any
 from gateway.bodies import Body, Filling, Gathering, Spool
 
 Key = tuple[str, ...]
-"""Whose it is, and everything that identifies it for them; the first word is the version."""
+"""Owner and identity of a body; the first word is the version."""
 
 SMALL = 1 << 16
-"""A body announced to be smaller gets its file only when it is cut off."""
+"""A body announced to be smaller gets its file only when its transfer is interrupted."""
 MOST_OCTETS = 4 << 30
-"""Of all that are kept."""
+"""Maximum octets of all partial bodies."""
 MOST_ITEMS = 256
-"""How many are kept; the oldest make room."""
+"""Maximum number of partial bodies; the oldest are dropped first."""
 KEEP_SECONDS = 86_400
-"""How long one waits for its sender to go on."""
+"""Milliseconds that a body waits for its sender to resume."""
 MOST_IN_MEMORY = 128 << 20
-"""Octets in memory, of all that are kept there."""
+"""Maximum octets of all partial bodies in memory."""
 MOST_OPEN = 64
-"""Files without a name that are held open for senders who are gone."""
+"""Maximum number of unnamed files that are held open for disconnected senders."""
 CATCH_UP = 1 << 20
-"""Octets of an earlier process that are hashed with each piece that comes."""
+"""Octets of an earlier process that are hashed with each received piece."""
 
 BODY, RECORD = ".part", ".json"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Staged:
-    """What there is of one body. ``size`` is announced; ``digest`` its SHA-1 in hexadecimal, or
-    "". ``lasting``: its key means the same after a restart."""
+    """The received part of one body. ``size`` is the announced size. ``digest`` is its SHA-1 in
+    hexadecimal, or "". ``lasting`` means that its key is valid after a restart."""
 
     __slots__ = (
         "key", "size", "digest", "lasting", "have", "touched", "path", "place", "_hash", "_hashed",
@@ -61,29 +61,29 @@ class Staged:
         self.digest = digest.lower()
         self.lasting = lasting
         self.have = 0
-        """Octets that have come."""
+        """Octets received."""
         self.touched = 0
-        """When it was left, milliseconds."""
+        """Time of the interruption, in milliseconds."""
         self.path = ""
-        """Its file, without the suffix."""
+        """Path of its file, without the suffix."""
         self.place: Gathering | None = None
-        """Where octets go; ``None`` before the first, and while its file is closed."""
+        """The receiver of octets; ``None`` before the first, and while its file is closed."""
         self._hash = hashlib.sha1() if digest else None
         self._hashed = 0
         self._bodies = partials
 
     @property
     def held(self) -> int:
-        """Octets of it in memory."""
+        """Octets of the body in memory."""
         return self.have if self.place is not None and self.place.filling is None else 0
 
     @property
     def left(self) -> int:
-        """Octets that are still to come."""
+        """Octets not yet received."""
         return self.size - self.have
 
     def add(self, octets: bytes) -> None:
-        """The next octets. Raises ``OSError``; then it can only be dropped."""
+        """Append octets. Raises ``OSError``; then the body can only be dropped."""
         if not octets:
             return
         if self.place is None:
@@ -96,7 +96,7 @@ class Staged:
             self._hashed = self.have
 
     def _behind(self, most: int) -> bool:
-        """Hash what an earlier process has left, so much of it; true if there is such."""
+        """Hash up to so many octets of an earlier process. Returns whether some are left."""
         filling = None if self.place is None else self.place.filling
         if self._hash is None or filling is None or not self._bodies.inherited(self):
             return False
@@ -108,22 +108,23 @@ class Staged:
         return True
 
     def fault(self) -> str:
-        """Why it is not the body that was announced, or nothing. Raises ``OSError``."""
+        """The reason why it is not the announced body, or "". Raises ``OSError``."""
         if self.have != self.size:
             return f"{self.have} octets of {self.size} have come"
         if self._hash is not None:
             self._behind(self.size)
             if self._hash.hexdigest() != self.digest:
-                return "the contents are not those that the hash was taken of"
+                return "the contents do not match the announced hash"
         return ""
 
 
 class PartialBodyStore:
-    """All bodies that are half here.
+    """All partly received bodies.
 
-    ``directory``: where their files are; ``None``: nothing outlives the process. ``most_octets`` of
-    all of them, 0 for no limit, ``most_items`` of those with any octets, and ``keep_ms``, how long
-    one waits for its sender. Raises ``OSError`` if what is in the directory cannot be looked at.
+    ``directory`` is where their files are; with ``None`` they do not survive the process.
+    ``most_octets`` limits their total, 0 for no limit. ``most_items`` limits the number of those
+    with any octets. ``keep_ms`` is the time that a body waits for its sender. Raises ``OSError`` if
+    the directory cannot be read.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class PartialBodyStore:
         self.keep_ms = keep_ms
         self.now = now
         self.kept: OrderedDict[Key, Staged] = OrderedDict()
-        """Whose sender is not there, in the order in which they left."""
+        """Bodies without a connected sender, in the order of their interruption."""
         self.used: dict[Key, Staged] = {}
         self.octets = self.number = self.memory = 0
         self._inherited: set[str] = set()
@@ -154,7 +155,7 @@ class PartialBodyStore:
     # --- an earlier process ---------------------------------------------------------------------
 
     def _find(self, directory: Path) -> None:
-        """Take stock; what makes no sense is swept."""
+        """List the files of the directory and remove invalid ones."""
         found = []
         for file in list(directory.iterdir()):
             if file.suffix == RECORD:
@@ -178,7 +179,7 @@ class PartialBodyStore:
         self.tick(self.now)
 
     def _read(self, file: Path) -> Staged | None:
-        """What a record says, if it is to be believed."""
+        """The body described by a record, if the record is valid."""
         try:
             said: Any = json.loads(file.read_bytes())
             body = file.with_suffix(BODY).stat()
@@ -193,15 +194,14 @@ class PartialBodyStore:
         return item if good else None
 
     def inherited(self, item: Staged) -> bool:
-        """Whether it was begun by an earlier process."""
+        """Whether the body was begun by an earlier process."""
         return item.path in self._inherited
 
     # --- begin and end --------------------------------------------------------------------------
 
     def begin(self, key: Key, size: int, digest: str = "", lasting: bool = True) -> Staged:
-        """Somebody sends this, from where it ends here. What is there under that key and is
-        another body is dropped; who is at work on it by now will leave nothing. Raises
-        ``OSError``."""
+        """Begin or resume a transfer. A different body under the same key is dropped, and a
+        transfer of it in progress leaves nothing behind. Raises ``OSError``."""
         item = self.kept.get(key)
         if item is not None and (item.size, item.digest) != (size, digest.lower()):
             self.drop(item)
@@ -224,12 +224,12 @@ class PartialBodyStore:
         return item
 
     def of(self, owner: Key) -> list[Staged]:
-        """All whose key begins like that, those that wait first and in their order."""
+        """All bodies whose key has this prefix; waiting ones come first, in order."""
         items = [*self.kept.values(), *self.used.values()]
         return [item for item in items if item.key[: len(owner)] == owner]
 
     def leave(self, item: Staged) -> None:
-        """Its sender is gone: it waits for the rest."""
+        """The sender is disconnected: keep the body until it resumes."""
         if self.used.get(item.key) is not item or not item.have:
             self.drop(item)
             return
@@ -246,7 +246,7 @@ class PartialBodyStore:
             self.drop(kept)
 
     def drop(self, item: Staged) -> None:
-        """It is spoilt, or given up."""
+        """Discard a body that is damaged or no longer needed."""
         self._forget(item)
         if item.place is not None:
             item.place.abandon()
@@ -256,7 +256,7 @@ class PartialBodyStore:
         item.place, item.have = None, 0
 
     def finish(self, item: Staged) -> Body:
-        """All of it has come: it is the receiver's now. Raises ``OSError``."""
+        """The body is complete and is handed to the receiver. Raises ``OSError``."""
         self._forget(item)
         place, item.place, item.have = item.place, None, 0
         if place is None:
@@ -283,7 +283,7 @@ class PartialBodyStore:
                 os.unlink(item.path + RECORD)
 
     def tick(self, now: int) -> None:
-        """Milliseconds since 1970: those that have waited too long are given up."""
+        """Drop bodies that have waited too long. ``now`` is milliseconds since 1970."""
         self.now = now
         for item in list(self.kept.values()):
             if now - item.touched <= self.keep_ms:
@@ -293,14 +293,16 @@ class PartialBodyStore:
     # --- room -----------------------------------------------------------------------------------
 
     def take(self, item: Staged, octets: int) -> None:
-        """So many more are to be kept of it. Raises ``OSError`` if there is no room."""
+        """Reserve octets for a body. Raises ``OSError`` if there is no room."""
         while self._full(octets, new=not item.have) and self._give_up_one():
             pass
         if self._full(octets, new=not item.have):
-            raise OSError(errno.ENOSPC, "what is staged takes all the room it may")
+            raise OSError(errno.ENOSPC, "partly received bodies have reached their limit")
         if item.place is not None and item.place.filling is None:
             if self.memory + octets > MOST_IN_MEMORY:
-                raise OSError(errno.ENOSPC, "what is staged in memory takes all the room it may")
+                raise OSError(
+                    errno.ENOSPC, "partly received bodies have reached their limit of memory"
+                )
             self.memory += octets
         self.octets += octets
         self.number += not item.have
@@ -317,7 +319,7 @@ class PartialBodyStore:
         return False
 
     def room_for(self, item: Staged) -> Gathering:
-        """Where its first octets go. Raises ``OSError``."""
+        """The receiver of its first octets. Raises ``OSError``."""
         if self.spool is None:
             return Gathering(item.size, None)
         if item.lasting and self.directory is not None and item.size >= SMALL:
@@ -327,7 +329,7 @@ class PartialBodyStore:
         return Gathering(item.size, None)
 
     def _lay_down(self, item: Staged) -> None:
-        """No more comes for now: into its file with it, and that is closed. Raises ``OSError``."""
+        """Suspend a transfer: write the octets to the file and close it. Raises ``OSError``."""
         place = item.place
         if place is None:
             return
@@ -343,7 +345,7 @@ class PartialBodyStore:
             item.place = None
 
     def _named(self, item: Staged) -> Filling | None:
-        """A file and its record. Raises ``OSError``."""
+        """Create its file and record. Raises ``OSError``."""
         assert self.spool is not None and self.directory is not None
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = str(self.directory / secrets.token_hex(16))

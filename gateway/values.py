@@ -1,8 +1,9 @@
-"""Typed values that survive a crossing between versions.
+"""Typed values that survive conversion between versions.
 
 Plain Python values stand for the default AMQP type (``int`` is a 64-bit signed integer, ``float`` a
-double, ``str`` a UTF-8 string, ``bytes`` binary, ``datetime`` is not used). Where a wire says more,
-one of these small subclasses says it too; they behave as the plain value everywhere else.
+double, ``str`` a UTF-8 string, ``bytes`` binary, ``datetime`` is not used). Where an encoding has a
+more specific type, one of these subclasses represents it; elsewhere they behave like the plain
+value.
 """
 
 from collections.abc import Iterable
@@ -43,7 +44,7 @@ class Float(float):
 
 
 class Timestamp(int):
-    """Milliseconds since 1970 UTC. A version that counts seconds converts at its own border."""
+    """Milliseconds since 1970 UTC. Adapters of versions that count seconds convert it."""
 
 
 class Seconds(int):
@@ -80,9 +81,9 @@ class Described(NamedTuple):
 
 
 class IeeeDecimal:
-    """A decimal of IEEE 754-2008 in binary integer coding, exactly as its octets say it.
+    """A decimal of IEEE 754-2008 in binary integer coding, with its exact octets.
 
-    Two that are equal as numbers but not as octets are not equal here; compare ``decimal()``.
+    Two values with equal numbers but different octets are not equal; compare ``decimal()``.
     """
 
     __slots__ = ("octets",)
@@ -98,7 +99,7 @@ class IeeeDecimal:
 
     @classmethod
     def _shape(cls) -> tuple[int, int]:
-        """Bits of the plain coefficient, and what is added to exponents."""
+        """Bits of the plain coefficient, and the bias of exponents."""
         return 8 * cls.WIDTH - 1 - cls.EXPONENT_BITS, (3 << cls.EXPONENT_BITS - 3) + cls.DIGITS - 2
 
     def decimal(self) -> Decimal:
@@ -123,7 +124,7 @@ class IeeeDecimal:
 
     @classmethod
     def of(cls, number: Decimal) -> Self:
-        """The octets of this number. Raises ``ValueError`` if they would not say it exactly."""
+        """The octets of this number. Raises ``ValueError`` if it has no exact form."""
         room, bias = cls._shape()
         sign, digits, power = number.as_tuple()
         bits = sign << 8 * cls.WIDTH - 1
@@ -185,11 +186,11 @@ class Decimal128(IeeeDecimal):
 
 
 class Array(tuple[Any, ...]):
-    """AMQP 1.0 array: values of one type, which is known even if there are none.
+    """AMQP 1.0 array: values of one type, which is kept even if the array is empty.
 
-    ``code`` is the constructor octet the elements have on the wire (1.0 §1.2); None lets the
-    writer take the smallest. ``descriptors`` are those of described elements, outermost first;
-    the elements themselves stand here without them.
+    ``code`` is the constructor octet the elements have on the wire (1.0 §1.2); None lets the writer
+    take the smallest. ``descriptors`` are those of described elements, outermost first; the
+    elements here are without them.
     """
 
     code: int | None
@@ -222,19 +223,19 @@ class Array(tuple[Any, ...]):
 
 
 SALTED = (str, bytes)
-"""Types whose hashes differ from process to process, so that nobody can choose equal ones."""
+"""Types with randomized hashes, so that a peer cannot choose colliding keys."""
 FEW_UNSALTED = 8
-"""Keys of other types in one ``dict``, at most. The hashes of numbers, UUIDs, and of what is made
-of them, are known to everyone: a peer can send thousands that have one hash, and each would be
-compared with all before it."""
+"""Maximum keys of other types in one ``dict``. The hashes of numbers, of UUIDs and of values
+composed of them are predictable: a peer can send thousands of colliding keys, each of which would
+be compared with all before it."""
 
 
 class Map(dict[Any, Any]):
-    """A map that a ``dict`` cannot hold: with keys that are equal in Python, that have no hash, or
-    with more than a few whose hash a peer can choose.
+    """A map that a ``dict`` cannot hold: with keys that are equal in Python, that are unhashable,
+    or with more than a few whose hash a peer can choose.
 
-    ``pairs`` is all of it, in order; as a ``dict`` it holds what a ``dict`` can, the last of equal
-    keys; but only texts and octets if there are more than a few others.
+    ``pairs`` has all entries in order. As a ``dict`` it has the hashable keys, the last of equal
+    ones; but only texts and octets if there are more than a few others.
     """
 
     __slots__ = ("pairs",)
@@ -264,7 +265,7 @@ class Map(dict[Any, Any]):
 
 
 def few_unsalted(keys: Iterable[Any]) -> bool:
-    """Whether a ``dict`` may be made with these keys, whoever has chosen them."""
+    """Whether a ``dict`` with these keys is safe against chosen hash collisions."""
     return sum(not isinstance(key, SALTED) for key in keys) <= FEW_UNSALTED
 
 
@@ -274,6 +275,6 @@ def mapped(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
         return Map(pairs)
     try:
         found = dict(pairs)
-    except TypeError:  # a key without a hash
+    except TypeError:  # an unhashable key
         return Map(pairs)
     return found if len(found) == len(pairs) else Map(pairs)

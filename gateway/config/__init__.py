@@ -1,4 +1,4 @@
-"""Configuration: defaults that need no file, a TOML file, and environment variables over both.
+"""Configuration: defaults, overridden by a TOML file, overridden by environment variables.
 
 ``AMQP_GATEWAY_AMQP__PORT=5673`` overrides ``[amqp] port``. Lower floors never see this module:
 ``gateway.app`` hands them plain values.
@@ -83,7 +83,7 @@ class ResourceSettings(Section):
 
 
 class Settings(BaseSettings):
-    """Everything that can be set."""
+    """All settings."""
 
     model_config = SettingsConfigDict(
         env_prefix="AMQP_GATEWAY_", env_nested_delimiter="__", extra="forbid"
@@ -124,7 +124,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Command line over environment over file over defaults."""
+        """The sources by precedence: command line, environment, file, defaults."""
         sources: list[PydanticBaseSettingsSource] = [init_settings, env_settings]
         if _reading is not None:
             sources.append(TomlConfigSettingsSource(settings_cls, toml_file=_reading))

@@ -1,6 +1,6 @@
-"""Where AMQP is spoken, and what is proposed and accepted there.
+"""AMQP listeners, and the limits proposed and accepted there.
 
-Limits that adapters keep to have their defaults in ``gateway.limits``.
+Limits that adapters enforce have their defaults in ``gateway.limits``.
 """
 
 from pathlib import Path
@@ -50,7 +50,7 @@ class TlsSettings(Section):
 
 
 class AmqpListener(Section):
-    """One more place where AMQP is spoken, for clients that need it otherwise."""
+    """A further AMQP listener, for clients that need different settings."""
 
     host: str | None = Field(default=None, description="address to listen on; unset: `amqp.host`")
     port: int = Field(ge=0, le=65535, description="TCP port; 0 takes a free one")
@@ -158,7 +158,7 @@ class AmqpSettings(Section):
         return self
 
     def limits(self) -> Limits:
-        """What adapters keep to."""
+        """The limits that adapters enforce."""
         return Limits(
             frame_max=self.frame_max,
             channel_max=self.channel_max,

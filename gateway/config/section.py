@@ -1,4 +1,4 @@
-"""What all tables of the file have in common."""
+"""Base class of the tables of the configuration file."""
 
 from pydantic import BaseModel, ConfigDict
 

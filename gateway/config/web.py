@@ -25,11 +25,11 @@ ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?")
 
 
 SECRET_OCTETS = 32
-"""Least octets of a shared secret."""
+"""Minimum octets of a shared secret."""
 
 
 def read_named(path: Path, key: str) -> bytes:
-    """The content of a file that a setting names. Raises ``ConfigError``."""
+    """The content of a file named by a setting. Raises ``ConfigError``."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -37,7 +37,7 @@ def read_named(path: Path, key: str) -> bytes:
 
 
 def trustworthy(where: str) -> bool:
-    """Whether this is a file, or a URL that a third party on the way cannot answer."""
+    """Whether this is a file, or a URL whose answers cannot be forged in transit."""
     if "://" not in where:
         return True
     parts = urlsplit(where)
@@ -105,7 +105,7 @@ class BearerSettings(Section):
 
     @property
     def accepted_algorithms(self) -> list[str]:
-        """A shared secret signs with HS256, whatever ``algorithms`` says of public keys."""
+        """The accepted algorithms: HS256 for a shared secret, otherwise ``algorithms``."""
         return ["HS256"] if self.secret_file is not None else list(self.algorithms)
 
 
@@ -361,7 +361,7 @@ class HttpSettings(
 
 
 class AdminSettings(Section):
-    """A listener of its own for the console, health, metrics and administration."""
+    """A separate listener for the console, health, metrics and administration."""
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int | None = Field(

@@ -1,4 +1,4 @@
-"""Prints a recording frame by frame, each connection in the version it is found to speak."""
+"""Prints a recording frame by frame, each connection in its detected version."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,15 +12,15 @@ from gateway.inspect.sources import InspectError, Piece, pieces
 from gateway.inspect.versions import READERS, Guess
 
 LARGE = 4 << 20
-"""Files from this size on get a progress bar."""
+"""Minimum octets of a file that gets a progress bar."""
 MAX_UNFINISHED = 64 << 20
-"""Octets of one unfinished frame that are kept."""
+"""Maximum octets of one unfinished frame."""
 MAX_HELD = 1 << 20
-"""Octets that are kept until it is clear what they say."""
+"""Maximum octets that are held until the version is detected."""
 
 
 class Direction:
-    """Octets that went one way on one connection, and where they are in its stream."""
+    """One direction of a connection, with its position in the stream."""
 
     __slots__ = ("arrow", "left", "passed", "read")
 
@@ -29,10 +29,10 @@ class Direction:
         self.left = b""
         self.passed = 0
         self.read: Callable[[bytes], Iterator[Line]] | None = None
-        """``None``: this version is not decoded."""
+        """Reader of frames; ``None`` if this version is not decoded."""
 
     def lines(self, piece: Piece) -> Iterator[str]:
-        """What is complete; an unfinished frame is kept."""
+        """The lines of complete frames. An unfinished frame is kept."""
         if self.read is None:
             data = piece.data
             said = piece.note or preview(data)
@@ -53,7 +53,7 @@ class Direction:
 
 
 class Conversation:
-    """One connection, both ways. Pieces are held until the version is known."""
+    """Both directions of one connection. Pieces are held until the version is known."""
 
     def __init__(self, as_version: str | None) -> None:
         self.version: str | None = None
@@ -76,7 +76,7 @@ class Conversation:
             yield from self._begin(self._guess.last())
 
     def _begin(self, version: str) -> Iterator[str]:
-        """The version is known, or has to do: everything that was held."""
+        """The version is decided: the lines of all held pieces."""
         self.version = version
         reader = READERS.get(version)
         if reader is None:
@@ -90,7 +90,7 @@ class Conversation:
             yield from self.ways[piece.from_client].lines(piece)
 
     def rest(self) -> Iterator[str]:
-        """What never became a frame."""
+        """The octets that never became a complete frame."""
         if self.version is None and self._octets < HEADER_OCTETS:
             octets = b"".join(piece.data for piece in self._held)
             yield f"    too short to tell the version: {preview(octets)}"
@@ -99,7 +99,7 @@ class Conversation:
             yield from self._begin(self._guess.last())
         for way in self.ways.values():
             if way.left:
-                yield f"{way.arrow} {way.passed:8d}  {len(way.left)} octets of a frame that is cut"
+                yield f"{way.arrow} {way.passed:8d}  {len(way.left)} octets of a truncated frame"
 
 
 def inspect_file(path: Path, as_version: str | None, out: Console, err: Console) -> None:
@@ -125,5 +125,5 @@ def inspect_file(path: Path, as_version: str | None, out: Console, err: Console)
 
 
 def say(out: Console, line: str) -> None:
-    """One line as it is: no wrapping, no markup."""
+    """Print one line without wrapping or markup."""
     out.print(line, markup=False, highlight=False, soft_wrap=True)

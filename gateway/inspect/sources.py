@@ -24,7 +24,7 @@ class InspectError(GatewayError):
 
 
 class Piece(NamedTuple):
-    """Octets that went one way. ``flow`` names the connection; ``note`` is the recording's own."""
+    """Octets of one direction. ``flow`` names the connection; ``note`` is the recording's own."""
 
     flow: str
     from_client: bool
@@ -34,11 +34,12 @@ class Piece(NamedTuple):
 
 
 Progress = Callable[[int], None]
-"""Called with the number of octets of the file that have been dealt with."""
+"""Called with the number of octets of the file that have been processed."""
 
 
 def pieces(path: Path, progress: Progress) -> Iterator[Piece]:
-    """All pieces of a recording in order. Raises ``InspectError`` for what is none."""
+    """All pieces of a recording in order. Raises ``InspectError`` if the file is not a
+    recording."""
     try:
         with open(path, "rb") as file:
             first = file.read(4096)
@@ -56,10 +57,10 @@ def pieces(path: Path, progress: Progress) -> Iterator[Piece]:
 # --- hex ------------------------------------------------------------------------------------------
 
 LINES_TOGETHER = 4096
-"""Lines of one direction that become one piece: a large dump has millions."""
+"""Maximum lines of one direction in a piece: a large dump has millions."""
 OFFSET = re.compile(r"^[0-9a-fA-F]{4,16}(:\s|\s\s+)")
 LAST_OFFSET = re.compile(r"^[0-9a-fA-F]{7,8}$")
-"""``hexdump`` ends with the length alone."""
+"""The last line of ``hexdump`` has only the length."""
 
 
 def hexdump(path: Path, progress: Progress) -> Iterator[Piece]:
@@ -76,7 +77,7 @@ def hexdump(path: Path, progress: Progress) -> Iterator[Piece]:
             from_client = True
             if line[:1] in ("<", ">"):
                 from_client = line[0] == "<"
-                # Words beside the octets stand behind three blanks.
+                # Text beside the octets follows three blanks.
                 line = re.split(r"\s{3,}", line[1:].strip())[0]
             if not line:
                 continue
@@ -101,7 +102,7 @@ def hexdump(path: Path, progress: Progress) -> Iterator[Piece]:
 
 
 def digits_of(line: str) -> str | None:
-    """The digits of one line without offset and characters, ``None`` if it is no hex at all."""
+    """The hex digits of one line, without offset and characters; ``None`` if it has none."""
     offset = OFFSET.match(line)
     if offset and offset[1].startswith(":"):
         line = line[offset.end() :].split("  ")[0]
@@ -168,7 +169,7 @@ LINKS: dict[int, Callable[[bytes], Any]] = {
 
 
 class Flow:
-    """One direction of one connection: puts segments in order, drops what was sent twice."""
+    """One direction of one connection: orders segments and drops retransmissions."""
 
     __slots__ = ("expected", "early", "waiting")
 
@@ -178,7 +179,7 @@ class Flow:
         self.waiting = 0
 
     def add(self, sequence: int, syn: bool, data: bytes) -> bytes:
-        """The octets that are now in order."""
+        """The octets that are now contiguous."""
         if syn:
             self.expected = (sequence + 1) & 0xFFFFFFFF
             return b""
@@ -208,7 +209,7 @@ class Flow:
 
 
 def packets(path: Path, progress: Progress) -> Iterator[Piece]:
-    """TCP payloads of a pcap or pcapng file; who spoke first with SYN is the client."""
+    """TCP payloads of a pcap or pcapng file. The sender of the first SYN is the client."""
     flows: dict[tuple[bytes, int, bytes, int], Flow] = {}
     clients: dict[frozenset[tuple[bytes, int]], tuple[bytes, int]] = {}
     with open(path, "rb") as file:
@@ -216,7 +217,7 @@ def packets(path: Path, progress: Progress) -> Iterator[Piece]:
             reader: Any = dpkt.pcap.UniversalReader(file)
             link = LINKS.get(reader.datalink())
             if link is None:
-                raise InspectError(f"link type {reader.datalink()} is not known here")
+                raise InspectError(f"link type {reader.datalink()} is not supported")
             for _, packet in reader:
                 progress(file.tell())
                 segment = tcp_of(link, packet)
@@ -227,7 +228,7 @@ def packets(path: Path, progress: Progress) -> Iterator[Piece]:
                 syn = bool(tcp.flags & dpkt.tcp.TH_SYN)
                 opening = syn and not tcp.flags & dpkt.tcp.TH_ACK
                 if opening or pair not in clients:
-                    # Without a SYN: the side with the higher port is taken for the client.
+                    # Without a SYN, the side with the higher port counts as the client.
                     clients[pair] = source if opening else max(source, target, key=lambda e: e[1])
                 key = (*source, *target)
                 if opening or key not in flows:
@@ -238,7 +239,7 @@ def packets(path: Path, progress: Progress) -> Iterator[Piece]:
                     server = target if client == source else source
                     yield Piece(f"{client[1]}->{server[1]}", source == client, data, "", "")
         except (dpkt.dpkt.Error, ValueError) as error:
-            raise InspectError(f"not a pcap file we can read: {error}") from None
+            raise InspectError(f"not a readable pcap file: {error}") from None
 
 
 def tcp_of(

@@ -1,7 +1,7 @@
-"""Which version a recording speaks, and who describes it.
+"""Detection of the version of a recording, and the readers that describe it.
 
-The client's header says it, unless it is the one that three versions share, or the recording begins
-behind it. Then it is the version in which what was recorded makes sense.
+The client's header names the version, unless it is the one shared by three versions or the
+recording begins after it. Then it is the version in which the recorded octets are valid.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from gateway.inspect.sources import Piece
 READERS: dict[str, Callable[[], Reader]] = {
     name: partial(row.reader, name) for name, row in VERSIONS.items()
 }
-"""Versions by name, and a maker of readers, each for one direction."""
+"""Factories of readers by version; each reader is for one direction."""
 
 SHARED_0_9 = sharing("0-9")
 
@@ -23,31 +23,32 @@ OTHERS = {
     b"AMQP\x01\x01\x00\x0a": "0-10",
     b"AMQP\x02\x01\x00\x00": "1.0 over TLS",
 }
-"""Openings that are not decoded yet, or not so."""
+"""Protocol headers that are not decoded yet, or not as AMQP frames."""
 
 NAMED = {
     "0.9a0": tuple(name for name in VERSIONS if name.startswith("0-9a0")),
     "0.9a6": ("0-9a6",),
 }
-"""What a recording may call itself."""
+"""Version names that a recording may contain."""
 
 WITHOUT_HEADER = tuple(name for name in PREFERRED if name not in ("0-8", "0-9"))
-"""What a recording may be that begins in the middle; in 0-8 and 0-9 the frames are those of 0-9-1,
-as far as they have them."""
+"""Candidate versions of a recording that begins in mid-connection. The frames of 0-8 and 0-9 are a
+subset of those of 0-9-1."""
 
 ENOUGH = 1 << 16
-"""Octets of one direction that are looked at."""
+"""Maximum octets of one direction that are examined."""
 
 
 class Sense(NamedTuple):
-    """What octets are in one version: whether all that is complete is right, and how much is."""
+    """Validity of octets in one version: whether all complete frames are valid, and the number of
+    valid octets."""
 
     whole: bool
     good: int
 
 
 def sense_of(version: str, octets: bytes) -> Sense:
-    """How far these octets make sense."""
+    """The validity of these octets in a version."""
     good = 0
     for line in READERS[version]()(octets):
         if line.kind in ("broken", "unknown"):
@@ -59,11 +60,12 @@ def sense_of(version: str, octets: bytes) -> Sense:
 
 
 class Guess:
-    """The version of one connection. ``as_version``: what it is where octets do not say it."""
+    """Detection of the version of one connection. ``as_version`` is used where the octets do not
+    determine it."""
 
     def __init__(self, as_version: str | None) -> None:
         self.remark = ""
-        """What is to be said about the finding."""
+        """A remark on the result."""
         self._as = as_version
         self._ways = {True: b"", False: b""}
         self._candidates: tuple[str, ...] = ()
@@ -83,7 +85,7 @@ class Guess:
         return self._tried()
 
     def _named(self, piece: Piece) -> str | None:
-        """The version that the opening names; or, if it names none, candidates are set."""
+        """The version named by the protocol header. If it names none, sets the candidates."""
         opening = self._ways[True] or self._ways[False]
         for octets, name in OTHERS.items():
             if opening.startswith(octets):
@@ -103,15 +105,15 @@ class Guess:
         return self._among(WITHOUT_HEADER)
 
     def _among(self, candidates: tuple[str, ...]) -> str | None:
-        """It is one of these."""
+        """The version, if it is decided among these candidates."""
         if self._as is not None:
             return self._as
         self._candidates, self._likely = candidates, candidates[0]
         return None
 
     def _tried(self) -> str | None:
-        """The first candidate in which both directions are right; else, unless more octets may show
-        that it is another, the one that is right for longest."""
+        """The first candidate in which both directions are valid. Otherwise, unless more octets can
+        decide, the one with the most valid octets."""
         found: dict[str, Sense] = {}
         for version in self._candidates:
             ways = [sense_of(version, octets) for octets in self._ways.values()]
@@ -124,8 +126,8 @@ class Guess:
         return None if any(sense.whole for sense in found.values()) else self.last()
 
     def last(self) -> str:
-        """What it is taken for, as no more octets will tell."""
+        """The best guess when no more octets follow."""
         some = any(len(octets) > HEADER_OCTETS for octets in self._ways.values())
         if some and not self._good:
-            self.remark = ", though it does not read so (--as VERSION, if it is another)"
+            self.remark = ", but some octets are not valid in it (--as VERSION, if it is another)"
         return self._likely

@@ -168,10 +168,12 @@ def test_any_octets(version: str, data: bytes) -> None:
 
 def test_octets_of_no_version(tmp_path: Path) -> None:
     text = shown(tmp_path, [(True, b"AMQP\x01\x01\x00\x09"), (False, b"\xff" * 40)])
-    assert "version 0-9, though it does not read so (--as VERSION, if it is another)" in text
-    assert "40 octets of a frame that is cut" in text
+    assert (
+        "version 0-9, but some octets are not valid in it (--as VERSION, if it is another)" in text
+    )
+    assert "40 octets of a truncated frame" in text
     text = shown(tmp_path, [(True, b"\xff" * 40)])
-    assert "version 0-9-1, though it does not read so" in text
+    assert "version 0-9-1, but some octets are not valid in it" in text
     text = shown(tmp_path, [(True, frame(8, 0, b""))], as_version="0-9a0")
     assert "version 0-9a0" in text and "broken" in text
     assert "too short to tell the version: 80 00" in shown(tmp_path, [(True, b"\x80\x00")])

@@ -287,7 +287,7 @@ def test_ipv6(tmp_path: Path) -> None:
 def test_the_clock_goes_on_when_the_disk_cannot_be_looked_at(tmp_path: Path) -> None:
     with Running(tmp_path, amqp__handshake_seconds=1) as gateway:
         gateway.data.rename(tmp_path / "elsewhere")
-        until(lambda: "cannot look at the disk" in gateway.log(), "a look at the disk")
+        until(lambda: "cannot check the free disk space" in gateway.log(), "a look at the disk")
         wire = Wire(gateway.port, seconds=10)
         wire.send(b"AMQP")
         with pytest.raises((Gone, ConnectionError)):
