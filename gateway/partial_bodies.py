@@ -32,7 +32,7 @@ MOST_OCTETS = 4 << 30
 MOST_ITEMS = 256
 """Maximum number of partial bodies; the oldest are dropped first."""
 KEEP_SECONDS = 86_400
-"""Milliseconds that a body waits for its sender to resume."""
+"""Seconds that a body waits for its sender to resume."""
 MOST_IN_MEMORY = 128 << 20
 """Maximum octets of all partial bodies in memory."""
 MOST_OPEN = 64
