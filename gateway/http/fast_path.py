@@ -1,9 +1,10 @@
 """The fast path of a plain publish: from the server to the broker and back in one coroutine.
 
 ``POST`` of a body with metadata in fields to ``/v1/{vhost}/queues/{queue}/messages`` or
-``/exchanges/{exchange}/``. What ``Observe``, ``Front``, the router and Starlette's error layers do
-for a request is done here in a line each, with their own functions where they have some; together
-they cost more than the publish. Whatever asks for more goes the full path, untouched.
+``/exchanges/{exchange}/``. The layers of the application (``Observe``, ``Front``, the router and
+Starlette's error layers) cost more than the publish, so their work is done here in a line each,
+with their own functions. The publish itself is ``PublishEndpoint.take``, as for all plain
+publishes; any other request passes through the layers, untouched.
 """
 
 from collections.abc import Mapping
@@ -38,8 +39,10 @@ FULL_PUBLISH_FIELDS = MARKS - {b"content-type"} | {b"transfer-encoding"}
 
 
 class Node(NamedTuple):
-    """What a path names. ``noun``: "queues" or "exchanges"."""
+    """The node that a path names. ``path``: as it was sent, for problem documents. ``noun``:
+    "queues" or "exchanges"."""
 
+    path: str
     noun: str
     vhost: str
     target: Target
@@ -48,7 +51,8 @@ class Node(NamedTuple):
 @lru_cache(4096)
 def read_node(raw: bytes, query: bytes) -> Node | None:
     """The node whose messages a path is for; ``None`` for any other path, and any mistake in it."""
-    parts = raw.decode("ascii", "replace").split("/")
+    path = raw.decode("ascii", "replace")
+    parts = path.split("/")
     if len(parts) != 6 or parts[0] or parts[1] != "v1" or parts[5] != "messages":
         return None
     _, _, vhost, noun, name, _ = parts
@@ -56,17 +60,17 @@ def read_node(raw: bytes, query: bytes) -> Node | None:
         return None
     try:
         if noun == "queues" and not query:
-            return Node(noun, decode_segment(vhost), queue_segment(name))
+            return Node(path, noun, decode_segment(vhost), queue_segment(name))
         if noun == "exchanges":
             target = Target(decode_segment(name), routing_key(query), False)
-            return Node(noun, decode_segment(vhost), target)
+            return Node(path, noun, decode_segment(vhost), target)
     except Problem:
         pass
     return None
 
 
 class FastPath:
-    """Asked first about every request."""
+    """Takes plain publishes to queues and exchanges out of all requests."""
 
     def __init__(
         self,
@@ -133,7 +137,10 @@ class FastPath:
             pass  # nobody is left to answer; nothing was published
         except Exception:
             if answer is None:
-                await self.apologize(scope, send)
+                internal = problem_answer(Problem(INTERNAL, INTERNAL_TEXT), node.path)
+                headers = [*internal.headers, *self.always]
+                await send({"type": "http.response.start", "status": status, "headers": headers})
+                await send({"type": "http.response.body", "body": internal.body})
             raise  # for the server, which logs it
         finally:
             if token is not None:
@@ -162,13 +169,7 @@ class FastPath:
                 caller, vhost, node.target, scope["headers"], receive, length
             )
         except (Problem, Refusal, BadField) as error:
-            return problem_answer(endpoint.as_problem(error), path_of(scope))
-
-    async def apologize(self, scope: Scope, send: Send) -> None:
-        status, headers, body = problem_answer(Problem(INTERNAL, INTERNAL_TEXT), path_of(scope))
-        headers = [*headers, *self.always]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+            return problem_answer(endpoint.as_problem(error), node.path)
 
     def tell(
         self,
@@ -185,12 +186,6 @@ class FastPath:
         scope[REQUEST_ID] = request_id.decode()
         seconds = perf_counter() - began
         self.observe.tell(scope, label, status, seconds, message_id, trace)
-
-
-def path_of(scope: Scope) -> str:
-    """As it was sent: what problem documents name."""
-    raw: bytes = scope["raw_path"]
-    return raw.decode("ascii", "replace")
 
 
 class Application(FastAPI):

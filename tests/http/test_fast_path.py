@@ -16,6 +16,8 @@ from gateway.http.access.credential_cache import MOST_KEPT, CredentialCache
 from gateway.http.access.protocol import bounded
 from gateway.http.app import close
 from gateway.http.fast_path import LONGEST, read_node
+from gateway.http.publish.results import Result, accepted_answer, receipt_of, single_answer
+from gateway.values import ULong
 
 QUEUE = "/v1/%2F/queues/orders/messages"
 TOPIC = "/v1/%2F/exchanges/amq.topic/messages"
@@ -307,3 +309,16 @@ async def test_answered_requests_leave_no_garbage(make_rig: Any) -> None:
         finally:
             gc.enable()
     assert held < 5
+
+
+@pytest.mark.parametrize("durability", ["disk", "mixed", "memory"])
+@pytest.mark.parametrize("message_id", ["m-1", b"\x00\xff", ULong(7), 'a"b%s\\', "ID"])
+@pytest.mark.parametrize("address", ["orders", "route:eur", 'q"%s\u00e9', "ADDRESS DURABILITY"])
+def test_the_receipt_that_is_written_fast_is_the_receipt(
+    message_id: Any, address: str, durability: str
+) -> None:
+    now = 1_767_225_600_123
+    answer = accepted_answer(message_id, address, durability, now)
+    assert json.loads(bytes(answer.body)) == receipt_of(message_id, address, durability, now)
+    single = single_answer(Result(receipt_of(message_id, address, durability, now)), "/")
+    assert (answer.status, dict(answer.headers).keys()) == (201, dict(single.headers).keys())

@@ -1,12 +1,14 @@
-"""What became of a publish, in one shape for single answers, batch items and operations."""
+"""The outcome of a publish, in one shape for single answers, batch items and operations."""
 
 import json
 from datetime import UTC, datetime
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii as quote
 from typing import Any, NamedTuple
 
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
+from gateway.http.fields import write_identifier
 from gateway.http.large import Octets
 from gateway.http.portions import array, gathered, spread
 from gateway.http.problems import MEDIA_TYPE, NOT_ATTEMPTED, Problem, Row
@@ -111,6 +113,34 @@ def receipt_of(
     if confirmed:
         shown["confirmed_at"] = instant(now)
     return shown
+
+
+RECEIPT_TEMPLATE = (
+    json.dumps(receipt_of("ID", "ADDRESS", "DURABILITY", 0), separators=(",", ":"))
+    .replace('"ID"', "%s")
+    .replace('"ADDRESS"', "%s")
+    .replace("DURABILITY", "%s")
+    .replace(instant(0), "%s")
+)
+"""The JSON of ``receipt_of``, to be filled with durability, id, address and time."""
+RECEIPT_TYPE = (b"content-type", RECEIPT.encode())
+ACCEPTED = (b"amqp-outcome", b"accepted")
+NO_STORE = (b"cache-control", b"no-store")
+
+
+def accepted_answer(message_id: Any, address: str, durability: str, now: int) -> Answer:
+    """The answer to a publish that was confirmed at the first attempt. Hot."""
+    told = (durability, quote(shown_id(message_id)), quote(address), instant(now))
+    body = (RECEIPT_TEMPLATE % told).encode()
+    headers = [
+        RECEIPT_TYPE,
+        (b"content-length", b"%d" % len(body)),
+        (b"amqp-message-id", write_identifier(message_id).encode()),
+        ACCEPTED,
+        (b"amqp-durability", durability.encode()),
+        NO_STORE,
+    ]
+    return Answer(201, headers, body)
 
 
 def json_answer(status: int, media: str, value: Any, headers: Headers | None = None) -> Answer:
