@@ -60,7 +60,7 @@ from gateway.operations import (
 
 
 class ClientSession:
-    """What we do on one session."""
+    """The handler of one session in the client role, and its operations."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -76,7 +76,7 @@ class ClientSession:
         self.receivers = ClientReceivers(context, self.transactions)
         self.management = ClientManagement(context)
 
-    # --- what the session says ------------------------------------------------------------------
+    # --- events of the session --------------------------------------------------------------------
 
     def on_begin(self, session: Session, record: w.Begin, found: list[Operation]) -> None:
         if not session.begun:
@@ -118,22 +118,22 @@ class ClientSession:
             session.end(found)
 
     def on_acquire(self, link: Link, work: Any) -> None:
-        """Nobody acquires what we send: it is said, and not asked for."""
+        """Refused: a client offers no transactional acquisition."""
         raise link.violated(AmqpError.NOT_IMPLEMENTED, "transactional acquisition")
 
     def on_outcomes(
         self, deliveries: list[OutgoingDelivery], state: Any, settled: bool, found: list[Operation]
     ) -> list[OutgoingDelivery]:
-        """Each is somebody's publish."""
+        """All: each is a publish with an outcome of its own."""
         return deliveries
 
     def on_late_outcome(self, state: Any) -> None:
-        """What we send is in transactions of ours only, and those end with an outcome."""
+        """No-op: our deliveries are in our own transactions only, and those end with an outcome."""
 
     def on_settlement_awaited(
         self, runs: Iterable[tuple[int, int]], state: Any, before: int, found: list[Operation]
     ) -> None:
-        """What we send is kept nowhere here."""
+        """Settle at once: a client stores no deliveries."""
         for first, last in runs:
             self.session.unsettled.settle_sent(first, last, state)
 
@@ -143,11 +143,11 @@ class ClientSession:
     def on_confirm(self, *_: Any) -> None:
         raise LocalError("a client does not confirm")
 
-    # --- what is said ---------------------------------------------------------------------------
+    # --- operations -------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """End the session, but not before messages that wait for credit are out: with every other
-        version what was published before is there."""
+        """End the session when the messages that wait for credit are sent: in every other version,
+        messages published before a close arrive."""
         if self.session.output_closed:
             return
         if self.senders.holding:
@@ -190,7 +190,7 @@ def _end(engine: Any, op: EndSession) -> None:
 
 
 def _nothing(engine: Any, op: Operation) -> None:
-    """An answer that 1.0 has no word for."""
+    """No-op: 1.0 has no form for this answer."""
 
 
 def _unsaid(engine: Any, op: Flow) -> None:
@@ -212,7 +212,7 @@ Encoder = Callable[[Any, Any], None]
 
 
 def _to(part: str, verb: Callable[[Any, Any], None], transactional: bool = False) -> Encoder:
-    """Say it by this part of the session's asker."""
+    """An encoder that calls a method of this part of the session's client."""
     name = verb.__name__
 
     def speak(engine: Any, op: Any) -> None:

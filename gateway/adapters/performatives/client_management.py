@@ -2,7 +2,8 @@
 
 RabbitMQ 4 and this gateway have one: "HTTP over AMQP", a pair of links of one name to and from
 ``/management``. The subject of a request is a method, its ``to`` a path, its body a map; the
-subject of the response is a status. Where there is none, only what attaching can find out is.
+subject of the response is a status. Without a management node, passive declares still work: they
+attach a link and see whether that succeeds.
 """
 
 from collections.abc import Callable
@@ -53,12 +54,12 @@ CONDITIONS = {
 }
 
 Result = Callable[[Any], Any]
-"""The body of a good response -> what the request is answered with."""
+"""Converts the body of a successful response to the result of the operation."""
 
 
 class PendingRequest:
-    """A request under way; ``then`` is given the body of a good response and where operations go,
-    and says whether that is the end of it."""
+    """A request without a response yet. ``then`` takes the body of a successful response and the
+    list for operations."""
 
     __slots__ = ("token", "then")
 
@@ -78,7 +79,7 @@ class ClientManagement:
         self._pending: dict[str, PendingRequest] = {}
         self._serial = 0
 
-    # --- what is said ---------------------------------------------------------------------------
+    # --- operations -------------------------------------------------------------------------------
 
     def declare_queue(self, op: DeclareQueue) -> None:
         if op.passive and not self._offered():
@@ -221,7 +222,7 @@ class ClientManagement:
         self._out, self._in = sender, receiver
 
     def _probe(self, token: Token, address: str, queue: bool, name: str | None) -> None:
-        """Is it there? Attaching tells; nothing is sent or taken."""
+        """Find out whether a node exists by attaching a link; no message is sent or taken."""
         link = self.session.offer(self.context.link_name("probe"), queue, self)
         terminus = Terminus(address)
         link.source = termini.source(terminus) if queue else w.Source()
@@ -229,7 +230,7 @@ class ClientManagement:
         link.data = token, (None if name is None else QueueState(name, 0, 0))
         link.attach()
 
-    # --- what links say -------------------------------------------------------------------------
+    # --- events of links --------------------------------------------------------------------------
 
     def on_attached(self, link: Any, record: w.Attach, found: list[Operation]) -> None:
         if link.data is None:

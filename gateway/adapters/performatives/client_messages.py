@@ -1,4 +1,4 @@
-"""Messages as they come over links, and little ones that we make ourselves."""
+"""Client role: messages that arrive over links, and the small messages of our own requests."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ _SEEN: BoundedCache[bytes, tuple[Essentials, bool]] = BoundedCache()
 
 
 def received(octets: bytes, exchange: str, key: str) -> tuple[Message, bool]:
-    """The message that was transferred, and whether it was delivered before. Raises
-    ``FieldError``. Hot."""
+    """The message in these octets, and whether it was delivered before. Raises ``FieldError``.
+    Hot."""
     header, body = part(octets)
     seen = _SEEN.get(header)
     if seen is None:
@@ -26,8 +26,8 @@ def received(octets: bytes, exchange: str, key: str) -> tuple[Message, bool]:
 
 
 def _again(header: bytes) -> bool:
-    """What the header section says of it (§3.2.1). What it does not say counts as no: nobody marks
-    a first delivery."""
+    """Whether the header section marks a redelivery (§3.2.1). Without the fields it counts as a
+    first delivery: no sender marks those."""
     if _TRANSPORT not in header:
         return False
     transport = read_header(header)[0].get(HEADER)

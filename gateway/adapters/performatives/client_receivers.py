@@ -1,8 +1,8 @@
-"""Client role: what one session receives, over a receiver link for each consumer.
+"""Client role: the receiver links of one session, one for each consumer.
 
 A consumer's credit is a window: its prefetch, topped up as it settles, or ``WINDOW`` without one. A
-link that was asked for by ``AttachSource`` gets credit by ``Credit`` alone. ``Fetch`` has a link of
-its own for each queue: one credit, and drain.
+link of ``AttachSource`` gets credit only by ``Credit``. ``Fetch`` has a link of its own for each
+queue: one credit, and drain.
 """
 
 from collections import deque
@@ -57,12 +57,12 @@ MOST_FETCHED = 64
 MODIFIED = "amqp:modified:list"
 NO_LOCAL = "apache.org:no-local-filter:list"
 ROUTING_KEY, EXCHANGE = "x-routing-key", "x-exchange"
-"""Annotations in which brokers say where a message was published."""
+"""Annotations of brokers with the exchange and routing key of a message."""
 _ROUTED = ROUTING_KEY.encode()
 
 
 class Consumer:
-    """What we know of a receiver link. ``asked`` is the request that its attach answers."""
+    """State of a receiver link. ``asked`` is the request that its attach answers."""
 
     __slots__ = (
         "tag", "key", "asked", "token", "leaving", "drain", "left", "fetches", "fetching",
@@ -72,7 +72,7 @@ class Consumer:
     def __init__(self, tag: str, key: str, asked: Any, token: Token) -> None:
         self.tag = tag
         self.key = key
-        """Where its messages come from, if they do not say."""
+        """The routing key of messages without one."""
         self.asked = asked
         self.token = token
         self.leaving: Any = None
@@ -83,10 +83,10 @@ class Consumer:
         self.fetches: deque[Token] | None = None
         self.fetching = False
         self.owed = False
-        """A message took the credit that was to be drained, and the peer may still say so. Artemis
-        does, and drops the next credit with it, whatever there is in the queue."""
+        """A message took the credit that was to be drained, and the peer may still answer the
+        drain. Artemis does, and drops the next credit with it, even if the queue has messages."""
         self.spare: deque[Fetched] = deque()
-        """Came without having been fetched."""
+        """Messages that arrived beyond the fetches."""
 
 
 class ClientReceivers:
@@ -101,13 +101,13 @@ class ClientReceivers:
         """By tag."""
         self._fetchers: dict[tuple[str, bool], ReceivingLink] = {}
         self._drains = context.form != "v1"
-        """RabbitMQ 3.10 loses the session when a classic queue is drained. It answers every grant
-        with a flow instead, which says how much is available."""
+        """Whether the peer can drain. RabbitMQ 3.10 loses the session when a classic queue is
+        drained; it answers every grant with a flow that has ``available`` instead."""
         self._delivery = 0
         self._unsettled: dict[int, IncomingDelivery] = {}
         """By the number of the delivery, in order."""
         self._accepted: list[IncomingDelivery] = []
-        """Not told to the peer yet."""
+        """Accepted deliveries without a disposition yet."""
 
     # --- links ----------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class ClientReceivers:
         self.links[tag] = link
 
     def attach(self, op: AttachSource) -> None:
-        """A link by name, new or to be resumed: then with what we know of its deliveries."""
+        """Attach a link by name, new or to be resumed: then with our states of its deliveries."""
         consumer = Consumer(op.link, "", op, op.token)
         known = written(op.unsettled)
         link = self._offer(consumer, op.terminus, op.name, op.settled, unsettled=known)
@@ -183,8 +183,8 @@ class ClientReceivers:
         self.context.answer(op.token)
 
     def unsubscribe(self, op: Unsubscribe) -> None:
-        """Stop it, let come what is under way, then answer. Its link lives as long as it has
-        unsettled deliveries."""
+        """Cancel a consumer: receive the deliveries that are under way, then answer. Its link lives
+        as long as it has unsettled deliveries."""
         link = self.links.get(op.tag)
         if link is None or link.data.leaving is not None:
             self.context.answer(op.token, op.tag)
@@ -255,7 +255,7 @@ class ClientReceivers:
             consumer.fetching = True
             link.grant(1, self._drains)
 
-    # --- what links say -------------------------------------------------------------------------
+    # --- events of links --------------------------------------------------------------------------
 
     def on_attached(self, link: ReceivingLink, record: w.Attach, found: list[Operation]) -> None:
         consumer: Consumer = link.data
@@ -312,10 +312,10 @@ class ClientReceivers:
             self._left(link, found)
 
     def on_outcome(self, *_: Any) -> None:
-        """Nothing is sent over a link that we receive on."""
+        """No-op: no message is sent over a link that we receive on."""
 
     def on_unsent(self, *_: Any) -> None:
-        """Nor is anything left unsent."""
+        """No-op: no message is sent over a link that we receive on."""
 
     def on_credit(self, link: ReceivingLink, record: w.Flow, found: list[Operation]) -> None:
         consumer: Consumer = link.data
@@ -369,7 +369,8 @@ class ClientReceivers:
     # --- outcomes -------------------------------------------------------------------------------
 
     def settle(self, op: Settle) -> None:
-        """What is accepted is said when there is output to be taken, many at once. Hot."""
+        """Accepted deliveries are collected until output is taken, for one disposition of many.
+        Hot."""
         if op.outcome is Outcome.ACCEPT and not op.multiple and self.transactions.current is None:
             arrival = self._unsettled.pop(op.delivery, None)
             if arrival is not None:
@@ -419,7 +420,7 @@ class ClientReceivers:
             self.session.write(w.Disposition(True, arrival.id, None, None, state))
 
     def recover(self, op: Recover) -> None:
-        """All goes back. To the same consumers is not for us to say in this version."""
+        """Release all. This version cannot ask for redelivery to the same consumers."""
         self._say(self._up_to(0), RELEASED)
         self.context.answer(op.token)
 

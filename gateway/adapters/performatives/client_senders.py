@@ -1,8 +1,8 @@
-"""Client role: publishes of one session, over a sender link for each place they go to.
+"""Client role: the sender links of one session, one for each exchange and routing key.
 
-A link is made at the first publish for its exchange and key; what has no credit yet waits in it, in
-order. With confirms every message goes unsettled and its outcome becomes the ``Confirm`` of its
-number, in order; without, messages go settled.
+A link is attached at the first publish for its exchange and key; messages without credit wait in
+it, in order. With confirms every message is sent unsettled, and its outcome becomes the ``Confirm``
+of its number, in order; without, messages are sent settled.
 """
 
 from typing import Any
@@ -44,7 +44,7 @@ MOST_WAITING = 1000
 
 
 class Sender:
-    """What we know of a sender link."""
+    """State of a sender link."""
 
     __slots__ = ("destination", "token", "terminus", "paused")
 
@@ -150,7 +150,7 @@ class ClientSenders:
         self.named[op.link] = link
 
     def _close_idle(self) -> None:
-        """Make room: the first link that has nothing under way goes."""
+        """Make room: close the first link without deliveries under way."""
         busy = {id(sent.link) for sent in self.session.unsettled.sent.values()}
         for destination, link in self.links.items():
             if (
@@ -164,7 +164,7 @@ class ClientSenders:
                 return
 
     def _pause(self, link: SendingLink) -> None:
-        """Ask to be told no more for now."""
+        """Ask the publisher to pause (``Flow``)."""
         if not link.data.paused:
             link.data.paused = True
             self._paused += 1
@@ -177,7 +177,7 @@ class ClientSenders:
         if not self._paused:
             found.append(Flow(self.session.number, None, True))
 
-    # --- what links say -------------------------------------------------------------------------
+    # --- events of links --------------------------------------------------------------------------
 
     def on_attached(self, link: SendingLink, record: w.Attach, found: list[Operation]) -> None:
         sender: Sender = link.data
@@ -198,7 +198,7 @@ class ClientSenders:
         sender.token = None
 
     def on_message(self, link: Any, arrival: Any, octets: bytes, found: list[Operation]) -> None:
-        """Nothing comes over a link that we send on."""
+        """No-op: no message comes over a link that we send on."""
 
     def on_outcome(
         self,
@@ -294,12 +294,13 @@ class ClientSenders:
         text: str,
         found: list[Operation],
     ) -> None:
-        """It was never sent."""
+        """Return a message that was never sent."""
         found.append(Returned(self.session.number, message, condition, text, max(number, 0)))
         self._confirmed(number, False, found)
 
     def _confirmed(self, number: int, accepted: bool, found: list[Operation]) -> None:
-        """One more outcome; numbers are confirmed in order, neighbours with one word. Hot."""
+        """Record one more outcome. Numbers are confirmed in order, consecutive ones with the same
+        outcome by one ``Confirm``. Hot."""
         if number <= 0 or self._unconfirmed.pop(number, None) is None:
             return
         if number != self._next:

@@ -1,8 +1,9 @@
 """Client role: transactions of one session, by a link to the peer's coordinator (part 4).
 
-``DeclareTransaction`` and ``Discharge`` are said as they are. ``Select`` makes all that the session
-publishes and settles part of a current transaction, which ``Commit`` and ``Rollback`` discharge and
-replace; what is said before the next one is there waits for it.
+``DeclareTransaction`` and ``Discharge`` map to the commands of the same names. ``Select`` makes all
+publishes and settlements of the session part of a current transaction, which ``Commit`` and
+``Rollback`` discharge and replace; operations that come before the next transaction is declared
+wait for it.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ from gateway.operations import (
 )
 
 Then = Callable[[Any, list[Operation]], None]
-"""What a command's answer is for: the state, and where operations go."""
+"""Takes the state that answers a command, and the list for operations."""
 
 Failed = Callable[[list[Operation]], None]
 
@@ -45,19 +46,19 @@ class ClientTransactions:
         """The transaction that everything is part of."""
         self.selected = False
         self.waiting: list[Operation] = []
-        """Said while there is none."""
+        """Operations that wait for the next transaction."""
         self._link: SendingLink | None = None
         self._pending: dict[int, tuple[Token, Then, Failed | None]] = {}
         """Commands by number."""
         self._posts: dict[int, Token] = {}
-        """Messages whose routing is asked for."""
+        """Messages whose routing has to be reported, by number."""
         self._under_way: set[int] = set()
         """Messages in the current transaction of which no outcome has come. One may wait for the
         credit of its link, and must not be overtaken by the end of the transaction."""
         self._ending: tuple[Commit | Rollback, bytes] | None = None
         self._serial = 0
 
-    # --- what is said ---------------------------------------------------------------------------
+    # --- operations -------------------------------------------------------------------------------
 
     def declare(self, op: DeclareTransaction) -> None:
         def declared(state: Any, found: list[Operation]) -> None:
@@ -172,10 +173,11 @@ class ClientTransactions:
         self._pending[self._serial] = token, then, failed
         link.deliver(self._serial, coordinator_message(record), False, False)
 
-    # --- what comes back ------------------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------------------
 
     def on_posted(self, number: int, state: w.TransactionalState, found: list[Operation]) -> bool:
-        """The outcome that a message would have. False if nobody asked."""
+        """The provisional outcome of a message. False if the message was not posted by
+        ``posted``."""
         self.finished(number)
         if number not in self._posts:
             return False

@@ -1,4 +1,4 @@
-"""What the generated tables say of a composite type."""
+"""An entry of the generated tables for a composite type."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -65,7 +65,7 @@ REJECTED = "amqp:rejected:list"
 
 
 class Coordinator:
-    """The use of the control links of one session, and the transactions they declared."""
+    """The handler of the control links of one session, and the transactions they declared."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -81,9 +81,10 @@ class Coordinator:
         """Retired deliveries that the peer has settled, by transaction: after a rollback they have
         their default outcome, as far as the broker does not see to that."""
         self.acquiring: set[bytes] = set()
-        """Those that links have acquired messages in: only for these is it looked up what."""
+        """Transactions that links have acquired messages in; only for these the acquired deliveries
+        are searched."""
         self._asked = 0
-        """Declares that are not answered."""
+        """Number of declares without an answer yet."""
 
     # --- control links --------------------------------------------------------------------------
 
@@ -131,7 +132,7 @@ class Coordinator:
         lost: bool,
         found: list[Operation],
     ) -> None:
-        """What it declared is rolled back (§4.1)."""
+        """Roll back the transactions that it declared (§4.1)."""
         token = None
         if record is not None:
             answer = bool(record.closed)
@@ -162,7 +163,8 @@ class Coordinator:
             self._reject(arrival, AmqpError.NOT_IMPLEMENTED, text)
 
     def _reject(self, arrival: IncomingDelivery, symbol: str, text: str) -> None:
-        """Say the error by the outcome, or if the source lacks that, by the link's end."""
+        """Report the error by the outcome, or by detaching the link if the source lacks that
+        outcome."""
         if arrival.link.over:
             return
         if arrival.link.data:
@@ -271,8 +273,8 @@ class Coordinator:
         mandatory: bool,
         found: list[Operation],
     ) -> None:
-        """A message that becomes available when its transaction is discharged (§4.4.1). Its outcome
-        then is told at once, in the transaction."""
+        """A message that becomes available when its transaction is discharged (§4.4.1). Its
+        provisional outcome is written at once, in the transaction."""
         txn_id = arrival.state.txn_id
         if not self.is_open(txn_id):
             self._unknown(arrival)
@@ -303,7 +305,8 @@ class Coordinator:
         self.session.unsettled.settle_received([arrival], state)
 
     def _told(self, arrival: IncomingDelivery, txn_id: bytes, outcome: Any) -> None:
-        """Whoever does not wait for an outcome learns of a bad one when it discharges."""
+        """Report an outcome: by a disposition, or for settled messages at the discharge, if it is
+        bad."""
         if arrival.settled:
             if outcome is not ACCEPTED and txn_id in self.transactions:
                 self.doomed.add(txn_id)
@@ -318,8 +321,8 @@ class Coordinator:
         settled: bool,
         found: list[Operation],
     ) -> None:
-        """The outcome of a delivery as part of a transaction (§4.4.2); or anything else that is
-        said of a delivery that has such an outcome already."""
+        """The outcome of a delivery as part of a transaction (§4.4.2); or any other state of a
+        delivery that already has such an outcome."""
         if link.over:
             self.missed(state)  # the terminus has it, and is in no transaction
             return
@@ -404,7 +407,7 @@ class Coordinator:
     # --- acquisition in a transaction -----------------------------------------------------------
 
     def acquire(self, link: SendingLink, txn_id: Any) -> None:
-        """What goes over this link from now on is acquired in a transaction (§4.4.3)."""
+        """Later deliveries of this link are acquired in a transaction (§4.4.3)."""
         if txn_id is not None:
             if link.snd_mode == SenderSettleMode.SETTLED:
                 text = "transactional acquisition over a link that settles"
@@ -439,7 +442,7 @@ class Coordinator:
         ]
 
     def _keep(self, txn_id: bytes) -> None:
-        """The transaction has succeeded: what was acquired in it stays so."""
+        """The transaction has succeeded: keep the acquired messages acquired."""
         for link in self._acquirers(txn_id):
             for queued in link.held:
                 if is_transactional(queued.state) and not queued.started:
@@ -449,8 +452,8 @@ class Coordinator:
             self.session.unsettled.sent[sent.id] = sent.link.unsettled[sent.id] = plain
 
     def _give_back(self, txn_id: bytes, found: list[Operation]) -> None:
-        """It has not: nothing was acquired in it. Where the peer has said an outcome, the broker
-        undoes that."""
+        """The transaction has failed: return the acquired messages. The broker undoes the outcomes
+        that the peer has given."""
         numbers: set[int] = set()
         late: set[int] = set()
         for link in self._acquirers(txn_id):
@@ -482,8 +485,8 @@ class Coordinator:
         settled: bool,
         found: list[Operation],
     ) -> None:
-        """More is said of a delivery that was retired in the same transaction. It may be settled;
-        another outcome than before it cannot have."""
+        """Another state of a delivery that was retired in the same transaction. It may settle the
+        delivery, but not change its outcome."""
         txn_id = sent.txn_id
         assert txn_id is not None
         outcome = state.outcome if is_transactional(state) else state
@@ -507,7 +510,7 @@ class Coordinator:
         return settle(outcome, self.session.number, sent.number)
 
     def _committed(self, txn_id: bytes) -> None:
-        """Outcomes apply, and we settle what the peer has not (§4.4.2)."""
+        """Apply the outcomes, and settle the deliveries that the peer has not settled (§4.4.2)."""
         self._settle_all(self._live(txn_id))
         if txn_id in self.acquiring:
             self._keep(txn_id)

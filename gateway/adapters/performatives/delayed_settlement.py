@@ -1,7 +1,7 @@
 """Answers to receivers that wait for us to settle (§2.6.12, mode "second" of §2.8.3).
 
-They are given when the store has what the receiver decided: what is said to be settled must not
-come again after a crash. One answer is for all that was decided in one read, if it is the same.
+We settle when the store has the outcome: a settled delivery must not come again after a crash.
+Outcomes of one read are settled together, if they are the same.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from gateway.operations import Assure, Operation
 
 
 class DelayedSettlement:
-    """Deliveries whose outcome the receiver has said."""
+    """Deliveries that have an outcome of the receiver and wait to be settled."""
 
     __slots__ = ("session", "runs", "assure")
 

@@ -22,7 +22,7 @@ MOST_RETURNED = 1000
 """Runs of deliveries that have gone back, which a session remembers."""
 
 FEW = 64
-"""Deliveries of one disposition that are acted upon one by one; more of them all at once."""
+"""Up to this many deliveries of one disposition are handled one by one; more of them together."""
 
 T = TypeVar("T")
 
@@ -157,12 +157,12 @@ class UnsettledDeliveries:
         )
 
     def settle_sent(self, first: int, last: int, state: Any) -> None:
-        """Tell the receiver that we have settled these with this state."""
+        """Settle these deliveries of ours with this state."""
         self._write_disposition(False, first, last, True, state)
 
     def settle_received(self, arrivals: Iterable[IncomingDelivery], state: Any) -> None:
-        """Tell the sender the state of what it sent. Deliveries of mode "first" are settled by it,
-        those of "second" when the sender has settled them (§2.8.3). One frame for each run of
+        """Write our state of these deliveries. Those of mode "first" are settled by it, those of
+        "second" when the sender has settled them (§2.8.3). One disposition for each run of
         consecutive ids. Hot."""
         if self._session is None:
             return
@@ -203,7 +203,7 @@ class UnsettledDeliveries:
         self._session.write(record)
 
     def forget_received(self, arrivals: Iterable[IncomingDelivery]) -> None:
-        """The sender has settled them: so do we, silently."""
+        """The sender has settled these deliveries: settle them too, without a disposition."""
         for arrival in arrivals:
             arrival.settled = True
             self.received.pop(arrival.id, None)
@@ -211,7 +211,7 @@ class UnsettledDeliveries:
             arrival.link.top_up()
 
     def drop(self, link: Link) -> None:
-        """Nothing more is said of deliveries of this link."""
+        """Forget the deliveries of this link, without a disposition."""
         if isinstance(link, SendingLink):
             self._returned.extend(runs(n for n, sent in link.unsettled.items() if sent.is_open))
             for number in link.unsettled:

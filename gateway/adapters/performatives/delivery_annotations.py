@@ -1,7 +1,8 @@
-"""What RabbitMQ 4 says with every delivery: in annotations where the message was published, and in
-the header section whether this is the first time.
+"""Annotations of deliveries as RabbitMQ 4 writes them: the exchange and routing key of the message,
+and in the header section whether this is the first delivery.
 
-Its own client cannot do without (``compat`` is for it). The bare message stays as it came (§3.2).
+RabbitMQ's own client requires them (``compat`` is for it). The bare message stays as it came
+(§3.2).
 """
 
 from gateway.adapters.core.bounded_cache import BoundedCache
@@ -26,8 +27,8 @@ _SEEN: BoundedCache[tuple[bytes, str, str], bytes] = BoundedCache(2048)
 
 
 def annotated(header: bytes, message: Message) -> bytes:
-    """The header of a first delivery with these annotations; those that somebody has made before
-    stay. Raises ``FieldError``."""
+    """The header of a first delivery with these annotations; existing ones stay. Raises
+    ``FieldError``."""
     key = header, message.exchange, message.key
     found = _SEEN.get(key)
     if found is None:

@@ -35,7 +35,8 @@ from gateway.operations import (
 )
 
 LARGEST_FRAME = 1 << 20
-"""Octets of a frame of ours, however much the peer would take: others want their turn."""
+"""Largest frame that we write, in octets, even if the peer takes more: other connections want their
+turn."""
 
 
 class Engine:
@@ -59,9 +60,10 @@ class Engine:
         addresses: str = "",
         annotates: bool = False,
     ) -> None:
-        """``spool``: where messages go that are too large for memory; ``None``: they stay there.
-        ``addresses``: how a client writes them (``places.FORMS``), "" as it seems right.
-        ``annotates``: deliveries say where their message was published, as RabbitMQ's do."""
+        """``spool``: store of messages that are too large for memory; ``None``: they stay in
+        memory. ``addresses``: the form in which a client writes them (``addresses.FORMS``), "" for
+        the form that the peer takes. ``annotates``: deliveries carry the exchange and routing key
+        of their message, as RabbitMQ's do."""
         self.version = version
         self.role = role
         self.server = server = role is Role.SERVER
@@ -74,7 +76,7 @@ class Engine:
         self.frame_max = open_performative.largest_frame(limits)
         """Our max-frame-size."""
         self.frame_out = MIN_MAX_FRAME_SIZE
-        """The peer's, as far as we use it."""
+        """The largest frame that we write, within the peer's max-frame-size."""
         self.channel_max = min(limits.channel_max or 0xFFFF, 0xFFFF)
         self.channels = Channels(self, self.channel_max)
         self.sessions = self.channels.sessions
@@ -89,24 +91,24 @@ class Engine:
         self.name = product.name or (ours if server else f"{ours}-{uuid4()}")
         """Our container-id."""
         self.opened: w.Open | None = None
-        """What the peer opened with."""
+        """The peer's open."""
         self.blocked = False
         """Publishers are held back: no more credit."""
         self.deferred_writes: list[Callable[[], None]] = []
-        """What sessions put off, so as to say more at once: called before output is taken."""
+        """Writes that sessions have deferred in order to combine them, until output is taken."""
         self.spool = spool
         self.portions = Portions()
         self.refill = self.portions.refill
         self.under_way = 0
-        """Octets in memory of the messages that are half received."""
+        """Octets in memory of partly received messages."""
         self.later: list[Operation] = []
-        """Found outside ``receive``; the next one, or the next tick, returns them."""
+        """Operations found outside ``receive``; the next ``receive`` or ``tick`` returns them."""
         self.frames = Frames(self, self.remote_channels, self.frame_max)
         self.negotiation = Negotiation(
             self, server, authority, credentials, external_subject, mechanisms
         )
         self._behind = b""
-        """Not looked at yet: the login waits for its answer."""
+        """Input that waits for the answer to the login."""
         self.addresses = addresses
         self.annotates = annotates
         self._speech = outbound.SERVER if server else outbound.CLIENT
@@ -114,10 +116,10 @@ class Engine:
         self._waiting: Token = None
         self._open_sent = self._close_sent = self._closing_after_replies = False
         self.refused = False
-        """The virtual host is: our open says that a close follows."""
+        """The virtual host is refused: our open announces a close."""
         self._reason: tuple[Condition | None, str] = (None, "")
         self._fault: w.Error | None = None
-        """What the peer did wrong, while it is still to be told."""
+        """The peer's mistake, until our close reports it."""
         self._closed_by_peer = False
         self._receiving = False
         self._ended_sessions: list[Session] = []
@@ -146,8 +148,8 @@ class Engine:
         return found
 
     def go_on(self, act: Callable[[list[Operation]], None]) -> None:
-        """What the peer waits for has come from elsewhere: act on it, then look at what the peer
-        has said since. What that brings is ``found``."""
+        """An answer from elsewhere is there: act on it, then process the input that waited for it.
+        The operations of both are ``found``."""
         if self.closing:
             return
         found, self.later = self.later, []
@@ -193,20 +195,21 @@ class Engine:
         self.negotiation.on_sasl(record, found)
 
     def on_empty(self, channel: int) -> None:
-        """A sign of life. It counts as received already; before the open it must not come."""
+        """An empty frame, a heartbeat. It counts as received already; before the open it is an
+        error."""
         if self.opened is None and not self._close_sent:
             raise illegal_state("an empty frame before the open")
         self.channels.check(channel)
 
     def on_violation(self, violated: PeerError, channel: int, found: list[Operation]) -> None:
-        """End the session that a frame was wrong for."""
+        """End the session in which a frame broke a rule."""
         session = self.remote_channels.get(channel)
         if session is not None:
             symbol = getattr(violated, "symbol", "") or symbol_for(violated.condition, Lost.SESSION)
             session.fail(symbol, violated.text, found)
 
     def on_performative(self, channel: int, record: Any, found: list[Operation]) -> None:
-        """What is no matter of a session that stands."""
+        """A performative that belongs to no open session."""
         kind = type(record)
         if kind is w.Close:
             self._on_close(record, found)
@@ -249,7 +252,7 @@ class Engine:
             self._waiting = None
 
     def request_open(self, operation: Open) -> None:
-        """Client: use this virtual host as soon as the layers below stand."""
+        """Client: open this virtual host as soon as the layers below are negotiated."""
         if self._open_request is not None:
             raise LocalError("the connection is already being opened")
         self._open_request = operation
@@ -258,7 +261,7 @@ class Engine:
             self.write_open()
 
     def write_open(self) -> None:
-        """Our open; once, and before anything else."""
+        """Write our open; once, and before anything else."""
         if not self._open_sent:
             self._open_sent = True
             record = open_performative.our_open(self)
@@ -267,8 +270,8 @@ class Engine:
             self.write(0, record)
 
     def _on_close(self, record: w.Close, found: list[Operation]) -> None:
-        """Their close: answer it, unless it answers ours (§2.4.3, §2.4.4). A server answers behind
-        its answers to what was asked before."""
+        """The peer's close: answer it, unless it answers ours (§2.4.3, §2.4.4). A server answers
+        the requests before it first."""
         if self._close_sent:
             self.finish(*self._reason, found, self._closed_by_peer)
             raise Ended
@@ -283,13 +286,13 @@ class Engine:
         raise Ended
 
     def _close_after_replies(self, found: list[Operation], fault: bool = False) -> None:
-        """Server: the connection ends behind our answers to what was asked before. ``fault``: they
+        """Server: end the connection after the answers to earlier requests. ``fault``: the peer
         broke a rule."""
         self._closing_after_replies = True
         found.append(Closed(*self._reason, token=outbound.CLOSE_TOKEN, fault=fault))
 
     def _answer_close(self, found: list[Operation]) -> None:
-        """Answer their close, or say what they did wrong."""
+        """Answer the peer's close, or report its mistake."""
         self.write_deferred()
         self.channels.end(found)
         self.write_open()
@@ -297,7 +300,8 @@ class Engine:
         self.finish(*self._reason, found, self._closed_by_peer)
 
     def finish_close(self) -> None:
-        """The peer has its answers: let it go. We may have closed for what it asked."""
+        """The earlier requests are answered: close. We may have closed already because of one of
+        them."""
         if self._close_sent:
             self.finish(*self._reason, self.later, self._closed_by_peer)
         else:
@@ -306,7 +310,7 @@ class Engine:
     def write_close(
         self, condition: Condition | None, text: str, record: w.Error | None, theirs: bool
     ) -> None:
-        """Begin to close; nothing may be written after it. Remembers why."""
+        """Write our close and remember its reason; nothing may be written after it."""
         if self._close_sent:
             return
         self.write_deferred()
@@ -320,8 +324,8 @@ class Engine:
     def _violated(
         self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None
     ) -> None:
-        """They broke a rule and the connection dies of it. A server says so behind its answers to
-        what was asked before."""
+        """The peer broke a rule that costs the connection. A server answers earlier requests
+        first."""
         if self.server and self.opened is not None and not self._close_sent:
             self._fault = error(symbol, text, info)
             self._reason, self._closed_by_peer = (condition_for(symbol), text), True
@@ -332,7 +336,7 @@ class Engine:
     def close_with(
         self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None
     ) -> None:
-        """The connection dies of what they did: close, and end without waiting."""
+        """Close for a mistake of the peer, and end without waiting for its close."""
         if self._close_sent:
             self.finish(*self._reason, found, self._closed_by_peer)
             return
@@ -344,7 +348,7 @@ class Engine:
     def finish(
         self, condition: Condition | None, text: str, found: list[Operation], theirs: bool = True
     ) -> None:
-        """Nothing more will come, nor be said."""
+        """End the connection: no more input or output."""
         self.channels.end(found)
         self._close_sent = self.closing = True
         self.deferred_writes.clear()
@@ -375,8 +379,8 @@ class Engine:
         self.channels.ended(session)
 
     def session_gone(self, session: Session) -> None:
-        """Both ends have ended: the channel numbers are free again; a server's as soon as what was
-        found of the session is performed, which may be before any of it was."""
+        """Both ends have ended: free the channel numbers; a server's only when the operations found
+        of the session are performed."""
         if self.server:
             self._ended_sessions.append(session)
         else:
@@ -388,7 +392,7 @@ class Engine:
         self._ended_sessions.clear()
 
     def new_handler(self, session: Session) -> SessionHandler:
-        """What is done with a new session."""
+        """The handler of a new session."""
         return server.ServerSession(session) if self.server else client.ClientSession(session)
 
     def channel(self, number: int) -> Session:
@@ -398,14 +402,14 @@ class Engine:
         return session
 
     def outlet(self, channel: int) -> Outlet:
-        """The hot way out for an open channel."""
+        """The outlet of an open channel, for deliveries and confirms."""
         return self.channel(channel)
 
     # --- time -----------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[Operation]:
-        """Signs of life in time for the peer, and its silence noticed (§2.4.5); handshake and close
-        have their time-outs."""
+        """Heartbeats in time for the peer, its silence noticed (§2.4.5), and the time-outs of
+        handshake and close."""
         found, self.later = self.later, []
         if self.closing or self._closing_after_replies:
             return found
@@ -424,18 +428,18 @@ class Engine:
         return found
 
     def found(self) -> list[Operation]:
-        """Take what was found outside ``receive`` and ``tick``, which give it otherwise."""
+        """Take operations that were found outside ``receive`` and ``tick``."""
         found, self.later = self.later, []
         return found
 
     def excuse_silence(self) -> None:
-        """We did not read: the peer counts as heard."""
+        """We did not read: count the peer as heard."""
         self.heartbeat.heard = True
 
     # --- out ------------------------------------------------------------------------------------
 
     def send(self, operation: Operation) -> None:
-        """Say this. Raises ``LocalError`` before any octet is written."""
+        """Write this operation. Raises ``LocalError`` before any octet is written."""
         if self.closing:
             return
         speak = self._speech.get(type(operation))
@@ -455,7 +459,7 @@ class Engine:
             raise LocalError(str(wrong)) from wrong
 
     def put(self, octets: bytes) -> None:
-        """Write whole frames; nothing after a close. Hot."""
+        """Write whole frames; no-op after our close. Hot."""
         if self._close_sent:
             return
         pending = self.pending
@@ -473,7 +477,7 @@ class Engine:
         self.put(octets)
 
     def weigh(self, octets: int) -> None:
-        """A large body waits to be written."""
+        """Count the octets of a large body that waits to be written."""
         self._weight += octets
         if self._weight > MOST_OCTETS:
             self.crowded()
@@ -484,13 +488,13 @@ class Engine:
         return 1 if self.portions.stalled else 0
 
     def defer_write(self, write: Callable[[], None]) -> None:
-        """Say this with the next output, or at ``write_deferred``."""
+        """Call this before the next output, or in ``write_deferred``."""
         self.deferred_writes.append(write)
         if not self.pending and not self._receiving:
             self.wake()
 
     def write_deferred(self) -> None:
-        """What was put off."""
+        """Call the deferred writes."""
         deferred_writes, self.deferred_writes = self.deferred_writes, []
         receiving, self._receiving = self._receiving, True  # nobody needs to be woken
         for write_now in deferred_writes:
@@ -498,7 +502,7 @@ class Engine:
         self._receiving = receiving
 
     def output(self) -> list[bytes]:
-        """Take what is to be written."""
+        """Take the output."""
         if self.deferred_writes:
             self.write_deferred()
         if self._ended_sessions:

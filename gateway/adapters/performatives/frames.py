@@ -34,7 +34,7 @@ passwords; brokers of today read more, and so do we."""
 
 
 class SessionEndpoint(Protocol):
-    """What the loop must know of a session."""
+    """A session as the receive loop needs it."""
 
     def on_flow(self, record: w.Flow, found: list[Operation]) -> None: ...
 
@@ -52,7 +52,7 @@ class SessionEndpoint(Protocol):
 
 
 class FrameHandler(Protocol):
-    """Where the loop takes what is no matter of a session. All raise ``PeerError``."""
+    """Receiver of all frames that belong to no session. All methods raise ``PeerError``."""
 
     def on_sasl(self, record: Any, found: list[Operation]) -> None: ...
 
@@ -75,7 +75,7 @@ class Frames:
         self.sasl = False
         """Frames are those of the SASL layer."""
         self.changed = False
-        """The layer is over: what follows is a protocol header."""
+        """The layer is over: a protocol header follows."""
         self.limit = limit
         self._handler = handler
         self._sessions = sessions
@@ -149,7 +149,7 @@ class Frames:
         return b""
 
     def _keep(self, data: bytes, at: int, end: int) -> None:
-        """Hold what is left until the frame it begins is complete."""
+        """Keep an incomplete frame until the rest arrives."""
         if at < end:
             self._held = end - at
             self._wanted = HEAD.unpack_from(data, at)[0] if self._held >= 8 else 8

@@ -1,7 +1,7 @@
-"""The server role of messages that come in: publishes, and what becomes of each.
+"""The server role of links over which we receive: publishes, and their outcomes.
 
-Every publish of a session has a number, from 1, by which it is confirmed. Headers repeat: what the
-broker must know of one is kept by its octets, as is where it is addressed to.
+Every publish of a session has a number, from 1, by which it is confirmed. Headers repeat: their
+essentials and addresses are cached.
 """
 
 from typing import Any
@@ -50,7 +50,7 @@ class IncomingPublishes:
         self.session = session
         self.coordinator = coordinator
         self.returned: dict[int, Any] = {}
-        """States of publishes that came back, by number, until they are confirmed."""
+        """States of returned publishes, by number, until they are confirmed."""
         self._published = 0
         self._confirmed = 0
         """All publishes up to this number are confirmed."""
@@ -180,8 +180,8 @@ class IncomingPublishes:
         )
 
     def _refuse(self, arrival: IncomingDelivery, symbol: str, text: str) -> None:
-        """A message that cannot be: rejected, or if nobody asks for its outcome or its source has
-        no such outcome, the end of its link (§3.2.1)."""
+        """Refuse a message: reject it, or if it is settled or its source has no such outcome,
+        detach its link with an error (§3.2.1)."""
         outcomes = getattr(arrival.link.source, "outcomes", None)
         if arrival.settled or (outcomes and REJECTED not in outcomes):
             raise arrival.link.violated(symbol, text)
@@ -214,7 +214,7 @@ class IncomingPublishes:
             self.session.unsettled.settle_received(arrivals, ACCEPTED)
 
     def _confirm_each(self, first: int, last: int, accepted: bool) -> None:
-        """Some came back, or were not taken: neighbours with the same state are told together."""
+        """Some messages were returned or not taken: settle runs with the same state together."""
         state = ACCEPTED if accepted else TOO_MUCH
         together: list[IncomingDelivery] = []
         for number in range(first, last + 1):

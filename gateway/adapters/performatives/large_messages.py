@@ -50,7 +50,7 @@ _WIDTHS = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16}
 
 
 class Unkept(Exception):
-    """The message cannot be kept: the text says why."""
+    """The message cannot be kept; the text has the reason."""
 
 
 class SpooledMessage(NamedTuple):
@@ -85,7 +85,7 @@ class Unpacking:
         self._late = False
 
     def add(self, octets: bytes) -> None:
-        """What comes next. Raises ``FieldError`` and ``OSError``."""
+        """Add the next octets. Raises ``FieldError`` and ``OSError``."""
         at, end = 0, len(octets)
         while at < end:
             if self._left:
@@ -225,13 +225,14 @@ class Rope:
 
 
 class StalledSession(Protocol):
-    """A session."""
+    """A session that waits for the socket."""
 
     def go_on(self) -> None: ...
 
 
 class Portions:
-    """How much of large messages goes into the next output of a connection, and who has more."""
+    """The share of large messages in the next output of a connection, and the sessions that have
+    more to write."""
 
     __slots__ = ("loaded", "stalled")
 
@@ -244,11 +245,11 @@ class Portions:
         return self.loaded >= PORTION
 
     def stall(self, session: StalledSession) -> None:
-        """It goes on as soon as the socket has taken that output."""
+        """Resume the session as soon as the socket has taken that output."""
         self.stalled[session] = None
 
     def refill(self) -> None:
-        """The socket has: those that have more go on, in turn."""
+        """The socket has taken it: resume the stalled sessions, in turn."""
         self.loaded = 0
         stalled, self.stalled = self.stalled, {}
         for session in stalled:

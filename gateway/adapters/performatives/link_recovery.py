@@ -57,7 +57,7 @@ def written_map(resumed: list[Resumed]) -> dict[bytes, Any]:
 def plan(
     link: SendingLink, resumed: list[Resumed], theirs: dict[bytes, Any], complete: bool
 ) -> Plan:
-    """What to do about each delivery. ``complete``: both maps are."""
+    """A plan for each delivery. ``complete``: both unsettled maps are complete."""
     found = Plan([], {}, [])
     for each in resumed:
         if each.tag in theirs:
@@ -101,7 +101,7 @@ def written(known: dict[bytes, Any] | None) -> dict[bytes, Any] | None:
 
 
 def resumed(record: w.Attach) -> list[Resumed]:
-    """What the peer knows of a link that we resume. Raises ``BadMap``."""
+    """The peer's unsettled deliveries of a link that we resume. Raises ``BadMap``."""
     theirs = read_map(record.unsettled) or {}
     return [Resumed(tag, 0, outcome_of(state, 0, 0), None) for tag, state in theirs.items()]
 

@@ -1,12 +1,12 @@
-"""What receiving and sending links have in common (§2.6).
+"""Base of receiving and sending links (§2.6).
 
-A session and its links keep to the protocol and know nothing of broker or client. A complete
-message, an outcome or an attach is passed to a handler: the server's are in ``server``,
+A session and its links implement the protocol and know nothing of broker or client. They pass
+complete messages, outcomes and attaches to handlers: the server's are in ``server``,
 ``incoming_publishes`` and ``coordinator``, the client's in ``client`` and the modules of its parts.
-A session has a handler for what the peer begins, each link one for the events on it.
+A session has one handler for the endpoints that the peer begins, each link one for its own events.
 
-Whatever ends a link (the peer's detach, our own, an error, the end of its session or connection),
-its handler is told by ``on_detached`` exactly once.
+``LinkHandler.on_detached`` is called exactly once for each link, however it ends: by the peer's
+detach, our own, an error, or the end of its session or connection.
 """
 
 from collections.abc import Callable
@@ -119,18 +119,18 @@ class Link:
         self.attach_received = False
         """The peer's attach has come."""
         self.over = False
-        """One of us has detached it, and its handler has been told."""
+        """One end has detached it, and the handler has been told."""
         self.closing: bool | None = None
         """Our detach is due as soon as our attach is written: for good (true) or not."""
         self.detach_sent = False
         """Our detach is written."""
         self.fault: w.Error | None = None
-        """What our detach says."""
+        """The error in our detach."""
         self.snd_mode = 2
         """Settle modes in force (§2.8.2, §2.8.3)."""
         self.rcv_mode = 0
         self.source: Any = None
-        """The termini, as our attach says them."""
+        """The termini in our attach."""
         self.target: Any = None
         self.record: w.Attach | None = None
         """The peer's attach."""
@@ -181,7 +181,7 @@ class Link:
                 self.open()
 
     def open(self) -> None:
-        """Both attaches are there: what waited for that may go."""
+        """Both attaches are there: send the messages that waited for them."""
 
     def on_attach(self, record: w.Attach, found: list[Operation]) -> None:
         """The peer's attach, which begins the link or answers ours."""
@@ -197,7 +197,7 @@ class Link:
                 self.open()
 
     def take(self, record: w.Attach) -> None:
-        """What the peer decides."""
+        """Take over the fields of the peer's attach that the peer decides."""
 
     def stop(self) -> None:
         """It is over: nothing is sent or granted any more."""
@@ -217,7 +217,7 @@ class Link:
 
     def refuse(self, symbol: str, text: str, info: dict[Any, Any] | None = None) -> None:
         """There is no terminus on our side (§2.6.3): attach with null for it, then detach. The
-        handler, which asks for it, is not told."""
+        handler, which asks for it, gets no ``on_detached``."""
         if self.receiver:
             self.target = None
         else:
@@ -235,7 +235,7 @@ class Link:
         self, symbol: str, text: str, found: list[Operation], info: Any = None, keep: bool = False
     ) -> None:
         """Detach it with an error (§2.6.5), which destroys this end. ``keep``: its terminus lives
-        on, with what is unsettled."""
+        on, with its unsettled deliveries."""
         if not self.over:
             self.fault = error(symbol, text, info)
             self._end(True, keep, found)

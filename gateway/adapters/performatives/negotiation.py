@@ -1,6 +1,7 @@
 """From the first octet to the AMQP layer: protocol headers (§2.2) and the SASL layer (§5.3).
 
-Written for both roles. What we do not speak is answered with a header that we do, and the end.
+Written for both roles. Other protocols are answered with a header of ours, and the end of the
+connection.
 """
 
 from collections.abc import Callable
@@ -41,18 +42,18 @@ class Ended(Exception):
 
 
 class Connection(Protocol):
-    """What this part needs of the engine."""
+    """A connection as its negotiation needs it."""
 
     frames: Frames
 
     def put(self, octets: bytes) -> None: ...
 
     def finish(self, condition: Condition, text: str, found: list[Operation]) -> None:
-        """The connection ends here, without another word."""
+        """End the connection without a close."""
         ...
 
     def go_on(self, act: Callable[[list[Operation]], None]) -> None:
-        """Act on what was waited for, then look at what the peer has said since."""
+        """Act on an answer, then process the input that waited for it."""
         ...
 
     def negotiated(self) -> None:
@@ -83,7 +84,7 @@ class Negotiation:
         self._authority = authority
         self._anonymous = "ANONYMOUS" in mechanisms
         self.waiting = False
-        """Nothing that the peer says is looked at until the authority has answered."""
+        """Input waits until the authority has answered."""
         self._exchange = ServerExchange(authority, external_subject, mechanisms)
         self._login = ClientExchange(credentials or Credentials())
         self._sasl = (credentials or Credentials()).mechanism != ""

@@ -1,4 +1,4 @@
-"""What an open says of a container, ours and the peer's (§2.7.1)."""
+"""The fields of an open performative, ours and the peer's (§2.7.1)."""
 
 from typing import Any, Protocol
 
@@ -24,11 +24,11 @@ FAILED = "amqp:connection-establishment-failed"
 """A property of an open that a close with an error follows (AMQP JMS Mapping 1.0)."""
 
 SHORTEST_IDLE = 1000
-"""Milliseconds between two signs of life that we can promise."""
+"""Shortest idle-time-out that we can keep, in milliseconds."""
 
 
 class OpenSettings(Protocol):
-    """What this part needs of the engine."""
+    """The settings of the engine that our open contains."""
 
     server: bool
     limits: Limits
@@ -72,7 +72,7 @@ def our_open(owner: OpenSettings) -> w.Open:
 
 
 OVERHEAD = 1 << 16
-"""What a frame may have besides a message's body, where only the message is limited."""
+"""Octets of a frame besides a message's body, where only the message is limited."""
 
 
 def largest_frame(limits: Limits) -> int:
@@ -81,13 +81,14 @@ def largest_frame(limits: Limits) -> int:
 
 
 def vhost_of(record: w.Open) -> str:
-    """The virtual host that the peer opens, "/" unless it says so."""
+    """The virtual host in the peer's open; "/" by default."""
     name = record.hostname or ""
     return name[6:] if name.startswith("vhost:") and len(name) > 6 else "/"
 
 
 def check_limits(record: w.Open) -> None:
-    """Raises ``Violation`` for limits of the peer that are none, or that we cannot keep."""
+    """Check the peer's limits. Raises ``Violation`` for invalid ones, or those that we cannot
+    keep."""
     size, idle = record.max_frame_size, record.idle_time_out or 0
     if size is not None and size < MIN_MAX_FRAME_SIZE:
         text = f"max-frame-size {size} is below {MIN_MAX_FRAME_SIZE}"
@@ -98,7 +99,7 @@ def check_limits(record: w.Open) -> None:
 
 
 def described(record: w.Open, peer: Peer) -> None:
-    """Fill in who the peer says it is."""
+    """Fill in the peer's description of itself."""
     properties = record.properties or {}
     peer.product = _text(properties.get("product"))
     peer.product_version = _text(properties.get("version"))

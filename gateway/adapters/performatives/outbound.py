@@ -1,4 +1,4 @@
-"""What is said of the connection itself, and all that can be said in each role."""
+"""Encoders of operations on the connection itself, and the tables of all encoders by role."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,18 +24,18 @@ CLOSE_TOKEN = CloseToken()
 
 
 def opened(engine: Any, op: Done) -> None:
-    """The virtual host is there."""
+    """The virtual host is open."""
     engine.write_open()
 
 
 def finish_close(engine: Any, op: Done) -> None:
-    """What the peer asked before its close is answered."""
+    """The requests before the peer's close are answered: answer the close."""
     engine.finish_close()
 
 
 def refused(engine: Any, op: Refused) -> None:
-    """It is not, or something else costs the connection. §2.4.1: an open precedes the close, also
-    for who is not let in."""
+    """The virtual host is refused, or another error costs the connection. An open precedes the
+    close (§2.4.1), for a refused client too."""
     engine.refused = True
     symbol = symbol_for(op.condition, Lost.CONNECTION)
     engine.write_close(op.condition, op.text, error(symbol, op.text), True)
@@ -53,7 +53,7 @@ def _close(engine: Any, op: Close) -> None:
 
 
 def _leave(engine: Any, op: Close) -> None:
-    """A client that has no complaint goes when all that it has published is out."""
+    """Close without an error when all publishes are sent."""
     if op.condition is None and any(
         each.handler.senders.holding for each in engine.sessions.values()
     ):

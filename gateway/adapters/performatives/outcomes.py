@@ -1,4 +1,4 @@
-"""Delivery states (§3.4, §4.5.6) <-> what the broker calls outcomes."""
+"""Delivery states (§3.4, §4.5.6) <-> outcomes of the broker."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ OUTCOMES: dict[type[Any], Outcome] = {
 SYMBOLS = (
     "amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list",
 )  # fmt: skip
-"""What the sources of ours let a receiver choose (§3.5.3 outcomes)."""
+"""The outcomes that our sources offer (§3.5.3 outcomes)."""
 
 
 def is_transactional(state: Any) -> bool:
@@ -82,7 +82,7 @@ def settle(outcome: Outcome | Modify, channel: int, delivery: int) -> Operation:
 
 
 def bare(state: Any) -> Any:
-    """The same outcome without what was added to it, for a frame that has no room for that."""
+    """The same outcome without its error or annotations, for a frame without room for them."""
     if type(state) is w.Modified:
         return w.Modified(state.delivery_failed, state.undeliverable_here)
     return w.Rejected() if type(state) is w.Rejected else state

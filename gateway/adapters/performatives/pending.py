@@ -1,4 +1,4 @@
-"""Tokens of requests: what their answers mean."""
+"""Tokens of requests, which handle the answers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from gateway.errors import Condition
 
 
 def _nothing(condition: Condition, text: str) -> None:
-    """Nobody is to be told."""
+    """No-op."""
 
 
 class PendingReply:

@@ -1,8 +1,8 @@
-"""Links over which we receive: credit that we grant, transfers put together, what is unsettled.
+"""Links over which we receive: their credit, the reassembly of transfers, unsettled deliveries.
 
-A message of one transfer goes through without being gathered. One of several is limited by
-``max_message`` and, with all others of the connection, by ``UNDER_WAY`` times that. A large one
-goes to the spool as it comes, if the link's handler takes that (``spools``).
+A message of one transfer is not copied. Messages of several transfers are limited by
+``max_message`` and, over the whole connection, by ``UNDER_WAY`` times that. A large message goes to
+the spool as it arrives, if the handler of the link accepts spooled messages (``spools``).
 """
 
 from collections.abc import Iterable
@@ -40,16 +40,16 @@ from gateway.bodies import Spool
 from gateway.operations import Operation
 
 UNDER_WAY = 4
-"""How many of the largest messages one connection may have half sent, over all its links."""
+"""How many of the largest messages one connection may have partly received, over all its links."""
 
 
 SMALL, LARGE = 1024, 64 * 1024
-"""Octets of a payload that is not kept by itself, and of as many together as are."""
+"""Payloads below the first size, in octets, are joined to pieces of up to the second."""
 
 
 class IncomingDelivery:
-    """A delivery of the peer's. ``settled``: nothing more is to be said of it. ``second``: we wait
-    for the sender to settle (§2.8.3). ``state`` is the sender's, ``reported`` what we have said."""
+    """A delivery of the peer's. ``settled``: no disposition may follow. ``second``: we wait for the
+    sender to settle (§2.8.3). ``state`` is the sender's state, ``reported`` ours."""
 
     __slots__ = ("link", "id", "tag", "settled", "second", "state", "reported")
 
@@ -72,9 +72,8 @@ class IncomingDelivery:
 
 
 class PartialDelivery:
-    """A delivery of which transfers are still to come. ``ignored``: nobody wants its octets.
-    ``held``: octets of it in memory; the others are with ``unpacking``, unless it has an
-    ``error``."""
+    """A delivery of which transfers are still to come. ``ignored``: its octets are discarded.
+    ``held``: its octets in memory; the others are in ``unpacking``, unless it has an ``error``."""
 
     __slots__ = (
         "arrival", "pieces", "size", "held", "format", "presettled", "ignored", "unpacking",
@@ -95,8 +94,7 @@ class PartialDelivery:
         self.ignored = ignored
 
     def add(self, octets: bytes) -> None:
-        """Small pieces are put together, so that a message of many takes no more room than it is
-        long."""
+        """Join small pieces, so that a message of many takes no more memory than its length."""
         pieces = self.pieces
         if len(octets) >= SMALL:
             pieces.append(octets)
@@ -183,16 +181,16 @@ class ReceivingLink(Link):
         """Deliveries the peer may have under way and unsettled: credit is topped up to that. 0:
         credit is granted by hand (``grant``)."""
         self.ignores_unsettled = False
-        """What is unsettled does not count against ``window``."""
+        """Unsettled deliveries do not count against ``window``."""
         self.slack = 0
         """Deliveries beyond its credit that are borne."""
         self.spools = False
         """Large messages may come as ``SpooledMessage``."""
         self.unsettled: dict[int, IncomingDelivery] = {}
-        """By delivery-id (§2.6.12). A sender may use a tag again while we have not settled it: it
-        has, and tags are of use only when a link is resumed."""
+        """Unsettled deliveries by delivery-id (§2.6.12). A sender that uses a tag again before we
+        settle has settled the delivery itself; tags matter only when a link is resumed."""
         self.known: dict[bytes, Any] = {}
-        """What we know of deliveries from before the link was resumed: states by tag."""
+        """Our states of deliveries from before the link was resumed, by tag."""
         self.partial: PartialDelivery | None = None
 
     def take(self, record: w.Attach) -> None:
@@ -303,7 +301,7 @@ class ReceivingLink(Link):
             self._spool(partial)
 
     def _arrival(self, record: w.Transfer) -> IncomingDelivery:
-        """What the first transfer says of a delivery (§2.7.5)."""
+        """The delivery that a first transfer begins (§2.7.5)."""
         tag, number = record.delivery_tag, record.delivery_id
         if tag is None or number is None:
             raise self.violated(AmqpError.INVALID_FIELD, "a delivery without its id and its tag")
@@ -361,7 +359,7 @@ class ReceivingLink(Link):
         return partial
 
     def _continue(self, partial: PartialDelivery, record: w.Transfer) -> None:
-        """A transfer that goes on with a delivery: what it repeats must be the same (§2.7.5)."""
+        """A later transfer of a delivery: fields that it repeats must be the same (§2.7.5)."""
         arrival = partial.arrival
         for name, given, begun in (
             ("delivery-id", record.delivery_id, arrival.id),
@@ -432,7 +430,7 @@ class ReceivingLink(Link):
             self._release(partial)
 
     def _unkept(self, partial: PartialDelivery, error: Exception) -> None:
-        """It will be refused when it is complete; what comes until then is not kept."""
+        """The message will be refused when it is complete; the octets until then are discarded."""
         if isinstance(error, OSError):
             error = Unkept(f"there is no room for the message: {error.strerror}")
         partial.error = error
@@ -485,7 +483,7 @@ class ReceivingLink(Link):
         self.top_up()
 
     def _whole(self, partial: PartialDelivery) -> bytes | SpooledMessage:
-        """The message, whatever it is by now."""
+        """The complete message: its octets, or its spooled form."""
         if partial.unpacking is not None:
             try:
                 return partial.unpacking.finish()
@@ -516,8 +514,8 @@ class ReceivingLink(Link):
         self.top_up()
 
     def _discard(self, record: w.Transfer) -> None:
-        """Input for a link that we have detached. What was allowed when it was sent is excused: it
-        may have been under way. More than that cannot have been (§2.6.5)."""
+        """Input for a link that we have detached. Transfers within the credit at that moment may
+        have been under way and are excused; later ones are an error (§2.6.5)."""
         if not record.more:
             self.excused -= 1
         if self.excused < 0 and self.fault is not None:

@@ -1,8 +1,8 @@
-"""Links over which we send: credit that we were given, frames of a message, what is unsettled.
+"""Links over which we send: credit, the transfers of a message, unsettled deliveries.
 
-A message that fits one frame and may go at once is written in one piece (``deliver``): the head of
-its transfer is packed by one ``struct`` of the link. Everything else waits in ``held``, in order:
-for the attach, for credit, for the session's window.
+A message that fits one frame and may go at once is written in one piece (``deliver``): one
+``struct`` of the link packs the head of its transfer. All others wait in ``held``, in order: for
+the attach, for credit, or for the session's window.
 """
 
 from collections import deque
@@ -53,15 +53,15 @@ HEAVY = 1024
 """Messages from this size on are weighed."""
 
 COUNT = "x-delivery-count"
-"""The note with the number of deliveries that failed."""
+"""The note that counts failed deliveries."""
 
 _Q = Struct(">Q")
 
 
 class OutgoingDelivery:
-    """An unsettled delivery of ours. ``number`` is what whoever sent it calls it; ``state`` the
-    receiver's last one that was not final; ``txn_id`` the transaction that its outcome is part of,
-    ``retired`` that outcome."""
+    """An unsettled delivery of ours. ``number`` is the delivery's number in operations; ``state``
+    the receiver's last state that was not final; ``txn_id`` the transaction that its outcome is
+    part of, ``retired`` that outcome."""
 
     __slots__ = ("link", "id", "number", "_tag", "state", "txn_id", "retired")
 
@@ -104,8 +104,9 @@ class AcquiredDelivery(OutgoingDelivery):
 
 
 class QueuedDelivery:
-    """A delivery that could not be sent in one piece, or not at once. ``begin``: how many octets of
-    the message the receiver has already (§3.4.1). Without a message it carries a state only."""
+    """A delivery that could not be sent in one piece, or not at once. ``begin``: the position up to
+    which the receiver has the message already (§3.4.1). Without a message it carries only a
+    state."""
 
     __slots__ = (
         "number", "message", "redelivered", "settled", "tag", "state", "resume", "aborted",
@@ -228,28 +229,28 @@ class SendingLink(Link):
     ) -> None:
         super().__init__(session, name, handle, handler)
         self.initial = 0
-        """The delivery-count that our attach says."""
+        """The initial-delivery-count of our attach."""
         self.held: deque[QueuedDelivery] = deque()
         self.unsettled: dict[int, OutgoingDelivery] = {}
-        """What was sent and is not settled, by delivery-id."""
+        """Unsettled deliveries by delivery-id."""
         self.settles = False
-        """What is sent is settled, as long as nobody says otherwise."""
+        """Deliveries are sent settled by default."""
         self.last_tag = 0
         """Our tags are numbers; they go on above those of a link that is resumed."""
         self.granted: Credit | None = None
-        """The last credit that was passed on. What is delivered before that is acted upon uses it
-        too, and is taken off."""
+        """The last credit that was passed on to the broker. Deliveries made before the broker has
+        acted upon it use it too, and are subtracted from it."""
         self.acquiring: bytes | None = None
-        """The transaction that what is sent is acquired in (§4.4.3)."""
+        """The transaction that deliveries are acquired in (§4.4.3)."""
         self._live = False
         self._quick = False
-        """It is attached, and what is sent needs no more than its octets."""
+        """The link is attached, and a delivery needs nothing but its octets."""
         self._engine = session.engine
         self._annotates = session.engine.annotates
         self._put = session.engine.put
         self._sent = session.unsettled.sent
         self._due = False
-        """A flow has to follow what is held: the credit was drained."""
+        """A flow has to follow the queued deliveries: the credit was drained."""
         self._heads: tuple[tuple[Struct, bytes, bytes], ...] = ()
         self._room = 0
 
@@ -279,13 +280,13 @@ class SendingLink(Link):
         self.held.clear()
 
     def acquire(self, txn_id: bytes | None) -> None:
-        """What is sent from now on is acquired in this transaction, or in none."""
+        """Later deliveries are acquired in this transaction, or in none."""
         self.acquiring = txn_id
         self._quick = self._live and txn_id is None
 
     def release(self, txn_id: bytes) -> list[int]:
-        """A transaction is rolled back: what was acquired in it and waits is not sent, and what is
-        half sent is aborted; the numbers of these deliveries."""
+        """A transaction is rolled back: drop the queued deliveries that were acquired in it, and
+        abort a partly sent one. Returns the numbers of these deliveries."""
         found: list[int] = []
         for queued in list(self.held):
             if type(queued.state) is w.TransactionalState and queued.state.txn_id == txn_id:
@@ -354,14 +355,15 @@ class SendingLink(Link):
             self._engine.crowded()
 
     def send(self, queued: QueuedDelivery) -> None:
-        """The same for what is not simple."""
+        """Queue a delivery that ``deliver`` cannot send at once, and send it when that is
+        possible."""
         if self.over:
             return
         self.held.append(queued)
         self.flush()
 
     def flush(self) -> None:
-        """Write what is held, as far as attach, credit and window allow."""
+        """Write queued deliveries, as far as attach, credit and window allow."""
         held, session = self.held, self.session
         while held:
             if not self._live:
@@ -461,7 +463,7 @@ class SendingLink(Link):
         return False
 
     def _transfer(self, queued: QueuedDelivery) -> w.Transfer:
-        """The next transfer of a delivery: the first says it all, others the id."""
+        """The next transfer of a delivery: the first one has all fields, later ones the id."""
         if queued.started:
             return w.Transfer(
                 handle=self.handle,
@@ -500,13 +502,13 @@ class SendingLink(Link):
 
     @property
     def waiting(self) -> int:
-        """Deliveries that are held and will use credit."""
+        """Queued deliveries that will use credit."""
         held = self.held
         return len(held) - (1 if held and held[0].id is not None else 0)
 
     def drained(self, dropped: int) -> None:
-        """So much credit cannot be used: it is given up, and the receiver is told, behind whatever
-        waits for the window. Not if the receiver wants it back meanwhile."""
+        """Give up this much credit and tell the receiver, after the deliveries that wait for the
+        window; not if the receiver has ended the drain meanwhile."""
         if not self.drain:
             return
         dropped = min(dropped, max(self.credit, 0))
@@ -520,7 +522,7 @@ class SendingLink(Link):
 
 
 def form(message: Message, annotates: bool = False) -> tuple[bytes, Body]:
-    """Header and body as a reader of this version gets them. Raises ``ValueError``."""
+    """Header and body in the form of this version. Raises ``ValueError``."""
     header, body = message.form_for(SECTIONS)
     if annotates:
         header = annotated(header, message)
@@ -542,8 +544,8 @@ def encoded(message: Message, redelivered: bool, annotates: bool = False) -> byt
 
 
 def again(header: bytes, failed: int | None) -> bytes:
-    """The header section of what is not delivered for the first time (§3.2.1): not the first
-    acquirer, and how often it failed. All other octets stay."""
+    """The header with a header section of a redelivery (§3.2.1): not the first acquirer, and the
+    number of failed deliveries. All other octets stay."""
     found = split_header(header)
     span = found.single.get(HEADER)
     if span is not None:

@@ -1,7 +1,9 @@
-"""The server role of sessions and links: what the peer does as operations, and their answers.
+"""The server role of sessions and links: performatives of the peer as operations, and their
+answers.
 
 Requests carry a ``PendingReply`` as their token, which handles the answer. Each session has one
-``ServerSession``, which handles its links except those to the coordinator.
+``ServerSession``; ``IncomingPublishes`` handles its receiving links, ``Coordinator`` its control
+links.
 """
 
 from collections.abc import Callable, Iterable
@@ -167,7 +169,8 @@ class ServerSession:
     def _source_attached(
         self, link: SendingLink, result: Attached, theirs: dict[bytes, Any]
     ) -> None:
-        """The source as it is, then what is resumed, then the rest."""
+        """Attach with the source that the broker grants, then resume deliveries, then send the
+        rest."""
         record = link.record
         assert record is not None
         link.source = termini.source(result.terminus, record.source)
@@ -199,8 +202,8 @@ class ServerSession:
             found.append(link.granted)
 
     def on_unsent(self, link: SendingLink, number: int, message: Message, text: str) -> None:
-        """It is not for this receiver; perhaps for another, or a dead-letter queue. The credit that
-        the broker used for it is still there."""
+        """Return a message that this receiver cannot take, for another receiver or a dead-letter
+        queue. The credit that the broker used for it is granted again."""
         later, channel = self.session.engine.later, self.session.number
         if number:
             later.append(Unsent(channel, link.number, number, message))
@@ -220,7 +223,7 @@ class ServerSession:
         found.append(operation)
 
     def _unsettled(self, link: SendingLink) -> dict[int, bytes]:
-        """Tags by delivery number: of what was sent, and of what was to be resumed."""
+        """Tags by delivery number: of sent deliveries, and of those that were to be resumed."""
         unsettled: dict[int, bytes] = dict(link.data or {})
         for sent in link.unsettled.values():
             if sent.number:

@@ -18,7 +18,7 @@ PAIRED = "paired"
 
 
 def refuser(link: Link) -> Callable[[Condition, str], None]:
-    """What to do when the broker has no such terminus."""
+    """The callback that refuses a link without a terminus at the broker."""
 
     def refused(condition: Condition, text: str) -> None:
         link.refuse(symbol_for(condition, Lost.LINK), text)

@@ -1,8 +1,8 @@
 """The session endpoint (§2.5), the same for both roles: begin and end, windows, handles, delivery
-ids. Its ``UnsettledDeliveries`` have the dispositions. It is also the ``Outlet`` of its channel.
+ids. ``UnsettledDeliveries`` handles its dispositions. It is also the ``Outlet`` of its channel.
 
-Both ends must have ended before the channel numbers are free. After our end, whatever comes on the
-session is discarded until the peer's (§2.5.4); ``output_closed`` then lets nothing more out.
+Both ends must have ended before the channel numbers are free. After our end, all input of the
+session is discarded until the peer's end (§2.5.4), and ``output_closed`` stops all output.
 """
 
 import heapq
@@ -33,7 +33,7 @@ from gateway.operations import Operation
 from gateway.values import Symbol
 
 WINDOW = 2048
-"""Transfers the peer may send before we say that we take more."""
+"""Our incoming-window: transfers that the peer may send before our next flow."""
 
 OUTGOING_WINDOW = 0x7FFF_FFFF
 """We never hold back transfers for a reason of our own."""
@@ -72,8 +72,8 @@ class SessionHandler(DispositionHandler, Protocol):
         ...
 
     def on_acquire(self, link: SendingLink, txn_id: Any) -> None:
-        """The receiver wants what is sent from now on to be acquired within this transaction
-        (§4.4.3), or in none (``None``). May raise ``Violation``."""
+        """The receiver asks that later deliveries be acquired within this transaction (§4.4.3), or
+        in none (``None``). May raise ``Violation``."""
         ...
 
     def on_confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
@@ -151,7 +151,7 @@ class SessionConnection(ReceivingConnection, SendingConnection, Protocol):
 
 
 def _open_gate(open_: bool) -> None:
-    """Nobody is to be stopped."""
+    """No-op: the gate of a session without an owner."""
 
 
 class Session:
@@ -170,9 +170,9 @@ class Session:
         self.ended = False
         """The peer's end has come."""
         self.reason: w.Error | None = None
-        """What it said."""
+        """The error in the peer's end."""
         self.reported = False
-        """The handler has been told that it is over."""
+        """``on_end`` has been called."""
         self.gate: Callable[[bool], None] = _open_gate
         self.next_incoming_id = 0
         self.incoming_window = WINDOW
@@ -196,9 +196,9 @@ class Session:
         """Links that have something to send and no window for it."""
         self._shut = False
         self._early: list[Any] = []
-        """What was to be written before our begin."""
+        """Records that wait for our begin."""
         self.suspended: dict[tuple[str, bool], Link] = {}
-        """Links detached and not closed, of whose deliveries something is still to be said."""
+        """Links detached and not closed that still have unsettled deliveries."""
         self.handler: SessionHandler = engine.new_handler(self)
 
     def serial(self) -> str:
@@ -209,7 +209,8 @@ class Session:
     # --- begin and end --------------------------------------------------------------------------
 
     def begin(self, **fields: Any) -> None:
-        """Write our begin, as the first or in answer to the peer's (§2.5.1), and what waited."""
+        """Write our begin, as the first or in answer to the peer's (§2.5.1), and the records that
+        waited for it."""
         if self.begun:
             return
         self.begun = True
@@ -236,8 +237,8 @@ class Session:
             self.handler.on_begin(self, record, found)
 
     def end(self, found: list[Operation] | None = None) -> None:
-        """Answer the peer's end, or begin to end it: then its links are over at once, and the
-        handler is told of the end when the peer's comes."""
+        """Answer the peer's end, or begin to end it: then its links are over at once, and
+        ``on_end`` is called when the peer's end comes."""
         if self.output_closed:
             return
         self._lose_links(False, self.engine.later if found is None else found)
@@ -279,8 +280,8 @@ class Session:
         self._clear()
 
     def retire(self) -> None:
-        """Both ends have ended. It and its handler know each other: sessions may come and go by the
-        thousand, and this way they leave nothing for the collector."""
+        """Both ends have ended. The session and its handler refer to each other: sessions may come
+        and go by the thousand, and this way they leave nothing for the collector."""
         self.handler = ENDED
 
     def _tell(
@@ -527,7 +528,7 @@ class Session:
             self.gate(False)
 
     def go_on(self) -> None:
-        """There may be a window again: what waits goes first."""
+        """There may be a window again: send queued deliveries first."""
         for link in list(self._waiting):
             if self.window <= 0:
                 return

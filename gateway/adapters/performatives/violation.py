@@ -1,4 +1,4 @@
-"""What a peer of 1.0 did wrong, in the exact words of the specification (§2.8.14 to §2.8.18)."""
+"""Mistakes of a 1.0 peer, with the conditions of the specification (§2.8.14 to §2.8.18)."""
 
 from typing import Any
 
