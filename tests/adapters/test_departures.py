@@ -12,7 +12,7 @@ from gateway.adapters.commands.wire import layouts as commands
 from gateway.adapters.methods.drafts.methods import Spoken
 from gateway.operations import Bind, DeclareQueue
 from gateway.sessions.subscriptions import CLIENT, USER
-from tests.adapters.commands import house as older
+from tests.adapters.commands.harness import Harness, Peer
 from tests.adapters.methods.drafts.house import Guest, House, bodies, named
 
 ROOT = Path(__file__).parents[2]
@@ -189,11 +189,11 @@ def header_class(version: str) -> None:
 EMPTY = bytes(4) + b"\0\4" + bytes(4) + bytes(5)
 
 
-def entered(transacted: bool = False) -> tuple[older.House, older.Guest]:
-    house = older.House()
+def entered(transacted: bool = False) -> tuple[Harness, Peer]:
+    house = Harness()
     house.queue("q")
-    guest = house.guest()
-    guest.puts(b"\x80\x01")
+    guest = house.peer()
+    guest.feed(b"\x80\x01")
     w = commands
     guest.says(w.ConnectionResponse("NONE"), w.ConnectionOpen(0, "/test", "me"))
     guest.says(w.ChannelOpen(1, 0, transacted))
@@ -201,8 +201,8 @@ def entered(transacted: bool = False) -> tuple[older.House, older.Guest]:
     return house, guest
 
 
-def send(guest: older.Guest, count: int = 1) -> None:
-    guest.puts((frame(commands.HandleSend(1, 0, len(EMPTY))) + EMPTY) * count)
+def send(guest: Peer, count: int = 1) -> None:
+    guest.feed((frame(commands.HandleSend(1, 0, len(EMPTY))) + EMPTY) * count)
 
 
 def commands_out_of_band(_: str) -> None:
@@ -216,7 +216,7 @@ def temporary_life(_: str) -> None:
     guest.says(commands.HandleOpen(1, 2, 1, 0, True, True, temporary=True, dest_name="mine"))
     guest.says(commands.ChannelClose(1, 200))
     assert "mine" in house.broker.vhosts["/test"].queues
-    guest.leaves()
+    guest.disconnect()
     assert "mine" not in house.broker.vhosts["/test"].queues
 
 

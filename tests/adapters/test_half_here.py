@@ -16,7 +16,7 @@ from gateway.bodies import Spool
 from gateway.message import Properties
 from gateway.partial_bodies import SMALL, PartialBodyStore
 from gateway.sessions.registry import SessionRegistry
-from tests.adapters.commands.house import VHOST, House
+from tests.adapters.commands.harness import VHOST, Harness
 from tests.adapters.methods.drafts.talking import Both
 
 MOST = 6 * SMALL
@@ -91,27 +91,27 @@ def said_0_8a(random: Random, room: Room) -> bytes:
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_0_8a2(tmp_path: Path, seed: int, durable: bool) -> None:
-    random, house, room = Random(seed), House(max_message_octets=MOST), Room(tmp_path, durable)
-    house.registry = SessionRegistry(partials=room.partials)
-    queue = house.queue("test")
+    random, harness, room = Random(seed), Harness(max_message_octets=MOST), Room(tmp_path, durable)
+    harness.registry = SessionRegistry(partials=room.partials)
+    queue = harness.queue("test")
     hello = b"\x80\x01", commands.ConnectionResponse("NONE")
     for _ in range(60):
-        guest = house.guest(mechanisms=("ANONYMOUS",), spool=room.spool)
-        guest.says(*hello, commands.ConnectionOpen(0, VHOST, random.choice(("", "me", "you"))))
-        guest.says(commands.ChannelOpen(1, 0, False, True))
+        peer = harness.peer(mechanisms=("ANONYMOUS",), spool=room.spool)
+        peer.says(*hello, commands.ConnectionOpen(0, VHOST, random.choice(("", "me", "you"))))
+        peer.says(commands.ChannelOpen(1, 0, False, True))
         for handle in (1, 2):
-            guest.says(commands.HandleOpen(1, handle, 1, 0, True, True, dest_name="test"))
+            peer.says(commands.HandleOpen(1, handle, 1, 0, True, True, dest_name="test"))
         for _ in range(random.randrange(4)):
-            guest.puts(said_0_8a(random, room))
-            guest.adapter.output()
+            peer.feed(said_0_8a(random, room))
+            peer.adapter.output()
         octets = said_0_8a(random, room)
-        guest.puts(octets[: random.randrange(len(octets) + 1)])
-        guest.leaves()
-        assert guest.adapter.connection.incoming_octets == 0 and not room.partials.used
+        peer.feed(octets[: random.randrange(len(octets) + 1)])
+        peer.disconnect()
+        assert peer.adapter.connection.incoming_octets == 0 and not room.partials.used
         if random.random() < 0.3:
             queue.purge()
     queue.purge()
-    house.commit()
+    harness.commit()
     room.check()
 
 

@@ -20,7 +20,7 @@ from gateway.operations import (
     QueueState,
     Service,
 )
-from tests.adapters.commands.house import House as HandleHouse
+from tests.adapters.commands.harness import Harness
 from tests.adapters.methods.drafts.house import Guest, bodies
 from tests.adapters.methods.drafts.house import House as DraftHouse
 from tests.broker.fakes import message
@@ -103,14 +103,14 @@ def test_what_handles_make(peer: LinkPeer) -> None:
 
 
 def test_a_topic_of_0_8a2_by_octets() -> None:
-    house = HandleHouse()
-    guest = house.guest()
+    harness = Harness()
+    peer = harness.peer()
     w = handles
-    guest.puts(b"\x80\x01")
-    guest.says(w.ConnectionResponse("NONE"), w.ConnectionOpen(0, "/test", "c"))
-    guest.says(w.ChannelOpen(1, 0), w.HandleOpen(1, 1, 1, 0, True, True, temporary=True,
+    peer.feed(b"\x80\x01")
+    peer.says(w.ConnectionResponse("NONE"), w.ConnectionOpen(0, "/test", "c"))
+    peer.says(w.ChannelOpen(1, 0), w.HandleOpen(1, 1, 1, 0, True, True, temporary=True,
                dest_name="mine"))  # fmt: skip
-    assert house.broker.vhosts["/test"].queues["mine"].levels == 2
+    assert harness.broker.vhosts["/test"].queues["mine"].levels == 2
 
 
 @pytest.mark.parametrize("version", ["0-9a0", "0-9a6"])

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.adapters.commands.wire import layouts as w
-from tests.adapters.commands.house import VHOST, Guest, House, parsed
+from tests.adapters.commands.harness import VHOST, Harness, Peer, parsed
 from tests.adapters.commands.recorded import Line, read
 
 Said = tuple[Any, ...]
@@ -23,35 +23,35 @@ def heard(octets: bytes) -> list[Said]:
     return [brief(record, fragment) for record, fragment in parsed(octets)]
 
 
-def ready(lines: list[Line]) -> House:
-    """A house as the recording needs it: its queue, its user, and what was in the queue before."""
-    house = House()
+def ready(lines: list[Line]) -> Harness:
+    """A harness as the recording needs it: its queue, its user, and messages that were there."""
+    harness = Harness()
     for queue in ("test", "alt.rec.pets"):
-        house.queue(queue)
+        harness.queue(queue)
     challenge = next((line for line in lines if line.kind == "connection.challenge"), None)
     plain = challenge is not None and "PLAIN" in challenge.fields[1]
-    house.mechanisms = ("PLAIN", "ANONYMOUS") if plain else ("ANONYMOUS",)
+    harness.mechanisms = ("PLAIN", "ANONYMOUS") if plain else ("ANONYMOUS",)
     for line in lines:
         if line.kind == "connection.response" and line.fields[1]:
             table = line.fields[1]
             user, password = table["LOGIN"][1], table["PASSWORD"][1]
             refused = [o for o in lines if o.kind == "connection.close" and o.fields[0] == 403]
             if not refused:
-                house.user(user.rstrip("\0"), password.rstrip("\0"))
+                harness.user(user.rstrip("\0"), password.rstrip("\0"))
             else:
-                house.user(user.rstrip("\0"), password + " is wrong")
+                harness.user(user.rstrip("\0"), password + " is wrong")
             if plain:
                 # Who has a name must give it.
-                house.authority.anonymous_user = None
-                house.mechanisms = ("PLAIN",)
+                harness.authority.anonymous_user = None
+                harness.mechanisms = ("PLAIN",)
             else:
-                house.mechanisms = ("PLAIN", "ANONYMOUS")
+                harness.mechanisms = ("PLAIN", "ANONYMOUS")
     if not any(line.kind == "handle.send" for line in lines):
-        fill(house, lines)
-    return house
+        fill(harness, lines)
+    return harness
 
 
-def fill(house: House, lines: list[Line]) -> None:
+def fill(harness: Harness, lines: list[Line]) -> None:
     """Messages that the recorded server had: those that it sends."""
     octets = b"".join(line.octets for line in lines if not line.from_client)
     bodies: dict[int, bytes] = {}
@@ -65,31 +65,31 @@ def fill(house: House, lines: list[Line]) -> None:
             last = int(line.fields[2].replace("-", " ").split()[-1])
             for number in range(last + 1):
                 bodies.setdefault(number, bodies[max(bodies)])
-    house.authority.anonymous_user, before = "guest", house.authority.anonymous_user
-    guest = Guest(house, mechanisms=("ANONYMOUS",))
-    guest.says(b"\x80\x01", w.ConnectionResponse("NONE"), w.ConnectionOpen(0, VHOST, "filler"))
-    guest.says(w.ChannelOpen(1), w.HandleOpen(1, 1, 1, producer=True, dest_name="test"))
+    harness.authority.anonymous_user, before = "guest", harness.authority.anonymous_user
+    peer = Peer(harness, mechanisms=("ANONYMOUS",))
+    peer.says(b"\x80\x01", w.ConnectionResponse("NONE"), w.ConnectionOpen(0, VHOST, "filler"))
+    peer.says(w.ChannelOpen(1), w.HandleOpen(1, 1, 1, producer=True, dest_name="test"))
     for number in sorted(bodies):
-        guest.says(w.HandleSend(1, 0, len(bodies[number])), bodies[number])
-    guest.leaves()
-    house.authority.anonymous_user = before
+        peer.says(w.HandleSend(1, 0, len(bodies[number])), bodies[number])
+    peer.disconnect()
+    harness.authority.anonymous_user = before
 
 
 def replay(name: str) -> list[tuple[int, list[Said], list[Said]]]:
     """Where the answers differ: number of the step, the recorded server's, ours."""
     lines = read(name)
-    house = ready(lines)
-    guests: dict[str, Guest] = {}
+    harness = ready(lines)
+    guests: dict[str, Peer] = {}
     found: list[tuple[int, list[Said], list[Said]]] = []
     at = step = 0
     while at < len(lines):
         who = lines[at].connection
-        guest = guests.setdefault(who, house.guest(mechanisms=house.mechanisms))
+        peer = guests.setdefault(who, harness.peer(mechanisms=harness.mechanisms))
         while at < len(lines) and lines[at].from_client and lines[at].connection == who:
             if lines[at].kind == "end":
-                guest.leaves()
+                peer.disconnect()
             else:
-                guest.puts(lines[at].octets)
+                peer.feed(lines[at].octets)
             at += 1
         wanted: dict[str, bytes] = dict.fromkeys(guests, b"")
         ended: set[str] = set()

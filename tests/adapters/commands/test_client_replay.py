@@ -41,7 +41,7 @@ from gateway.operations import (
     SendTo,
     Service,
 )
-from tests.adapters.commands.house import parsed
+from tests.adapters.commands.harness import parsed
 from tests.adapters.commands.recorded import CONVERSATIONS, Line, read
 
 HANDSHAKE = {"connection.response", "connection.tune", "connection.open"}

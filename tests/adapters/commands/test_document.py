@@ -12,8 +12,8 @@ from gateway.adapters.commands.frames import frame
 from gateway.adapters.commands.wire import layouts as w
 from gateway.adapters.commands.wire.tables import COMMANDS, REPLIES
 from gateway.values import Int
-from tests.adapters.commands.couple import Couple
-from tests.adapters.commands.house import VHOST, Guest, House, parsed
+from tests.adapters.commands.connected_pair import ConnectedPair
+from tests.adapters.commands.harness import VHOST, Harness, Peer, parsed
 from tests.adapters.commands.test_serving import START, content, entered, opened
 
 PATH = Path(__file__).parents[3] / "docs" / "0-8a2.md"
@@ -22,7 +22,7 @@ ROW = re.compile(
 )
 
 
-Probe = Callable[[House], list[Any]]
+Probe = Callable[[Harness], list[Any]]
 """What is said to the refusing side; gives what it says."""
 
 
@@ -57,77 +57,77 @@ def test_every_reply_code_is_one_of_rfc_011() -> None:
 
 
 @pytest.fixture
-def house() -> House:
-    made = House()
+def harness() -> Harness:
+    made = Harness()
     made.queue("test")
     return made
 
 
-def handshaking(house: House, *said: Any, login: bool = True) -> list[Any]:
-    guest = house.guest(mechanisms=("PLAIN", "ANONYMOUS"))
-    guest.says(START)
+def handshaking(harness: Harness, *said: Any, login: bool = True) -> list[Any]:
+    peer = harness.peer(mechanisms=("PLAIN", "ANONYMOUS"))
+    peer.says(START)
     if login:
-        guest.says(w.ConnectionResponse("NONE"))
-    return guest.says(*said)
+        peer.says(w.ConnectionResponse("NONE"))
+    return peer.says(*said)
 
 
 def inside(*said: Any, before: tuple[Any, ...] = (), **options: Any) -> Probe:
     """Said over an open handle 1 on a queue."""
 
-    def probe(house: House) -> list[Any]:
-        guest: Guest = entered(house, **options)
+    def probe(harness: Harness) -> list[Any]:
+        peer: Peer = entered(harness, **options)
         if before:
-            guest.says(*before)
-        return guest.says(*said)
+            peer.says(*before)
+        return peer.says(*said)
 
     return probe
 
 
 def greeting(*said: Any, login: bool = True) -> Probe:
-    return lambda house: handshaking(house, *said, login=login)
+    return lambda harness: handshaking(harness, *said, login=login)
 
 
 def to_client(*said: Any) -> Probe:
     """Said by a server to our client, over an open handle 1."""
 
-    def probe(house: House) -> list[Any]:
-        couple = Couple(house)
-        couple.open("1", "test")
-        couple.client.receive(b"".join(s if isinstance(s, bytes) else frame(s) for s in said))
-        return [record for record, _ in parsed(b"".join(couple.client.output()))]
+    def probe(harness: Harness) -> list[Any]:
+        pair = ConnectedPair(harness)
+        pair.open("1", "test")
+        pair.client.receive(b"".join(s if isinstance(s, bytes) else frame(s) for s in said))
+        return [record for record, _ in parsed(b"".join(pair.client.output()))]
 
     return probe
 
 
-def first_words(house: House) -> list[Any]:
+def first_words(harness: Harness) -> list[Any]:
     """A server of another version, to our client."""
-    couple = Couple(house)
-    fresh = type(couple.client)("0.8a2", couple.client.role)
+    pair = ConnectedPair(harness)
+    fresh = type(pair.client)("0.8a2", pair.client.role)
     fresh.output()
     fresh.receive(frame(w.ConnectionChallenge(2, "PLAIN")))
     return [record for record, _ in parsed(b"".join(fresh.output()))]
 
 
-def twice(house: House) -> list[Any]:
-    entered(house)
-    return handshaking(house, w.ConnectionOpen(0, VHOST, "guest"))
+def twice(harness: Harness) -> list[Any]:
+    entered(harness)
+    return handshaking(harness, w.ConnectionOpen(0, VHOST, "guest"))
 
 
-def crowded(house: House) -> list[Any]:
-    guest = entered(house)
-    guest.says(*(opened(n, dest_name="test") for n in range(2, 256)))
-    return guest.says(opened(256, dest_name="test"))
+def crowded(harness: Harness) -> list[Any]:
+    peer = entered(harness)
+    peer.says(*(opened(n, dest_name="test") for n in range(2, 256)))
+    return peer.says(opened(256, dest_name="test"))
 
 
-def taken(house: House) -> list[Any]:
-    return inside(opened(2, temporary=True, dest_name="test"))(house)
+def taken(harness: Harness) -> list[Any]:
+    return inside(opened(2, temporary=True, dest_name="test"))(harness)
 
 
-def hashed(house: House) -> list[Any]:
+def hashed(harness: Harness) -> list[Any]:
     sent = content(b"abc")
     prepared = w.HandlePrepare(1, len(sent), "0" * 40)
     rest = w.HandleSend(1, 1, 0, recovery=True)
-    return inside(rest, before=(prepared, sent), restartable=True)(house)
+    return inside(rest, before=(prepared, sent), restartable=True)(harness)
 
 
 def options(**given: Any) -> w.ConnectionTune:
@@ -245,8 +245,8 @@ def test_every_refusal_is_tried() -> None:
 
 
 @pytest.mark.parametrize("key", PROBES, ids=lambda key: f"{key[0]}.{key[1]}-{key[2]}")
-def test_refused_as_the_document_says(house: House, key: tuple[str, str, int]) -> None:
-    said = PROBES[key](house)
+def test_refused_as_the_document_says(harness: Harness, key: tuple[str, str, int]) -> None:
+    said = PROBES[key](harness)
     close = next(record for record in said if isinstance(record, CLOSES))
     assert close.reply_code == key[2]
     text = rows()[key[0], key[1]][1]

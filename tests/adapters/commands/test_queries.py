@@ -3,7 +3,7 @@ and the answer says where to go on."""
 
 from gateway.adapters.commands.wire import layouts as w
 from gateway.selector.like import EFFORT, LONGEST_TEXT, MOST_STEPS
-from tests.adapters.commands.house import VHOST, House, Nobody
+from tests.adapters.commands.harness import VHOST, Harness, Nobody
 from tests.adapters.commands.test_serving import entered
 from tests.broker.fakes import message
 
@@ -12,10 +12,10 @@ MANY = 60
 
 
 def test_a_hard_selector_is_answered_in_parts() -> None:
-    house = House()
-    house.queue("test")
-    guest = entered(house)
-    client = house.broker.attach(VHOST, "guest", "writer")
+    harness = Harness()
+    harness.queue("test")
+    peer = entered(harness)
+    client = harness.broker.attach(VHOST, "guest", "writer")
     channel = client.channel(1, Nobody())
     for _ in range(MANY):
         channel.publish(message("x", "test", application={"t": "a" * 16_000}))
@@ -23,7 +23,7 @@ def test_a_hard_selector_is_answered_in_parts() -> None:
     asked, start, found = 0, 0, b""
     while not found:
         before = EFFORT.steps
-        (answer,) = guest.says(w.HandleQuery(1, start, "", HARD))
+        (answer,) = peer.says(w.HandleQuery(1, start, "", HARD))
         assert isinstance(answer, w.HandleIndex)
         assert EFFORT.steps - before <= 2 * MOST_STEPS + LONGEST_TEXT
         found, asked = answer.message_list, asked + 1

@@ -11,7 +11,7 @@ from gateway.adapters.commands.violation import Violation
 from gateway.adapters.commands.wire.layouts import write_message_properties
 from gateway.values import Scaled
 from tests.adapters.commands.differences import DIFFERENCES
-from tests.adapters.commands.house import numbered
+from tests.adapters.commands.harness import numbered
 from tests.adapters.commands.recorded import CONVERSATIONS, NAMES, Line, read
 from tests.adapters.commands.replaying import Said, replay
 

@@ -6,18 +6,18 @@ import pytest
 
 from gateway.adapters.commands.wire import layouts as w
 from gateway.operations import Bind
-from tests.adapters.commands.house import Guest, House
+from tests.adapters.commands.harness import Harness, Peer
 
 HEADER = bytes(4) + b"\0\4" + bytes(8)
 """Of a message without anything: size, persistence, priority, expiration, three texts, a table."""
 
 
-def opened(house: House, name: str = "me", transacted: bool = False) -> Guest:
-    guest = house.guest()
-    guest.puts(b"\x80\x01")
-    guest.says(w.ConnectionResponse("NONE"), w.ConnectionOpen(0, "/test", name))
-    guest.says(w.ChannelOpen(1, 0, transacted))
-    return guest
+def opened(harness: Harness, name: str = "me", transacted: bool = False) -> Peer:
+    peer = harness.peer()
+    peer.feed(b"\x80\x01")
+    peer.says(w.ConnectionResponse("NONE"), w.ConnectionOpen(0, "/test", name))
+    peer.says(w.ChannelOpen(1, 0, transacted))
+    return peer
 
 
 def message(text: bytes) -> bytes:
@@ -37,53 +37,53 @@ def notified(said: list[tuple[Any, bytes]]) -> list[bytes]:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
 # --- transactions ---------------------------------------------------------------------------------
 
 
-def test_a_commit_confirms_what_was_notified(house: House) -> None:
+def test_a_commit_confirms_what_was_notified(harness: Harness) -> None:
     """§3.3.4: "the transaction also confirms all messages sent to the client by HANDLE NOTIFY"."""
-    queue = house.queue("q")
-    guest = opened(house, transacted=True)
-    guest.says(w.HandleOpen(1, 1, 1, 0, True, True, dest_name="q"))
-    guest.says(sent(1, b"1"), sent(1, b"2"), sent(1, b"3"), w.ChannelCommit(1))
-    guest.says(w.HandleConsume(1, 0, 2))
+    queue = harness.queue("q")
+    peer = opened(harness, transacted=True)
+    peer.says(w.HandleOpen(1, 1, 1, 0, True, True, dest_name="q"))
+    peer.says(sent(1, b"1"), sent(1, b"2"), sent(1, b"3"), w.ChannelCommit(1))
+    peer.says(w.HandleConsume(1, 0, 2))
     assert (queue.depth, queue.unsettled) == (1, 2)
-    (reply,) = [r for r in guest.says(w.ChannelCommit(1, 7)) if type(r) is w.ChannelReply]
+    (reply,) = [r for r in peer.says(w.ChannelCommit(1, 7)) if type(r) is w.ChannelReply]
     assert (reply.confirm_tag, reply.reply_code) == (7, 200)
     assert (queue.depth, queue.unsettled, queue.acked) == (0, 1, 2), "the next has come meanwhile"
-    guest.leaves()
+    peer.disconnect()
     assert (queue.depth, queue.unsettled) == (1, 0)
 
 
-def test_a_rollback_confirms_nothing(house: House) -> None:
-    queue = house.queue("q")
-    guest = opened(house, transacted=True)
-    guest.says(w.HandleOpen(1, 1, 1, 0, True, True, dest_name="q"))
-    guest.says(sent(1, b"1"), w.ChannelCommit(1), w.HandleConsume(1, 0, 2))
-    guest.says(w.ChannelRollback(1))
+def test_a_rollback_confirms_nothing(harness: Harness) -> None:
+    queue = harness.queue("q")
+    peer = opened(harness, transacted=True)
+    peer.says(w.HandleOpen(1, 1, 1, 0, True, True, dest_name="q"))
+    peer.says(sent(1, b"1"), w.ChannelCommit(1), w.HandleConsume(1, 0, 2))
+    peer.says(w.ChannelRollback(1))
     assert queue.unsettled == 1
-    guest.leaves()
+    peer.disconnect()
     assert queue.depth == 1
 
 
 # --- names ----------------------------------------------------------------------------------------
 
 
-def test_a_message_to_the_empty_name_goes_to_every_topic(house: House) -> None:
+def test_a_message_to_the_empty_name_goes_to_every_topic(harness: Harness) -> None:
     """§3.5.2.3: "how a client writes a message to all destinations"."""
-    reader = opened(house, "reader")
+    reader = opened(harness, "reader")
     reader.says(w.HandleOpen(1, 1, 2, 0, False, True))
     for name in ("alt.pets", "alt.", "rec"):
         reader.says(w.HandleConsume(1, 0, 10, dest_name=name))
-    plain = house.queue("plain")
+    plain = harness.queue("plain")
     channel = reader.session.channels[1]
     channel.topology.bind(Bind(1, None, "plain", "amq.topic", "a.b.c"))
     channel.topology.bind(Bind(1, None, "plain", "amq.topic", "a.b"))
-    writer = opened(house, "writer")
+    writer = opened(harness, "writer")
     writer.says(w.HandleOpen(1, 1, 2, 0, True, False))
     (reply,) = writer.says(sent(1, b"to all", tag=9))
     assert (type(reply), reply.reply_code) == (w.HandleReply, 200)
@@ -92,12 +92,12 @@ def test_a_message_to_the_empty_name_goes_to_every_topic(house: House) -> None:
     assert plain.depth == 1, "once, however many topics it listens to"
 
 
-def test_to_every_topic_in_a_transaction_and_with_a_selector(house: House) -> None:
-    reader = opened(house, "reader")
+def test_to_every_topic_in_a_transaction_and_with_a_selector(harness: Harness) -> None:
+    reader = opened(harness, "reader")
     reader.says(w.HandleOpen(1, 1, 2, 0, False, True))
     reader.says(w.HandleConsume(1, 0, 10, dest_name="a", selector=b"JMSPriority > 8"))
     reader.says(w.HandleConsume(1, 0, 10, dest_name="b", selector=b"JMSPriority < 8"))
-    writer = opened(house, "writer", transacted=True)
+    writer = opened(harness, "writer", transacted=True)
     writer.says(w.HandleOpen(1, 1, 2, 0, True, False))
     writer.says(sent(1, b"to all"))
     reader.turn()
@@ -122,37 +122,37 @@ def test_to_every_topic_in_a_transaction_and_with_a_selector(house: House) -> No
         w.ChannelRollback(1, 1),
     ],
 )
-def test_nothing_comes_between_fragments(house: House, between: Any) -> None:
+def test_nothing_comes_between_fragments(harness: Harness, between: Any) -> None:
     """§3.5.3, §2.2.8.4: "one after the other, with no interruption, on the channel"."""
-    queue = house.queue("q")
-    guest = opened(house, transacted=True)
+    queue = harness.queue("q")
+    peer = opened(harness, transacted=True)
     for handle in (1, 2):
-        guest.says(w.HandleOpen(1, handle, 1, 0, True, True, dest_name="q"))
+        peer.says(w.HandleOpen(1, handle, 1, 0, True, True, dest_name="q"))
     octets = message(b"abcdef")
     first = w.HandleSend(1, 0, len(octets) - 3, partial=True)
     from gateway.adapters.commands.frames import frame
 
-    (close,) = guest.says(frame(first) + octets[:-3], between)
+    (close,) = peer.says(frame(first) + octets[:-3], between)
     assert (type(close), close.reply_code) == (w.ChannelClose, 503)
     assert queue.depth == 0
 
 
-def test_other_channels_and_closing_may_come_between(house: House) -> None:
-    queue = house.queue("q")
-    guest = opened(house)
-    guest.says(w.ChannelOpen(2, 0), w.HandleOpen(2, 2, 1, 0, True, True, dest_name="q"))
-    guest.says(w.HandleOpen(1, 1, 1, 0, True, True, dest_name="q"))
+def test_other_channels_and_closing_may_come_between(harness: Harness) -> None:
+    queue = harness.queue("q")
+    peer = opened(harness)
+    peer.says(w.ChannelOpen(2, 0), w.HandleOpen(2, 2, 1, 0, True, True, dest_name="q"))
+    peer.says(w.HandleOpen(1, 1, 1, 0, True, True, dest_name="q"))
     octets = message(b"abcdef")
     from gateway.adapters.commands.frames import frame
 
     half = frame(w.HandleSend(1, 0, len(octets) - 3, partial=True)) + octets[:-3]
-    (reply,) = guest.says(half, sent(2, b"meanwhile", tag=5))
+    (reply,) = peer.says(half, sent(2, b"meanwhile", tag=5))
     assert (type(reply), reply.confirm_tag) == (w.HandleReply, 5)
-    (ping,) = guest.says(w.ConnectionPing(True))
+    (ping,) = peer.says(w.ConnectionPing(True))
     assert type(ping) is w.ConnectionPing
-    guest.says(frame(w.HandleSend(1, 0, 3)) + octets[-3:])
+    peer.says(frame(w.HandleSend(1, 0, 3)) + octets[-3:])
     assert queue.depth == 2
-    (closed,) = guest.says(half, w.HandleClose(1, 200))
+    (closed,) = peer.says(half, w.HandleClose(1, 200))
     assert (type(closed), closed.reply_code) == (w.HandleClose, 200)
     assert queue.depth == 2
 
@@ -160,10 +160,10 @@ def test_other_channels_and_closing_may_come_between(house: House) -> None:
 # --- codes ----------------------------------------------------------------------------------------
 
 
-def test_an_unknown_virtual_path(house: House) -> None:
+def test_an_unknown_virtual_path(harness: Harness) -> None:
     """RFC 011: 402 is "invalid path"."""
-    guest = house.guest()
-    guest.puts(b"\x80\x01")
-    guest.gets()
-    *_, close = guest.says(w.ConnectionResponse("NONE"), w.ConnectionOpen(1, "/nowhere", "x"))
+    peer = harness.peer()
+    peer.feed(b"\x80\x01")
+    peer.gets()
+    *_, close = peer.says(w.ConnectionResponse("NONE"), w.ConnectionOpen(1, "/nowhere", "x"))
     assert (type(close), close.reply_code) == (w.ConnectionClose, 402)

@@ -12,26 +12,26 @@ from gateway.adapters.commands.streams import PART, STREAM
 from gateway.adapters.commands.wire import layouts as w
 from gateway.adapters.commands.wire.tables import COMMANDS
 from gateway.values import Int
-from tests.adapters.commands.couple import message
-from tests.adapters.commands.house import VHOST, Guest, House
+from tests.adapters.commands.connected_pair import message
+from tests.adapters.commands.harness import VHOST, Harness, Peer
 
 START = b"\x80\x01"
 
 
 @pytest.fixture
-def house() -> House:
-    made = House()
+def harness() -> Harness:
+    made = Harness()
     made.queue("test")
     return made
 
 
-def entered(house: House, transacted: bool = False, restartable: bool = False) -> Guest:
+def entered(harness: Harness, transacted: bool = False, restartable: bool = False) -> Peer:
     """A guest with channel 1 open, and handle 1 on the queue."""
-    guest = house.guest(mechanisms=("PLAIN", "ANONYMOUS"))
-    guest.says(START, w.ConnectionResponse("NONE"), w.ConnectionOpen(0, VHOST, "guest"))
-    guest.says(w.ChannelOpen(1, 0, transacted, restartable))
-    assert guest.says(opened(1, dest_name="test")) == [w.HandleReply(1, 9, 200)]
-    return guest
+    peer = harness.peer(mechanisms=("PLAIN", "ANONYMOUS"))
+    peer.says(START, w.ConnectionResponse("NONE"), w.ConnectionOpen(0, VHOST, "guest"))
+    peer.says(w.ChannelOpen(1, 0, transacted, restartable))
+    assert peer.says(opened(1, dest_name="test")) == [w.HandleReply(1, 9, 200)]
+    return peer
 
 
 def opened(number: int, service: int = 1, **fields_: Any) -> w.HandleOpen:
@@ -54,9 +54,9 @@ def code(said: list[Any], kind: type[Any]) -> int:
 
 
 @pytest.mark.parametrize("octets", [b"\x80\x00", b"\x81\x01", b"AMQP", b"\x80\x01"[1:]])
-def test_another_initiation_is_hung_up_on_without_a_word(house: House, octets: bytes) -> None:
-    guest = house.guest()
-    assert guest.says(octets) == [] and guest.adapter.closing
+def test_another_initiation_is_hung_up_on_without_a_word(harness: Harness, octets: bytes) -> None:
+    peer = harness.peer()
+    assert peer.says(octets) == [] and peer.adapter.closing
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_another_initiation_is_hung_up_on_without_a_word(house: House, octets: b
     ],
 )
 @pytest.mark.parametrize("mechanism", ["PLAIN", "plain", "NONE", ""])
-def test_logins(house: House, table: Any, good: bool, mechanism: str) -> None:
-    guest = house.guest(mechanisms=("PLAIN", "ANONYMOUS"))
-    assert guest.says(START) == [w.ConnectionChallenge(1, "PLAIN NONE")]
-    said = guest.says(w.ConnectionResponse(mechanism, fields.write_table(table)))
+def test_logins(harness: Harness, table: Any, good: bool, mechanism: str) -> None:
+    peer = harness.peer(mechanisms=("PLAIN", "ANONYMOUS"))
+    assert peer.says(START) == [w.ConnectionChallenge(1, "PLAIN NONE")]
+    said = peer.says(w.ConnectionResponse(mechanism, fields.write_table(table)))
     if good:
         options = fields.read_table(said[0].options)
         assert list(options) == [
@@ -81,13 +81,13 @@ def test_logins(house: House, table: Any, good: bool, mechanism: str) -> None:
         ]  # fmt: skip
         assert options["FRAME_MAX"] == 32768
     else:
-        assert code(said, w.ConnectionClose) == 403 and guest.adapter.closing
+        assert code(said, w.ConnectionClose) == 403 and peer.adapter.closing
 
 
 def test_nobody_may_come_in_where_everybody_has_a_name() -> None:
-    guest = House(anonymous=False).guest(mechanisms=("PLAIN", "ANONYMOUS"))
-    assert guest.says(START) == [w.ConnectionChallenge(1, "PLAIN")]
-    assert code(guest.says(w.ConnectionResponse("NONE")), w.ConnectionClose) == 403
+    peer = Harness(anonymous=False).peer(mechanisms=("PLAIN", "ANONYMOUS"))
+    assert peer.says(START) == [w.ConnectionChallenge(1, "PLAIN")]
+    assert code(peer.says(w.ConnectionResponse("NONE")), w.ConnectionClose) == 403
 
 
 @pytest.mark.parametrize(
@@ -102,19 +102,19 @@ def test_nobody_may_come_in_where_everybody_has_a_name() -> None:
         ({"UNHEARD_OF": "x"}, True),
     ],
 )
-def test_tuning(house: House, options: Any, fine: bool) -> None:
-    guest = house.guest(mechanisms=("ANONYMOUS",))
-    guest.says(START, w.ConnectionResponse("NONE"))
-    said = guest.says(w.ConnectionTune(fields.write_table(options)))
+def test_tuning(harness: Harness, options: Any, fine: bool) -> None:
+    peer = harness.peer(mechanisms=("ANONYMOUS",))
+    peer.says(START, w.ConnectionResponse("NONE"))
+    said = peer.says(w.ConnectionTune(fields.write_table(options)))
     assert said == [] if fine else code(said, w.ConnectionClose) == 502
 
 
-def test_dictionaries_name_fields_both_ways(house: House) -> None:
+def test_dictionaries_name_fields_both_ways(harness: Harness) -> None:
     """§3.2.5.2: short names on the wire, full names for whoever looks."""
-    guest = house.guest(mechanisms=("ANONYMOUS",))
+    peer = harness.peer(mechanisms=("ANONYMOUS",))
     aliases = fields.write_table({"ET": "Expiration-Time"})
     more = fields.write_table({"C": "COLOUR"})
-    guest.says(
+    peer.says(
         START,
         w.ConnectionResponse("NONE"),
         w.ConnectionTune(dictionary=aliases),
@@ -124,38 +124,38 @@ def test_dictionaries_name_fields_both_ways(house: House) -> None:
         opened(1, dest_name="test"),
     )
     sent = content(b"x", application={"ET": "soon", "C": "red", "OTHER": Int(1)})
-    guest.says(w.HandleSend(1, 0, len(sent)), sent)
-    other = entered(house)
+    peer.says(w.HandleSend(1, 0, len(sent)), sent)
+    other = entered(harness)
     index = other.says(w.HandleQuery(1, 0, "", b"COLOUR = 'red'"))
     assert index == [w.HandleIndex(1, 0, b"0")]
-    other.puts(frame(w.HandleBrowse(1, 1, 0)))
+    other.feed(frame(w.HandleBrowse(1, 1, 0)))
     ((_, whole),) = other.gets()
     assert b"Expiration-Time" in whole and b"COLOUR" in whole
-    guest.puts(frame(w.HandleConsume(1, 0, 1)))
-    ((_, back),) = guest.gets()
+    peer.feed(frame(w.HandleConsume(1, 0, 1)))
+    ((_, back),) = peer.gets()
     assert back == sent
 
 
-def test_an_unknown_virtual_path(house: House) -> None:
-    guest = house.guest(mechanisms=("ANONYMOUS",))
-    said = guest.says(START, w.ConnectionResponse("NONE"), w.ConnectionOpen(1, "/no", "x"))
+def test_an_unknown_virtual_path(harness: Harness) -> None:
+    peer = harness.peer(mechanisms=("ANONYMOUS",))
+    said = peer.says(START, w.ConnectionResponse("NONE"), w.ConnectionOpen(1, "/no", "x"))
     assert code(said, w.ConnectionClose) in (402, 403, 507)
 
 
-def test_ping_is_answered_but_never_asked_back(house: House) -> None:
-    guest = entered(house)
-    assert guest.says(w.ConnectionPing(True)) == [w.ConnectionPing(False)]
-    assert guest.says(w.ConnectionPing(False)) == []
+def test_ping_is_answered_but_never_asked_back(harness: Harness) -> None:
+    peer = entered(harness)
+    assert peer.says(w.ConnectionPing(True)) == [w.ConnectionPing(False)]
+    assert peer.says(w.ConnectionPing(False)) == []
 
 
 @pytest.mark.parametrize(
     "command", [c for c in COMMANDS if not c.from_client], ids=lambda c: c.name
 )
-def test_what_a_client_never_says_costs_the_connection(house: House, command: Any) -> None:
+def test_what_a_client_never_says_costs_the_connection(harness: Harness, command: Any) -> None:
     """§3.2.10, §3.3.9, §3.5.17: never expected."""
-    guest = entered(house)
-    assert code(guest.says(command.record()), w.ConnectionClose) == 503
-    assert guest.adapter.closing
+    peer = entered(harness)
+    assert code(peer.says(command.record()), w.ConnectionClose) == 503
+    assert peer.adapter.closing
 
 
 @pytest.mark.parametrize(
@@ -169,22 +169,22 @@ def test_what_a_client_never_says_costs_the_connection(house: House, command: An
         sized(frame(w.HandleFlow(1))[2:-3]),
     ],
 )
-def test_frames_that_are_none(house: House, octets: bytes) -> None:
-    guest = entered(house)
-    assert code(guest.says(octets), w.ConnectionClose) == 501
+def test_frames_that_are_none(harness: Harness, octets: bytes) -> None:
+    peer = entered(harness)
+    assert code(peer.says(octets), w.ConnectionClose) == 501
 
 
-def test_long_sizes_and_octets_behind_the_end(house: House) -> None:
-    guest = entered(house)
-    assert guest.says(b"\xff\xff\0\0\0\x03\x0e\x01\xce") == [w.ConnectionPing(False)]
-    assert guest.says(b"\0\x05\x0e\x01\xce\0\0") == [w.ConnectionPing(False)]
+def test_long_sizes_and_octets_behind_the_end(harness: Harness) -> None:
+    peer = entered(harness)
+    assert peer.says(b"\xff\xff\0\0\0\x03\x0e\x01\xce") == [w.ConnectionPing(False)]
+    assert peer.says(b"\0\x05\x0e\x01\xce\0\0") == [w.ConnectionPing(False)]
 
 
-def test_handshake_frames_have_4096_octets_at_most(house: House) -> None:
-    guest = house.guest(mechanisms=("ANONYMOUS",))
-    guest.says(START)
+def test_handshake_frames_have_4096_octets_at_most(harness: Harness) -> None:
+    peer = harness.peer(mechanisms=("ANONYMOUS",))
+    peer.says(START)
     table = fields.write_table({"LOGIN": "x" * 5000})
-    assert code(guest.says(w.ConnectionResponse("PLAIN", table)), w.ConnectionClose) == 501
+    assert code(peer.says(w.ConnectionResponse("PLAIN", table)), w.ConnectionClose) == 501
 
 
 # --- channels -----------------------------------------------------------------------------------
@@ -204,25 +204,25 @@ def test_handshake_frames_have_4096_octets_at_most(house: House) -> None:
         (w.HandleOpen(1, 0, 1), w.ConnectionClose, 502),
     ],
 )
-def test_mistakes_of_channels(house: House, said: Any, kind: Any, wanted: int) -> None:
-    assert code(entered(house).says(said), kind) == wanted
+def test_mistakes_of_channels(harness: Harness, said: Any, kind: Any, wanted: int) -> None:
+    assert code(entered(harness).says(said), kind) == wanted
 
 
-def test_a_closing_channel_says_so_again_until_it_is_closed(house: House) -> None:
-    guest = entered(house)
-    assert code(guest.says(w.ChannelCommit(1)), w.ChannelClose) == 503
-    assert code(guest.says(w.ChannelAck(1, 3, 1)), w.ChannelClose) == 503
-    assert code(guest.says(w.HandleFlow(1, 3)), w.ChannelClose) == 503
-    assert guest.says(w.ChannelClose(1, 200)) == []
-    assert guest.says(w.ChannelOpen(1, 4)) == [w.ChannelReply(1, 4, 200)]
+def test_a_closing_channel_says_so_again_until_it_is_closed(harness: Harness) -> None:
+    peer = entered(harness)
+    assert code(peer.says(w.ChannelCommit(1)), w.ChannelClose) == 503
+    assert code(peer.says(w.ChannelAck(1, 3, 1)), w.ChannelClose) == 503
+    assert code(peer.says(w.HandleFlow(1, 3)), w.ChannelClose) == 503
+    assert peer.says(w.ChannelClose(1, 200)) == []
+    assert peer.says(w.ChannelOpen(1, 4)) == [w.ChannelReply(1, 4, 200)]
 
 
-def test_a_transaction_has_a_limit(house: House) -> None:
-    guest = entered(house, transacted=True)
+def test_a_transaction_has_a_limit(harness: Harness) -> None:
+    peer = entered(harness, transacted=True)
     sent = content(b"")
     one = frame(w.HandleSend(1, 0, len(sent))) + sent
-    assert guest.says(one * 1000) == []
-    assert code(guest.says(one), w.ChannelClose) == 506
+    assert peer.says(one * 1000) == []
+    assert code(peer.says(one), w.ChannelClose) == 506
 
 
 # --- handles ------------------------------------------------------------------------------------
@@ -251,12 +251,12 @@ def test_a_transaction_has_a_limit(house: House) -> None:
         (w.HandleReady(1, 5), 503),
     ],
 )
-def test_mistakes_of_handles(house: House, said: Any, wanted: int) -> None:
-    guest = entered(house)
-    assert code(guest.says(said), w.HandleClose) == wanted
-    assert guest.says(w.HandleFlow(said.handle_id)) == [], "discarded while it is closing"
-    assert guest.says(w.HandleClose(said.handle_id, 200)) == []
-    assert guest.says(opened(said.handle_id, dest_name="test")) != []
+def test_mistakes_of_handles(harness: Harness, said: Any, wanted: int) -> None:
+    peer = entered(harness)
+    assert code(peer.says(said), w.HandleClose) == wanted
+    assert peer.says(w.HandleFlow(said.handle_id)) == [], "discarded while it is closing"
+    assert peer.says(w.HandleClose(said.handle_id, 200)) == []
+    assert peer.says(opened(said.handle_id, dest_name="test")) != []
 
 
 @pytest.mark.parametrize(
@@ -268,11 +268,11 @@ def test_mistakes_of_handles(house: House, said: Any, wanted: int) -> None:
         ({"consumer": False, "browser": False}, w.HandleBrowse(2)),
     ],
 )
-def test_what_was_not_asked_for_is_refused(house: House, bits: Any, said: Any) -> None:
-    guest = entered(house)
-    guest.says(opened(2, dest_name="test", **bits))
+def test_what_was_not_asked_for_is_refused(harness: Harness, bits: Any, said: Any) -> None:
+    peer = entered(harness)
+    peer.says(opened(2, dest_name="test", **bits))
     fragment = content(b"") if isinstance(said, w.HandleSend) else b""
-    assert code(guest.says(said, fragment), w.HandleClose) == 403
+    assert code(peer.says(said, fragment), w.HandleClose) == 403
 
 
 @pytest.mark.parametrize(
@@ -281,32 +281,32 @@ def test_what_was_not_asked_for_is_refused(house: House, bits: Any, said: Any) -
      w.HandleUnget(2, 1, 1), w.HandleQuery(2), w.HandleBrowse(2, 1, 1)],
     ids=lambda record: record.NAME,
 )  # fmt: skip
-def test_not_valid_for_peers(house: House, said: Any) -> None:
+def test_not_valid_for_peers(harness: Harness, said: Any) -> None:
     """§3.5.4 to §3.5.9."""
-    guest = entered(house)
-    guest.says(opened(2, 3, dest_name="test"))
-    assert code(guest.says(said), w.HandleClose) == 503
+    peer = entered(harness)
+    peer.says(opened(2, 3, dest_name="test"))
+    assert code(peer.says(said), w.HandleClose) == 503
 
 
-def test_unget_is_for_queues_only(house: House) -> None:
-    guest = entered(house)
-    guest.says(opened(2, 2, dest_name="news"))
-    assert code(guest.says(w.HandleUnget(2, 1, 1)), w.HandleClose) == 503
+def test_unget_is_for_queues_only(harness: Harness) -> None:
+    peer = entered(harness)
+    peer.says(opened(2, 2, dest_name="news"))
+    assert code(peer.says(w.HandleUnget(2, 1, 1)), w.HandleClose) == 503
 
 
-def test_255_handles(house: House) -> None:
-    guest = entered(house)
+def test_255_handles(harness: Harness) -> None:
+    peer = entered(harness)
     for number in range(2, 256):
-        guest.says(opened(number, dest_name="test"))
-    assert code(guest.says(opened(256, dest_name="test")), w.HandleClose) == 506
+        peer.says(opened(number, dest_name="test"))
+    assert code(peer.says(opened(256, dest_name="test")), w.HandleClose) == 506
 
 
 @pytest.mark.parametrize("name", ["x" * 255, "subscription:x"])
-def test_a_durable_subscription_needs_a_client_name(house: House, name: str) -> None:
-    guest = house.guest(mechanisms=("ANONYMOUS",))
-    guest.says(START, w.ConnectionResponse("NONE"), w.ConnectionOpen(0, VHOST, ""))
-    guest.says(w.ChannelOpen(1), opened(1, 2, dest_name="news"))
-    said = guest.says(w.HandleConsume(1, 1, 1, identifier=name))
+def test_a_durable_subscription_needs_a_client_name(harness: Harness, name: str) -> None:
+    peer = harness.peer(mechanisms=("ANONYMOUS",))
+    peer.says(START, w.ConnectionResponse("NONE"), w.ConnectionOpen(0, VHOST, ""))
+    peer.says(w.ChannelOpen(1), opened(1, 2, dest_name="news"))
+    said = peer.says(w.HandleConsume(1, 1, 1, identifier=name))
     assert code(said, w.HandleClose) == 502
 
 
@@ -328,58 +328,58 @@ def test_a_durable_subscription_needs_a_client_name(house: House, name: str) -> 
     ],
 )
 def test_messages_that_are_refused(
-    house: House, said: Any, fragment: bytes, kind: Any, wanted: int
+    harness: Harness, said: Any, fragment: bytes, kind: Any, wanted: int
 ) -> None:
-    guest = entered(house)
+    peer = entered(harness)
     said.fragment_size = len(fragment)
-    assert code(guest.says(said, fragment), kind) == wanted
+    assert code(peer.says(said, fragment), kind) == wanted
 
 
 @pytest.mark.parametrize("digest", ["xyz", "0" * 39, "0" * 41])
-def test_hashes_that_are_none(house: House, digest: str) -> None:
-    guest = entered(house, restartable=True)
+def test_hashes_that_are_none(harness: Harness, digest: str) -> None:
+    peer = entered(harness, restartable=True)
     sent = content(b"abc")
-    said = guest.says(w.HandlePrepare(1, len(sent), digest), sent)
+    said = peer.says(w.HandlePrepare(1, len(sent), digest), sent)
     assert code(said, w.HandleClose) == 502
 
 
-def test_fragments_of_two_handles_do_not_mix(house: House) -> None:
-    guest = entered(house)
-    guest.says(opened(2, dest_name="test"))
+def test_fragments_of_two_handles_do_not_mix(harness: Harness) -> None:
+    peer = entered(harness)
+    peer.says(opened(2, dest_name="test"))
     sent = content(b"abcdef")
-    guest.says(w.HandleSend(1, 1, 18, partial=True), sent[:18])
-    said = guest.says(w.HandleSend(2, 1, len(sent)), sent)
+    peer.says(w.HandleSend(1, 1, 18, partial=True), sent[:18])
+    said = peer.says(w.HandleSend(2, 1, len(sent)), sent)
     assert code(said, w.ChannelClose) == 503
-    assert guest.adapter.connection.incoming_octets == 0
+    assert peer.adapter.connection.incoming_octets == 0
 
 
-def test_fragments_too_large_cost_the_connection(house: House) -> None:
+def test_fragments_too_large_cost_the_connection(harness: Harness) -> None:
     """What follows cannot be told from commands."""
-    assert code(entered(house).says(w.HandleSend(1, 1, 40_000)), w.ConnectionClose) == 501
+    assert code(entered(harness).says(w.HandleSend(1, 1, 40_000)), w.ConnectionClose) == 501
 
 
-def test_defaults_of_a_handle(house: House) -> None:
+def test_defaults_of_a_handle(harness: Harness) -> None:
     """§3.4.4: type and encoding of the handle, where the message says nothing."""
-    guest = entered(house)
-    guest.says(opened(2, dest_name="test", mime_type="text/plain", encoding="utf-8"))
+    peer = entered(harness)
+    peer.says(opened(2, dest_name="test", mime_type="text/plain", encoding="utf-8"))
     for sent in (content(b"a"), content(b"b", content_type="image/png")):
-        guest.says(w.HandleSend(2, 0, len(sent)), sent)
-    guest.puts(frame(w.HandleConsume(1, 0, 2)))
-    (_, first), (_, second) = guest.gets()
+        peer.says(w.HandleSend(2, 0, len(sent)), sent)
+    peer.feed(frame(w.HandleConsume(1, 0, 2)))
+    (_, first), (_, second) = peer.gets()
     assert first == content(b"a", content_type="text/plain", content_encoding="utf-8")
     assert second == content(b"b", content_type="image/png", content_encoding="utf-8")
 
 
-def test_a_field_that_no_fragment_holds_is_left_out(house: House) -> None:
-    sender = entered(house)
+def test_a_field_that_no_fragment_holds_is_left_out(harness: Harness) -> None:
+    sender = entered(harness)
     sent = content(b"body", application={"LONG": "x" * 5000})
     sender.says(w.HandleSend(1, 0, len(sent)), sent)
-    sender.leaves()
-    reader = house.guest(mechanisms=("ANONYMOUS",))
+    sender.disconnect()
+    reader = harness.peer(mechanisms=("ANONYMOUS",))
     tune = w.ConnectionTune(fields.write_table({"FRAME_MAX": Int(1024)}))
     reader.says(START, w.ConnectionResponse("NONE"), tune, w.ConnectionOpen(0, VHOST, "r"))
     reader.says(w.ChannelOpen(1), opened(1, dest_name="test"))
-    reader.puts(frame(w.HandleConsume(1, 0, 2)))
+    reader.feed(frame(w.HandleConsume(1, 0, 2)))
     ((_, got),) = reader.gets()
     assert got == content(b"body")
 
@@ -387,12 +387,12 @@ def test_a_field_that_no_fragment_holds_is_left_out(house: House) -> None:
 # --- streams ------------------------------------------------------------------------------------
 
 
-def test_streams_between_peers(house: House) -> None:
+def test_streams_between_peers(harness: Harness) -> None:
     """§3.5.3.1: to a peer's private queue, and out of it as a stream again."""
-    viewer, camera = entered(house), house.guest(mechanisms=("ANONYMOUS",))
+    viewer, camera = entered(harness), harness.peer(mechanisms=("ANONYMOUS",))
     viewer.says(w.HandleClose(1, 200))
     viewer.says(opened(7, 3, dest_name="test"))
-    queues = house.broker.vhosts[VHOST].queues
+    queues = harness.broker.vhosts[VHOST].queues
     (private,) = [name for name in queues if name.startswith("amq.gen-")]
     camera.says(START, w.ConnectionResponse("NONE"), w.ConnectionOpen(0, VHOST, "camera"))
     camera.says(w.ChannelOpen(1), opened(1, 3, dest_name=private))
@@ -412,10 +412,10 @@ def test_streams_between_peers(house: House) -> None:
     assert code(said, w.ChannelClose) == 503, "nothing else may be sent on the channel"
 
 
-def test_the_end_of_a_stream_is_told(house: House) -> None:
-    viewer, camera = entered(house), house.guest(mechanisms=("ANONYMOUS",))
+def test_the_end_of_a_stream_is_told(harness: Harness) -> None:
+    viewer, camera = entered(harness), harness.peer(mechanisms=("ANONYMOUS",))
     viewer.says(w.HandleClose(1, 200), opened(7, 3, dest_name="test"))
-    queues = house.broker.vhosts[VHOST].queues
+    queues = harness.broker.vhosts[VHOST].queues
     (private,) = [name for name in queues if name.startswith("amq.gen-")]
     camera.says(START, w.ConnectionResponse("NONE"), w.ConnectionOpen(0, VHOST, "camera"))
     camera.says(w.ChannelOpen(1), opened(1, 3, dest_name=private))
@@ -426,16 +426,16 @@ def test_the_end_of_a_stream_is_told(house: House) -> None:
     assert [record.NAME for record, _ in viewer.gets()] == ["handle.notify", "handle.close"]
 
 
-def test_a_stream_to_a_queue_is_messages(house: House) -> None:
-    camera = entered(house)
+def test_a_stream_to_a_queue_is_messages(harness: Harness) -> None:
+    camera = entered(harness)
     camera.says(opened(2, 3, dest_name="test"))
     first = content(b"") + b"one"
     camera.says(w.HandleSend(2, 0, len(first), True, streaming=True), first)
     camera.says(w.HandleSend(2, 0, 3, True, streaming=True), b"two")
-    reader = house.guest(mechanisms=("ANONYMOUS",))
+    reader = harness.peer(mechanisms=("ANONYMOUS",))
     reader.says(START, w.ConnectionResponse("NONE"), w.ConnectionOpen(0, VHOST, "reader"))
     reader.says(w.ChannelOpen(1), opened(1, dest_name="test"))
-    reader.puts(frame(w.HandleConsume(1, 0, 5)))
+    reader.feed(frame(w.HandleConsume(1, 0, 5)))
     (_, one), (_, two) = reader.gets()
     assert one.endswith(b"one") and two.endswith(b"two")
     assert STREAM.encode() in one and PART.encode() in two

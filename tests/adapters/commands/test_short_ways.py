@@ -29,7 +29,7 @@ from gateway.operations import (
     Subscribe,
 )
 from gateway.values import Int
-from tests.adapters.commands.couple import message
+from tests.adapters.commands.connected_pair import message
 from tests.drawing import examples
 from tests.pair import Users
 

@@ -16,8 +16,8 @@ from gateway.adapters.commands.wire.tables import COMMANDS
 from gateway.message import Properties
 from gateway.operations import BeginSession, Closed, Open, OpenDestination, Service
 from gateway.values import Int, Scaled, Seconds
-from tests.adapters.commands.couple import Couple
-from tests.adapters.commands.house import VHOST, House
+from tests.adapters.commands.connected_pair import ConnectedPair
+from tests.adapters.commands.harness import VHOST, Harness
 from tests.adapters.commands.recorded import CONVERSATIONS, read
 from tests.drawing import examples
 
@@ -50,20 +50,20 @@ def damaged(octets: bytes, random: Random) -> bytes:
 @pytest.mark.parametrize("seed", range(8))
 def test_damaged_conversations_do_no_harm_to_a_server(seed: int) -> None:
     random = Random(seed)
-    house = House()
-    house.queue("test")
+    harness = Harness()
+    harness.queue("test")
     for octets in random.sample(STREAMS[True], 20):
-        guest = house.guest(mechanisms=("PLAIN", "ANONYMOUS"))
+        peer = harness.peer(mechanisms=("PLAIN", "ANONYMOUS"))
         data = damaged(octets, random)
         while data:
             size = random.choice((1, 3, 50, 5000))
-            guest.puts(data[:size])
+            peer.feed(data[:size])
             data = data[size:]
-        guest.adapter.output()
-        guest.leaves()
-        assert guest.adapter.connection.incoming_octets == 0 or guest.adapter.closing
-    assert not house.registry._clients and not house.registry.topics
-    assert list(house.registry) == []
+        peer.adapter.output()
+        peer.disconnect()
+        assert peer.adapter.connection.incoming_octets == 0 or peer.adapter.closing
+    assert not harness.registry._clients and not harness.registry.topics
+    assert list(harness.registry) == []
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -106,16 +106,16 @@ HEADER = b"\0\0\0\3" + COMMAND.write(Properties())
 def test_any_commands_in_any_order(seed: int) -> None:
     """Commands of all kinds: the server answers or hangs up, and the broker stays in order."""
     random = Random(seed)
-    house = House()
-    queue = house.queue("test")
+    harness = Harness()
+    queue = harness.queue("test")
     commands = [command for command in COMMANDS if command.from_client and command.number > 14]
     for number in range(15):
-        guest = house.guest(mechanisms=("ANONYMOUS",))
+        peer = harness.peer(mechanisms=("ANONYMOUS",))
         hello = w.ConnectionOpen(0, VHOST, f"guest {number % 3}")
-        guest.says(b"\x80\x01", w.ConnectionResponse("NONE"), hello)
-        guest.says(w.ChannelOpen(1, 0, random.random() < 0.5, random.random() < 0.5))
+        peer.says(b"\x80\x01", w.ConnectionResponse("NONE"), hello)
+        peer.says(w.ChannelOpen(1, 0, random.random() < 0.5, random.random() < 0.5))
         for service in (1, 2):
-            guest.says(w.HandleOpen(1, service, service, 0, True, True, True, dest_name="test"))
+            peer.says(w.HandleOpen(1, service, service, 0, True, True, True, dest_name="test"))
         for _ in range(60):
             command = random.choice(commands)
             record = any_record(random, command)
@@ -125,30 +125,30 @@ def test_any_commands_in_any_order(seed: int) -> None:
                 record.fragment_size = len(fragment)
                 if getattr(record, "out_of_band", False):
                     fragment = b""
-            guest.puts(frame(record) + fragment)
-            guest.gets()
-        guest.leaves()
+            peer.feed(frame(record) + fragment)
+            peer.gets()
+        peer.disconnect()
     assert queue.unsettled == 0
     assert queue.consumers == []
-    assert [name for name, q in house.broker.vhosts[VHOST].queues.items() if q.owner] == []
-    assert house.broker.state.octets >= 0
+    assert [name for name, q in harness.broker.vhosts[VHOST].queues.items() if q.owner] == []
+    assert harness.broker.state.octets >= 0
 
 
 def test_client_words_against_a_server_in_a_mood() -> None:
     """Closes at every level, at any time, are taken as such (note 6.1)."""
-    house = House()
-    house.queue("test")
+    harness = Harness()
+    harness.queue("test")
     for record in (w.HandleClose(1, 404), w.ChannelClose(1, 404), w.ConnectionClose(541)):
-        couple = Couple(house, record.NAME)
-        couple.open("1", "test")
-        couple.heard += couple.client.receive(frame(record))
-        assert record.NAME in [r.NAME for r, _ in _records(couple)]
+        pair = ConnectedPair(harness, record.NAME)
+        pair.open("1", "test")
+        pair.heard += pair.client.receive(frame(record))
+        assert record.NAME in [r.NAME for r, _ in _records(pair)]
 
 
-def _records(couple: Couple) -> list[Any]:
-    from tests.adapters.commands.house import parsed
+def _records(pair: ConnectedPair) -> list[Any]:
+    from tests.adapters.commands.harness import parsed
 
-    return parsed(b"".join(couple.client.output()))
+    return parsed(b"".join(pair.client.output()))
 
 
 # --- values -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A real broker with a guest at the door: octets in, octets out, commands to look at."""
+"""A real broker and raw connections to it: octets in, octets out, decoded commands to assert on."""
 
 import itertools
 from typing import Any
@@ -39,7 +39,7 @@ def parsed(octets: bytes) -> list[tuple[Any, bytes]]:
     return found
 
 
-class House:
+class Harness:
     """A broker with users ``guest`` and ``other``; nobody in particular may come as ``guest``."""
 
     def __init__(self, anonymous: bool = True, **limits: Any) -> None:
@@ -77,12 +77,12 @@ class House:
         self.commit()
         return self.broker.vhosts[VHOST].queues[name]
 
-    def guest(self, **options: Any) -> "Guest":
-        return Guest(self, **options)
+    def peer(self, **options: Any) -> "Peer":
+        return Peer(self, **options)
 
 
 class Nobody:
-    """A recipient that is told nothing it cares for."""
+    """A recipient that ignores everything."""
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Any) -> None: ...
 
@@ -93,34 +93,34 @@ class Nobody:
     def cancelled(self, tag: str) -> None: ...
 
 
-class Guest:
-    """One connection to the house, spoken to in octets or records."""
+class Peer:
+    """The client end of one connection, which sends octets or records."""
 
-    def __init__(self, house: House, **options: Any) -> None:
-        self.house = house
+    def __init__(self, harness: Harness, **options: Any) -> None:
+        self.harness = harness
         self.adapter: Any = adapter_for(
             "0.8a2",
             Role.SERVER,
-            authority=house.authority,
-            limits=house.limits,
+            authority=harness.authority,
+            limits=harness.limits,
             **options,
         )
         self.session = Session(
-            house.broker,
+            harness.broker,
             self.adapter,
-            house.registry,
+            harness.registry,
             address="192.0.2.1:5",
             loopback=True,
             since=0,
         )
 
-    def puts(self, octets: bytes) -> None:
+    def feed(self, octets: bytes) -> None:
         self.session.perform(self.adapter.receive(octets))
         self.turn()
 
     def turn(self) -> None:
         self.session.perform(self.adapter.found())
-        self.house.commit()
+        self.harness.commit()
         self.session.perform(self.adapter.found())
 
     def gets(self) -> list[tuple[Any, bytes]]:
@@ -128,13 +128,13 @@ class Guest:
 
     def says(self, *said: Any) -> list[Any]:
         """Records, each with its fragment behind it if it has one; what is answered."""
-        self.puts(b"".join(s if isinstance(s, bytes) else frame(s) for s in said))
+        self.feed(b"".join(s if isinstance(s, bytes) else frame(s) for s in said))
         return [record for record, _ in self.gets()]
 
-    def leaves(self) -> None:
+    def disconnect(self) -> None:
         self.session.perform(self.adapter.lost())
         self.session.end()
-        self.house.commit()
+        self.harness.commit()
 
 
 def numbered(monkeypatch: pytest.MonkeyPatch) -> None:

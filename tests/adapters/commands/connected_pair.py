@@ -1,4 +1,4 @@
-"""Our client and our server with a real broker behind it, octets between them cut as told."""
+"""Our client and our server with a real broker; the octets between them are cut at will."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from gateway.operations import (
     Service,
 )
 from tests import in_memory
-from tests.adapters.commands.house import VHOST, Guest, House
+from tests.adapters.commands.harness import VHOST, Harness, Peer
 from tests.pair import Cut, pieces, whole
 
 
@@ -25,12 +25,12 @@ def message(body: bytes = b"", **properties: Any) -> Message:
     return Message(COMMAND, header, body, "", "", COMMAND.essentials(header))
 
 
-class Couple:
-    """One client of the house with channel 1 open."""
+class ConnectedPair:
+    """One client of the harness with channel 1 open."""
 
     def __init__(
         self,
-        house: House,
+        harness: Harness,
         name: str = "client",
         cut: Cut = whole,
         transacted: bool = False,
@@ -38,9 +38,9 @@ class Couple:
         limits: Limits = Limits(),  # noqa: B008
         **options: Any,
     ) -> None:
-        self.house = house
+        self.harness = harness
         self.cut = cut
-        self.guest = Guest(house, mechanisms=house.mechanisms, **options)
+        self.peer = Peer(harness, mechanisms=harness.mechanisms, **options)
         self.client: Any = adapter_for(
             "0.8a2",
             Role.CLIENT,
@@ -57,9 +57,9 @@ class Couple:
         while True:
             up = b"".join(self.client.output())
             for piece in pieces(up, self.cut()):
-                self.guest.puts(piece)
-            self.guest.turn()
-            down = b"".join(self.guest.adapter.output())
+                self.peer.feed(piece)
+            self.peer.turn()
+            down = b"".join(self.peer.adapter.output())
             for piece in pieces(down, self.cut()):
                 self.heard += self.client.receive(piece)
             self.heard += self.client.found()
@@ -99,5 +99,5 @@ class Couple:
         return found
 
     def leave(self) -> None:
-        self.guest.leaves()
+        self.peer.disconnect()
         self.client.lost()
