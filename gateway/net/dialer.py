@@ -1,4 +1,4 @@
-"""Connects as a client: our own side of a conversation with another broker.
+"""Connects to another broker as a client.
 
 ``dial`` logs in and gives a ``Remote``; ``redial`` tries again until that works. A ``Remote`` is
 asked (``ask``: there is an answer), told (``say``: there is none) and listened to (``async for``):
@@ -29,26 +29,27 @@ from gateway.net.version_probe import probe
 log = logging.getLogger("gateway.net")
 
 AUTO = "auto"
-"""In place of a version: whatever the server speaks."""
+"""In place of a version: any version that the server speaks."""
 WINDOW = 4 << 20
-"""Octets received and not yet taken at which reading stops."""
+"""Octets received and not yet iterated at which reading stops."""
 HIGH_WATER = 1 << 20
 """Octets in the socket's buffer at which ``drain`` waits."""
 GATHER = 1 << 16
-"""Octets said after which ``drain`` writes and lets the loop read."""
+"""Octets sent after which ``drain`` writes and lets the loop read."""
 WEIGHT = 256
-"""What an operation counts besides its message."""
+"""Octets that an operation counts in the window besides its message."""
 TICK_SECONDS = 1.0
 
 HOPELESS = (Condition.ACCESS_REFUSED, Condition.NOT_ALLOWED, Condition.NOT_IMPLEMENTED)
-"""Refused for one of these, dialling again will not help."""
+"""Refusals after which dialling again does not help."""
 
 
 class Remote(asyncio.Protocol):
     """One connection to another broker, made by ``dial``. For one loop and one reader.
 
-    Iteration gives what comes unasked, in its order: ``Deliver``, ``Confirm``, ``Returned``,
-    ``Cancelled``, ``SessionLost``, ``Blocked``, ``Unblocked``, and ``Closed`` as the last.
+    Iteration gives the operations that answer no request, in order: ``Deliver``, ``Confirm``,
+    ``Returned``, ``Cancelled``, ``SessionLost``, ``Blocked``, ``Unblocked``, and ``Closed`` as the
+    last.
     """
 
     def __init__(self, window: int = WINDOW) -> None:
@@ -104,9 +105,9 @@ class Remote(asyncio.Protocol):
         self._gathered += weight(operation)
 
     async def drain(self) -> None:
-        """Wait until more may be said: the socket is full, or the peer holds publishers back.
+        """Wait while the socket is full or the peer holds publishers back.
 
-        Somebody else has to read meanwhile, or the peer's word to go on may not be heard. Raises
+        Another task has to iterate meanwhile, or the peer's unblock may not be received. Raises
         ``Refusal`` if the connection is lost.
         """
         if self._gathered >= GATHER:
@@ -119,10 +120,10 @@ class Remote(asyncio.Protocol):
             raise refusal_of(self.closed)
 
     async def close(self, seconds: float = 5.0) -> None:
-        """Say goodbye behind all that was said, wait up to ``seconds`` for the answer, then drop
-        the socket. In 1.0 a message may wait for its credit as long.
+        """Close the connection after everything sent before, wait up to ``seconds`` for the answer,
+        then drop the socket. In 1.0 a message may wait for its credit as long.
 
-        What was received before can still be iterated. May be called twice.
+        Operations received before can still be iterated. May be called twice.
         """
         if self._transport is None:
             return
@@ -153,7 +154,7 @@ class Remote(asyncio.Protocol):
         return operation
 
     def take(self, transport: asyncio.Transport, adapter: Adapter, octets: bytes) -> None:
-        """Go on with a connection on which the server has begun to speak."""
+        """Take over a connection on which the server has answered."""
         self.adapter = adapter
         transport.set_protocol(self)
         self.connection_made(transport)
@@ -186,7 +187,7 @@ class Remote(asyncio.Protocol):
         self._refill()
 
     def _refill(self) -> None:
-        """The next portion of large bodies, when the peer has taken the one before."""
+        """Write the next portion of large bodies: the peer has taken the last one."""
         if self.adapter.more and self not in self._holding:
             self.adapter.refill()
             self._flush()
@@ -199,7 +200,7 @@ class Remote(asyncio.Protocol):
             raise Refusal(lost.condition, lost.text)
 
     def _take(self, operations: list[op.Operation]) -> None:
-        """Answers to whom they concern, the rest to the reader."""
+        """Give answers to the callers of ``ask``, other operations to the reader."""
         for operation in operations:
             if isinstance(operation, op.Deliver | op.Confirm):
                 pass
@@ -267,7 +268,7 @@ class Remote(asyncio.Protocol):
                 asyncio.get_running_loop().call_soon(self._refill)
 
     def _regulate(self) -> None:
-        """Read, unless the window is full and nobody waits for an answer."""
+        """Read, unless the window is full and no request waits for its answer."""
         reading = self._load < self._window or bool(self._asked) or self.adapter.closing
         transport = self._transport
         if reading is not self._reading and transport is not None and not transport.is_closing():
@@ -275,7 +276,7 @@ class Remote(asyncio.Protocol):
             (transport.resume_reading if reading else transport.pause_reading)()
 
     def _tick(self) -> None:
-        """Once a second: heartbeats out, a silent peer given up (unless we did not read)."""
+        """Once a second: send heartbeats, give up a silent peer (unless we did not read)."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(TICK_SECONDS, self._tick)
         if self.adapter.closing and self._transport is not None:
@@ -294,7 +295,7 @@ def weight(operation: op.Operation) -> int:
 
 
 def refusal_of(closed: op.Closed) -> Refusal:
-    """Why nothing can be asked any more."""
+    """The refusal of requests on a closed connection."""
     condition = closed.condition or Condition.CONNECTION_FORCED
     return Refusal(condition, closed.text or "the connection is closed", Lost.CONNECTION)
 
@@ -312,8 +313,8 @@ async def dial(
 ) -> Remote:
     """Connect, log in and open the virtual host, all within ``limits.handshake_timeout``.
 
-    ``version``: what to speak; or several, best first, of which the server's first octets decide
-    (``search.SHARED_0_9``: whatever it means by AMQP 1 1 0 9); or ``"auto"`` for all. A server that
+    ``version``: one version; or several, best first, among which the server's first octets decide
+    (``search.SHARED_0_9``: those that open with AMQP 1 1 0 9); or ``"auto"`` for all. A server that
     refuses a header is dialled again with the one it answers, or the next, each header once.
     ``remote.adapter.version`` says what was found.
 
@@ -361,7 +362,7 @@ async def redial(
     """Call ``attempt`` (a ``dial``) until it works, with pauses that double from ``first`` to
     ``longest`` seconds, each cut by up to a half at random so that many do not come at once.
 
-    Raises ``Refusal`` for what will not pass: wrong password, no such virtual host or version.
+    Raises ``Refusal`` for lasting reasons: wrong password, no such virtual host or version.
     """
     pause = first
     while True:

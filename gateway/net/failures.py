@@ -1,7 +1,7 @@
-"""How many logins have failed, per peer, and per user and peer; kept over a restart.
+"""Numbers of failed logins, per peer, and per user and peer; kept over a restart.
 
-A success clears what its user has failed from that peer. It clears nothing of the peer, or whoever
-has one account would guess at the others between logins.
+A success clears the failures of its user from that peer, but not those of the peer: otherwise the
+owner of one account could guess at the others between logins.
 """
 
 import hashlib
@@ -14,12 +14,12 @@ from gateway.net.buckets import Buckets, Rate
 
 KIND = "failed-logins"
 SHARE = 4
-"""How much more a peer may fail than one user from it: several users may stand behind it."""
+"""Factor by which a peer may fail more often than one user: it may have several users."""
 MOST_KEPT = 10_000
 
 
 class FailureStore(Protocol):
-    """Where the figures survive a restart."""
+    """Storage in which the figures survive a restart."""
 
     def load(self) -> Iterable[tuple[str, dict[str, Any]]]: ...
 
@@ -29,7 +29,7 @@ class FailureStore(Protocol):
 
 
 class Store(Protocol):
-    """The part of a store that keeps them."""
+    """The part of a store that keeps records."""
 
     def records(self, *kinds: str) -> Iterable[Any]: ...
 
@@ -61,7 +61,7 @@ class Records:
 
 
 class Failures:
-    """The attempts that are left. ``failures`` of one user from one peer in ``seconds``."""
+    """Attempts that are left: ``failures`` of one user from one peer in ``seconds``."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Failures:
         self.clock = clock
         self.kept = kept
         self.saved: OrderedDict[str, Buckets] = OrderedDict()
-        """What stands in ``kept``, that changed last at the end."""
+        """Load the records of ``kept``, the last changed at the end."""
         if kept is not None:
             self.load(kept)
 
@@ -90,8 +90,8 @@ class Failures:
         self.sweep(len(self.saved))
 
     def take(self, user: str, peer: str) -> int:
-        """Count an attempt before anybody knows whether it is right: 0, or the seconds until the
-        next one is allowed."""
+        """Count an attempt before its result is known. Returns 0, or the seconds until the next
+        attempt is allowed."""
         whole, pair = keys(user, peer)
         left = self.by_user.look(pair)
         if left.allowed:
@@ -109,7 +109,7 @@ class Failures:
         self.sweep(2)
 
     def succeeded(self, user: str, peer: str) -> None:
-        """It was right: it is given back, and forgiven what this user failed from there."""
+        """The attempt was right: refund it, and clear the failures of this user from that peer."""
         whole, pair = keys(user, peer)
         self.by_peer.charge(whole, -1)
         self.by_user.levels.pop(pair, None)
@@ -125,7 +125,7 @@ class Failures:
         self.saved.move_to_end(key)
 
     def sweep(self, most: int) -> None:
-        """Forget some of those that are full again, or too many."""
+        """Delete records of full buckets, and the oldest ones above the bound."""
         now = self.clock()
         for key, buckets in list(islice(self.saved.items(), most)):
             full = buckets.level(key, now) >= buckets.rate.burst

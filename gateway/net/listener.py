@@ -1,4 +1,4 @@
-"""Accepts connections, by first octet plain or TLS, and keeps them in order.
+"""Accepts connections, plain or TLS by their first octet, and keeps track of them.
 
 A socket is looked at (not read) before anything is built for it: the octet 0x16 begins a TLS
 handshake, so one port serves both. The header with which 1.0 asks for TLS (§5.2) is answered here
@@ -30,12 +30,12 @@ log = logging.getLogger("gateway.net")
 TLS_HANDSHAKE = 0x16
 
 COMPAT = {"": Product(), "rabbitmq-4": Product("RabbitMQ", "4.2.0", node=NODE)}
-"""How we introduce ourselves to clients of 1.0, by the setting ``compat``."""
+"""Product that is presented to clients of 1.0, by the setting ``compat``."""
 
 
 class ListenAddress(NamedTuple):
-    """Where to listen. ``tls``: "never", "always", or "detect" by the first octet. ``rules``: what
-    goes for those who come there."""
+    """Address to listen on. ``tls``: "never", "always", or "detect" by the first octet. ``rules``
+    apply to its connections."""
 
     host: str
     port: int
@@ -57,7 +57,7 @@ class Listener:
         context: ssl.SSLContext | None,
         spool: Spool | None = None,
     ) -> None:
-        """``spool``: where bodies go that are too large for memory."""
+        """``spool`` stores bodies that are too large for memory."""
         self.turn = turn
         self.broker = broker
         self.registry = registry
@@ -77,7 +77,7 @@ class Listener:
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._arriving = 0
-        """Accepted, and not a ``Connection`` yet: silent so far, or in a TLS handshake."""
+        """Number of accepted sockets without a ``Connection``: silent, or in a TLS handshake."""
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -119,7 +119,7 @@ class Listener:
 
     @property
     def room(self) -> bool:
-        """Whether one connection more may be accepted."""
+        """Whether another connection may be accepted."""
         present = len(self._connections) + self._arriving
         if self.closing or present >= self.settings.max_connections:
             log.warning("connection refused: %d are open", present)
@@ -191,7 +191,7 @@ class Listener:
                 connection.abort()
 
     def hold(self, holding: bool) -> None:
-        """Stop (or go on) reading from everyone who has published."""
+        """Stop or resume reading from all publishers."""
         if holding == self.holding or self.closing:
             return
         self.holding = holding
@@ -203,12 +203,12 @@ class Listener:
                 connection.hold()
 
     def announce(self, reason: str | None) -> None:
-        """Tell every peer that publishers are held back, or (``None``) no more."""
+        """Tell every peer that publishers are held back, or (``None``) no longer."""
         for session in self.registry:
             session.block(reason)
 
     async def close(self, text: str, seconds: float) -> None:
-        """Stop accepting, say goodbye, wait up to ``seconds`` for answers, then drop the rest."""
+        """Stop accepting, close all connections, and drop those that take over ``seconds``."""
         for task in list(self._tasks):
             task.cancel()
         for opened in self.sockets:
@@ -231,7 +231,7 @@ class Listener:
 
 
 async def wants_tls(accepted: socket.socket) -> bool:
-    """Whether a TLS handshake comes now. Takes nothing but the header that asks for one."""
+    """Whether the peer starts a TLS handshake. Reads only the header that requests one."""
     head = await first_octets(accepted)
     if head[:1] == bytes((TLS_HANDSHAKE,)):
         return True
@@ -248,7 +248,7 @@ async def wants_tls(accepted: socket.socket) -> bool:
 
 
 async def first_octets(accepted: socket.socket) -> bytes:
-    """Wait for the first octets and look at them without taking them; none if the peer hung up."""
+    """Wait for the first octets and peek at them; empty if the peer has hung up."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 

@@ -1,7 +1,7 @@
-"""One connection's login: asks for passwords off the loop, counts failures, and says who came.
+"""Login of one connection: has passwords checked off the event loop, and logs failures.
 
-The ``Authority`` of the connection's adapter. The answer to a password comes at once if it is known
-to be right, else from the thread that computes; nothing is read from the peer until then.
+The ``Authority`` of the connection's adapter. A password that is known to be right is answered at
+once, any other by the thread that checks it; nothing is read from the peer until then.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ class Peer(Protocol):
 
 
 class Login:
-    """``passed`` once somebody has come in, ``failed`` once somebody has not. ``anonymous_user`` is
-    who ANONYMOUS becomes on this connection's listener."""
+    """``passed`` after a successful login, ``failed`` after a failed one. ``anonymous_user`` is the
+    user for ANONYMOUS on this connection's listener."""
 
     def __init__(
         self, peer: Peer, access: Access, passwords: Passwords, anonymous_user: str | None
@@ -49,24 +49,24 @@ class Login:
         self.failed = False
 
     def leave(self) -> None:
-        """The connection is over: it is let go."""
+        """Let go of the connection, which has ended."""
         self._peer = None
 
     def suspect(self, adapter: Adapter, session: Session | None) -> bool:
-        """Whether the connection ends because the peer could not log in. In versions before 1.0,
-        whatever is wrong before the login is taken for an attack; a client of 1.0 may be feeling
-        its way to a SASL layer. In 0.8a2 (§3.2.12), 0-9a0 (§3.13.3) and 0-9a6 (Denial of Service
-        Attacks) that goes for all of the negotiation, to the opening of a virtual host."""
+        """Whether the connection ends because the peer could not log in. Any error before the
+        login counts as an attack, unless clients of the version may probe for a SASL layer. In
+        0.8a2 (§3.2.12), 0-9a0 (§3.13.3) and 0-9a6 (Denial of Service Attacks) errors count until a
+        virtual host is open (``Capability.PATIENT``)."""
         if not (self.passed or (session is not None and session.authenticated)):
-            feeling = Capability.SASL_LAYER in adapter.capabilities
-            return adapter.closing and (self.failed or not feeling)
+            probing = Capability.SASL_LAYER in adapter.capabilities
+            return adapter.closing and (self.failed or not probing)
         patient = Capability.PATIENT in adapter.capabilities
         if session is None or session.opened or not patient:
             return False
-        # Who may have no virtual host is told so before the adapter closes.
+        # A refused virtual host is answered before the adapter closes.
         return bool(session.ending) if adapter.closing else session.authenticated
 
-    # --- adapters.base.Authority ----------------------------------------------------------------
+    # --- adapters.contract.Authority ------------------------------------------------------------
 
     def password(self, user: str, password: str, answer: Answer) -> None:
         found = self._passwords.remembered(user, password)
@@ -101,7 +101,7 @@ class Login:
     def external(self, subject: str) -> str | None:
         return self._access.external(subject)
 
-    # --- what comes of it -----------------------------------------------------------------------
+    # --- results --------------------------------------------------------------------------------
 
     async def _check(self, user: str, checked: Awaitable[User], answer: Answer) -> None:
         try:
@@ -116,7 +116,7 @@ class Login:
             self._peer.settled(lambda: answer(right))
 
     def _refusal(self, user: User | None) -> str:
-        """Why a user may not come in in spite of the right password; empty if it may."""
+        """Reason to refuse a user in spite of the right password; empty if there is none."""
         if user is None:
             return str(Wrong("unknown user"))
         if user.loopback_only and not (self._peer is not None and self._peer.loopback):

@@ -1,4 +1,4 @@
-"""Passwords are checked here for every door, without handing the loop to those who guess.
+"""Checks passwords for AMQP, HTTP and WebSockets without letting guesses block the event loop.
 
 A wrong password costs a SCRAM computation (about ten milliseconds), so it runs on a thread, one at
 a time, and failures are counted per peer, and per user and peer. A password that was right before
@@ -27,7 +27,7 @@ from gateway.net.failures import Failures, FailureStore
 
 MOST_DIGESTS = 4096
 MOST_WAITING = 256
-"""Computations that wait for the thread; who comes then is asked to come again."""
+"""Computations that wait for the thread; further logins are told to try again later."""
 
 
 class LoginError(Exception):
@@ -39,7 +39,7 @@ class Wrong(LoginError):
 
 
 class TooMany(LoginError):
-    """Too many have failed: to be tried again in so many ``seconds``."""
+    """Too many logins have failed: try again in ``seconds``."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(f"too many failed attempts, the next one in {seconds} s")
@@ -51,7 +51,7 @@ class Stopping(LoginError):
 
 
 def network(host: str) -> str:
-    """Who a peer is for counting failures: one IPv6 subscriber has a whole /64."""
+    """Network of a peer, for counting failures: one IPv6 subscriber has a whole /64."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -75,14 +75,14 @@ class Passwords:
         self.failures = Failures(clock, settings.failures, settings.failure_seconds, kept)
         self.key = secrets.token_bytes(32)
         self.known: dict[str, tuple[Verifier, bytes]] = {}
-        """Per user the verifier that a password fitted, and a digest of it under our own key."""
+        """By user: the verifier that a password matched, and a keyed digest of the password."""
         self.nobody = Verifier(secrets.token_bytes(32), bytes(32), bytes(32), access.iterations)
         self.threads = ThreadPoolExecutor(1, "password")
         self.closed = False
         self.under_way: dict[tuple[str, str, bytes], asyncio.Future[Verifier | None]] = {}
         """Attempts by user, network of the peer and digest of the password."""
         self.computing: dict[tuple[str, bytes], asyncio.Future[Verifier | None]] = {}
-        """What they wait for, by user and digest of the password."""
+        """Computations under way, by user and digest of the password."""
 
     def digest(self, password: str) -> bytes:
         secret = password.encode("utf-8", "surrogatepass")
@@ -113,7 +113,7 @@ class Passwords:
         return found
 
     async def verifier(self, password: str) -> Verifier:
-        """What a new password will be checked with, made on the thread. Refuses (406) one that
+        """Compute the verifier of a new password on the thread. Refuses (406) a password that
         cannot be used."""
         if self.closed:
             return make_verifier(password, self.access.iterations)
@@ -123,8 +123,8 @@ class Passwords:
         )
 
     def proved(self, user: str, right: bool, peer: str) -> None:
-        """Somebody proved (or failed) to know the password without showing it. Raises
-        ``LoginError``: a proof beyond the limit counts for nothing."""
+        """Count a SCRAM proof of the password, right or wrong. Raises ``LoginError``: beyond the
+        limit even a right proof is refused."""
         account, where = self.account(user), network(peer)
         self.take(account, where)
         if not right:
@@ -133,9 +133,8 @@ class Passwords:
         self.failures.succeeded(account, where)
 
     async def once(self, user: str, password: str, peer: str, digest: bytes) -> Verifier | None:
-        """What the password fits. Whoever says the same meanwhile shares one attempt: after a
-        restart all programs of a user come at once, and are no guessers; nor is a guess better for
-        being repeated."""
+        """The verifier that the password matches. Concurrent identical attempts count once: after a
+        restart all programs of a user log in at once, and repeating a guess gains nothing."""
         key = (user, peer, digest)
         task = self.under_way.get(key)
         if task is None:
@@ -150,8 +149,8 @@ class Passwords:
             done.exception()  # whoever asked may have hung up
 
     def account(self, user: str) -> str:
-        """The name under which failures are counted: the user with its present salt. Failures
-        against an old password do not hold back the clients that come with the new one."""
+        """Name under which failures are counted: the user with its present salt. Failures with an
+        old password do not delay clients with the new one."""
         found = self.access.user(user)
         return user if found is None else f"{user}\0{found.verifier.salt.hex()}"
 
@@ -161,8 +160,8 @@ class Passwords:
             raise TooMany(seconds)
 
     async def attempt(self, user: str, password: str, peer: str, digest: bytes) -> Verifier | None:
-        """What the password fits. The attempt is counted before it is computed, and given back if
-        it was right: many at once are no way round the limit."""
+        """The verifier that the password matches. The attempt is counted before it is computed, and
+        refunded if it was right: concurrent attempts cannot exceed the limit."""
         if self.closed:
             raise Stopping("the gateway is shutting down")
         if len(self.computing) >= MOST_WAITING and (user, digest) not in self.computing:
@@ -182,7 +181,7 @@ class Passwords:
     def computation(
         self, user: str, password: str, digest: bytes
     ) -> "asyncio.Future[Verifier | None]":
-        """One for all peers that say the same."""
+        """One computation for all peers that send the same password."""
         key = (user, digest)
         task = self.computing.get(key)
         if task is None:
@@ -204,6 +203,6 @@ class Passwords:
         return verifier if right and found is not None else None
 
     def close(self) -> None:
-        """Whoever still waits, or comes now, is told to go elsewhere."""
+        """Refuse logins that wait, and later ones."""
         self.closed = True
         self.threads.shutdown(wait=False, cancel_futures=True)

@@ -1,8 +1,8 @@
 """AMQP over WebSocket: the OASIS binding, subprotocol ``amqp``, at one path of the HTTP port.
 
-A WebSocket is made to look like a transport, so that a ``Connection`` carries it like any socket.
-Borders of messages mean nothing (binding §2): octets are octets. All versions are understood, by
-their headers, as on a TCP port.
+A WebSocket is wrapped as a transport, so that a ``Connection`` carries it like any socket. Message
+boundaries mean nothing (binding §2). All versions are recognized by their headers, as on a TCP
+port.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ PATH = "/amqp"
 SUBPROTOCOL = "amqp"
 LOW_WATER = HIGH_WATER // 4
 LARGEST_MESSAGE = 1 << 20
-"""Octets put into one message of ours."""
+"""Most octets in one message that we send."""
 
 NORMAL, UNACCEPTABLE = 1000, 1003
 
