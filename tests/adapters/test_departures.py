@@ -9,7 +9,7 @@ import pytest
 
 from gateway.adapters.commands.frames import frame
 from gateway.adapters.commands.wire import layouts as commands
-from gateway.adapters.methods.drafts.methods import Spoken
+from gateway.adapters.methods.drafts.methods import OutgoingMethod
 from gateway.operations import Bind, DeclareQueue
 from gateway.sessions.subscriptions import CLIENT, USER
 from tests.adapters.commands.harness import Harness, Peer
@@ -56,7 +56,7 @@ def publish(guest: Guest, name: str, body: bytes, priority: int = 4) -> list[tup
         record, more = w.JmsPublish(0, 1, name), {}
     else:
         record, more = w.JmsPublish(0, "queue"), {"destination": name}
-    return guest.says(Spoken(record, guest.content(body=body, priority=priority, **more)))
+    return guest.says(OutgoingMethod(record, guest.content(body=body, priority=priority, **more)))
 
 
 def dtx(version: str) -> None:
@@ -102,7 +102,7 @@ def names(version: str) -> None:
 def topics_undefined(version: str) -> None:
     guest = Guest(House(), version)
     content = guest.content()
-    assert guest.says(Spoken(guest.w.JmsPublish(0, 2, "never.defined"), content)) == []
+    assert guest.says(OutgoingMethod(guest.w.JmsPublish(0, 2, "never.defined"), content)) == []
 
 
 def dead_letter_on_cancel(version: str) -> None:
@@ -164,7 +164,9 @@ def settling_between(version: str) -> None:
     define(guest, "q")
     publish(guest, "q", b"x")
     guest.says(guest.w.JmsConsume(0, "", "q"))
-    record = Spoken(guest.w.JmsPublish(0, "queue"), guest.content(body=b"y", destination="q"))
+    record = OutgoingMethod(
+        guest.w.JmsPublish(0, "queue"), guest.content(body=b"y", destination="q")
+    )
     octets = guest.spoken(record)
     body = guest.client.frames.frame(3, 1, b"y")
     assert octets.endswith(body)
@@ -177,7 +179,7 @@ def header_class(version: str) -> None:
     guest = Guest(house, version)
     define(guest, "q")
     content = guest.content(body=b"x", destination="q")
-    octets = bytearray(guest.spoken(Spoken(guest.w.JmsPublish(0, "queue"), content)))
+    octets = bytearray(guest.spoken(OutgoingMethod(guest.w.JmsPublish(0, "queue"), content)))
     at = octets.index(bytes((2, 0, 0, 1)))
     octets[at + 8 : at + 10] = b"\0\2"
     guest.puts(bytes(octets))

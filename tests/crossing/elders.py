@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.adapters.commands.content import COMMAND, MORE, SIZE_OCTETS
 from gateway.adapters.commands.wire.layouts import MessageProperties, write_message_properties
 from gateway.adapters.methods.drafts.content import CONTENTS, DraftDialect, child
-from gateway.adapters.methods.drafts.types import AS_WRITTEN, FIRST, SECOND, Lengths
+from gateway.adapters.methods.drafts.types import AS_WRITTEN, LENGTHS_0_9A0, LENGTHS_0_9A6, Lengths
 from gateway.message import Dialect, Message
 from tests.crossing.messages import IDS, LEAVES, LEGACY, SHORT, TABLES, absent, entry, fixed, long
 from tests.crossing.messages import NAMES as ANY_NAMES
@@ -76,7 +76,7 @@ def draft_headers(name: str) -> st.SearchStrategy[bytes]:
     dialect = DRAFTS[name]
     first = name.startswith("0-9a0")
     record = dialect.record(b"\0\0")[0]
-    lengths = (FIRST, SECOND) if first else (SECOND, AS_WRITTEN)
+    lengths = (LENGTHS_0_9A0, LENGTHS_0_9A6) if first else (LENGTHS_0_9A6, AS_WRITTEN)
     given: dict[str, st.SearchStrategy[Any]] = {}
     for slot in record.__slots__:
         given[slot] = absent(PLAIN.get(slot, SHORT | st.just("")))

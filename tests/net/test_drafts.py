@@ -14,7 +14,7 @@ import pytest
 from gateway.adapters import Credentials
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.drafts.content import CONTENTS
-from gateway.adapters.methods.drafts.methods import Spoken
+from gateway.adapters.methods.drafts.methods import OutgoingMethod
 from gateway.adapters.methods.wire import layouts_0_9a6 as w
 from gateway.errors import Condition, LocalError, Refusal
 from gateway.message import Message, Properties
@@ -247,13 +247,15 @@ def test_a_stream_has_a_rate(served: tuple[str, Running]) -> None:
             await remote.ask(DeclareQueue(1, None, "paced"))
             for body in (b"a", b"b", b"c"):
                 remote.say(Publish(1, text(body * 700, key="paced"), False, False))
-            words = remote.adapter.words  # type: ignore[attr-defined]
+            mapping = remote.adapter.mapping  # type: ignore[attr-defined]
             asked = {
-                Subscribe: lambda place, op: [Spoken(w.StreamConsume(0, "", op.queue, 0, 0, 900))]
+                Subscribe: lambda place, op: [
+                    OutgoingMethod(w.StreamConsume(0, "", op.queue, 0, 0, 900))
+                ]
             }
-            heard = {"stream.consume-ok": words.result["jms.consume-ok"]}
-            remote.adapter.words = words._replace(  # type: ignore[attr-defined]
-                ask=words.ask | asked, result=words.result | heard
+            heard = {"stream.consume-ok": mapping.result["jms.consume-ok"]}
+            remote.adapter.mapping = mapping._replace(  # type: ignore[attr-defined]
+                ask=mapping.ask | asked, result=mapping.result | heard
             )
             await remote.ask(Subscribe(1, None, "paced", "mine"))
             return await received(remote, 3)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.commands.wire import layouts as handles
-from gateway.adapters.methods.drafts.methods import Spoken
+from gateway.adapters.methods.drafts.methods import OutgoingMethod
 from gateway.broker.limits import RANKS
 from gateway.message import Message
 from gateway.operations import (
@@ -123,16 +123,16 @@ def test_what_the_drafts_make(version: str) -> None:
         guest.says(w.SubscriptionDefine(0, "s", "", "a.b", 1))
         made = ["q", "subscription:s"]
 
-        def publish(priority: int | None) -> Spoken:
+        def publish(priority: int | None) -> OutgoingMethod:
             content = guest.content(body=b"%r" % priority, priority=priority)
-            return Spoken(w.JmsPublish(0, 1, "q"), content)
+            return OutgoingMethod(w.JmsPublish(0, 1, "q"), content)
     else:
         guest.says(w.QueueDeclare(0, "", "q"))
         made = ["q"]
 
-        def publish(priority: int | None) -> Spoken:
+        def publish(priority: int | None) -> OutgoingMethod:
             content = guest.content(body=b"%r" % priority, priority=priority, destination="q")
-            return Spoken(w.JmsPublish(0, "queue"), content)
+            return OutgoingMethod(w.JmsPublish(0, "queue"), content)
 
     assert [(name, queue.levels) for name, queue in house.queues.items()] == [
         (name, 2) for name in made

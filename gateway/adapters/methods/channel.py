@@ -104,7 +104,7 @@ def _open_gate(open_: bool) -> None:
     """Nobody is to be stopped."""
 
 
-class Owner(Protocol):
+class ChannelEngine(Protocol):
     """What a channel needs of its connection."""
 
     table: Version
@@ -131,29 +131,29 @@ class Channel:
 
     gate: Callable[[bool], None]
     __slots__ = (
-        "number", "state", "gate", "awaited", "content", "ready", "tags", "_owner", "_addresses",
+        "number", "state", "gate", "awaited", "content", "ready", "tags", "_engine", "_addresses",
         "_buffer", "_pending", "_header_start", "_body_start", "_acks", "_end", "_basic",
     )  # fmt: skip
 
-    def __init__(self, number: int, owner: Owner) -> None:
+    def __init__(self, number: int, engine: ChannelEngine) -> None:
         self.number = number
         self.state = states.OPENING
         self.gate = _open_gate
-        self._owner = owner
+        self._engine = engine
         self._addresses: dict[tuple[str, str, str], tuple[bytes, bytes]] = {}
-        self._buffer = owner.buffer
-        self._pending = owner.buffer.pending
-        frames = owner.frames
+        self._buffer = engine.buffer
+        self._pending = engine.buffer.pending
+        frames = engine.frames
         self._header_start = frames.pack_head(frames.header, number, 0)[:-4]
         self._body_start = frames.pack_head(frames.body, number, 0)[:-4]
         self._acks = tuple(
             frames.pack_head(frames.method, number, len(method.prefix) + 9) + method.prefix
-            for method in (owner.table.by_name["basic.nack"], owner.table.by_name["basic.ack"])
+            for method in (engine.table.by_name["basic.nack"], engine.table.by_name["basic.ack"])
         )
         self._end = frames.end
         self._basic = frames.basic
         self.ready = False
-        self.tags = owner.tags
+        self.tags = engine.tags
         self.awaited: deque[Awaited] = deque()
         self.content: Content | None = None
 
@@ -194,7 +194,7 @@ class Channel:
     def forget_content(self) -> None:
         """What is under way is not wanted any more."""
         if self.content is not None:
-            self._owner.announced -= self.content.sink.held
+            self._engine.announced -= self.content.sink.held
             self.content.sink.abandon()
         self.content = None
 
@@ -208,7 +208,7 @@ class Channel:
         content = self.content
         if content is None or content.header is not None:
             raise PeerError(Condition.UNEXPECTED_FRAME, "a content header nobody announced")
-        layout = self._owner.table.geometry.content
+        layout = self._engine.table.geometry.content
         if end - at < layout.size + 2:
             raise PeerError(Condition.SYNTAX_ERROR, "the content header is too short")
         group, _, octets = layout.unpack_from(buf, at)
@@ -219,21 +219,21 @@ class Channel:
                 method=content.method.number,
             )
         raw = buf[at + layout.size : end]
-        known = self._owner.frames.known(raw)
+        known = self._engine.frames.known(raw)
         if known is None:
             self._bad_header(raw, content.method)
             return
-        if octets > self._owner.max_message_octets:
+        if octets > self._engine.max_message_octets:
             raise PeerError(
                 Condition.CONTENT_TOO_LARGE,
                 f"message size {octets} is larger than configured max size "
-                f"{self._owner.max_message_octets}",
+                f"{self._engine.max_message_octets}",
                 Lost.SESSION,
                 content.method.number,
             )
         content.size = content.missing = octets
         try:
-            content.sink = gathering(self._owner.spool, octets)
+            content.sink = gathering(self._engine.spool, octets)
         except OSError as error:
             raise content.not_kept(error) from error
         self._announce(content)
@@ -243,8 +243,8 @@ class Channel:
 
     def _announce(self, content: Content) -> None:
         """What of the content will be in memory."""
-        self._owner.announced += content.sink.held
-        if self._owner.announced > UNDER_WAY * self._owner.max_message_octets:
+        self._engine.announced += content.sink.held
+        if self._engine.announced > UNDER_WAY * self._engine.max_message_octets:
             raise PeerError(
                 Condition.RESOURCE_ERROR,
                 "too many large messages are under way on this connection",
@@ -283,7 +283,7 @@ class Channel:
 
     def _complete(self, content: Content, found: list[Operation]) -> None:
         body = content.body()
-        self._owner.announced -= content.sink.held
+        self._engine.announced -= content.sink.held
         self.content = None
         self.ready = self.state is states.OPEN
         m, name = content.record, content.method.name
@@ -297,7 +297,7 @@ class Channel:
                 Deliver(self.number, m.consumer_tag, m.delivery_tag, m.redelivered, message)
             )
         elif name == "basic.return":
-            condition = self._owner.codes.condition(m.reply_code)
+            condition = self._engine.codes.condition(m.reply_code)
             found.append(Returned(self.number, message, condition, m.reply_text))
         else:
             awaited = self.answered(content.method.name)
@@ -332,7 +332,7 @@ class Channel:
                     address = self._address(consumer, message.exchange, message.key)
                 header, body = self.form_of(message)
             except ValueError:
-                self._owner.life.unsent(Unsent(self.number, consumer, delivery, message))
+                self._engine.life.unsent(Unsent(self.number, consumer, delivery, message))
                 return
         size = len(body)
         pending = self._pending
@@ -342,7 +342,7 @@ class Channel:
             self._buffer.crowd()
         if size > HEAVY:
             self._buffer.weigh(size)
-        if size <= self._owner.body_max and size <= JOINED:
+        if size <= self._engine.body_max and size <= JOINED:
             assert isinstance(body, bytes)
             if size:
                 pending.append(
@@ -390,18 +390,18 @@ class Channel:
         """Header and body for the peer. Raises ``ValueError`` if there is no such form, or if the
         header is more than one frame of the peer holds: it cannot be cut (0-9-1 §4.2.6.1)."""
         header, body = message.form_for(BASIC)
-        if len(header) + 12 > self._owner.body_max:
+        if len(header) + 12 > self._engine.body_max:
             raise Unwritable(f"properties of {len(header)} octets do not fit a frame of the peer")
         return header, body
 
     def write_content(self, header: bytes, body: Body) -> None:
         """Content header and body, behind their method."""
-        owner = self._owner
+        engine = self._engine
         if isinstance(body, LargeBody):
-            self._pending.append(owner.frames.content_header(self.number, header, len(body)))
-            owner.writer.write_large(self, body, owner.body_max)
+            self._pending.append(engine.frames.content_header(self.number, header, len(body)))
+            engine.writer.write_large(self, body, engine.body_max)
         else:
-            self._pending += owner.frames.content(self.number, header, body, owner.body_max)
+            self._pending += engine.frames.content(self.number, header, body, engine.body_max)
 
     def divert(self, pending: list[bytes]) -> None:
         """Write there from now on."""
@@ -434,7 +434,7 @@ class Channel:
         pending = self._pending
         if not pending:
             self._buffer.waken()
-        if 0 < size <= self._owner.body_max and size <= JOINED:
+        if 0 < size <= self._engine.body_max and size <= JOINED:
             assert isinstance(body, bytes)
             pending.append(
                 b"".join(
@@ -456,8 +456,8 @@ class Channel:
 
     def _publication(self, bits: str, exchange: str, key: str) -> tuple[bytes, bytes]:
         """The frame of a publish with the beginning of the content header, and without."""
-        method = self._owner.table.by_name["basic.publish"]
-        frames = self._owner.frames
+        method = self._engine.table.by_name["basic.publish"]
+        frames = self._engine.frames
         octets = method.prefix + b"\0\0" + short(exchange) + short(key) + bytes((int(bits),))
         frame = frames.frame(frames.method, self.number, octets)
         return self._keep((bits, exchange, key), (frame + self._header_start, frame))
@@ -471,8 +471,8 @@ class Channel:
     def _address(self, consumer: str, exchange: str, key: str) -> tuple[bytes, bytes]:
         """What stands before the delivery tag, and what stands after the redelivered flag up to and
         with the beginning of the content header."""
-        method = self._owner.table.by_name["basic.deliver"]
-        frames = self._owner.frames
+        method = self._engine.table.by_name["basic.deliver"]
+        frames = self._engine.frames
         tag = short(consumer)
         route = short(exchange) + short(key)
         arguments = len(method.prefix) + len(tag) + 9 + len(route)

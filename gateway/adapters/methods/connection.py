@@ -65,7 +65,7 @@ CLIENT_CAPABILITIES: Table = {
 }
 
 
-class Owner(Protocol):
+class ConnectionEngine(Protocol):
     """What this part needs of the engine."""
 
     table: Version
@@ -85,7 +85,7 @@ class Connection:
 
     def __init__(
         self,
-        owner: Owner,
+        engine: ConnectionEngine,
         role: Role,
         authority: Authority | None,
         limits: Limits,
@@ -95,12 +95,12 @@ class Connection:
         mechanisms: tuple[str, ...],
     ) -> None:
         self.state = states.HEADER
-        self.peer = Peer(version=owner.table.name)
+        self.peer = Peer(version=engine.table.name)
         self.capabilities: Table = {}
         self.said: tuple[Condition | None, str] = (None, "")
         """Why we closed, while we wait for the answer."""
         self.caused_by_them = False
-        self._owner = owner
+        self._engine = engine
         self._server = role is Role.SERVER
         self._limits = limits
         self._product = product
@@ -118,7 +118,7 @@ class Connection:
 
     def answerable(self, method: Method) -> bool:
         """Is a method answered? On 0-8 only Qpid's clients expect an answer to recover."""
-        if method.name == "basic.recover" and self._owner.table.name == "0-8":
+        if method.name == "basic.recover" and self._engine.table.name == "0-8":
             return "qpid" in self.peer.product.lower()
         return bool(method.replies)
 
@@ -146,7 +146,7 @@ class Connection:
     def on_protocol_header(self) -> None:
         """The client has said which version: introduce ourselves."""
         product = self._product
-        table = self._owner.table
+        table = self._engine.table
         properties: Table = {}
         if table.name != "0-8":
             # They came with 0-9-1; clients of 0-8 do not know the booleans in them.
@@ -157,7 +157,7 @@ class Connection:
         if product.information:
             properties["information"] = product.information
         self.state = states.START
-        self._owner.writer.write(
+        self._engine.writer.write(
             0,
             w.ConnectionStart(
                 table.major,
@@ -171,7 +171,7 @@ class Connection:
     def begin(self) -> None:
         """Client: open the conversation."""
         self.state = states.START
-        self._owner.buffer.put(self._owner.table.header)
+        self._engine.buffer.put(self._engine.table.header)
 
     # server side
 
@@ -185,22 +185,22 @@ class Connection:
 
     def _step(self, step: Step, found: list[Operation]) -> None:
         if isinstance(step, Challenge):
-            self._owner.writer.write(0, w.ConnectionSecure(step.data))
+            self._engine.writer.write(0, w.ConnectionSecure(step.data))
         elif isinstance(step, Waiting):
-            self._owner.frames.waiting = True
+            self._engine.frames.waiting = True
             self._exchange.later = self._later
         elif isinstance(step, Success):
             self._user = step.user
             self.state = states.TUNE
             limits = self._limits
-            self._owner.writer.write(
+            self._engine.writer.write(
                 0, w.ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat)
             )
         else:
             self._refuse_login(found)
 
     def _later(self, step: Step) -> None:
-        self._owner.life.go_on(partial(self._step, step))
+        self._engine.life.go_on(partial(self._step, step))
 
     def _refuse_login(self, found: list[Operation]) -> None:
         """A client that says it can read a close gets one; to the others the end of the stream is
@@ -211,7 +211,7 @@ class Connection:
         )
         if self.capable("authentication_failure_close"):
             raise PeerError(Condition.ACCESS_REFUSED, text, method=self._method)
-        found += self._owner.life.give_up()
+        found += self._engine.life.give_up()
         found.append(Closed(Condition.ACCESS_REFUSED, text))
         raise Ended
 
@@ -219,7 +219,7 @@ class Connection:
         """0 accepts our limit. As RabbitMQ: more than we offered is refused for frames; for
         channels it is ours that counts."""
         ours = self._limits.frame_max
-        least = self._owner.table.constants["frame-min-size"]
+        least = self._engine.table.constants["frame-min-size"]
         if m.frame_max and m.frame_max < least:
             raise PeerError(
                 Condition.NOT_ALLOWED,
@@ -236,17 +236,17 @@ class Connection:
 
     def _tuned(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
         """The smaller of both wishes, where 0 wishes for nothing."""
-        owner, limits = self._owner, self._limits
+        engine, limits = self._engine, self._limits
         frame_max = _smaller(frame_max, limits.frame_max)
-        owner.channel_max = _smaller(channel_max, limits.channel_max) or 0xFFFF
-        owner.heartbeat.interval, owner.heartbeat.patience = heartbeat, 2 * heartbeat
-        overhead = owner.frames.overhead
-        owner.frames.limit = (frame_max or limits.max_message_octets + overhead) - overhead
-        owner.body_max = (frame_max or 1 << 31) - overhead
+        engine.channel_max = _smaller(channel_max, limits.channel_max) or 0xFFFF
+        engine.heartbeat.interval, engine.heartbeat.patience = heartbeat, 2 * heartbeat
+        overhead = engine.frames.overhead
+        engine.frames.limit = (frame_max or limits.max_message_octets + overhead) - overhead
+        engine.body_max = (frame_max or 1 << 31) - overhead
 
     def _on_open(self, m: w.ConnectionOpen, found: list[Operation]) -> None:
-        method = self._owner.table.by_name["connection.open"]
-        rules = RABBITMQ if self._owner.table.name == "0-9-1" else PUBLISHED
+        method = self._engine.table.by_name["connection.open"]
+        rules = RABBITMQ if self._engine.table.name == "0-9-1" else PUBLISHED
         token = PendingReply(method)
         found.append(Open(token, m.virtual_host, self._user, self.peer, rules=rules))
 
@@ -254,10 +254,10 @@ class Connection:
         """Server: the virtual host is there."""
         if self.state is states.OPENING:
             self.state = states.OPEN
-        self._owner.writer.write(0, w.ConnectionOpenOk())
+        self._engine.writer.write(0, w.ConnectionOpenOk())
 
     def _on_update_secret(self, m: w.ConnectionUpdateSecret, found: list[Operation]) -> None:
-        method = self._owner.table.by_name["connection.update-secret"]
+        method = self._engine.table.by_name["connection.update-secret"]
         found.append(UpdateSecret(PendingReply(method), m.new_secret, m.reason))
 
     # client side
@@ -272,10 +272,10 @@ class Connection:
     def _say_open(self) -> None:
         if self._open is not None and self.state is states.UNOPENED:
             self.state = states.OPENING
-            self._owner.writer.write(0, w.ConnectionOpen(self._open.vhost))
+            self._engine.writer.write(0, w.ConnectionOpen(self._open.vhost))
 
     def _on_start(self, m: w.ConnectionStart, found: list[Operation]) -> None:
-        table = self._owner.table
+        table = self._engine.table
         if (m.version_major, m.version_minor) != (table.major, table.minor):
             raise PeerError(
                 Condition.NOT_IMPLEMENTED,
@@ -299,7 +299,7 @@ class Connection:
         if product.name:
             properties["connection_name"] = product.name
         self.state = states.SECURE
-        self._owner.writer.write(
+        self._engine.writer.write(
             0,
             w.ConnectionStartOk(
                 fields.write_table(properties), mechanism, self._login.first(), "en_US"
@@ -311,14 +311,14 @@ class Connection:
             answer = self._login.answer(m.challenge)
         except ValueError as error:
             raise PeerError(Condition.ACCESS_REFUSED, str(error)) from error
-        self._owner.writer.write(0, w.ConnectionSecureOk(answer))
+        self._engine.writer.write(0, w.ConnectionSecureOk(answer))
 
     def _on_tune(self, m: w.ConnectionTune, found: list[Operation]) -> None:
         limits = self._limits
         channel_max = _smaller(m.channel_max, limits.channel_max)
         frame_max = _smaller(m.frame_max, limits.frame_max)
         heartbeat = _smaller(m.heartbeat, limits.heartbeat)
-        self._owner.writer.write(0, w.ConnectionTuneOk(channel_max, frame_max, heartbeat))
+        self._engine.writer.write(0, w.ConnectionTuneOk(channel_max, frame_max, heartbeat))
         self._tuned(channel_max, frame_max, heartbeat)
         self.state = states.UNOPENED
         self._say_open()
@@ -332,7 +332,7 @@ class Connection:
 
     def update_secret(self, operation: UpdateSecret) -> None:
         self._secrets.append(operation.token)
-        self._owner.writer.write(0, w.ConnectionUpdateSecret(operation.secret, operation.reason))
+        self._engine.writer.write(0, w.ConnectionUpdateSecret(operation.secret, operation.reason))
 
     def _on_update_secret_ok(self, m: Any, found: list[Operation]) -> None:
         if not self._secrets:
@@ -359,22 +359,22 @@ class Connection:
         peer.name = str(properties.get("connection_name", ""))
         peer.properties = properties
         if "qpid" in peer.product.lower():
-            self._owner.tags = fields.QPID
+            self._engine.tags = fields.QPID
 
     def _on_close(self, m: w.ConnectionClose, found: list[Operation]) -> None:
         """Theirs. If ours is under way too, both sides answer and that is that. A server answers
         behind its answers to what was asked before."""
         if self.state is states.CLOSING:
             closed = Closed(*self.said, theirs=self.caused_by_them)
-        elif m.reply_code <= self._owner.table.constants["reply-success"]:
+        elif m.reply_code <= self._engine.table.constants["reply-success"]:
             closed = Closed(None, m.reply_text)  # py-amqp and aioamqp say 0
         else:
-            closed = Closed(self._owner.codes.condition(m.reply_code), m.reply_text)
+            closed = Closed(self._engine.codes.condition(m.reply_code), m.reply_text)
         if self._server and self.state in (states.OPENING, states.OPEN):
             closed = self.leave(closed.condition, closed.text)
         else:
             self.say_close_ok()
-            found += self._owner.life.give_up()
+            found += self._engine.life.give_up()
         found.append(closed)
         raise Ended
 
@@ -384,22 +384,22 @@ class Connection:
         self.state = states.LEAVING
         self.said = condition, text
         self.caused_by_them = True
-        token = PendingReply(self._owner.table.by_name["connection.close"])
+        token = PendingReply(self._engine.table.by_name["connection.close"])
         return Closed(condition, text, token=token, fault=fault)
 
     def say_close_ok(self) -> None:
         """The last word to a peer that closes."""
-        self._owner.writer.write(0, w.ConnectionCloseOk())
+        self._engine.writer.write(0, w.ConnectionCloseOk())
 
     def _on_close_ok(self, m: Any, found: list[Operation]) -> None:
-        found += self._owner.life.give_up()
+        found += self._engine.life.give_up()
         found.append(Closed(*self.said, theirs=self.caused_by_them))
         raise Ended
 
     def blocked(self, record: Any) -> None:
         """Server: tell those who asked to be told."""
         if self.state is states.OPEN and self.capable("connection.blocked"):
-            self._owner.writer.write(0, record)
+            self._engine.writer.write(0, record)
 
 
 def _smaller(one: int, other: int) -> int:

@@ -20,7 +20,7 @@ from gateway.adapters.methods.frames import Frames
 from gateway.adapters.methods.incoming import Incoming
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.method_writer import MethodWriter
-from gateway.adapters.methods.outbound import SPEECH
+from gateway.adapters.methods.outbound import ENCODERS
 from gateway.adapters.methods.wire import layouts
 from gateway.adapters.methods.wire.tables import VERSIONS
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
@@ -102,11 +102,11 @@ class Engine:
         """Say this. Raises ``LocalError`` before any octet is written."""
         if self.closing:
             return
-        speak = SPEECH.get(type(operation))
-        if speak is None:
+        encode = ENCODERS.get(type(operation))
+        if encode is None:
             raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
         try:
-            speak(self, operation)
+            encode(self, operation)
         except ValueError as error:
             raise LocalError(str(error)) from error
 

@@ -9,7 +9,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from gateway.adapters.methods import states
-from gateway.adapters.methods.channel import Channel, Owner, PendingReply, confirmed, settled
+from gateway.adapters.methods.channel import (
+    Channel,
+    ChannelEngine,
+    PendingReply,
+    confirmed,
+    settled,
+)
 from gateway.adapters.methods.connection import Connection
 from gateway.adapters.methods.geometry import Method, Unread
 from gateway.adapters.methods.lifecycle import refused
@@ -21,7 +27,7 @@ from gateway.errors import Condition, Lost, PeerError
 from gateway.operations import Cancelled, Done, EndSession, Operation, SessionLost
 
 SETTLING = frozenset(["basic.ack", "basic.nack", "basic.reject"])
-UNASKED = frozenset(["channel.alert", "channel.ok", "access.request-ok"])
+IGNORED = frozenset(["channel.alert", "channel.ok", "access.request-ok"])
 """Information, or answers to what we never ask: read and let go."""
 ANSWERS = frozenset(
     reply
@@ -32,7 +38,7 @@ ANSWERS = frozenset(
 )
 
 
-class Engine(Owner, Protocol):
+class IncomingEngine(ChannelEngine, Protocol):
     """What this part needs of the engine."""
 
     version: str
@@ -44,7 +50,7 @@ class Engine(Owner, Protocol):
 class Incoming:
     """The ``Link`` of the frame loop."""
 
-    def __init__(self, engine: Engine, server: bool) -> None:
+    def __init__(self, engine: IncomingEngine, server: bool) -> None:
         self._engine = engine
         self._server = server
         self._ack = engine.table.by_name["basic.ack"].number
@@ -190,15 +196,15 @@ class Incoming:
             if not m.no_wait:
                 self._engine.writer.write(number, w.BasicCancelOk(m.consumer_tag))
         elif name in BY_METHOD:
-            self._asked(channel, method, m, found)
+            self._on_request(channel, method, m, found)
         elif name in ("channel.ping", "channel.pong"):
             self._engine.writer.write(number, w.ChannelOk())
         elif name == "access.request":
             self._engine.writer.write(number, w.AccessRequestOk(1))
-        elif name in UNASKED or (name == "basic.cancel-ok" and self._server):
+        elif name in IGNORED or (name == "basic.cancel-ok" and self._server):
             return
         elif name in self._engine.table.by_name and name in ANSWERS and name != "basic.get-ok":
-            self._answered(channel, name, m, found)
+            self._on_reply(channel, name, m, found)
         else:
             raise PeerError(
                 Condition.NOT_IMPLEMENTED, f"{name} is not implemented", method=method.number
@@ -215,7 +221,7 @@ class Incoming:
             raise PeerError(Condition.COMMAND_INVALID, "basic.get-ok answers nothing")
         channel.begin_content(method, m)
 
-    def _asked(self, channel: Channel, method: Method, m: Any, found: list[Operation]) -> None:
+    def _on_request(self, channel: Channel, method: Method, m: Any, found: list[Operation]) -> None:
         """A request of the peer."""
         if method.name == "channel.open":
             raise PeerError(Condition.CHANNEL_ERROR, "second 'channel.open' seen")
@@ -225,7 +231,7 @@ class Incoming:
         token = None if silent else PendingReply(method)
         found.append(BY_METHOD[method.name].read(channel, m, token))
 
-    def _answered(self, channel: Channel, name: str, m: Any, found: list[Operation]) -> None:
+    def _on_reply(self, channel: Channel, name: str, m: Any, found: list[Operation]) -> None:
         """The peer's answer to a request of ours."""
         awaited = channel.answered(name)
         request = awaited.method.name

@@ -39,7 +39,7 @@ from gateway.operations import (
 )
 
 
-class Speaker(Protocol):
+class OutboundEngine(Protocol):
     """What is needed of the engine."""
 
     table: Version
@@ -56,7 +56,7 @@ class Speaker(Protocol):
     def write_content(self, channel: int, record: Any, header: bytes, body: Body) -> None: ...
 
 
-def _usable(engine: Speaker, number: int) -> Channel | None:
+def _usable(engine: OutboundEngine, number: int) -> Channel | None:
     """The channel, ``None`` if it is closing (what is said there is lost anyway)."""
     channel = engine.channel(number)
     return channel if channel.state is states.OPEN else None
@@ -65,7 +65,7 @@ def _usable(engine: Speaker, number: int) -> Channel | None:
 # --- requests ------------------------------------------------------------------------------------
 
 
-def _request(engine: Speaker, op: Any) -> None:
+def _request(engine: OutboundEngine, op: Any) -> None:
     if engine.connection.state is not states.OPEN:
         raise LocalError("the connection is not open")
     name = topology.method_of(op, engine.table.by_name)
@@ -82,7 +82,7 @@ def _request(engine: Speaker, op: Any) -> None:
         channel.die()
 
 
-def _ask(engine: Speaker, channel: Channel, record: Any, token: Any) -> None:
+def _ask(engine: OutboundEngine, channel: Channel, record: Any, token: Any) -> None:
     """A request of ours; its answer brings the token back."""
     method = engine.writer.method_of(record)
     no_wait = token is None and hasattr(record, "no_wait")
@@ -96,7 +96,7 @@ def _ask(engine: Speaker, channel: Channel, record: Any, token: Any) -> None:
             engine.life.later.append(Done(channel.number, token))
 
 
-def _begin(engine: Speaker, op: Any) -> None:
+def _begin(engine: OutboundEngine, op: Any) -> None:
     number = op.channel
     if number in engine.channels or not 0 < number <= engine.channel_max:
         raise LocalError(f"channel {number} cannot be opened")
@@ -106,41 +106,41 @@ def _begin(engine: Speaker, op: Any) -> None:
     engine.channels[number] = channel
 
 
-def _open(engine: Speaker, op: Open) -> None:
+def _open(engine: OutboundEngine, op: Open) -> None:
     engine.connection.open(op)
 
 
-def _close(engine: Speaker, op: Close) -> None:
+def _close(engine: OutboundEngine, op: Close) -> None:
     if engine.connection.state is not states.CLOSING:
         engine.life.say_close(op.condition, op.text)
 
 
-def _update_secret(engine: Speaker, op: UpdateSecret) -> None:
+def _update_secret(engine: OutboundEngine, op: UpdateSecret) -> None:
     engine.connection.update_secret(op)
 
 
 # --- messages ------------------------------------------------------------------------------------
 
 
-def _publish(engine: Speaker, op: Publish) -> None:
+def _publish(engine: OutboundEngine, op: Publish) -> None:
     if engine.server:
         raise LocalError("a server does not publish")
     engine.channel(op.channel).publish(op.message, op.mandatory, op.immediate)
 
 
-def _deliver(engine: Speaker, op: Deliver) -> None:
+def _deliver(engine: OutboundEngine, op: Deliver) -> None:
     if not engine.server:
         raise LocalError("a client does not deliver")
     engine.channel(op.channel).deliver(op.consumer, op.delivery, op.redelivered, op.message)
 
 
-def _confirm(engine: Speaker, op: Confirm) -> None:
+def _confirm(engine: OutboundEngine, op: Confirm) -> None:
     if not engine.server:
         raise LocalError("a client does not confirm")
     engine.channel(op.channel).confirm(op.sequence, op.multiple, op.accepted)
 
 
-def _settle(engine: Speaker, op: Settle) -> None:
+def _settle(engine: OutboundEngine, op: Settle) -> None:
     if _usable(engine, op.channel) is None:
         return  # what was delivered there goes back anyway
     if op.outcome == Outcome.ACCEPT:
@@ -152,7 +152,7 @@ def _settle(engine: Speaker, op: Settle) -> None:
     engine.writer.write(op.channel, record)
 
 
-def _returned(engine: Speaker, op: Returned) -> None:
+def _returned(engine: OutboundEngine, op: Returned) -> None:
     if engine.channel(op.channel).state not in (states.OPEN, states.ENDING, states.FAILED):
         # They may have said close behind their publish: it comes back all the same.
         return
@@ -163,18 +163,18 @@ def _returned(engine: Speaker, op: Returned) -> None:
     engine.write_content(op.channel, record, header, body)
 
 
-def _cancelled(engine: Speaker, op: Cancelled) -> None:
+def _cancelled(engine: OutboundEngine, op: Cancelled) -> None:
     """Only to those who have said they understand it."""
     if _usable(engine, op.channel) and engine.connection.capable("consumer_cancel_notify"):
         engine.writer.write(op.channel, w.BasicCancel(op.tag, True))
 
 
-def _blocked(engine: Speaker, op: Blocked) -> None:
+def _blocked(engine: OutboundEngine, op: Blocked) -> None:
     if "connection.blocked" in engine.table.by_name:
         engine.connection.blocked(w.ConnectionBlocked(op.reason[:80]))
 
 
-def _unblocked(engine: Speaker, op: Unblocked) -> None:
+def _unblocked(engine: OutboundEngine, op: Unblocked) -> None:
     if "connection.unblocked" in engine.table.by_name:
         engine.connection.blocked(w.ConnectionUnblocked())
 
@@ -182,7 +182,7 @@ def _unblocked(engine: Speaker, op: Unblocked) -> None:
 # --- answers -------------------------------------------------------------------------------------
 
 
-def _done(engine: Speaker, op: Done) -> None:
+def _done(engine: OutboundEngine, op: Done) -> None:
     token = op.token
     if token is None:
         return
@@ -223,7 +223,7 @@ def _answer(table: Version, method: Method, result: Any) -> Any:
     return table.by_name[method.replies[0]].record()
 
 
-def _fetched(engine: Speaker, op: Done) -> None:
+def _fetched(engine: OutboundEngine, op: Done) -> None:
     fetched = op.result
     if not isinstance(fetched, Fetched):
         engine.writer.write(op.channel, w.BasicGetEmpty())
@@ -241,7 +241,7 @@ def _fetched(engine: Speaker, op: Done) -> None:
         engine.writer.write(op.channel, w.BasicGetEmpty())
 
 
-def refused(engine: Speaker, op: Refused) -> None:
+def refused(engine: OutboundEngine, op: Refused) -> None:
     """The broker says no; what that costs, the peer is told, and which request of its it was."""
     method = getattr(op.token, "method", None)
     number = 0 if method is None else method.number
@@ -254,20 +254,20 @@ def refused(engine: Speaker, op: Refused) -> None:
     _lost(engine, op, number)
 
 
-def _lost(engine: Speaker, op: Refused | SessionLost, number: int = 0) -> None:
+def _lost(engine: OutboundEngine, op: Refused | SessionLost, number: int = 0) -> None:
     channel = engine.channels.get(op.channel)
     if channel is not None and channel.state is not states.CLOSING:
         engine.life.lose(op.channel, op.condition, op.text, number)
 
 
-def session_lost(engine: Speaker, op: SessionLost) -> None:
+def session_lost(engine: OutboundEngine, op: SessionLost) -> None:
     """The broker has ended a channel."""
     _lost(engine, op)
 
 
-Speak = Callable[[Any, Any], None]
+Encoder = Callable[[Any, Any], None]
 
-SPEECH: dict[type[Operation], Speak] = {
+ENCODERS: dict[type[Operation], Encoder] = {
     **{kind: _request for kind in topology.METHODS},
     Open: _open,
     Close: _close,

@@ -59,13 +59,13 @@ server answers it behind all that was asked before."""
 CHANNEL: Final[dict[State, dict[str, State]]] = {
     CLOSED: {"channel.open": OPENING},
     OPENING: {"channel.open-ok": OPEN, "channel.close": ENDING, "lose": CLOSING},
-    OPEN: {"speak": OPEN, "channel.close": ENDING, "lose": CLOSING},
+    OPEN: {"method": OPEN, "channel.close": ENDING, "lose": CLOSING},
     ENDING: {"channel.close-ok": CLOSED, "lose": CLOSING},
     FAILED: {"channel.close": FAILED, "lose": CLOSING},
     CLOSING: {"channel.close": CLOSING, "channel.close-ok": CLOSED, "lose": CLOSING},
 }
-"""``speak`` is every other method, ``lose`` our own channel.close. A server takes a channel as open
-when it is asked, since clients use it before they have heard open-ok."""
+"""``method`` is every other method, ``lose`` our own channel.close. A server takes a channel as
+open when the client asks for it, since clients use it before they have received open-ok."""
 
 
 def after(table: dict[State, dict[str, State]], state: State, word: str) -> State | None:

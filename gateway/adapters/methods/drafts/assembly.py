@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.adapters.methods.drafts.content import DEEPEST, MOST_CHILDREN, child
-from gateway.adapters.methods.drafts.methods import Said
+from gateway.adapters.methods.drafts.methods import ContentMethod
 from gateway.adapters.methods.geometry import Geometry
 from gateway.bodies import Body, Gathering
 from gateway.errors import Condition, Lost, PeerError
@@ -55,7 +55,7 @@ class Assembly:
         "said", "method", "size", "held", "after", "_stack", "_count", "_limit", "_keep",
     )  # fmt: skip
 
-    def __init__(self, said: Said, limit: int, keep: Callable[[int], BodySink]) -> None:
+    def __init__(self, said: ContentMethod, limit: int, keep: Callable[[int], BodySink]) -> None:
         self.said = said
         self.method = said.method
         self.size = self.held = 0

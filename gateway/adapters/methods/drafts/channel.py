@@ -12,7 +12,7 @@ from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.drafts.assembly import Assembly
 from gateway.adapters.methods.drafts.content import DraftDialect
 from gateway.adapters.methods.drafts.frames import DraftFrames, varying
-from gateway.adapters.methods.drafts.methods import Awaited, Content, Spoken
+from gateway.adapters.methods.drafts.methods import Awaited, Content, OutgoingMethod
 from gateway.adapters.methods.drafts.pacing import Pace
 from gateway.adapters.methods.drafts.staging import Staging
 from gateway.adapters.methods.geometry import Version
@@ -74,7 +74,7 @@ class ChannelMapping(Protocol):
     def publication(self) -> Callable[[str, Message, bool, bool], Any]: ...
 
 
-class Owner(Protocol):
+class ChannelEngine(Protocol):
     """What a channel needs of its engine."""
 
     table: Version
@@ -96,13 +96,13 @@ class Owner(Protocol):
     """Where larger ones go; ``None``: they stay in memory."""
     partials: PartialBodyStore
     """Where files are that are not all here (0-9a6)."""
-    first: bool
+    is_0_9a0: bool
     channels: dict[int, "Channel"]
 
     @property
-    def words(self) -> ChannelMapping: ...
+    def mapping(self) -> ChannelMapping: ...
 
-    def speak(self, channel: int, spoken: Spoken) -> None: ...
+    def send_method(self, channel: int, spoken: OutgoingMethod) -> None: ...
 
 
 class Channel:
@@ -114,20 +114,20 @@ class Channel:
 
     gate: Callable[[bool], None]
     __slots__ = (
-        "number", "state", "gate", "owner", "awaited", "consumers", "content", "tickets",
+        "number", "state", "gate", "engine", "awaited", "consumers", "content", "tickets",
         "prefetch", "transacted", "classes", "unsettled", "files", "wanted", "paced",
         "prefetch_max", "_tags", "_starts", "_buffer", "_pending", "_frames",
     )  # fmt: skip
 
-    def __init__(self, number: int, owner: Owner) -> None:
+    def __init__(self, number: int, engine: ChannelEngine) -> None:
         self.number = number
         self.state = states.OPENING
-        self.owner = owner
+        self.engine = engine
         self.consumers: dict[str, Consumer] = {}
         self._starts: BoundedCache[Any, Start] = BoundedCache(METHODS)
-        self._buffer = owner.buffer
-        self._pending = owner.buffer.pending
-        self._frames = owner.frames
+        self._buffer = engine.buffer
+        self._pending = engine.buffer.pending
+        self._frames = engine.frames
         self.awaited: deque[Awaited] = deque()
         self.content: Assembly | None = None
         self.tickets: dict[int, frozenset[str]] = {}
@@ -137,7 +137,7 @@ class Channel:
         """Exchanges declared here and their types: what a binding must say depends on it."""
         self.unsettled: dict[int, None] = {}
         """Client: deliveries, for rejecting many of them, which is no method here."""
-        self.files = Staging(owner.words.layouts, owner.max_message_octets, owner.partials)
+        self.files = Staging(engine.mapping.layouts, engine.max_message_octets, engine.partials)
         self.wanted: dict[str, DeclareQueue] = {}
         """Client: subscriptions declared and not yet bound (0-9a0)."""
         self.prefetch_max = 0
@@ -180,7 +180,7 @@ class Channel:
     def vanish(self) -> None:
         """The channel is no more; whoever still holds it as an outlet says nothing."""
         for number in self.tickets:
-            self.owner.connection.tickets.pop(number, None)
+            self.engine.connection.tickets.pop(number, None)
         self.state = states.CLOSED
         self.forget_content()
 
@@ -188,7 +188,7 @@ class Channel:
         """What is under way is not; of a file that is being staged, the beginning is kept."""
         content, self.content = self.content, None
         if content is not None:
-            self.owner.announced -= content.held
+            self.engine.announced -= content.held
             content.drop()
         self.files.cut()
 
@@ -208,7 +208,7 @@ class Channel:
         do is for the broker to say, whatever the ticket."""
         if len(self.tickets) >= MOST_TICKETS:
             raise PeerError(Condition.RESOURCE_ERROR, "too many access tickets")
-        number: int = self.owner.connection.new_ticket(self.number)
+        number: int = self.engine.connection.new_ticket(self.number)
         self.tickets[number] = frozenset(rights)
         return number
 
@@ -218,7 +218,7 @@ class Channel:
         if not number:
             return
         granted = self.tickets.get(number)
-        if granted is None and self.owner.first and number in self.owner.connection.tickets:
+        if granted is None and self.engine.is_0_9a0 and number in self.engine.connection.tickets:
             text = f"ticket {number} was granted to another channel"
             raise PeerError(Condition.ACCESS_REFUSED, text, Lost.CONNECTION)
         if granted is None or (rights and not granted & frozenset(rights)):
@@ -260,16 +260,16 @@ class Channel:
 
     def dialect(self, group: str) -> DraftDialect:
         """How contents of a class are written."""
-        return self.owner.dialects[group]
+        return self.engine.dialects[group]
 
-    def speak(self, spoken: Spoken) -> None:
-        self.owner.speak(self.number, spoken)
+    def send_method(self, spoken: OutgoingMethod) -> None:
+        self.engine.send_method(self.number, spoken)
 
     def fail(self, condition: Condition, text: str) -> PeerError:
         """An error that costs the channel."""
         return PeerError(condition, text, Lost.SESSION)
 
-    def staged(self, record: Any, content: Content) -> Spoken:
+    def staged(self, record: Any, content: Content) -> OutgoingMethod:
         return self.files.offer(content, record)
 
     # --- rates ------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class Channel:
         assert consumer.pace is not None
         count = consumer.pace.sent(message.size)
         if count:
-            self.owner.life.follow([Credit(self.number, None, consumer.tag, count)])
+            self.engine.life.follow([Credit(self.number, None, consumer.tag, count)])
 
     def later(self, seconds: float) -> list[Operation]:
         """Time has passed: consumers with a rate may get more."""
@@ -291,7 +291,7 @@ class Channel:
         return found
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
-        raise LocalError(f"{self.owner.table.name} has no confirms")
+        raise LocalError(f"{self.engine.table.name} has no confirms")
 
     # --- out -------------------------------------------------------------------------------------
 
@@ -306,38 +306,38 @@ class Channel:
             return
         if whose.pace is not None:
             self.count(whose, message)
-        words = self.owner.words
+        mapping = self.engine.mapping
         try:
-            source = words.source(whose, message)
+            source = mapping.source(whose, message)
             start = self._starts.get((consumer, source))
             if start is None or start.consumer is not whose:
-                dialect = self.owner.dialects[whose.group]
-                record = words.delivery(whose, source, 0, False)
+                dialect = self.engine.dialects[whose.group]
+                record = mapping.delivery(whose, source, 0, False)
                 start = self._keep((consumer, source), record, dialect, whose)
             header, body = message.header, message.body
             if message.notes or message.dialect is not start.dialect:
                 header, body = start.dialect.form_of(message)
             octets = TAG.pack(delivery, redelivered)[: start.varying]
             if not self._whole(start, octets, header, body):
-                record = words.delivery(whose, source, delivery, redelivered)
+                record = mapping.delivery(whose, source, delivery, redelivered)
                 self._say(record, Content(start.dialect.number, header, body))
         except ValueError:
             # All of it is encoded before any is written.
-            self.owner.life.unsent(Unsent(self.number, consumer, delivery, message))
+            self.engine.life.unsent(Unsent(self.number, consumer, delivery, message))
 
     def publish(self, message: Message, mandatory: bool, immediate: bool) -> None:
         """Hot for a client: in the class that the message is of, else as a JMS message."""
         if self.state is not states.OPEN:
             raise LocalError(f"channel {self.number} is {self.state}")
-        owner = self.owner
+        engine = self.engine
         group = getattr(message.dialect, "group", "jms")
-        if owner.dialects.get(group) is not message.dialect:
+        if engine.dialects.get(group) is not message.dialect:
             group = "jms"
         key = (group, message.exchange, message.key, mandatory, immediate)
         start = self._starts.get(key)
         if start is None:
-            record = owner.words.publication(group, message, mandatory, immediate)
-            start = self._keep(key, record, owner.dialects[group])
+            record = engine.mapping.publication(group, message, mandatory, immediate)
+            start = self._keep(key, record, engine.dialects[group])
         header, body = message.header, message.body
         if message.notes or message.dialect is not start.dialect:
             try:
@@ -350,19 +350,19 @@ class Channel:
             if known.destination != message.key:
                 header = dialect.sent_to(header, message.key)
         if not self._whole(start, b"", header, body):
-            record = owner.words.publication(group, message, mandatory, immediate)
+            record = engine.mapping.publication(group, message, mandatory, immediate)
             self._say(record, Content(start.dialect.number, header, body))
 
     def _keep(self, key: Any, record: Any, dialect: DraftDialect, consumer: Any = None) -> Start:
         """A method as it is written, with nothing before its tag if it is not for the short way."""
-        method = self.owner.table.by_record[type(record)]
+        method = self.engine.table.by_record[type(record)]
         start = Start(b"", 0, b"", dialect, consumer)
         if method.content and self.number <= self._frames.highest:
-            octets = self.owner.writer.encoded(self.number, record)
+            octets = self.engine.writer.encoded(self.number, record)
             at = (
                 self._frames.overhead
                 - len(self._frames.tail)
-                + self.owner.table.geometry.method.size
+                + self.engine.table.geometry.method.size
             )
             width = varying(method)
             start = Start(octets[:at], width, octets[at + width :], dialect, consumer)
@@ -370,8 +370,8 @@ class Channel:
 
     def _whole(self, start: Start, tag: bytes, header: bytes, body: Body) -> bool:
         """Method and content in one piece, if that can be. Hot."""
-        size, owner, frames = len(body), self.owner, self._frames
-        if size > JOINED or size > owner.body_max or not start.before:
+        size, engine, frames = len(body), self.engine, self._frames
+        if size > JOINED or size > engine.body_max or not start.before:
             return False
         dialect = start.dialect
         known = dialect.headers.get(header) or dialect.known(header)
@@ -400,7 +400,7 @@ class Channel:
         """Frame by frame."""
         if len(self._pending) > CROWD:
             self._buffer.crowd()
-        if not self.owner.table.by_record[type(record)].content:
-            self.owner.speak(self.number, self.staged(record, content))
+        if not self.engine.table.by_record[type(record)].content:
+            self.engine.send_method(self.number, self.staged(record, content))
         else:
-            self.owner.speak(self.number, Spoken(record, content))
+            self.engine.send_method(self.number, OutgoingMethod(record, content))

@@ -10,7 +10,7 @@ from typing import Any
 from zlib import adler32
 
 from gateway.adapters.methods.drafts import types as tables
-from gateway.adapters.methods.drafts.methods import Content, Spoken
+from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
 from gateway.adapters.methods.geometry import Method
 from gateway.bodies import Body
 from gateway.errors import Condition, Lost, PeerError
@@ -29,26 +29,26 @@ def _reduced(operation: int, values: Sequence[Any], nothing: Any) -> Any:
     return min(values) if operation == LEAST else max(values)
 
 
-def _integer(layouts: Any, m: Any, first: bool) -> Any:
+def _integer(layouts: Any, m: Any, is_0_9a0: bool) -> Any:
     values = (m.integer_1, m.integer_2, m.integer_3, m.integer_4)
     return layouts.TestIntegerOk(_reduced(m.operation, values, 0))
 
 
-def _string(layouts: Any, m: Any, first: bool) -> Any:
+def _string(layouts: Any, m: Any, is_0_9a0: bool) -> Any:
     values = (m.string_1.encode("utf-8", "surrogateescape"), m.string_2)
-    return layouts.TestStringOk(_fitting(_reduced(m.operation, values, b""), first))
+    return layouts.TestStringOk(_fitting(_reduced(m.operation, values, b""), is_0_9a0))
 
 
-def _table(layouts: Any, m: Any, first: bool) -> Any:
-    fields = tables.read_arguments(m.table, first).values()
+def _table(layouts: Any, m: Any, is_0_9a0: bool) -> Any:
+    fields = tables.read_arguments(m.table, is_0_9a0).values()
     integers = [int(value) for value in fields if isinstance(value, int)]
     texts = [v.encode("utf-8", "surrogateescape") for v in fields if isinstance(v, str)]
     number = _reduced(m.integer_op, integers, 0) % (1 << 64)
-    return layouts.TestTableOk(number, _fitting(_reduced(m.string_op, texts, b""), first))
+    return layouts.TestTableOk(number, _fitting(_reduced(m.string_op, texts, b""), is_0_9a0))
 
 
-def _fitting(octets: bytes, first: bool) -> bytes:
-    if first and len(octets) > 0xFFFF:
+def _fitting(octets: bytes, is_0_9a0: bool) -> bytes:
+    if is_0_9a0 and len(octets) > 0xFFFF:
         raise PeerError(Condition.RESOURCE_ERROR, "the result does not fit", Lost.SESSION)
     return octets
 
@@ -61,11 +61,11 @@ REQUESTS: dict[str, Callable[[Any, Any, bool], Any]] = {
 CONTENT = "test.content"
 
 
-def echoed(layouts: Any, method: Method, header: bytes, body: Body) -> Spoken:
+def echoed(layouts: Any, method: Method, header: bytes, body: Body) -> OutgoingMethod:
     """The answer to ``test.content``: the same content, and its checksum."""
     number = method.number >> 16
     record = layouts.TestContentOk(checksum(body) & 0xFFFF_FFFF)
-    return Spoken(record, Content(number, header, body))
+    return OutgoingMethod(record, Content(number, header, body))
 
 
 def checksum(body: Body) -> int:

@@ -38,12 +38,12 @@ LARGEST_BODY = 64 * 1024
 """Octets in one body frame where the draft lets nobody say what it can take (0-9a6)."""
 
 
-class Owner(Protocol):
+class ConnectionEngine(Protocol):
     """What this part needs of the engine."""
 
     table: Version
-    words: MethodMapping
-    first: bool
+    mapping: MethodMapping
+    is_0_9a0: bool
     frames: DraftFrames
     body_max: int
     channel_max: int
@@ -55,13 +55,13 @@ class Owner(Protocol):
     codes: ReplyCodes
 
 
-def plain_response(response: bytes, first: bool) -> bytes:
+def plain_response(response: bytes, is_0_9a0: bool) -> bytes:
     """A response as RFC 4616 has it, whatever of the known forms it came in."""
     for skipped in (0, 2, 4):
         if skipped and int.from_bytes(response[:skipped], "big") != len(response) - skipped:
             continue
         try:
-            table = tables.read_table(response[skipped:], first)
+            table = tables.read_table(response[skipped:], is_0_9a0)
         except (ValueError, struct.error):
             continue
         entries = {name.lower(): value for name, value in table.items()}
@@ -81,7 +81,7 @@ class DraftConnection:
 
     def __init__(
         self,
-        owner: Owner,
+        engine: ConnectionEngine,
         role: Role,
         authority: Authority | None,
         limits: Limits,
@@ -89,7 +89,7 @@ class DraftConnection:
         mechanisms: tuple[str, ...],
     ) -> None:
         self.state = states.HEADER
-        self.peer = Peer(version=owner.table.name)
+        self.peer = Peer(version=engine.table.name)
         self.said: tuple[Condition | None, str] = (None, "")
         """Why we closed, while we wait for the answer."""
         self.caused_by_them = False
@@ -103,9 +103,9 @@ class DraftConnection:
         self.tickets: dict[int, int] = {}
         """Whose channel each ticket is."""
         self._last_ticket = 0
-        self._owner = owner
-        self._first = owner.first
-        self._w = owner.words.layouts
+        self._engine = engine
+        self._is_0_9a0 = engine.is_0_9a0
+        self._w = engine.mapping.layouts
         self._server = role is Role.SERVER
         self._limits = limits
         allowed = tuple(name for name in mechanisms if name == PLAIN)
@@ -136,7 +136,7 @@ class DraftConnection:
     def begin(self) -> None:
         """Client: open the conversation."""
         self.state = states.START
-        self._owner.buffer.put(self._owner.table.header)
+        self._engine.buffer.put(self._engine.table.header)
 
     # --- server ----------------------------------------------------------------------------------
 
@@ -144,33 +144,33 @@ class DraftConnection:
         """The client has said which version: introduce ourselves."""
         self.state = states.START
         offered = " ".join(self._exchange.mechanisms())
-        table = self._owner.table
-        if self._first:
+        table = self._engine.table
+        if self._is_0_9a0:
             start = self._w.ConnectionStart(table.major, table.minor, offered)
         else:
             start = self._w.ConnectionStart(table.major, table.minor, offered.encode(), b"en_US")
-        self._owner.writer.write(0, start)
+        self._engine.writer.write(0, start)
 
     def _on_start_ok(self, m: Any, found: list[Operation]) -> None:
         self.peer.mechanism = m.mechanism
-        response = b"" if self._first else plain_response(m.response, False)
+        response = b"" if self._is_0_9a0 else plain_response(m.response, False)
         self._step(self._exchange.start(m.mechanism, response), found)
 
     def _on_secure_ok(self, m: Any, found: list[Operation]) -> None:
-        self._step(self._exchange.next(plain_response(m.response, self._first)), found)
+        self._step(self._exchange.next(plain_response(m.response, self._is_0_9a0)), found)
 
     def _step(self, step: Step, found: list[Operation]) -> None:
         limits = self._limits
         if isinstance(step, Challenge):
             # It must not be empty (0-9a0: connection.secure); what it holds is left open.
-            self._owner.writer.write(0, self._w.ConnectionSecure(step.data or PLAIN.encode()))
+            self._engine.writer.write(0, self._w.ConnectionSecure(step.data or PLAIN.encode()))
         elif isinstance(step, Waiting):
-            self._owner.frames.waiting = True
+            self._engine.frames.waiting = True
             self._exchange.later = self._later
         elif isinstance(step, Success):
             self.user = step.user
             self.state = states.TUNE
-            if self._first:
+            if self._is_0_9a0:
                 tune = self._w.ConnectionTune(
                     limits.frame_max,
                     limits.channel_max,
@@ -183,20 +183,20 @@ class DraftConnection:
                 )
             else:
                 tune = self._w.ConnectionTune(limits.channel_max, limits.heartbeat)
-            self._owner.writer.write(0, tune)
+            self._engine.writer.write(0, tune)
         else:
-            found += self._owner.life.give_up()
+            found += self._engine.life.give_up()
             found.append(Closed(Condition.ACCESS_REFUSED, f"login of '{step.user}' was refused"))
             raise Ended
 
     def _later(self, step: Step) -> None:
-        self._owner.life.go_on(partial(self._step, step))
+        self._engine.life.go_on(partial(self._step, step))
 
     def _on_tune_ok(self, m: Any, found: list[Operation]) -> None:
         ours = self._limits
         frame_max = getattr(m, "frame_max", 0)
         self.prefetch_max = getattr(m, "prefetch_max", 0)
-        if self._first:
+        if self._is_0_9a0:
             self._check_tuning(m)
         elif ours.channel_max and m.channel_max > ours.channel_max:
             raise PeerError(Condition.NOT_ALLOWED, f"channel-max {m.channel_max} was not proposed")
@@ -204,7 +204,7 @@ class DraftConnection:
 
     def _check_tuning(self, m: Any) -> None:
         """A client may lower what was proposed, and nothing may be 0 (0-9a0 §4.2.6)."""
-        least = self._owner.table.constants["frame-min-size"]
+        least = self._engine.table.constants["frame-min-size"]
         for name, given, lowest, proposed in (
             ("frame-max", m.frame_max, least, self._limits.frame_max),
             ("channel-max", m.channel_max, 1, self._limits.channel_max),
@@ -214,16 +214,16 @@ class DraftConnection:
                 raise PeerError(Condition.NOT_ALLOWED, f"{name} {given} was not proposed")
 
     def _on_open(self, m: Any, found: list[Operation]) -> None:
-        method = self._owner.table.by_name["connection.open"]
-        if self._first:
+        method = self._engine.table.by_name["connection.open"]
+        if self._is_0_9a0:
             self.client_id = m.client_id or secrets.token_hex(16)
             where = m.virtual_path or "/"
-            asked = PendingReply(method, m)
-            found.append(Open(asked, where, self.user, self.peer, self.client_id, EARLY))
+            pending = PendingReply(method, m)
+            found.append(Open(pending, where, self.user, self.peer, self.client_id, EARLY))
             return
         # The virtual host comes with the first channel. Contexts are not kept over connections.
         self.state = states.OPEN
-        self._owner.writer.write(0, self._w.ConnectionOpenOk(m.context_key))
+        self._engine.writer.write(0, self._w.ConnectionOpenOk(m.context_key))
 
     def new_ticket(self, channel: int) -> int:
         """A number that no other ticket of this connection has."""
@@ -240,10 +240,10 @@ class DraftConnection:
 
     def opened(self, m: Any) -> None:
         """The virtual host is there."""
-        if self._first:
+        if self._is_0_9a0:
             if self.state is states.OPENING:
                 self.state = states.OPEN
-            self._owner.writer.write(0, self._w.ConnectionOpenOk(self.client_id))
+            self._engine.writer.write(0, self._w.ConnectionOpenOk(self.client_id))
 
     # --- client ----------------------------------------------------------------------------------
 
@@ -252,47 +252,49 @@ class DraftConnection:
         if self._open is not None:
             raise LocalError("the connection is already being opened")
         self._open = operation
-        self._owner.vhost = operation.vhost
+        self._engine.vhost = operation.vhost
         self._say_open()
 
     def _say_open(self) -> None:
         if self._open is not None and self.state is states.UNOPENED:
             self.state = states.OPENING
-            given = (self._open.vhost, self._open.client) if self._first else ("",)
-            self._owner.writer.write(0, self._w.ConnectionOpen(*given))
+            given = (self._open.vhost, self._open.client) if self._is_0_9a0 else ("",)
+            self._engine.writer.write(0, self._w.ConnectionOpen(*given))
 
     def _on_start(self, m: Any, found: list[Operation]) -> None:
-        table = self._owner.table
+        table = self._engine.table
         if (m.version_major, m.version_minor) != (table.major, table.minor):
             raise PeerError(
                 Condition.NOT_IMPLEMENTED,
                 f"the server speaks {m.version_major}-{m.version_minor}, not {table.name}",
             )
-        listed = m.mechanisms if self._first else m.mechanisms.decode("ascii", "replace")
+        listed = m.mechanisms if self._is_0_9a0 else m.mechanisms.decode("ascii", "replace")
         if PLAIN not in listed.split() or self._login.mechanism not in (PLAIN, "AMQPLAIN"):
             raise PeerError(Condition.NOT_ALLOWED, f"the server offers {listed}, which is not ours")
         self.peer.mechanism = PLAIN
         self.state = states.SECURE
-        if self._first:
-            self._owner.writer.write(0, self._w.ConnectionStartOk(PLAIN))
+        if self._is_0_9a0:
+            self._engine.writer.write(0, self._w.ConnectionStartOk(PLAIN))
         else:
-            self._owner.writer.write(0, self._w.ConnectionStartOk(PLAIN, self._response(), "en_US"))
+            self._engine.writer.write(
+                0, self._w.ConnectionStartOk(PLAIN, self._response(), "en_US")
+            )
 
     def _response(self) -> bytes:
         login = self._login
-        if self._first:
+        if self._is_0_9a0:
             return b"\0" + login.user.encode() + b"\0" + login.password.encode()
         table: Table = {"login": login.user, "password": login.password}
         return tables.write_table(table, False)
 
     def _on_secure(self, m: Any, found: list[Operation]) -> None:
-        self._owner.writer.write(0, self._w.ConnectionSecureOk(self._response()))
+        self._engine.writer.write(0, self._w.ConnectionSecureOk(self._response()))
 
     def _on_tune(self, m: Any, found: list[Operation]) -> None:
         limits = self._limits
         channel_max = _smaller(m.channel_max, limits.channel_max)
         frame_max = _smaller(getattr(m, "frame_max", 0), limits.frame_max)
-        if self._first:
+        if self._is_0_9a0:
             heartbeat = limits.heartbeat
             tuned = self._w.ConnectionTuneOk(
                 frame_max or 0xFFFF_FFFF,
@@ -306,8 +308,8 @@ class DraftConnection:
         else:
             heartbeat = _smaller(m.heartbeat, limits.heartbeat)
             tuned = self._w.ConnectionTuneOk(channel_max, heartbeat)
-        self._owner.writer.write(0, tuned)
-        if self._first:
+        self._engine.writer.write(0, tuned)
+        if self._is_0_9a0:
             self._tuned(channel_max, frame_max, m.heartbeat, heartbeat)
         else:
             self._tuned(channel_max, 0, heartbeat, heartbeat)
@@ -322,36 +324,36 @@ class DraftConnection:
     def _tuned(self, channel_max: int, frame_max: int, speak: int, hear: int) -> None:
         """The smaller of both wishes, where 0 wishes for nothing. In 0-9a0 each side says how
         often it wants to hear from the other; in 0-9a6 the client decides."""
-        owner, limits = self._owner, self._limits
-        owner.channel_max = _smaller(channel_max, limits.channel_max) or 0xFFFF
-        owner.heartbeat.interval = speak
-        owner.heartbeat.patience = 2 * (hear if self._first else speak)
-        overhead = owner.frames.overhead
-        ours = _smaller(frame_max, limits.frame_max) if self._first else limits.frame_max
+        engine, limits = self._engine, self._limits
+        engine.channel_max = _smaller(channel_max, limits.channel_max) or 0xFFFF
+        engine.heartbeat.interval = speak
+        engine.heartbeat.patience = 2 * (hear if self._is_0_9a0 else speak)
+        overhead = engine.frames.overhead
+        ours = _smaller(frame_max, limits.frame_max) if self._is_0_9a0 else limits.frame_max
         most = limits.max_message_octets
-        owner.frames.limit = owner.frames.body_limit = (ours or most + overhead) - overhead
-        if self._first:
-            owner.body_max = (ours or 1 << 31) - overhead
+        engine.frames.limit = engine.frames.body_limit = (ours or most + overhead) - overhead
+        if self._is_0_9a0:
+            engine.body_max = (ours or 1 << 31) - overhead
         else:
             # Tune says no limit, so there is none but that of messages.
-            owner.frames.limit = max(owner.frames.limit, LARGEST_FRAME)
-            owner.frames.body_limit = most
-            owner.body_max = (_smaller(frame_max, limits.frame_max) or LARGEST_BODY) - overhead
+            engine.frames.limit = max(engine.frames.limit, LARGEST_FRAME)
+            engine.frames.body_limit = most
+            engine.body_max = (_smaller(frame_max, limits.frame_max) or LARGEST_BODY) - overhead
 
     def _on_close(self, m: Any, found: list[Operation]) -> None:
         """Theirs. If ours is under way too, both sides answer and that is that. A server answers
         behind its answers to what was asked before."""
         if self.state is states.CLOSING:
             closed = Closed(*self.said, theirs=self.caused_by_them)
-        elif m.reply_code <= self._owner.table.constants["reply-success"]:
+        elif m.reply_code <= self._engine.table.constants["reply-success"]:
             closed = Closed(None, m.reply_text)
         else:
-            closed = Closed(self._owner.codes.condition(m.reply_code), m.reply_text)
+            closed = Closed(self._engine.codes.condition(m.reply_code), m.reply_text)
         if self._server and self.state in (states.OPENING, states.OPEN):
             closed = self.leave(closed.condition, closed.text)
         else:
             self.say_close_ok()
-            found += self._owner.life.give_up()
+            found += self._engine.life.give_up()
         found.append(closed)
         raise Ended
 
@@ -361,15 +363,15 @@ class DraftConnection:
         self.state = states.LEAVING
         self.said = condition, text
         self.caused_by_them = True
-        token = PendingReply(self._owner.table.by_name["connection.close"], None)
+        token = PendingReply(self._engine.table.by_name["connection.close"], None)
         return Closed(condition, text, token=token, fault=fault)
 
     def say_close_ok(self) -> None:
         """The last word to a peer that closes."""
-        self._owner.writer.write(0, self._w.ConnectionCloseOk())
+        self._engine.writer.write(0, self._w.ConnectionCloseOk())
 
     def _on_close_ok(self, m: Any, found: list[Operation]) -> None:
-        found += self._owner.life.give_up()
+        found += self._engine.life.give_up()
         found.append(Closed(*self.said, theirs=self.caused_by_them))
         raise Ended
 

@@ -20,7 +20,7 @@ from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.methods.content import canonical, legacy
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.essentials import Known, Outline, time_to_live
-from gateway.adapters.methods.drafts.versions import DRAFTS, is_first
+from gateway.adapters.methods.drafts.versions import DRAFTS, is_0_9a0
 from gateway.adapters.methods.geometry import Content, Version
 from gateway.adapters.methods.tags import ALLOWANCE
 from gateway.adapters.methods.wire.layouts import BasicProperties
@@ -59,16 +59,16 @@ class DraftDialect:
         self.name = f"{version.name}-{content.name}"
         self.group = content.name
         self.number = content.number
-        self._first = is_first(version.name)
+        self._is_0_9a0 = is_0_9a0(version.name)
         self._content = content
         record = content.record()
         self._has = frozenset(name for name in PLAIN if hasattr(record, name))
         self._file = next((n for n in ("file_name", "filename") if hasattr(record, n)), "")
         self._destined = hasattr(record, "destination")
-        self.routes = self._destined and not self._first
+        self.routes = self._destined and not self._is_0_9a0
         """The destination is what a publish has for a routing key (0-9a6)."""
         self._headers = hasattr(record, "headers")
-        self._outline = Outline(content, self._first)
+        self._outline = Outline(content, self._is_0_9a0)
         self.headers: BoundedCache[bytes, Known] = BoundedCache(HEADERS)
         self._destinations: BoundedCache[tuple[bytes, str], bytes] = BoundedCache(HEADERS)
 
@@ -113,7 +113,7 @@ class DraftDialect:
 
     def entries(self, record: Any) -> list[tables.Entry]:
         """Its headers, not decoded. Raises ``FieldError``."""
-        return tables.cut(getattr(record, "headers", None) or b"", self._first)
+        return tables.cut(getattr(record, "headers", None) or b"", self._is_0_9a0)
 
     def destination(self, header: bytes) -> str:
         """Where the sender wants it to go. Raises ``ValueError``."""
@@ -125,7 +125,7 @@ class DraftDialect:
     def headers_of(self, record: Any) -> Table | None:
         """Raises ``FieldError``."""
         entries = getattr(record, "headers", None)
-        return None if entries is None else tables.read_table(entries, self._first)
+        return None if entries is None else tables.read_table(entries, self._is_0_9a0)
 
     def read(self, header: bytes) -> Properties:
         record, children = self.record(header)
@@ -181,16 +181,16 @@ class DraftDialect:
             if name not in self._has:
                 headers[KEPT + name.replace("_", "-")] = value
             else:
-                text = name == "timestamp" and self._first
+                text = name == "timestamp" and self._is_0_9a0
                 setattr(record, name, str(value) if text else value)
-        if self._first and _fits(headers.get(STAMP)) and "timestamp" in self._has:
+        if self._is_0_9a0 and _fits(headers.get(STAMP)) and "timestamp" in self._has:
             record.timestamp = headers.pop(STAMP)
         if self._file and _fits(headers.get(FILE_NAME)):
             setattr(record, self._file, headers.pop(FILE_NAME))
         if self._destined and to and _fits(to):
             record.destination = to
         if self._headers and (headers or given.application is not None):
-            record.headers = tables.write_table(headers, self._first)
+            record.headers = tables.write_table(headers, self._is_0_9a0)
         return self._content.write(record) + children
 
     def noted(self, header: bytes, notes: Table) -> bytes:
@@ -198,12 +198,12 @@ class DraftDialect:
         record, children = self.record(header)
         if not self._headers:
             return header
-        record.headers = tables.usual(record.headers or b"", self._first) + self.table(notes)
+        record.headers = tables.usual(record.headers or b"", self._is_0_9a0) + self.table(notes)
         return self._content.write(record) + children
 
     def table(self, headers: Table) -> bytes:
         """Encoded headers. Raises ``FieldError``."""
-        return tables.write_table(headers, self._first)
+        return tables.write_table(headers, self._is_0_9a0)
 
     def everlasting(self, header: bytes) -> bytes:
         record, children = self.record(header)
@@ -315,7 +315,7 @@ CONTENTS: dict[tuple[str, int], DraftDialect] = {}
 
 for _version in DRAFTS.values():
     for _content in _version.contents.values():
-        _known = CONTENTS.get(("0-9a0", _content.number)) if is_first(_version.name) else None
+        _known = CONTENTS.get(("0-9a0", _content.number)) if is_0_9a0(_version.name) else None
         _dialect = _known or DraftDialect(_version, _content)
         CONTENTS[_version.name, _content.number] = _dialect
         DIALECTS[_dialect.name] = _dialect

@@ -14,16 +14,15 @@ from gateway.adapters.core.heartbeat import Heartbeat
 from gateway.adapters.core.output import WEIGHT, OutputBuffer, no_op
 from gateway.adapters.core.release import release
 from gateway.adapters.methods.codes import ReplyCodes
-from gateway.adapters.methods.drafts import v0_9a0 as first
-from gateway.adapters.methods.drafts import v0_9a6 as second
+from gateway.adapters.methods.drafts import v0_9a0, v0_9a6
 from gateway.adapters.methods.drafts.channel import Channel
 from gateway.adapters.methods.drafts.connection import DraftConnection
 from gateway.adapters.methods.drafts.content import CONTENTS, split_children
 from gateway.adapters.methods.drafts.frames import BadFrame, DraftFrames
 from gateway.adapters.methods.drafts.incoming import DraftIncoming
-from gateway.adapters.methods.drafts.methods import Content, Spoken
-from gateway.adapters.methods.drafts.outbound import REQUEST, SPEECH
-from gateway.adapters.methods.drafts.versions import DRAFTS, is_first
+from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
+from gateway.adapters.methods.drafts.outbound import ENCODE_REQUEST, ENCODERS
+from gateway.adapters.methods.drafts.versions import DRAFTS, is_0_9a0
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
@@ -63,9 +62,9 @@ class DraftEngine:
         self.wake = wake
         self.crowded: Callable[[], None] = no_op
         self.limits = limits
-        self.first = is_first(version)
-        self.words = first.WORDS if self.first else second.WORDS
-        self.layouts = self.words.layouts
+        self.is_0_9a0 = is_0_9a0(version)
+        self.mapping = v0_9a0.MAPPING if self.is_0_9a0 else v0_9a6.MAPPING
+        self.layouts = self.mapping.layouts
         self.table = table = DRAFTS[version]
         self.codes = ReplyCodes(table.codes)
         self.dialects = {
@@ -119,15 +118,15 @@ class DraftEngine:
         if self.closing:
             if isinstance(operation, Returned):
                 # They have said goodbye behind their publish: it goes on all the same.
-                self.life.follow(self.words.second_step(operation))
+                self.life.follow(self.mapping.second_step(operation))
             return
-        speak = SPEECH.get(type(operation))
-        if speak is None and type(operation) in self.words.ask:
-            speak = REQUEST
-        if speak is None:
+        encode = ENCODERS.get(type(operation))
+        if encode is None and type(operation) in self.mapping.ask:
+            encode = ENCODE_REQUEST
+        if encode is None:
             raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
         try:
-            speak(self, operation)
+            encode(self, operation)
         except ValueError as error:
             raise LocalError(str(error)) from error
 
@@ -141,7 +140,7 @@ class DraftEngine:
             raise LocalError(f"channel {number} is not open")
         return channel
 
-    def speak(self, channel: int, spoken: Spoken) -> None:
+    def send_method(self, channel: int, spoken: OutgoingMethod) -> None:
         """One method with its content, if it has one."""
         octets = [self.encoded(channel, spoken.record)]
         content = spoken.content

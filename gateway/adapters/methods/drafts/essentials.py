@@ -43,8 +43,8 @@ Step = tuple[int, int]
 class Outline:
     """Where the properties of one class of content stand."""
 
-    def __init__(self, content: Content, first: bool) -> None:
-        self._first = first
+    def __init__(self, content: Content, is_0_9a0: bool) -> None:
+        self._is_0_9a0 = is_0_9a0
         self._steps: list[Step] = [
             step(content, name, str(kind)) for name, kind in annotations(content.record).items()
         ]
@@ -84,7 +84,7 @@ class Outline:
                 at = start + int.from_bytes(header[at:start], "big")
                 if at > size:
                     raise ValueError("the headers run past the properties")
-                tables.check_table(header[start:at], self._first)
+                tables.check_table(header[start:at], self._is_0_9a0)
                 headers = at > start
             elif kind == MODE:
                 durable = header[at] == PERSISTENT

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.methods import states
 from gateway.adapters.methods.drafts.essentials import Known
-from gateway.adapters.methods.drafts.methods import Said
+from gateway.adapters.methods.drafts.methods import ContentMethod
 from gateway.adapters.methods.geometry import Geometry, Method, Version
 from gateway.errors import Condition, PeerError
 from gateway.operations import Operation
@@ -47,12 +47,12 @@ class Link(Protocol):
         self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
     ) -> None: ...
 
-    def hear(self, buf: bytes, at: int, end: int) -> Said | None: ...
+    def read_content_method(self, buf: bytes, at: int, end: int) -> ContentMethod | None: ...
 
     def on_message(
         self,
         channel: Any,
-        said: Said,
+        said: ContentMethod,
         tag: int,
         redelivered: bool,
         known: Known,
@@ -64,7 +64,7 @@ class Link(Protocol):
 METHODS = 2048
 """How many methods of each draft are remembered."""
 
-_HOT: dict[tuple[str, bool], tuple[dict[bytes, int], BoundedCache[bytes, Said]]] = {}
+_HOT: dict[tuple[str, bool], tuple[dict[bytes, int], BoundedCache[bytes, ContentMethod]]] = {}
 """By version, and whether it is the server: what is taken in one step, and what has been said.
 Connections share them (one thread)."""
 
@@ -91,7 +91,7 @@ class DraftFrames:
         self._max_body = max_body
         if (version.name, server) not in _HOT:
             _HOT[version.name, server] = (hot_of(version, server), BoundedCache(METHODS))
-        self._hot, self._heard = _HOT[version.name, server]
+        self._hot, self._content_methods = _HOT[version.name, server]
         head = head_of(geometry)
         self.pack_head = head.pack
         self._unpack_head = head.unpack_from
@@ -298,12 +298,12 @@ class DraftFrames:
             tag = int.from_bytes(buf[at : at + 8], "big")
             redelivered = varying > 8 and buf[at + 8] & 1 == 1
             raw = buf[start:at] + buf[at + varying : end]
-        said = self._heard.get(raw)
+        said = self._content_methods.get(raw)
         if said is None:
-            said = self._link.hear(buf, start, end)
+            said = self._link.read_content_method(buf, start, end)
             if said is None:
                 return 0
-            self._heard.keep(raw, said)
+            self._content_methods.keep(raw, said)
         raw = buf[properties:behind]
         known = said.dialect.headers.get(raw)
         if known is None:
@@ -376,7 +376,7 @@ def hot_of(version: Version, server: bool) -> dict[bytes, int]:
 
 def varying(method: Method) -> int:
     """A delivery's tag has 8 octets, and whether it was delivered before one."""
-    first = method.record.__slots__[:2]
-    if first[:1] != ("delivery_tag",):
+    fields = method.record.__slots__[:2]
+    if fields[:1] != ("delivery_tag",):
         return 0
-    return 9 if first[1:] == ("redelivered",) else 8
+    return 9 if fields[1:] == ("redelivered",) else 8

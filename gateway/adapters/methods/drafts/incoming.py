@@ -13,12 +13,12 @@ from typing import Any, Protocol
 from gateway.adapters.methods import states
 from gateway.adapters.methods.drafts import class_test as trials
 from gateway.adapters.methods.drafts.assembly import Assembly, BodySink
-from gateway.adapters.methods.drafts.channel import Channel, Owner
+from gateway.adapters.methods.drafts.channel import Channel, ChannelEngine
 from gateway.adapters.methods.drafts.connection import DraftConnection
 from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.mapping import MethodMapping
-from gateway.adapters.methods.drafts.methods import PendingReply, Said, Spoken
+from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod, PendingReply
 from gateway.adapters.methods.geometry import Method, Version
 from gateway.adapters.methods.lifecycle import refused
 from gateway.adapters.methods.tags import TooManyValues
@@ -51,14 +51,14 @@ UNDEFINED = frozenset(["dtx.select", "dtx.start"])
 does not support costs the connection in 0-9a0 (interface tests), the channel in 0-9a6 (dtx)."""
 
 
-class Engine(Owner, Protocol):
+class IncomingEngine(ChannelEngine, Protocol):
     """What this part needs of the engine."""
 
     version: str
-    first: bool
+    is_0_9a0: bool
 
     @property
-    def words(self) -> MethodMapping: ...
+    def mapping(self) -> MethodMapping: ...
 
     table: Version
     connection: DraftConnection
@@ -72,7 +72,7 @@ class Engine(Owner, Protocol):
 class DraftIncoming:
     """The ``Link`` of the frame loop."""
 
-    def __init__(self, engine: Engine, server: bool) -> None:
+    def __init__(self, engine: IncomingEngine, server: bool) -> None:
         self._engine = engine
         self._server = server
 
@@ -131,7 +131,7 @@ class DraftIncoming:
 
     def _unknown(self, number: int, tag: int) -> None:
         """A test of a method that we do not have (0-9a0: connection.unknown)."""
-        unknown = self._engine.words.layouts.ConnectionUnknown
+        unknown = self._engine.mapping.layouts.ConnectionUnknown
         code, text, _ = self._engine.table.codes[Condition.NOT_IMPLEMENTED.value]
         self._engine.writer.write(
             0, unknown(number >> 16, number & 0xFFFF, tag & 0xFFFF, code, text)
@@ -167,7 +167,7 @@ class DraftIncoming:
 
     def _alias(self, method: Method, size: int) -> Method:
         """0-9a6: close and close-ok are 9 and 10, or 10 and 11. 10 with fields is a close."""
-        if self._engine.first or method.name != "connection.close-ok" or not size:
+        if self._engine.is_0_9a0 or method.name != "connection.close-ok" or not size:
             return method
         return self._engine.table.by_name["connection.close"]
 
@@ -181,7 +181,7 @@ class DraftIncoming:
                 Condition.COMMAND_INVALID, f"a {side} may not send {method.name}", method=number
             )
         later = method.name == "connection.tune-ok" and end - at == THREE_FIELDS.size
-        if later and not self._engine.first:
+        if later and not self._engine.is_0_9a0:
             channels, _, heartbeat = THREE_FIELDS.unpack_from(buf, at)
             return method.record(channels, heartbeat)
         try:
@@ -213,7 +213,7 @@ class DraftIncoming:
             else:
                 self._end(channel, found)
         elif method.name == "channel.close" and engine.connection.state is not states.CLOSING:
-            engine.writer.write(channel.number, engine.words.layouts.ChannelCloseOk())
+            engine.writer.write(channel.number, engine.mapping.layouts.ChannelCloseOk())
 
     def _end(self, channel: Channel, found: list[Operation]) -> None:
         del self._engine.channels[channel.number]
@@ -248,7 +248,7 @@ class DraftIncoming:
                 )
             open_channel = engine.channels[channel] = Channel(channel, engine)
             open_channel.opened()
-            found += engine.words.serve[name](open_channel, m, PendingReply(method, m))
+            found += engine.mapping.serve[name](open_channel, m, PendingReply(method, m))
             return
         if open_channel.state is not states.OPEN and name not in states.CHANNEL[open_channel.state]:
             raise PeerError(
@@ -263,7 +263,7 @@ class DraftIncoming:
     def _on_channel(self, channel: Channel, method: Method, m: Any, found: list[Operation]) -> None:
         engine, name = self._engine, method.name
         if name in UNDEFINED:
-            lost = Lost.CONNECTION if engine.first else Lost.SESSION
+            lost = Lost.CONNECTION if engine.is_0_9a0 else Lost.SESSION
             raise PeerError(Condition.NOT_IMPLEMENTED, f"{name} is not implemented", lost)
         if method.content:
             keep: Callable[[int], BodySink] = partial(gathering, engine.spool)
@@ -271,23 +271,25 @@ class DraftIncoming:
                 keep = channel.files.rest
             channel.content = Assembly(self._said(method, m), engine.max_message_octets, keep)
         elif name in trials.REQUESTS:
-            channel.speak(Spoken(trials.REQUESTS[name](engine.words.layouts, m, engine.first)))
-        elif self._server and name in engine.words.serve:
+            channel.send_method(
+                OutgoingMethod(trials.REQUESTS[name](engine.mapping.layouts, m, engine.is_0_9a0))
+            )
+        elif self._server and name in engine.mapping.serve:
             if name == "channel.open":
                 raise PeerError(Condition.CHANNEL_ERROR, "second 'channel.open' seen")
             if name == "channel.close":
                 channel.move(name)
-            found += engine.words.serve[name](channel, m, PendingReply(method, m))
+            found += engine.mapping.serve[name](channel, m, PendingReply(method, m))
         elif name == "channel.close":
             self._closed_by_server(channel, m, found)
         else:
-            told = engine.words.told(channel, method, m)
-            if told is not None:
-                found += told
+            unsolicited = engine.mapping.unsolicited(channel, method, m)
+            if unsolicited is not None:
+                found += unsolicited
             else:
-                self._answered(channel, method, m, found)
+                self._on_reply(channel, method, m, found)
 
-    def _answered(self, channel: Channel, method: Method, m: Any, found: list[Operation]) -> None:
+    def _on_reply(self, channel: Channel, method: Method, m: Any, found: list[Operation]) -> None:
         """The peer's answer to a request of ours."""
         awaited = channel.awaited[0] if channel.awaited else None
         if awaited is None or method.name not in awaited.method.replies:
@@ -297,7 +299,7 @@ class DraftIncoming:
         channel.awaited.popleft()
         if method.name == "channel.open-ok":
             channel.opened()
-        result = self._engine.words.result.get(method.name)
+        result = self._engine.mapping.result.get(method.name)
         value = None if result is None else result(channel, awaited.operation, m)
         if awaited.operation.token is not None:
             found.append(Done(channel.number, awaited.operation.token, value))
@@ -305,7 +307,7 @@ class DraftIncoming:
     def _closed_by_server(self, channel: Channel, m: Any, found: list[Operation]) -> None:
         engine = self._engine
         condition = engine.codes.condition(m.reply_code)
-        engine.writer.write(channel.number, engine.words.layouts.ChannelCloseOk())
+        engine.writer.write(channel.number, engine.mapping.layouts.ChannelCloseOk())
         del engine.channels[channel.number]
         channel.vanish()
         found += refused(channel, condition, m.reply_text, Lost.SESSION)
@@ -385,10 +387,10 @@ class DraftIncoming:
             self._engine.life.lose(channel, error.condition, error.text, error.method)
         found.append(lost)
 
-    def _said(self, method: Method, m: Any) -> Said:
+    def _said(self, method: Method, m: Any) -> ContentMethod:
         engine = self._engine
         dialect = CONTENTS[engine.version, method.number >> 16]
-        return Said(method, m, dialect, engine.words.arrive.get(method.name))
+        return ContentMethod(method, m, dialect, engine.mapping.arrive.get(method.name))
 
     def _complete(
         self, channel: Channel, content: Assembly, header: bytes, body: Body, found: list[Operation]
@@ -399,7 +401,7 @@ class DraftIncoming:
         known = said.dialect.arrived(header) if self._server else said.dialect.known(header)
         method, m = said.method, said.record
         if method.name == trials.CONTENT:
-            channel.speak(trials.echoed(engine.words.layouts, method, header, body))
+            channel.send_method(trials.echoed(engine.mapping.layouts, method, header, body))
             return
         awaited = channel.awaited[0] if channel.awaited else None
         answers = awaited is not None and method.name in awaited.method.replies
@@ -418,7 +420,7 @@ class DraftIncoming:
 
     # --- at once ---------------------------------------------------------------------------------
 
-    def hear(self, buf: bytes, at: int, end: int) -> Said | None:
+    def read_content_method(self, buf: bytes, at: int, end: int) -> ContentMethod | None:
         """A method that brings a message, without flags; ``None`` if it is not good (frame by frame
         it comes out why)."""
         engine = self._engine
@@ -436,7 +438,7 @@ class DraftIncoming:
     def on_message(
         self,
         channel: Channel,
-        said: Said,
+        said: ContentMethod,
         tag: int,
         redelivered: bool,
         known: Known,

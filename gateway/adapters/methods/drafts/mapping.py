@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
 from gateway.adapters.methods.drafts.essentials import Known
-from gateway.adapters.methods.drafts.methods import PendingReply, Said, Spoken
+from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod, PendingReply
 from gateway.adapters.methods.geometry import Method
 from gateway.bodies import Body
 from gateway.message import Message
 from gateway.operations import Operation, Returned
 
-Arrive = Callable[[Channel, Said, int, bool, Known, Body], Any]
+Arrive = Callable[[Channel, ContentMethod, int, bool, Known, Body], Any]
 """Channel, method, the delivery's tag and whether it was delivered before, header, body -> an
 operation, or what was asked for, or ``None``. Tag and flag of the record do not count: records are
 shared by all deliveries that have the same otherwise. Hot."""
 Serve = Callable[[Channel, Any, PendingReply], list[Operation]]
 """A method of a client, as operations. May raise ``PeerError`` and write by itself."""
-Answer = Callable[[Channel, Any, Any], Spoken]
+Answer = Callable[[Channel, Any, Any], OutgoingMethod]
 """Channel, what was asked, result -> the answer."""
-Ask = Callable[[Channel, Any], list[Spoken]]
+Ask = Callable[[Channel, Any], list[OutgoingMethod]]
 """An operation of ours, as methods; the last one is what the peer answers."""
 Result = Callable[[Channel, Any, Any], Any]
 """Channel, what was asked, the answer's record -> result of the operation."""
@@ -49,6 +49,6 @@ class MethodMapping(NamedTuple):
     """A publish came back (``Returned``); what is done about it."""
     second_step: Callable[[Returned], list[Operation]]
     """The publish that a returned one leads to, for a message with a second destination."""
-    settle: Callable[[Channel, Any], list[Spoken]]
-    told: Callable[[Channel, Method, Any], list[Operation] | None]
+    settle: Callable[[Channel, Any], list[OutgoingMethod]]
+    unsolicited: Callable[[Channel, Method, Any], list[Operation] | None]
     """Client: a method of the server that answers nothing; ``None`` if it is not known."""

@@ -46,14 +46,14 @@ class Content(NamedTuple):
     body: Body
 
 
-class Spoken(NamedTuple):
+class OutgoingMethod(NamedTuple):
     """A record to be sent, and its content."""
 
     record: Any
     content: Content | None = None
 
 
-class Said(NamedTuple):
+class ContentMethod(NamedTuple):
     """A method that a content follows, as the peer has said it. ``dialect`` is that of its class,
     ``arrive`` what it means with its content (``None``: nothing by itself)."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.adapters.methods import states
 from gateway.adapters.methods.drafts.channel import Channel
-from gateway.adapters.methods.drafts.methods import Awaited, PendingReply, Spoken
+from gateway.adapters.methods.drafts.methods import Awaited, OutgoingMethod, PendingReply
 from gateway.adapters.methods.outbound import refused, session_lost
 from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import (
@@ -44,7 +44,7 @@ def _request(engine: Any, op: Any) -> None:
         raise LocalError(f"a server does not ask for {type(op).__name__}")
     if engine.connection.state is not states.OPEN:
         raise LocalError("the connection is not open")
-    ask = engine.words.ask[type(op)]
+    ask = engine.mapping.ask[type(op)]
     if isinstance(op, BeginSession):
         number = op.channel
         if number in engine.channels or not 0 < number <= engine.channel_max:
@@ -56,7 +56,7 @@ def _request(engine: Any, op: Any) -> None:
             raise LocalError(f"channel {op.channel} is {channel.state}")
     said = ask(channel, op)
     for spoken in said:
-        engine.speak(op.channel, spoken)
+        engine.send_method(op.channel, spoken)
     if isinstance(op, BeginSession):
         engine.channels[op.channel] = channel
     method = engine.table.by_record[type(said[-1].record)] if said else None
@@ -108,15 +108,15 @@ def _settle(engine: Any, op: Settle) -> None:
     if engine.server:
         raise LocalError("a server does not settle")
     if channel.state is states.OPEN:
-        for spoken in engine.words.settle(channel, op):
-            channel.speak(spoken)
+        for spoken in engine.mapping.settle(channel, op):
+            channel.send_method(spoken)
 
 
 def _returned(engine: Any, op: Returned) -> None:
     channel = engine.channels.get(op.channel)
     if channel is not None and channel.state in (states.OPEN, states.ENDING, states.FAILED):
         # They may have said close behind their publish: it goes on all the same.
-        engine.life.follow(engine.words.returned(channel, op))
+        engine.life.follow(engine.mapping.returned(channel, op))
 
 
 def _cancelled(engine: Any, op: Cancelled) -> None:
@@ -132,7 +132,9 @@ def _held_back(engine: Any, op: Operation) -> None:
     engine.held_back = isinstance(op, Blocked)
     for channel in engine.channels.values():
         if channel.state is states.OPEN:
-            channel.speak(Spoken(engine.words.layouts.ChannelFlow(engine.held_back)))
+            channel.send_method(
+                OutgoingMethod(engine.mapping.layouts.ChannelFlow(engine.held_back))
+            )
 
 
 def _done(engine: Any, op: Done) -> None:
@@ -155,18 +157,18 @@ def _done(engine: Any, op: Done) -> None:
         return
     if channel.state is states.CLOSING:
         if name == "channel.close":  # both sides have closed it
-            engine.write(op.channel, engine.words.layouts.ChannelCloseOk())
+            engine.write(op.channel, engine.mapping.layouts.ChannelCloseOk())
         return
     if token.then is not None:
         engine.life.follow(token.then(op.result))
         return
-    answer = engine.words.answer.get(name)
+    answer = engine.mapping.answer.get(name)
     if answer is not None:
         _answer(engine, answer, channel, token, op)
     elif token.method.replies:
-        channel.speak(Spoken(engine.table.by_name[token.method.replies[0]].record()))
+        channel.send_method(OutgoingMethod(engine.table.by_name[token.method.replies[0]].record()))
     if name == "channel.open" and engine.held_back:
-        channel.speak(Spoken(engine.words.layouts.ChannelFlow(True)))
+        channel.send_method(OutgoingMethod(engine.mapping.layouts.ChannelFlow(True)))
     if name == "channel.close":
         del engine.channels[op.channel]
         channel.vanish()
@@ -177,13 +179,13 @@ def _answer(engine: Any, answer: Any, channel: Channel, token: PendingReply, op:
     fetched = op.result
     try:
         # All of it is encoded before any is written.
-        channel.speak(answer(channel, token.record, fetched))
+        channel.send_method(answer(channel, token.record, fetched))
     except ValueError:
         if not isinstance(fetched, Fetched):
             raise
         message = fetched.message
         engine.life.unsent(Unsent(op.channel, "", fetched.delivery, message, fetched.queue))
-        channel.speak(answer(channel, token.record, None))
+        channel.send_method(answer(channel, token.record, None))
 
 
 def _refused(engine: Any, op: Refused) -> None:
@@ -200,11 +202,11 @@ def _refused(engine: Any, op: Refused) -> None:
     refused(engine, op)
 
 
-Speak = Callable[[Any, Any], None]
+Encoder = Callable[[Any, Any], None]
 
-REQUEST: Speak = _request
+ENCODE_REQUEST: Encoder = _request
 
-SPEECH: dict[type[Operation], Speak] = {
+ENCODERS: dict[type[Operation], Encoder] = {
     Open: _open,
     Close: _close,
     Publish: _publish,

@@ -10,7 +10,7 @@ import secrets
 from collections import deque
 from typing import Any, NamedTuple
 
-from gateway.adapters.methods.drafts.methods import Content, Spoken
+from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
 from gateway.bodies import Body, cut, fingerprint
 from gateway.errors import Condition, Lost, PeerError
 from gateway.partial_bodies import PartialBodyStore, Staged
@@ -79,7 +79,7 @@ class Staging:
 
     # --- theirs ----------------------------------------------------------------------------------
 
-    def opened(self, user: str, vhost: str, m: Any) -> Spoken:
+    def opened(self, user: str, vhost: str, m: Any) -> OutgoingMethod:
         """They offer a file: how much of it is here already."""
         if m.content_size > self._limit:
             text = f"a file of {m.content_size} octets, {self._limit} are allowed"
@@ -91,7 +91,7 @@ class Staging:
         except OSError as error:
             raise not_kept(m.content_size, error) from error
         self._opened.append(item)
-        return Spoken(self._w.FileOpenOk(item.have))
+        return OutgoingMethod(self._w.FileOpenOk(item.have))
 
     def rest(self, size: int) -> Rest:
         """The sink of the rest of the file that was opened first. Less than was announced is taken
@@ -134,15 +134,15 @@ class Staging:
 
     # --- ours ------------------------------------------------------------------------------------
 
-    def offer(self, content: Content, finish: Any) -> Spoken:
+    def offer(self, content: Content, finish: Any) -> OutgoingMethod:
         """Begin to send a file; ``finish`` is what publishes or delivers it. The same file has the
         same identifier, so that its transfer may go on after a lost connection, anywhere in the
         file."""
         identifier = finish.identifier = identified(content)
         self._offered.append(Outgoing(content, finish))
-        return Spoken(self._w.FileOpen(identifier, len(content.body)))
+        return OutgoingMethod(self._w.FileOpen(identifier, len(content.body)))
 
-    def accepted(self, m: Any) -> list[Spoken]:
+    def accepted(self, m: Any) -> list[OutgoingMethod]:
         """They say how much of the file offered first they have."""
         if not self._offered:
             raise PeerError(Condition.COMMAND_INVALID, "file.open-ok without open", Lost.SESSION)
@@ -151,7 +151,7 @@ class Staging:
         if m.staged_size > size:
             raise PeerError(Condition.COMMAND_INVALID, "more is staged than there is", Lost.SESSION)
         rest = content._replace(body=cut(content.body, m.staged_size, size))
-        return [Spoken(self._w.FileStage(), rest), Spoken(finish)]
+        return [OutgoingMethod(self._w.FileStage(), rest), OutgoingMethod(finish)]
 
 
 def identified(content: Content) -> str:

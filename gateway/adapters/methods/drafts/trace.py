@@ -10,7 +10,7 @@ from typing import Any
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.content import DEEPEST
 from gateway.adapters.methods.drafts.incoming import FLAGS, SYNCHREQ, THREE_FIELDS, UNREAL
-from gateway.adapters.methods.drafts.versions import DRAFTS, is_first
+from gateway.adapters.methods.drafts.versions import DRAFTS, is_0_9a0
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.trace import KINDS, Line, said, walk
 from gateway.adapters.preview import preview
@@ -68,7 +68,7 @@ class Reader:
 
     def __init__(self, version: str) -> None:
         self._table = DRAFTS[version]
-        self._first = is_first(version)
+        self._is_0_9a0 = is_0_9a0(version)
         self._nesting = Nesting()
         numbers = self._table.constants
         self._kinds = {numbers[f"frame-{name}"]: name for name in KINDS}
@@ -109,7 +109,7 @@ class Reader:
     def _record(self, method: Method, payload: bytes, at: int) -> tuple[str, Any]:
         """The arguments; with the two other layouts of 0-9a6 that were about."""
         arguments = len(payload) - at
-        if not self._first:
+        if not self._is_0_9a0:
             if method.name == "connection.close-ok" and arguments:
                 method = self._table.by_name["connection.close"]
             elif method.name == "connection.tune-ok" and arguments == THREE_FIELDS.size:
@@ -121,7 +121,7 @@ class Reader:
         return method.name, record
 
     def _read(self, entries: bytes) -> dict[str, Any]:
-        return tables.read_table(entries, self._first)
+        return tables.read_table(entries, self._is_0_9a0)
 
     def _header(self, channel: int, payload: bytes) -> str:
         layout = self._table.geometry.content

@@ -23,32 +23,32 @@ SHORTER, LONGER, NESTED = b"SLF"
 Lengths = tuple[int, int]
 """Octets that hold the length of S, and of L."""
 
-FIRST: Lengths = (1, 2)
-SECOND: Lengths = (4, 4)
+LENGTHS_0_9A0: Lengths = (1, 2)
+LENGTHS_0_9A6: Lengths = (4, 4)
 AS_WRITTEN: Lengths = (1, 4)
 """0-9a6 as its text has it."""
 
 READINGS: dict[bool, tuple[Lengths, Lengths]] = {
-    True: (FIRST, SECOND),
-    False: (SECOND, AS_WRITTEN),
+    True: (LENGTHS_0_9A0, LENGTHS_0_9A6),
+    False: (LENGTHS_0_9A6, AS_WRITTEN),
 }
 
 
-def read_table(entries: bytes, first: bool) -> Table:
-    """The table whose entries these are; ``first``: in 0-9a0. Raises ``FieldError``."""
-    usual, other = READINGS[first]
+def read_table(entries: bytes, is_0_9a0: bool) -> Table:
+    """The table whose entries these are; ``is_0_9a0``: in 0-9a0. Raises ``FieldError``."""
+    usual, other = READINGS[is_0_9a0]
     try:
         return _read(entries, usual)
     except FieldError:
         return _read(entries, other)
 
 
-def read_arguments(entries: bytes, first: bool) -> Table:
+def read_arguments(entries: bytes, is_0_9a0: bool) -> Table:
     """The same of a method's arguments, which may hold ``MOST_VALUES``."""
     if len(entries) > MOST_VALUES:  # each takes an octet at least
         with ALLOWANCE.within():
-            check_table(entries, first)
-    return read_table(entries, first)
+            check_table(entries, is_0_9a0)
+    return read_table(entries, is_0_9a0)
 
 
 def _read(entries: bytes, lengths: Lengths) -> Table:
@@ -90,9 +90,9 @@ def _octets(buf: bytes, at: int, width: int) -> tuple[bytes, int]:
     return buf[start:end], end
 
 
-def check_table(entries: bytes, first: bool) -> None:
+def check_table(entries: bytes, is_0_9a0: bool) -> None:
     """Raise ``FieldError`` unless ``read_table`` can read it. Decodes nothing."""
-    usual, other = READINGS[first]
+    usual, other = READINGS[is_0_9a0]
     try:
         _walk(entries, 0, len(entries), usual, 0)
     except TooManyValues:
@@ -133,7 +133,7 @@ def _walk(buf: bytes, at: int, end: int, lengths: Lengths, depth: int) -> None:
         ALLOWANCE.take(count)
 
 
-def write_table(table: Table, first: bool, depth: int = 0) -> bytes:
+def write_table(table: Table, is_0_9a0: bool, depth: int = 0) -> bytes:
     """The encoded entries. Raises ``FieldError``."""
     if depth > DEPTH:
         raise FieldError(f"tables nest deeper than {DEPTH}")
@@ -142,18 +142,18 @@ def write_table(table: Table, first: bool, depth: int = 0) -> bytes:
         name = str(key).encode("utf-8", "surrogateescape")
         if len(name) > 255:
             raise FieldError("a field name holds 255 octets at most")
-        pieces += (bytes((len(name),)), name, _value(value, first, depth))
+        pieces += (bytes((len(name),)), name, _value(value, is_0_9a0, depth))
     return b"".join(pieces)
 
 
-def _value(value: Any, first: bool, depth: int) -> bytes:
+def _value(value: Any, is_0_9a0: bool, depth: int) -> bytes:
     if isinstance(value, dict):
-        inner = write_table(value, first, depth + 1)
+        inner = write_table(value, is_0_9a0, depth + 1)
         return b"F" + len(inner).to_bytes(4, "big") + inner
     if type(value) in (int, Short) and -SIGNED_32 <= value < SIGNED_32:
         return fields.write_value(Int(value), RABBITMQ, depth)
     encoded = fields.write_value(value, RABBITMQ, depth)
-    if not first or encoded[:1] != b"S":
+    if not is_0_9a0 or encoded[:1] != b"S":
         return encoded
     raw = encoded[5:]
     if len(raw) <= 0xFF:
@@ -171,22 +171,22 @@ class Entry(NamedTuple):
     whole: bytes
 
 
-def cut(entries: bytes, first: bool) -> list[Entry]:
+def cut(entries: bytes, is_0_9a0: bool) -> list[Entry]:
     """The entries of a table, in the reading that ``read_table`` finds. Raises ``FieldError``."""
-    return _cut(entries, _fitting(entries, first))
+    return _cut(entries, _fitting(entries, is_0_9a0))
 
 
-def usual(entries: bytes, first: bool) -> bytes:
+def usual(entries: bytes, is_0_9a0: bool) -> bytes:
     """The same table in the reading that is written here, so that others can follow. Raises
     ``FieldError``."""
-    if _fitting(entries, first) is READINGS[first][0]:
+    if _fitting(entries, is_0_9a0) is READINGS[is_0_9a0][0]:
         return entries
-    return write_table(read_table(entries, first), first)
+    return write_table(read_table(entries, is_0_9a0), is_0_9a0)
 
 
-def _fitting(entries: bytes, first: bool) -> Lengths:
+def _fitting(entries: bytes, is_0_9a0: bool) -> Lengths:
     """The reading that takes up these octets."""
-    readings = READINGS[first]
+    readings = READINGS[is_0_9a0]
     for lengths in readings[:-1]:
         try:
             _read(entries, lengths)

@@ -15,6 +15,6 @@ V0_9a0_7 = V0_9a0._replace(name=SHORT, geometry=V0_9a0.geometry._replace(method=
 DRAFTS: dict[str, Version] = {"0-9a0": V0_9a0, SHORT: V0_9a0_7, "0-9a6": V0_9a6}
 
 
-def is_first(name: str) -> bool:
+def is_0_9a0(name: str) -> bool:
     """Whether this is 0-9a0, in whatever reading."""
     return name.startswith("0-9a0")

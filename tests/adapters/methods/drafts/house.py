@@ -5,7 +5,7 @@ from typing import Any
 from gateway.adapters import Limits, Role, adapter_for
 from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.engine import DraftEngine
-from gateway.adapters.methods.drafts.methods import Content, Spoken
+from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.operations import BeginSession, Open
@@ -55,7 +55,7 @@ class Guest:
             house.broker, self.server, house.registry, address="x:1", loopback=True, since=0
         )
         self.client: DraftEngine = adapter_for(version, Role.CLIENT)  # type: ignore[assignment]
-        self.w = self.client.words.layouts
+        self.w = self.client.mapping.layouts
         if open_:
             self.client.send(Open("open", "/", "guest"))
             self.carry()
@@ -84,13 +84,13 @@ class Guest:
 
     def says(self, *records: Any, channel: int = 1) -> list[tuple[str, Any]]:
         octets = b"".join(
-            self.client.encoded(channel, record) if not isinstance(record, Spoken)
+            self.client.encoded(channel, record) if not isinstance(record, OutgoingMethod)
             else self.spoken(record, channel)
             for record in records
         )  # fmt: skip
         return said(self.server, self.puts(octets))
 
-    def spoken(self, spoken: Spoken, channel: int = 1) -> bytes:
+    def spoken(self, spoken: OutgoingMethod, channel: int = 1) -> bytes:
         assert spoken.content is not None
         octets = self.client.encoded(channel, spoken.record)
         return octets + b"".join(self.client._contents(channel, spoken.content))

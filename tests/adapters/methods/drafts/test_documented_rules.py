@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.methods.drafts.methods import Spoken
+from gateway.adapters.methods.drafts.methods import OutgoingMethod
 from tests.adapters.methods.drafts.house import Guest, House, bodies, named
 
 DRAFTS = ("0-9a0", "0-9a6")
@@ -33,7 +33,7 @@ def closed_for(heard: list[tuple[str, Any]], what: str, code: int) -> None:
 def published(guest: Guest, topic: str, *texts: bytes) -> list[tuple[str, Any]]:
     w = guest.w
     return guest.says(
-        *[Spoken(w.JmsPublish(0, 2, topic), guest.content(body=text)) for text in texts]
+        *[OutgoingMethod(w.JmsPublish(0, 2, topic), guest.content(body=text)) for text in texts]
     )
 
 

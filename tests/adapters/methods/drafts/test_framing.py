@@ -357,7 +357,7 @@ def conversation(version: str) -> bytes:
         real(piece)
 
     both.client.put = put  # type: ignore[method-assign]
-    w: Any = both.client.words.layouts
+    w: Any = both.client.mapping.layouts
     for name in sorted(m.name for m in both.client.table.methods.values() if m.from_client):
         group = name.split(".")[0]
         if group in ("connection", "channel", "dtx") or name in OTHERS:

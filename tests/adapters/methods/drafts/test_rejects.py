@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.methods.drafts.methods import Spoken
+from gateway.adapters.methods.drafts.methods import OutgoingMethod
 from tests.adapters.methods.drafts.house import Guest, House, bodies, named
 
 DRAFTS = ("0-9a0", "0-9a6")
@@ -37,11 +37,11 @@ class Reader(Guest):
         w = self.w
         if self.version == "0-9a0":
             return self.says(
-                *[Spoken(w.JmsPublish(0, 1, "q"), self.content(body=t)) for t in texts]
+                *[OutgoingMethod(w.JmsPublish(0, 1, "q"), self.content(body=t)) for t in texts]
             )
         return self.says(
             *[
-                Spoken(w.JmsPublish(0, "queue"), self.content(body=t, destination="q"))
+                OutgoingMethod(w.JmsPublish(0, "queue"), self.content(body=t, destination="q"))
                 for t in texts
             ]
         )

@@ -65,7 +65,7 @@ def slowly(dialect: DraftDialect, header: bytes) -> tuple[Essentials, str]:
     """Everything decoded. Raises ``ValueError``."""
     record, _ = dialect.record(header)
     entries = getattr(record, "headers", None)
-    table = None if entries is None else tables.read_table(entries, dialect._first)
+    table = None if entries is None else tables.read_table(entries, dialect._is_0_9a0)
     ttl = time_to_live(getattr(record, "expiration", None))
     essentials = Essentials(
         getattr(record, "delivery_mode", None) == 2,
@@ -237,15 +237,15 @@ def test_a_method_is_heard_once_and_read_once(version: str) -> None:
     """What is kept of it is for all who say the same, and a ticket is looked at each time."""
     both, octets = conversation(version, True)
     both.server.receive(octets)
-    heard = dict(both.server.frames._heard)
+    heard = dict(both.server.frames._content_methods)
     again, octets = conversation(version, True)
     again.server.receive(octets)
-    assert all(again.server.frames._heard[raw] is said for raw, said in heard.items())
+    assert all(again.server.frames._content_methods[raw] is said for raw, said in heard.items())
     dialect = both.server.channel(1).dialect("jms")
-    layouts = both.client.words.layouts
+    layouts = both.client.mapping.layouts
     for _ in range(2):
         both = Both(version).opened()
-        where = {"destination": "q", "service_type": 1} if both.client.first else {}
+        where = {"destination": "q", "service_type": 1} if both.client.is_0_9a0 else {}
         record = layouts.JmsPublish(ticket=9, **where)
         both.client.put(both.client.encoded(1, record))
         frames = both.client.frames

@@ -7,7 +7,7 @@ service type "fuzzy" asks for the queue first. Publishing to a queue that is not
 """
 
 from gateway.adapters.methods.drafts.mapping import MethodMapping
-from gateway.adapters.methods.drafts.v0_9a0.client import ASK, RESULT, settle, told
+from gateway.adapters.methods.drafts.v0_9a0.client import ASK, RESULT, settle, unsolicited
 from gateway.adapters.methods.drafts.v0_9a0.messages import (
     ARRIVE,
     delivery,
@@ -19,7 +19,7 @@ from gateway.adapters.methods.drafts.v0_9a0.messages import (
 from gateway.adapters.methods.drafts.v0_9a0.server import ANSWER, SERVE
 from gateway.adapters.methods.wire import layouts_0_9a0
 
-WORDS = MethodMapping(
+MAPPING = MethodMapping(
     layouts_0_9a0,
     SERVE,
     ANSWER,
@@ -32,5 +32,5 @@ WORDS = MethodMapping(
     returned,
     second_step,
     settle,
-    told,
+    unsolicited,
 )

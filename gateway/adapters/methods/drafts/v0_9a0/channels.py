@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.adapters.methods import states
 from gateway.adapters.methods.drafts.channel import Channel
-from gateway.adapters.methods.drafts.methods import PendingReply, Spoken
+from gateway.adapters.methods.drafts.methods import OutgoingMethod, PendingReply
 from gateway.adapters.methods.drafts.v0_9a0.names import DISTRIBUTED, RIGHTS, STANDARD
 from gateway.adapters.methods.wire import layouts_0_9a0 as w
 from gateway.errors import Condition
@@ -12,11 +12,11 @@ from gateway.operations import BeginSession, EndSession, EnterRealm, Operation, 
 
 
 def say(channel: Channel, record: Any) -> list[Operation]:
-    channel.speak(Spoken(record))
+    channel.send_method(OutgoingMethod(record))
     return []
 
 
-def open_channel(channel: Channel, m: w.ChannelOpen, asked: PendingReply) -> list[Operation]:
+def open_channel(channel: Channel, m: w.ChannelOpen, pending: PendingReply) -> list[Operation]:
     if m.out_of_band:
         raise channel.fail(Condition.NOT_IMPLEMENTED, "out-of-band transport is not implemented")
     if m.tx_mode == DISTRIBUTED:
@@ -25,7 +25,7 @@ def open_channel(channel: Channel, m: w.ChannelOpen, asked: PendingReply) -> lis
         )
     if m.tx_mode > DISTRIBUTED:
         raise channel.fail(Condition.COMMAND_INVALID, f"transaction mode {m.tx_mode} is unknown")
-    found: list[Operation] = [BeginSession(channel.number, asked)]
+    found: list[Operation] = [BeginSession(channel.number, pending)]
     channel.prefetch_max = m.prefetch_max
     found += _windows(channel)
     if m.tx_mode == STANDARD:
@@ -37,7 +37,7 @@ def open_channel(channel: Channel, m: w.ChannelOpen, asked: PendingReply) -> lis
 def _windows(channel: Channel, leaving: bool = False) -> list[Operation]:
     """How much may be under way on each channel: what it said, and its share of what the client
     said for the connection. Shares are of a power of two, so that they seldom change."""
-    connection, channels = channel.owner.connection, channel.owner.channels
+    connection, channels = channel.engine.connection, channel.engine.channels
     whole: int = connection.prefetch_max
     count, shares = len(channels) - leaving, connection.shares
     while connection.shares < count:
@@ -56,12 +56,12 @@ def _windows(channel: Channel, leaving: bool = False) -> list[Operation]:
     return found
 
 
-def close_channel(channel: Channel, m: w.ChannelClose, asked: PendingReply) -> list[Operation]:
-    return [*_windows(channel, leaving=True), EndSession(channel.number, asked)]
+def close_channel(channel: Channel, m: w.ChannelClose, pending: PendingReply) -> list[Operation]:
+    return [*_windows(channel, leaving=True), EndSession(channel.number, pending)]
 
 
-def grant(channel: Channel, m: w.AccessGrant, asked: PendingReply) -> list[Operation]:
+def grant(channel: Channel, m: w.AccessGrant, pending: PendingReply) -> list[Operation]:
     rights = [name for name in RIGHTS if getattr(m, name)]
     granted = w.AccessGrantOk(channel.grant(*rights))
-    asked = asked._replace(then=lambda _: say(channel, granted))
-    return [EnterRealm(channel.number, asked, m.realm, m.exclusive)]
+    pending = pending._replace(then=lambda _: say(channel, granted))
+    return [EnterRealm(channel.number, pending, m.realm, m.exclusive)]

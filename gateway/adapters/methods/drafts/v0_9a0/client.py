@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.methods import Spoken
+from gateway.adapters.methods.drafts.methods import OutgoingMethod
 from gateway.adapters.methods.drafts.v0_9a0.names import (
     AUTOMATIC,
     QUEUE,
@@ -35,21 +35,21 @@ from gateway.operations import (
 )
 
 
-def _ask_queue(channel: Channel, op: DeclareQueue) -> list[Spoken]:
+def _ask_queue(channel: Channel, op: DeclareQueue) -> list[OutgoingMethod]:
     """A subscription is defined when it is bound: only then is its topic known."""
     if op.name.startswith(SUBSCRIPTION):
         name = op.name.removeprefix(SUBSCRIPTION)
         if op.passive:
-            return [Spoken(w.SubscriptionQuery(0, name))]
+            return [OutgoingMethod(w.SubscriptionQuery(0, name))]
         channel.wanted[op.name] = op
         return []
     if op.passive:
-        return [Spoken(w.DestinationQuery(0, QUEUE, op.name))]
+        return [OutgoingMethod(w.DestinationQuery(0, QUEUE, op.name))]
     define = w.DestinationDefine(0, QUEUE, op.name, "", op.exclusive, _temporary(op))
-    return [Spoken(define)]
+    return [OutgoingMethod(define)]
 
 
-def _ask_bind(channel: Channel, op: Bind) -> list[Spoken]:
+def _ask_bind(channel: Channel, op: Bind) -> list[OutgoingMethod]:
     if op.source != TOPICS or op.to_exchange or not op.destination.startswith(SUBSCRIPTION):
         raise LocalError("0-9a0 binds subscriptions to topics, and nothing else")
     wanted = channel.wanted.pop(op.destination, None)
@@ -59,7 +59,7 @@ def _ask_bind(channel: Channel, op: Bind) -> list[Spoken]:
     kind = REGEXP if op.arguments.get("x-regexp") is True else SIMPLE
     selector = str(op.arguments.get("x-selector", "")).encode()
     define = w.SubscriptionDefine(0, name, "", op.key, kind, selector, 2, private, auto)
-    return [Spoken(define)]
+    return [OutgoingMethod(define)]
 
 
 def _temporary(op: DeclareQueue) -> bool:
@@ -67,20 +67,20 @@ def _temporary(op: DeclareQueue) -> bool:
     return op.auto_delete or op.exclusive
 
 
-def _ask_delete(channel: Channel, op: DeleteQueue) -> list[Spoken]:
+def _ask_delete(channel: Channel, op: DeleteQueue) -> list[OutgoingMethod]:
     if op.name.startswith(SUBSCRIPTION):
         name = op.name.removeprefix(SUBSCRIPTION)
-        return [Spoken(w.SubscriptionCancel(0, name, op.if_empty))]
-    return [Spoken(w.DestinationCancel(0, QUEUE, op.name, op.if_empty))]
+        return [OutgoingMethod(w.SubscriptionCancel(0, name, op.if_empty))]
+    return [OutgoingMethod(w.DestinationCancel(0, QUEUE, op.name, op.if_empty))]
 
 
-def _ask_purge(channel: Channel, op: PurgeQueue) -> list[Spoken]:
+def _ask_purge(channel: Channel, op: PurgeQueue) -> list[OutgoingMethod]:
     if op.name.startswith(SUBSCRIPTION):
-        return [Spoken(w.SubscriptionPurge(0, op.name.removeprefix(SUBSCRIPTION)))]
-    return [Spoken(w.DestinationPurge(0, QUEUE, op.name))]
+        return [OutgoingMethod(w.SubscriptionPurge(0, op.name.removeprefix(SUBSCRIPTION)))]
+    return [OutgoingMethod(w.DestinationPurge(0, QUEUE, op.name))]
 
 
-def _ask_prefetch(channel: Channel, op: Prefetch) -> list[Spoken]:
+def _ask_prefetch(channel: Channel, op: Prefetch) -> list[OutgoingMethod]:
     """It goes with the next consumer."""
     channel.prefetch = (min(op.count, 0xFFFF), min(op.size, 0xFFFF))
     return []
@@ -93,33 +93,33 @@ def _where(name: str) -> tuple[int, str, str]:
     return QUEUE, name, ""
 
 
-def _ask_consume(channel: Channel, op: Subscribe) -> list[Spoken]:
+def _ask_consume(channel: Channel, op: Subscribe) -> list[OutgoingMethod]:
     count, size = channel.prefetch
     consume = w.JmsConsume(
         0, *_where(op.queue), size, count, op.no_local, op.no_ack, op.exclusive, b"", 2, 0
     )
-    return [Spoken(consume)]
+    return [OutgoingMethod(consume)]
 
 
-def _ask_cancel(channel: Channel, op: Unsubscribe) -> list[Spoken]:
+def _ask_cancel(channel: Channel, op: Unsubscribe) -> list[OutgoingMethod]:
     consumer = channel.consumers.pop(op.tag, None)
     if consumer is None:
         raise LocalError(f"no consumer '{op.tag}'")
-    return [Spoken(w.JmsCancel(consumer.number))]
+    return [OutgoingMethod(w.JmsCancel(consumer.number))]
 
 
-def settle(channel: Channel, op: Settle) -> list[Spoken]:
+def settle(channel: Channel, op: Settle) -> list[OutgoingMethod]:
     tags = channel.covered(op.delivery, op.multiple)
     if op.outcome is Outcome.ACCEPT:
-        return [Spoken(w.JmsAck(op.delivery, op.multiple))]
+        return [OutgoingMethod(w.JmsAck(op.delivery, op.multiple))]
     requeue = op.outcome.returns
-    return [Spoken(w.JmsReject(tag, requeue)) for tag in tags]
+    return [OutgoingMethod(w.JmsReject(tag, requeue)) for tag in tags]
 
 
 ASK: dict[type[Operation], Any] = {
-    BeginSession: lambda channel, op: [Spoken(w.ChannelOpen(0, "", AUTOMATIC))],
-    EndSession: lambda channel, op: [Spoken(w.ChannelClose(200, "Normal shutdown"))],
-    Flow: lambda channel, op: [Spoken(w.ChannelFlow(not op.active))],
+    BeginSession: lambda channel, op: [OutgoingMethod(w.ChannelOpen(0, "", AUTOMATIC))],
+    EndSession: lambda channel, op: [OutgoingMethod(w.ChannelClose(200, "Normal shutdown"))],
+    Flow: lambda channel, op: [OutgoingMethod(w.ChannelFlow(not op.active))],
     DeclareQueue: _ask_queue,
     DeleteQueue: _ask_delete,
     PurgeQueue: _ask_purge,
@@ -127,7 +127,9 @@ ASK: dict[type[Operation], Any] = {
     Prefetch: _ask_prefetch,
     Subscribe: _ask_consume,
     Unsubscribe: _ask_cancel,
-    Fetch: lambda channel, op: [Spoken(w.JmsBrowse(0, *_where(op.queue), False, op.no_ack))],
+    Fetch: lambda channel, op: [
+        OutgoingMethod(w.JmsBrowse(0, *_where(op.queue), False, op.no_ack))
+    ],
 }
 
 
@@ -155,7 +157,7 @@ RESULT: dict[str, Any] = {
 }
 
 
-def told(channel: Channel, method: Method, m: Any) -> list[Operation] | None:
+def unsolicited(channel: Channel, method: Method, m: Any) -> list[Operation] | None:
     if method.name == "channel.flow":
         return [Flow(channel.number, None, not m.flow_pause)]
     return None

@@ -5,7 +5,7 @@ from typing import Any
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
 from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.mapping import Arrive
-from gateway.adapters.methods.drafts.methods import Content, Said
+from gateway.adapters.methods.drafts.methods import Content, ContentMethod
 from gateway.adapters.methods.drafts.v0_9a0.names import FUZZY, GROUPS, QUEUE, TOPIC, TOPICS
 from gateway.adapters.methods.wire import layouts_0_9a0 as w
 from gateway.bodies import Body
@@ -44,14 +44,14 @@ def content_of(channel: Channel, group: str, message: Message) -> Content:
     return Content(dialect.number, *dialect.form_of(message))
 
 
-def _essentials(said: Said, known: Known) -> Essentials:
+def _essentials(said: ContentMethod, known: Known) -> Essentials:
     """Files are always durable."""
     found = known.essentials
     return found if said.dialect.group != "file" else found._replace(durable=True)
 
 
 def published(
-    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Hot."""
     m, essentials = said.record, _essentials(said, known)
@@ -67,7 +67,7 @@ def published(
 
 
 def _arrived(
-    channel: Channel, said: Said, tag: int, known: Known, body: Body
+    channel: Channel, said: ContentMethod, tag: int, known: Known, body: Body
 ) -> tuple[str, Message]:
     """The tag of whose it is, and what it is; unsettled from now on if it is to be acknowledged."""
     if tag:
@@ -82,14 +82,14 @@ def _arrived(
 
 
 def _browsed(
-    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Fetched:
     _, message = _arrived(channel, said, tag, known, body)
     return Fetched(tag, redelivered, message, said.record.message_count)
 
 
 def delivered(
-    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Client. Hot."""
     name, message = _arrived(channel, said, tag, known, body)
@@ -143,6 +143,6 @@ def returned(channel: Channel, op: Returned) -> list[Operation]:
     text = f"'{message.key[:80]}' is not there"
     if isinstance(message, Topical) or op.condition is Condition.NO_CONSUMERS:
         text = f"'{message.key[:80]}' has no consumers"
-    group, number = channel.owner.table.by_name["jms.publish"], channel.number
-    channel.owner.life.lose(number, op.condition, text, group.number)
+    group, number = channel.engine.table.by_name["jms.publish"], channel.number
+    channel.engine.life.lose(number, op.condition, text, group.number)
     return [EndSession(number, None)]

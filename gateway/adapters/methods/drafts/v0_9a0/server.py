@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.methods import PendingReply, Spoken, group_of
+from gateway.adapters.methods.drafts.methods import OutgoingMethod, PendingReply, group_of
 from gateway.adapters.methods.drafts.pacing import pace_of
 from gateway.adapters.methods.drafts.v0_9a0.channels import close_channel, grant, open_channel, say
 from gateway.adapters.methods.drafts.v0_9a0.messages import content_of, service
@@ -62,52 +62,52 @@ def _either(
     channel: Channel,
     kind: int,
     name: str,
-    asked: PendingReply,
+    pending: PendingReply,
     queue: Callable[[PendingReply], list[Operation]],
     topic: Callable[[PendingReply], list[Operation]],
 ) -> list[Operation]:
     """What is to be done with a queue, or with a topic; or with the one that is there."""
-    subscription = getattr(asked.record, "subscription", "")
+    subscription = getattr(pending.record, "subscription", "")
     if service(channel, kind) == QUEUE and subscription:
         raise channel.fail(Condition.COMMAND_INVALID, "a queue has no subscriptions")
     if not name and not (kind == TOPIC and subscription):
         raise channel.fail(Condition.COMMAND_INVALID, "the destination is empty")
     if kind == QUEUE:
-        return queue(asked)
+        return queue(pending)
     if kind == TOPIC:
-        return topic(asked)
+        return topic(pending)
 
     def then(state: QueueState | None) -> list[Operation]:
-        return topic(asked) if state is None else queue(asked)
+        return topic(pending) if state is None else queue(pending)
 
-    return [FindQueue(channel.number, asked._replace(then=then), name)]
+    return [FindQueue(channel.number, pending._replace(then=then), name)]
 
 
 def _ours(
-    channel: Channel, asked: PendingReply, name: str, wanted: Callable[[], list[Operation]]
+    channel: Channel, pending: PendingReply, name: str, wanted: Callable[[], list[Operation]]
 ) -> list[Operation]:
     """What is wanted of a queue, unless it is another client's private one."""
 
     def then(state: FoundQueue | None) -> list[Operation]:
         trouble = None if state is None else _foreign(channel, state)
-        return wanted() if trouble is None else _failed(channel, asked, trouble)
+        return wanted() if trouble is None else _failed(channel, pending, trouble)
 
-    return [FindQueue(channel.number, asked._replace(then=then), name)]
+    return [FindQueue(channel.number, pending._replace(then=then), name)]
 
 
 def _foreign(channel: Channel, state: FoundQueue) -> PeerError | None:
     """What to say if a queue is another client's private one."""
-    owner, connection = state.arguments.get(OWNER), channel.owner.connection
+    owner, connection = state.arguments.get(OWNER), channel.engine.connection
     user = state.arguments.get(OWNING_USER, connection.user)
     if owner is None or (owner == connection.client_id and user == connection.user):
         return None
     return channel.fail(Condition.ACCESS_REFUSED, f"'{state.name[:80]}' is another client's")
 
 
-def _failed(channel: Channel, asked: PendingReply, error: PeerError) -> list[Operation]:
+def _failed(channel: Channel, pending: PendingReply, error: PeerError) -> list[Operation]:
     """A request turns out to be wrong only when something has been found out about it."""
     channel.fall()
-    token = asked._replace(then=None)
+    token = pending._replace(then=None)
     return [SessionLost(channel.number, error.condition, error.text, token)]
 
 
@@ -126,7 +126,7 @@ def _made(
             channel.number, token, name, exclusive=True, auto_delete=True, levels=DRAFT_LEVELS,
             template=template,
         )  # fmt: skip
-    connection = channel.owner.connection
+    connection = channel.engine.connection
     owner = {OWNER: connection.client_id, OWNING_USER: connection.user} if private else {}
     return DeclareQueue(
         channel.number, token, name, durable=True, auto_delete=auto_cancel, arguments=owner,
@@ -134,13 +134,13 @@ def _made(
     )  # fmt: skip
 
 
-def _define(channel: Channel, m: w.DestinationDefine, asked: PendingReply) -> list[Operation]:
+def _define(channel: Channel, m: w.DestinationDefine, pending: PendingReply) -> list[Operation]:
     """What is there already stays as it is (destination.define)."""
     channel.ticket(m.ticket, "dynamic")
     number, name = channel.number, m.destination
     if service(channel, m.service_type, (QUEUE, TOPIC)) == TOPIC:
         return say(channel, w.DestinationDefineOk(name or f"topic-{secrets.token_hex(8)}", 0))
-    made = _made(channel, asked, name, m.private, m.auto_cancel, m.template)
+    made = _made(channel, pending, name, m.private, m.auto_cancel, m.template)
     if not name:
         return [made]
 
@@ -149,62 +149,62 @@ def _define(channel: Channel, m: w.DestinationDefine, asked: PendingReply) -> li
             return [made]
         trouble = _foreign(channel, state) if m.private else None
         if trouble is not None:
-            return _failed(channel, asked, trouble)
-        return [DeclareQueue(number, asked, name, passive=True)]
+            return _failed(channel, pending, trouble)
+        return [DeclareQueue(number, pending, name, passive=True)]
 
-    return [FindQueue(number, asked._replace(then=then), name)]
+    return [FindQueue(number, pending._replace(then=then), name)]
 
 
-def _query(channel: Channel, m: w.DestinationQuery, asked: PendingReply) -> list[Operation]:
+def _query(channel: Channel, m: w.DestinationQuery, pending: PendingReply) -> list[Operation]:
     channel.ticket(m.ticket)
     return _either(
         channel,
         m.service_type,
         m.destination,
-        asked,
+        pending,
         lambda token: [DeclareQueue(channel.number, token, m.destination, passive=True)],
         lambda token: say(channel, w.DestinationQueryOk(TOPIC, m.destination, 0, 0, 0)),
     )
 
 
-def _purge(channel: Channel, m: w.DestinationPurge, asked: PendingReply) -> list[Operation]:
+def _purge(channel: Channel, m: w.DestinationPurge, pending: PendingReply) -> list[Operation]:
     """A topic holds nothing, but its subscriptions do (§4.5.5)."""
     channel.ticket(m.ticket, "purge")
     return _either(
         channel,
         m.service_type,
         m.destination,
-        asked,
+        pending,
         lambda token: [PurgeQueue(channel.number, token, m.destination)],
         lambda token: [PurgeTopic(channel.number, token, m.destination)],
     )
 
 
 def _cancel_destination(
-    channel: Channel, m: w.DestinationCancel, asked: PendingReply
+    channel: Channel, m: w.DestinationCancel, pending: PendingReply
 ) -> list[Operation]:
     channel.ticket(m.ticket, "dynamic", "purge")
     return _either(
         channel,
         m.service_type,
         m.destination,
-        asked,
+        pending,
         lambda token: _deleted(channel, token, m.destination, m.ifempty),
         lambda token: [CancelTopic(channel.number, token, m.destination, m.ifempty)],
     )
 
 
-def _deleted(channel: Channel, asked: PendingReply, name: str, if_empty: bool) -> list[Operation]:
+def _deleted(channel: Channel, pending: PendingReply, name: str, if_empty: bool) -> list[Operation]:
     """Cancelling what is not there costs the connection (§4.5.7, §4.6.7)."""
 
     def then(state: FoundQueue | None) -> list[Operation]:
         if state is None:
-            number, text = asked.method.number, f"'{name[:80]}' is not there"
+            number, text = pending.method.number, f"'{name[:80]}' is not there"
             error = PeerError(Condition.NOT_FOUND, text, Lost.CONNECTION, number)
-            return channel.owner.life.violated(error)
-        return [DeleteQueue(channel.number, asked, name, False, if_empty)]
+            return channel.engine.life.violated(error)
+        return [DeleteQueue(channel.number, pending, name, False, if_empty)]
 
-    return [FindQueue(channel.number, asked._replace(then=then), name)]
+    return [FindQueue(channel.number, pending._replace(then=then), name)]
 
 
 def _bound(channel: Channel, m: w.SubscriptionDefine) -> tuple[str, Table]:
@@ -251,7 +251,7 @@ def _selector(channel: Channel, text: bytes, kind: int) -> Selector | None:
         raise channel.fail(Condition.COMMAND_INVALID, f"message selector: {error}") from error
 
 
-def _subscribe(channel: Channel, m: w.SubscriptionDefine, asked: PendingReply) -> list[Operation]:
+def _subscribe(channel: Channel, m: w.SubscriptionDefine, pending: PendingReply) -> list[Operation]:
     channel.ticket(m.ticket, "subscribe", "dynamic")
     number = channel.number
     name = m.subscription or f"~{secrets.token_hex(8)}"
@@ -268,42 +268,42 @@ def _subscribe(channel: Channel, m: w.SubscriptionDefine, asked: PendingReply) -
         if state is not None:
             trouble = _foreign(channel, state) if m.private else None
         if trouble is not None:
-            return _failed(channel, asked, trouble)
+            return _failed(channel, pending, trouble)
         if state is not None:
             _defined(m, state)
-            return [DeclareQueue(number, asked, queue, passive=True)]
+            return [DeclareQueue(number, pending, queue, passive=True)]
         return [
             _made(channel, None, queue, m.private, m.auto_cancel, m.template),
-            Bind(number, asked, queue, TOPICS, key, arguments),
+            Bind(number, pending, queue, TOPICS, key, arguments),
         ]
 
-    return [FindQueue(number, asked._replace(then=then), queue)]
+    return [FindQueue(number, pending._replace(then=then), queue)]
 
 
 def _query_subscription(
-    channel: Channel, m: w.SubscriptionQuery, asked: PendingReply
+    channel: Channel, m: w.SubscriptionQuery, pending: PendingReply
 ) -> list[Operation]:
     channel.ticket(m.ticket)
-    return [DeclareQueue(channel.number, asked, SUBSCRIPTION + m.subscription, passive=True)]
+    return [DeclareQueue(channel.number, pending, SUBSCRIPTION + m.subscription, passive=True)]
 
 
 def _purge_subscription(
-    channel: Channel, m: w.SubscriptionPurge, asked: PendingReply
+    channel: Channel, m: w.SubscriptionPurge, pending: PendingReply
 ) -> list[Operation]:
     channel.ticket(m.ticket, "purge")
-    return [PurgeQueue(channel.number, asked, SUBSCRIPTION + m.subscription)]
+    return [PurgeQueue(channel.number, pending, SUBSCRIPTION + m.subscription)]
 
 
 def _cancel_subscription(
-    channel: Channel, m: w.SubscriptionCancel, asked: PendingReply
+    channel: Channel, m: w.SubscriptionCancel, pending: PendingReply
 ) -> list[Operation]:
     channel.ticket(m.ticket, "dynamic", "purge")
-    return _deleted(channel, asked, SUBSCRIPTION + m.subscription, m.ifempty)
+    return _deleted(channel, pending, SUBSCRIPTION + m.subscription, m.ifempty)
 
 
-def _consume(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _consume(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     channel.ticket(m.ticket, "consume", "subscribe")
-    group, number = group_of(asked.method), channel.number
+    group, number = group_of(pending.method), channel.number
     # "The server MUST ignore the message-selector field when a client consumes from a
     # subscription" (§4.7.1).
     text = b"" if m.subscription else getattr(m, "message_selector", b"")
@@ -340,18 +340,18 @@ def _consume(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
             *started(token, name, m.destination, True),
         ]
 
-    return _either(channel, m.service_type, m.destination, asked, queue, topic)
+    return _either(channel, m.service_type, m.destination, pending, queue, topic)
 
 
-def _cancel(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _cancel(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     tag = str(m.consumer_tag)
     channel.consumers.pop(tag, None)
     return [Unsubscribe(channel.number, None, tag)]
 
 
-def _browse(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _browse(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     channel.ticket(m.ticket, "consume", "subscribe")
-    empty = w.JmsBrowseEmpty if group_of(asked.method) == "jms" else w.FileBrowseEmpty
+    empty = w.JmsBrowseEmpty if group_of(pending.method) == "jms" else w.FileBrowseEmpty
 
     def taken(token: PendingReply, name: str) -> list[Operation]:
         fetch = Fetch(channel.number, token, name, m.auto_ack)
@@ -365,14 +365,14 @@ def _browse(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
             return say(channel, empty())
         return taken(token, SUBSCRIPTION + m.subscription)
 
-    return _either(channel, m.service_type, m.destination, asked, queue, topic)
+    return _either(channel, m.service_type, m.destination, pending, queue, topic)
 
 
-def _ack(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _ack(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     return [Settle(channel.number, m.delivery_tag, m.multiple, Outcome.ACCEPT)]
 
 
-def _reject(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _reject(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     """What is to be requeued is for others: this channel does not get it again (0-9a0 §4.7.10)."""
     outcome = Outcome.REFUSE if m.requeue else Outcome.REJECT
     return [Settle(channel.number, m.delivery_tag, False, outcome)]
@@ -380,7 +380,7 @@ def _reject(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
 
 SERVE: dict[str, Any] = {
     "channel.open": open_channel,
-    "channel.flow": lambda channel, m, asked: [Flow(channel.number, None, not m.flow_pause)],
+    "channel.flow": lambda channel, m, pending: [Flow(channel.number, None, not m.flow_pause)],
     "channel.close": close_channel,
     "access.grant": grant,
     "destination.define": _define,
@@ -396,38 +396,40 @@ SERVE: dict[str, Any] = {
     **{f"{group}.browse": _browse for group in ("jms", "file")},
     **{f"{group}.ack": _ack for group in ("jms", "file")},
     **{f"{group}.reject": _reject for group in ("jms", "file")},
-    "tx.commit": lambda channel, m, asked: [Commit(channel.number, asked)],
-    "tx.abort": lambda channel, m, asked: [Rollback(channel.number, asked)],
+    "tx.commit": lambda channel, m, pending: [Commit(channel.number, pending)],
+    "tx.abort": lambda channel, m, pending: [Rollback(channel.number, pending)],
 }
 
 
-def _consuming(channel: Channel, m: Any, tag: Any) -> Spoken:
+def _consuming(channel: Channel, m: Any, tag: Any) -> OutgoingMethod:
     consumer = channel.consumers[str(tag)]
     record = {"jms": w.JmsConsumeOk, "file": w.FileConsumeOk, "stream": w.StreamConsumeOk}
-    return Spoken(record[consumer.group](consumer.number))
+    return OutgoingMethod(record[consumer.group](consumer.number))
 
 
-def _browsed(channel: Channel, m: Any, fetched: Fetched | None) -> Spoken:
+def _browsed(channel: Channel, m: Any, fetched: Fetched | None) -> OutgoingMethod:
     jms = isinstance(m, w.JmsBrowse)
     if fetched is None:
-        return Spoken(w.JmsBrowseEmpty() if jms else w.FileBrowseEmpty())
+        return OutgoingMethod(w.JmsBrowseEmpty() if jms else w.FileBrowseEmpty())
     message = fetched.message
     name = message.key if m.subscription else m.destination
     record: Any = w.JmsBrowseOk if jms else w.FileBrowseOk
     said = record(fetched.delivery, fetched.redelivered, name, fetched.remaining)
-    return Spoken(said, content_of(channel, "jms" if jms else "file", message))
+    return OutgoingMethod(said, content_of(channel, "jms" if jms else "file", message))
 
 
 ANSWER: dict[str, Any] = {
-    "destination.define": lambda channel, m, state: Spoken(
+    "destination.define": lambda channel, m, state: OutgoingMethod(
         w.DestinationDefineOk(state.name, state.messages)
     ),
-    "destination.query": lambda channel, m, state: Spoken(
+    "destination.query": lambda channel, m, state: OutgoingMethod(
         w.DestinationQueryOk(QUEUE, state.name, state.messages, state.consumers, 0)
     ),
-    "destination.purge": lambda channel, m, count: Spoken(w.DestinationPurgeOk(count or 0)),
-    "destination.cancel": lambda channel, m, count: Spoken(w.DestinationCancelOk(count or 0)),
-    "subscription.define": lambda channel, m, state: Spoken(
+    "destination.purge": lambda channel, m, count: OutgoingMethod(w.DestinationPurgeOk(count or 0)),
+    "destination.cancel": lambda channel, m, count: OutgoingMethod(
+        w.DestinationCancelOk(count or 0)
+    ),
+    "subscription.define": lambda channel, m, state: OutgoingMethod(
         w.SubscriptionDefineOk(
             m.subscription,
             m.topic_selector,
@@ -435,11 +437,15 @@ ANSWER: dict[str, Any] = {
             state.messages if isinstance(state, QueueState) else 0,
         )
     ),
-    "subscription.query": lambda channel, m, state: Spoken(
+    "subscription.query": lambda channel, m, state: OutgoingMethod(
         w.SubscriptionQueryOk(m.subscription, state.messages, state.consumers)
     ),
-    "subscription.purge": lambda channel, m, count: Spoken(w.SubscriptionPurgeOk(count or 0)),
-    "subscription.cancel": lambda channel, m, count: Spoken(w.SubscriptionCancelOk(count or 0)),
+    "subscription.purge": lambda channel, m, count: OutgoingMethod(
+        w.SubscriptionPurgeOk(count or 0)
+    ),
+    "subscription.cancel": lambda channel, m, count: OutgoingMethod(
+        w.SubscriptionCancelOk(count or 0)
+    ),
     **{f"{group}.consume": _consuming for group in GROUPS},
     "jms.browse": _browsed,
     "file.browse": _browsed,

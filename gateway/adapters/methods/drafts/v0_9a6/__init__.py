@@ -8,7 +8,7 @@ destination.
 """
 
 from gateway.adapters.methods.drafts.mapping import MethodMapping
-from gateway.adapters.methods.drafts.v0_9a6.client import ASK, RESULT, settle, told
+from gateway.adapters.methods.drafts.v0_9a6.client import ASK, RESULT, settle, unsolicited
 from gateway.adapters.methods.drafts.v0_9a6.messages import (
     ARRIVE,
     delivery,
@@ -20,7 +20,7 @@ from gateway.adapters.methods.drafts.v0_9a6.messages import (
 from gateway.adapters.methods.drafts.v0_9a6.server import ANSWER, SERVE
 from gateway.adapters.methods.wire import layouts_0_9a6
 
-WORDS = MethodMapping(
+MAPPING = MethodMapping(
     layouts_0_9a6,
     SERVE,
     ANSWER,
@@ -33,5 +33,5 @@ WORDS = MethodMapping(
     returned,
     second_step,
     settle,
-    told,
+    unsolicited,
 )

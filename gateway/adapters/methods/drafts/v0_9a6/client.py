@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.methods import PendingReply, Said, Spoken
+from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod, PendingReply
 from gateway.adapters.methods.drafts.v0_9a6.messages import delivered
 from gateway.adapters.methods.drafts.v0_9a6.names import NAMES, THEIRS
 from gateway.adapters.methods.drafts.v0_9a6.server import file_opened, open_file
@@ -35,16 +35,16 @@ from gateway.operations import (
 )
 
 
-def _ask_open(channel: Channel, op: BeginSession) -> list[Spoken]:
-    return [Spoken(w.ChannelOpen(channel.owner.vhost or "/"))]
+def _ask_open(channel: Channel, op: BeginSession) -> list[OutgoingMethod]:
+    return [OutgoingMethod(w.ChannelOpen(channel.engine.vhost or "/"))]
 
 
-def _ask_exchange(channel: Channel, op: DeclareExchange) -> list[Spoken]:
+def _ask_exchange(channel: Channel, op: DeclareExchange) -> list[OutgoingMethod]:
     kind = NAMES.get(op.type, op.type)
     if op.type not in NAMES and not op.type.startswith("x-") and not op.passive:
         raise LocalError(f"no exchange class for the type '{op.type}'")
     return [
-        Spoken(
+        OutgoingMethod(
             w.ExchangeDeclare(
                 0,
                 THEIRS.get(op.name, op.name),
@@ -58,7 +58,7 @@ def _ask_exchange(channel: Channel, op: DeclareExchange) -> list[Spoken]:
     ]
 
 
-def _ask_bind(channel: Channel, op: Bind) -> list[Spoken]:
+def _ask_bind(channel: Channel, op: Bind) -> list[OutgoingMethod]:
     arguments = dict(op.arguments)
     if op.key or not arguments:
         arguments["destination"] = op.key
@@ -66,67 +66,69 @@ def _ask_bind(channel: Channel, op: Bind) -> list[Spoken]:
     source = THEIRS.get(op.source, op.source)
     if op.to_exchange:
         target = THEIRS.get(op.destination, op.destination)
-        return [Spoken(w.ExchangeBind(0, "", target, source, entries))]
-    return [Spoken(w.QueueBind(0, "", op.destination, source, entries))]
+        return [OutgoingMethod(w.ExchangeBind(0, "", target, source, entries))]
+    return [OutgoingMethod(w.QueueBind(0, "", op.destination, source, entries))]
 
 
-def _ask_queue(channel: Channel, op: DeclareQueue) -> list[Spoken]:
+def _ask_queue(channel: Channel, op: DeclareQueue) -> list[OutgoingMethod]:
     return [
-        Spoken(
+        OutgoingMethod(
             w.QueueDeclare(0, "", op.name, "", op.passive, op.durable, op.exclusive, op.auto_delete)
         )
     ]
 
 
-def _ask_prefetch(channel: Channel, op: Prefetch) -> list[Spoken]:
+def _ask_prefetch(channel: Channel, op: Prefetch) -> list[OutgoingMethod]:
     """It goes with the next consumer."""
     channel.prefetch = (op.count, op.size)
     return []
 
 
-def _ask_consume(channel: Channel, op: Subscribe) -> list[Spoken]:
+def _ask_consume(channel: Channel, op: Subscribe) -> list[OutgoingMethod]:
     count, size = channel.prefetch
     return [
-        Spoken(w.JmsConsume(0, "", op.queue, size, count, op.no_local, op.no_ack, op.exclusive))
+        OutgoingMethod(
+            w.JmsConsume(0, "", op.queue, size, count, op.no_local, op.no_ack, op.exclusive)
+        )
     ]
 
 
-def _ask_cancel(channel: Channel, op: Unsubscribe) -> list[Spoken]:
+def _ask_cancel(channel: Channel, op: Unsubscribe) -> list[OutgoingMethod]:
     consumer = channel.consumers.get(op.tag)
     if consumer is None:
         raise LocalError(f"no consumer '{op.tag}'")
-    return [Spoken(w.JmsCancel(consumer.number))]
+    return [OutgoingMethod(w.JmsCancel(consumer.number))]
 
 
-def settle(channel: Channel, op: Settle) -> list[Spoken]:
+def settle(channel: Channel, op: Settle) -> list[OutgoingMethod]:
     tags = channel.covered(op.delivery, op.multiple)
     if op.outcome is Outcome.ACCEPT:
-        return [Spoken(w.JmsAck(op.delivery, op.multiple))]
+        return [OutgoingMethod(w.JmsAck(op.delivery, op.multiple))]
     requeue = op.outcome.returns
-    return [Spoken(w.JmsReject(tag, requeue)) for tag in tags]
+    return [OutgoingMethod(w.JmsReject(tag, requeue)) for tag in tags]
 
 
 ASK: dict[type[Operation], Any] = {
     BeginSession: _ask_open,
-    EndSession: lambda channel, op: [Spoken(w.ChannelClose(200, "Normal shutdown"))],
-    Flow: lambda channel, op: [Spoken(w.ChannelFlow(not op.active))],
+    EndSession: lambda channel, op: [OutgoingMethod(w.ChannelClose(200, "Normal shutdown"))],
+    Flow: lambda channel, op: [OutgoingMethod(w.ChannelFlow(not op.active))],
     DeclareExchange: _ask_exchange,
     DeleteExchange: lambda channel, op: [
-        Spoken(w.ExchangeDelete(0, THEIRS.get(op.name, op.name), op.if_unused))
+        OutgoingMethod(w.ExchangeDelete(0, THEIRS.get(op.name, op.name), op.if_unused))
     ],
     DeclareQueue: _ask_queue,
     DeleteQueue: lambda channel, op: [
-        Spoken(w.QueueDelete(0, "", op.name, op.if_unused, op.if_empty))
+        OutgoingMethod(w.QueueDelete(0, "", op.name, op.if_unused, op.if_empty))
     ],
-    PurgeQueue: lambda channel, op: [Spoken(w.QueuePurge(0, "", op.name))],
+    PurgeQueue: lambda channel, op: [OutgoingMethod(w.QueuePurge(0, "", op.name))],
     Bind: _ask_bind,
     Prefetch: _ask_prefetch,
     Subscribe: _ask_consume,
     Unsubscribe: _ask_cancel,
-    Fetch: lambda channel, op: [Spoken(w.JmsBrowse(0, "", op.queue, op.no_ack))],
-    Select: lambda channel, op: [Spoken(w.TxSelect())],
-    Commit: lambda channel, op: [Spoken(w.TxCommit())],
-    Rollback: lambda channel, op: [Spoken(w.TxRollback())],
+    Fetch: lambda channel, op: [OutgoingMethod(w.JmsBrowse(0, "", op.queue, op.no_ack))],
+    Select: lambda channel, op: [OutgoingMethod(w.TxSelect())],
+    Commit: lambda channel, op: [OutgoingMethod(w.TxCommit())],
+    Rollback: lambda channel, op: [OutgoingMethod(w.TxRollback())],
 }
 
 
@@ -152,17 +154,17 @@ RESULT: dict[str, Any] = {
 }
 
 
-def told(channel: Channel, method: Method, m: Any) -> list[Operation] | None:
-    asked = PendingReply(method, m)
+def unsolicited(channel: Channel, method: Method, m: Any) -> list[Operation] | None:
+    pending = PendingReply(method, m)
     if method.name == "channel.flow":
         return [Flow(channel.number, None, not m.flow_pause)]
     if method.name == "file.open":
-        return open_file(channel, m, asked)
+        return open_file(channel, m, pending)
     if method.name == "file.open-ok":
-        return file_opened(channel, m, asked)
+        return file_opened(channel, m, pending)
     if method.name == "file.deliver":
         staged = channel.files.taken(m.identifier)
-        said = Said(method, m, channel.dialect("file"), None)
+        said = ContentMethod(method, m, channel.dialect("file"), None)
         known = said.dialect.known(staged.header)
         return [delivered(channel, said, m.delivery_tag, m.redelivered, known, staged.body)]
     return None

@@ -6,7 +6,7 @@ from gateway.adapters.methods.drafts.channel import Channel, Consumer
 from gateway.adapters.methods.drafts.content import DraftDialect
 from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.mapping import Arrive
-from gateway.adapters.methods.drafts.methods import Content, Said, Spoken
+from gateway.adapters.methods.drafts.methods import Content, ContentMethod, OutgoingMethod
 from gateway.adapters.methods.drafts.v0_9a6.names import (
     DIRECT,
     GROUPS,
@@ -42,7 +42,7 @@ def content_of(channel: Channel, group: str, message: Message) -> Content:
 
 
 def published(
-    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Hot."""
     m, essentials, key = said.record, known.essentials, known.destination
@@ -64,37 +64,37 @@ def published_file(
     """A file that was staged. Files are always durable (message persistence)."""
     known = dialect.known(header)
     known = known._replace(essentials=known.essentials._replace(durable=True))
-    method = channel.owner.table.by_name["file.publish"]
-    return published(channel, Said(method, m, dialect, None), 0, False, known, body)
+    method = channel.engine.table.by_name["file.publish"]
+    return published(channel, ContentMethod(method, m, dialect, None), 0, False, known, body)
 
 
-def _message(said: Said, known: Known, body: Body) -> Message:
+def _message(said: ContentMethod, known: Known, body: Body) -> Message:
     exchange = OURS.get(said.record.exchange, said.record.exchange)
     return Message(said.dialect, known.header, body, exchange, known.destination, known.essentials)
 
 
 def _staged(
-    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> None:
     channel.files.staged(known.header)
 
 
 def _bounced(
-    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     m = said.record
-    condition = channel.owner.codes.condition(m.reply_code)
+    condition = channel.engine.codes.condition(m.reply_code)
     return Returned(channel.number, _message(said, known, body), condition, m.reply_text)
 
 
 def _browsed(
-    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Fetched:
     return Fetched(tag, redelivered, _message(said, known, body), said.record.message_count)
 
 
 def delivered(
-    channel: Channel, said: Said, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Client: the consumer is the one on that queue. Hot."""
     m = said.record
@@ -157,9 +157,11 @@ def returned(channel: Channel, op: Returned) -> list[Operation]:
     group = next((n for n in GROUPS if message.dialect is channel.dialect(n)), "jms")
     bounce = {"basic": w.BasicBounce, "jms": w.JmsBounce}.get(group)
     if bounce is not None:
-        code, name, _ = channel.owner.table.codes[op.condition.value]
+        code, name, _ = channel.engine.table.codes[op.condition.value]
         exchange = THEIRS.get(message.exchange, message.exchange or "queue")
-        channel.speak(
-            Spoken(bounce(code, op.text or name, exchange), content_of(channel, group, message))
+        channel.send_method(
+            OutgoingMethod(
+                bounce(code, op.text or name, exchange), content_of(channel, group, message)
+            )
         )
     return []

@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.methods import PendingReply, Spoken, group_of
+from gateway.adapters.methods.drafts.methods import OutgoingMethod, PendingReply, group_of
 from gateway.adapters.methods.drafts.pacing import pace_of
 from gateway.adapters.methods.drafts.v0_9a6.messages import content_of, published_file
 from gateway.adapters.methods.drafts.v0_9a6.names import (
@@ -52,39 +52,39 @@ from gateway.operations import (
 from gateway.operations.rules import EARLY
 
 
-def _open(channel: Channel, m: w.ChannelOpen, asked: PendingReply) -> list[Operation]:
+def _open(channel: Channel, m: w.ChannelOpen, pending: PendingReply) -> list[Operation]:
     """The virtual host comes here; all channels of a connection use one."""
-    owner: Any = channel.owner
+    engine: Any = channel.engine
     if m.out_of_band:
         raise channel.fail(Condition.NOT_IMPLEMENTED, "out-of-band transport is not implemented")
-    begin = BeginSession(channel.number, asked)
+    begin = BeginSession(channel.number, pending)
     vhost = m.virtual_host or "/"
-    if owner.vhost:
-        if owner.vhost != vhost:
+    if engine.vhost:
+        if engine.vhost != vhost:
             raise channel.fail(
-                Condition.NOT_ALLOWED, f"this connection uses the virtual host '{owner.vhost}'"
+                Condition.NOT_ALLOWED, f"this connection uses the virtual host '{engine.vhost}'"
             )
         return [begin]
-    owner.vhost = vhost
-    connection = owner.connection
-    method = owner.table.by_name["connection.open"]
+    engine.vhost = vhost
+    connection = engine.connection
+    method = engine.table.by_name["connection.open"]
     opening = PendingReply(method, w.ConnectionOpen())
     return [Open(opening, vhost, connection.user, connection.peer, rules=EARLY), begin]
 
 
-def _request(channel: Channel, m: w.AccessRequest, asked: PendingReply) -> list[Operation]:
+def _request(channel: Channel, m: w.AccessRequest, pending: PendingReply) -> list[Operation]:
     rights = [name for name in RIGHTS if getattr(m, name)]
-    granted = Spoken(w.AccessRequestOk(channel.grant(*rights)))
+    granted = OutgoingMethod(w.AccessRequestOk(channel.grant(*rights)))
 
     def then(_: None) -> list[Operation]:
-        channel.speak(granted)
+        channel.send_method(granted)
         return []
 
-    return [EnterRealm(channel.number, asked._replace(then=then), m.realm, m.exclusive)]
+    return [EnterRealm(channel.number, pending._replace(then=then), m.realm, m.exclusive)]
 
 
 def _declare_exchange(
-    channel: Channel, m: w.ExchangeDeclare, asked: PendingReply
+    channel: Channel, m: w.ExchangeDeclare, pending: PendingReply
 ) -> list[Operation]:
     channel.ticket(m.ticket)
     kind = TYPES.get(m.class_, m.class_ if m.class_.startswith("x-") else "")
@@ -97,17 +97,17 @@ def _declare_exchange(
     if built_in is not None:
         if kind and kind != built_in:
             raise channel.fail(Condition.NOT_ALLOWED, f"exchange '{m.exchange}' is no {m.class_}")
-        return [DeclareExchange(channel.number, asked, name, passive=True)]
+        return [DeclareExchange(channel.number, pending, name, passive=True)]
     if kind:
         channel.classes[name] = kind
     return [
         DeclareExchange(
-            channel.number, asked, name, kind, m.passive, m.durable, m.auto_delete, m.internal
+            channel.number, pending, name, kind, m.passive, m.durable, m.auto_delete, m.internal
         )
     ]
 
 
-def _bind(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _bind(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     channel.ticket(m.ticket)
     source = OURS.get(m.bind_to, m.bind_to)
     try:
@@ -117,7 +117,9 @@ def _bind(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
     key = _key(channel, source, arguments)
     to_exchange = isinstance(m, w.ExchangeBind)
     target = OURS.get(m.exchange, m.exchange) if to_exchange else queue_name(m.domain, m.queue)
-    return [Bind(channel.number, asked, target, source, key, arguments, to_exchange, lasting=True)]
+    return [
+        Bind(channel.number, pending, target, source, key, arguments, to_exchange, lasting=True)
+    ]
 
 
 def _key(channel: Channel, source: str, arguments: Table) -> str:
@@ -132,45 +134,47 @@ def _key(channel: Channel, source: str, arguments: Table) -> str:
     return "" if key is None else str(key)
 
 
-def _delete_exchange(channel: Channel, m: w.ExchangeDelete, asked: PendingReply) -> list[Operation]:
+def _delete_exchange(
+    channel: Channel, m: w.ExchangeDelete, pending: PendingReply
+) -> list[Operation]:
     channel.ticket(m.ticket)
-    return [DeleteExchange(channel.number, asked, OURS.get(m.exchange, m.exchange), m.if_unused)]
+    return [DeleteExchange(channel.number, pending, OURS.get(m.exchange, m.exchange), m.if_unused)]
 
 
-def _declare_queue(channel: Channel, m: w.QueueDeclare, asked: PendingReply) -> list[Operation]:
+def _declare_queue(channel: Channel, m: w.QueueDeclare, pending: PendingReply) -> list[Operation]:
     """Who declares a queue that is there need not know what others have declared."""
     channel.ticket(m.ticket)
     name = queue_name(m.domain, m.queue) if m.queue else ""
     number = channel.number
     if m.passive:
-        return [DeclareQueue(number, asked, name, passive=True)]
+        return [DeclareQueue(number, pending, name, passive=True)]
     made = DeclareQueue(
-        number, asked, name, False, m.durable, m.private, m.auto_delete, levels=DRAFT_LEVELS,
+        number, pending, name, False, m.durable, m.private, m.auto_delete, levels=DRAFT_LEVELS,
         template=m.template,
     )  # fmt: skip
     if not name:
         return [made]
 
     def then(state: QueueState | None) -> list[Operation]:
-        return [made if state is None else DeclareQueue(number, asked, name, passive=True)]
+        return [made if state is None else DeclareQueue(number, pending, name, passive=True)]
 
-    return [FindQueue(number, asked._replace(then=then), name)]
+    return [FindQueue(number, pending._replace(then=then), name)]
 
 
-def _purge(channel: Channel, m: w.QueuePurge, asked: PendingReply) -> list[Operation]:
+def _purge(channel: Channel, m: w.QueuePurge, pending: PendingReply) -> list[Operation]:
     channel.ticket(m.ticket)
-    return [PurgeQueue(channel.number, asked, queue_name(m.domain, m.queue))]
+    return [PurgeQueue(channel.number, pending, queue_name(m.domain, m.queue))]
 
 
-def _delete_queue(channel: Channel, m: w.QueueDelete, asked: PendingReply) -> list[Operation]:
+def _delete_queue(channel: Channel, m: w.QueueDelete, pending: PendingReply) -> list[Operation]:
     channel.ticket(m.ticket)
     name = queue_name(m.domain, m.queue)
-    return [DeleteQueue(channel.number, asked, name, m.if_unused, m.if_empty)]
+    return [DeleteQueue(channel.number, pending, name, m.if_unused, m.if_empty)]
 
 
-def _consume(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _consume(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     channel.ticket(m.ticket, "read")
-    group = group_of(asked.method)
+    group = group_of(pending.method)
     number = channel.next_tag()
     tag = str(number)
     pace = pace_of(m)
@@ -182,7 +186,7 @@ def _consume(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
         Prefetch(channel.number, None, count, size),
         Subscribe(
             channel.number,
-            asked,
+            pending,
             name,
             tag,
             no_ack,
@@ -194,54 +198,54 @@ def _consume(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
     ]
 
 
-def _cancel(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
-    return [Unsubscribe(channel.number, asked, str(m.consumer_tag))]
+def _cancel(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
+    return [Unsubscribe(channel.number, pending, str(m.consumer_tag))]
 
 
-def _browse(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _browse(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     channel.ticket(m.ticket, "read")
     return [
-        Fetch(channel.number, asked, queue_name(m.domain, m.queue), getattr(m, "auto_ack", True))
+        Fetch(channel.number, pending, queue_name(m.domain, m.queue), getattr(m, "auto_ack", True))
     ]
 
 
-def _ack(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _ack(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     return [Settle(channel.number, m.delivery_tag, m.multiple, Outcome.ACCEPT)]
 
 
-def _reject(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _reject(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     """What is to be requeued is for others: this channel does not get it again (0-9a0 §4.7.10)."""
     outcome = Outcome.REFUSE if m.requeue else Outcome.REJECT
     return [Settle(channel.number, m.delivery_tag, False, outcome)]
 
 
-def open_file(channel: Channel, m: w.FileOpen, asked: PendingReply) -> list[Operation]:
-    owner: Any = channel.owner
-    channel.speak(channel.files.opened(owner.connection.user, owner.vhost, m))
+def open_file(channel: Channel, m: w.FileOpen, pending: PendingReply) -> list[Operation]:
+    engine: Any = channel.engine
+    channel.send_method(channel.files.opened(engine.connection.user, engine.vhost, m))
     return []
 
 
-def file_opened(channel: Channel, m: w.FileOpenOk, asked: PendingReply) -> list[Operation]:
+def file_opened(channel: Channel, m: w.FileOpenOk, pending: PendingReply) -> list[Operation]:
     for spoken in channel.files.accepted(m):
-        channel.speak(spoken)
+        channel.send_method(spoken)
     return []
 
 
-def _publish_file(channel: Channel, m: w.FilePublish, asked: PendingReply) -> list[Operation]:
+def _publish_file(channel: Channel, m: w.FilePublish, pending: PendingReply) -> list[Operation]:
     channel.ticket(m.ticket, "write")
     staged = channel.files.taken(m.identifier)
     return [published_file(channel, m, channel.dialect("file"), staged.header, staged.body)]
 
 
-def _select(channel: Channel, m: Any, asked: PendingReply) -> list[Operation]:
+def _select(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     channel.transacted = True
-    return [Select(channel.number, asked)]
+    return [Select(channel.number, pending)]
 
 
 SERVE: dict[str, Any] = {
     "channel.open": _open,
-    "channel.flow": lambda channel, m, asked: [Flow(channel.number, None, not m.flow_pause)],
-    "channel.close": lambda channel, m, asked: [EndSession(channel.number, asked)],
+    "channel.flow": lambda channel, m, pending: [Flow(channel.number, None, not m.flow_pause)],
+    "channel.close": lambda channel, m, pending: [EndSession(channel.number, pending)],
     "access.request": _request,
     "exchange.declare": _declare_exchange,
     "exchange.bind": _bind,
@@ -260,17 +264,17 @@ SERVE: dict[str, Any] = {
     "file.open-ok": file_opened,
     "file.publish": _publish_file,
     "tx.select": _select,
-    "tx.commit": lambda channel, m, asked: [Commit(channel.number, asked)],
-    "tx.rollback": lambda channel, m, asked: [Rollback(channel.number, asked)],
+    "tx.commit": lambda channel, m, pending: [Commit(channel.number, pending)],
+    "tx.rollback": lambda channel, m, pending: [Rollback(channel.number, pending)],
 }
 
 
-def _declared(channel: Channel, m: w.QueueDeclare, state: QueueState) -> Spoken:
+def _declared(channel: Channel, m: w.QueueDeclare, state: QueueState) -> OutgoingMethod:
     name = state.name.removeprefix(f"{m.domain}:") if m.domain and m.queue else state.name
-    return Spoken(w.QueueDeclareOk(name, "", state.messages, state.consumers))
+    return OutgoingMethod(w.QueueDeclareOk(name, "", state.messages, state.consumers))
 
 
-def _consuming(channel: Channel, m: Any, tag: Any) -> Spoken:
+def _consuming(channel: Channel, m: Any, tag: Any) -> OutgoingMethod:
     consumer = channel.consumers[str(tag)]
     record = {
         "basic": w.BasicConsumeOk,
@@ -278,34 +282,34 @@ def _consuming(channel: Channel, m: Any, tag: Any) -> Spoken:
         "file": w.FileConsumeOk,
         "stream": w.StreamConsumeOk,
     }[consumer.group]
-    return Spoken(record(consumer.number))
+    return OutgoingMethod(record(consumer.number))
 
 
 def _cancelled(record: Any) -> Any:
-    def answer(channel: Channel, m: Any, tag: Any) -> Spoken:
+    def answer(channel: Channel, m: Any, tag: Any) -> OutgoingMethod:
         channel.consumers.pop(str(m.consumer_tag), None)
-        return Spoken(record())
+        return OutgoingMethod(record())
 
     return answer
 
 
-def _browsed(channel: Channel, m: Any, fetched: Fetched | None) -> Spoken:
+def _browsed(channel: Channel, m: Any, fetched: Fetched | None) -> OutgoingMethod:
     plain = isinstance(m, w.BasicBrowse)
     if fetched is None:
-        return Spoken(w.BasicBrowseEmpty() if plain else w.JmsBrowseEmpty())
+        return OutgoingMethod(w.BasicBrowseEmpty() if plain else w.JmsBrowseEmpty())
     message = fetched.message
     exchange = THEIRS.get(message.exchange, message.exchange)
     if plain:
         record: Any = w.BasicBrowseOk(exchange, fetched.remaining)
     else:
         record = w.JmsBrowseOk(fetched.delivery, fetched.redelivered, exchange, fetched.remaining)
-    return Spoken(record, content_of(channel, "basic" if plain else "jms", message))
+    return OutgoingMethod(record, content_of(channel, "basic" if plain else "jms", message))
 
 
 ANSWER: dict[str, Any] = {
     "queue.declare": _declared,
-    "queue.purge": lambda channel, m, count: Spoken(w.QueuePurgeOk(count or 0)),
-    "queue.delete": lambda channel, m, count: Spoken(w.QueueDeleteOk(count or 0)),
+    "queue.purge": lambda channel, m, count: OutgoingMethod(w.QueuePurgeOk(count or 0)),
+    "queue.delete": lambda channel, m, count: OutgoingMethod(w.QueueDeleteOk(count or 0)),
     **{f"{group}.consume": _consuming for group in GROUPS},
     "basic.cancel": _cancelled(w.BasicCancelOk),
     "jms.cancel": _cancelled(w.JmsCancelOk),
