@@ -22,7 +22,7 @@ from gateway.http.rates import Rates
 
 @dataclass(slots=True)
 class Context:
-    """``gate`` says who asks (``deps.authenticate`` uses it)."""
+    """``gate`` authenticates (``request_parameters.authenticate`` uses it)."""
 
     dependencies: HttpDependencies
     hub: Hub

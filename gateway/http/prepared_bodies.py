@@ -1,8 +1,8 @@
 """Large bodies are made ready in portions before their message is rendered.
 
-Rendering a message is one step of the loop, and looking whether 76 MB are JSON would hold it for
-seconds. So whoever is about to render one first waits here until its body is ``SHOWN``; those who
-wait for the same body share it.
+Rendering a message is one step of the loop, and checking whether 76 MB are JSON would hold it for
+seconds. So a caller that renders a message first waits here until its body is in ``SHOWN``; callers
+that wait for the same body share the work.
 """
 
 import asyncio

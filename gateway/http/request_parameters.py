@@ -19,13 +19,13 @@ from gateway.http.segments import decode_segment
 
 
 async def authenticate(context: Context, scope: Scope) -> Principal:
-    """Who asks. Raises ``Problem``: 401 without good credentials, never anonymous."""
+    """The caller. Raises ``Problem``: 401 without valid credentials, never anonymous."""
     return await context.gate.authenticate(scope)
 
 
 async def read_limited(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole body of a request, at most so many octets. Raises ``Problem``: 413, before anything
-    is read if the length is told; 400 if the caller is gone."""
+    """The whole body of a request, at most ``limit`` octets. Raises ``Problem``: 413, before
+    anything is read if there is a Content-Length; 400 if the caller has disconnected."""
     told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     body = bytearray()
     more = told.isdigit() and int(told) <= limit

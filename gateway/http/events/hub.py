@@ -1,7 +1,7 @@
-"""All event sources and streams of the gateway, and the one clock they share.
+"""All event sources and streams of the gateway, and the ticker that they share.
 
 Streams are woken at most once per round of the loop however many events came, and the heartbeat of
-every stream, the lingering of sources and stalled sockets are seen to by one ticker.
+every stream, the lingering of sources and stalled sockets are handled by one ticker.
 """
 
 import asyncio
@@ -288,7 +288,7 @@ class Hub:
     def find(self, identity: str) -> Stream | None:
         return next((one for one in self.streams if one.identity == identity), None)
 
-    # --- what sources say -----------------------------------------------------------------------
+    # --- called by sources ----------------------------------------------------------------------
 
     def appended(self, source: Source) -> None:
         """Wake the readers, once, when this round of the loop is over."""

@@ -116,7 +116,7 @@ class Source:
         self.unsettled: deque[tuple[int, int]] = deque()
         """Position and delivery number of what is not accepted yet (queue sources)."""
         self.holding: dict[Reader, int] = {}
-        """Readers who must have had what is accepted, and up to where they have."""
+        """Readers that hold acceptance back, and the position up to which each has its events."""
         self.wrote = start - 1
         """Newest position that has left for some reader."""
         if name.kind == "queue":
@@ -157,10 +157,9 @@ class Source:
     # --- the subscription -----------------------------------------------------------------------
 
     def open(self, user: str, returning: bool) -> None:
-        """Subscribe, in the name of this user; whether a reader may read is the hub's question, and
-        what it takes to find out what an exchange routes is the gateway's own affair. Within a
-        turn. Raises ``Refusal``. ``returning``: the reader has a cursor, which will say what of
-        the kept it has."""
+        """Subscribe in the name of this user. The hub has checked the rights of the reader; the
+        queue that is bound to an exchange is the gateway's own. Within a turn. Raises ``Refusal``.
+        ``returning``: the reader has a cursor, which accepts the unsettled messages before it."""
         if self.channel is not None:
             if self.name.key is None and self.tag is None:
                 if not returning:
@@ -217,7 +216,7 @@ class Source:
             view.forget(last)
 
     def dead(self) -> str:
-        """Why nothing will come any more, though nobody said so; "" if that is not so."""
+        """The reason why no event will come any more, of which no channel was told; else ""."""
         if self.client is not None and self.client.closed:
             return "the virtual host was deleted"
         if self.exchange is not None and self.exchange.gone:

@@ -1,7 +1,8 @@
 """A source in another shape: a format, an event name, a filter.
 
-What most streams ask for is what journals hold. Any other *view* renders from the same messages
-when somebody reads it, once for all who read it so; what a filter leaves out is an empty frame.
+Journals hold the frames that most streams read. Any other *view* renders frames from the same
+messages when they are read, once for all its readers. An event that a filter leaves out has an
+empty frame.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""Browsing at messages without taking them: a queue, or a queue as a heap of dead letters."""
+"""Browsing: the messages of a queue, or of a dead-letter queue, are shown and stay there."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ class Browsing:
         return principal, vhost, queue
 
     async def on_browse(self, request: Request) -> Response:
-        """A page of what stands ready. Dead letters are told as such wherever they stand."""
+        """A page of the ready messages. A dead letter is shown as one in any queue."""
         principal, vhost, queue = await self.who(request)
         _, after, limit, view, payload = read_page(request.scope["query_string"])
         dependencies = self.dependencies

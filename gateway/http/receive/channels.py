@@ -1,8 +1,8 @@
 """Channels of the gateway that take messages out of queues for HTTP callers.
 
-One per virtual host and user. Demand is what callers wait for: messages that are there are fetched
-at once; a consumer exists only while somebody waits for one, with as much credit as was asked for,
-so that no message ever rests here that nobody asked for.
+There is one per virtual host and user. Ready messages are fetched at once. A consumer exists only
+while a caller waits, with a prefetch of as many messages as the caller asked for, so that no
+message is held here without a caller.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """A receive that wants certain messages only: of a filter, of a group, or not delivered too often.
 
-What stands ready is looked at in portions, one per turn, from the head on; what matches is taken
-from its place and everything else stays where it is. Then the caller hears of each message that
-becomes ready, and takes those that match, until the time is up.
+Ready messages are searched in portions, one per turn, from the head of the queue on; a message that
+matches is taken from its place, any other stays there. Then each message that becomes ready is
+checked, and taken if it matches, until the time is up.
 """
 
 from typing import NamedTuple, Protocol
