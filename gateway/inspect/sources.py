@@ -239,7 +239,7 @@ def packets(path: Path, progress: Progress) -> Iterator[Piece]:
                     server = target if client == source else source
                     yield Piece(f"{client[1]}->{server[1]}", source == client, data, "", "")
         except (dpkt.dpkt.Error, ValueError) as error:
-            raise InspectError(f"not a readable pcap file: {error}") from None
+            raise InspectError(f"not a pcap file: {error}") from None
 
 
 def tcp_of(
