@@ -1,1 +1,1 @@
-"""Who may do what over HTTP."""
+"""Authentication, authorization and quotas of HTTP."""

@@ -1,8 +1,8 @@
 """Bearer tokens: JWTs (RFC 9068, RFC 8725) of one issuer for one audience.
 
-Only algorithms of the configured family are taken, so a public key never serves as a shared secret
-and ``none`` is no algorithm. Keys come from the configuration: what a token says about keys is
-ignored, but for the id of one.
+Only algorithms of the configured family are accepted, so a public key is never used as a shared
+secret and ``none`` is rejected. Keys come from the configuration; of the key parameters in a token
+only the key id is used.
 """
 
 import hashlib
@@ -36,10 +36,11 @@ class Bearer:
         self.clock = clock
         self.keys = keys
         self.kept: OrderedDict[bytes, tuple[int, Principal]] = OrderedDict()
-        """Good tokens by digest: the keys they were checked with, and who."""
+        """Verified tokens by digest, with the generation of keys and the principal."""
 
     async def check(self, token: bytes) -> Principal:
-        """Raises ``BadToken`` and, if no keys can be had, ``Problem``."""
+        """The principal of a token. Raises ``BadToken`` and, if no keys are available,
+        ``Problem``."""
         await self.keys.fresh(self.clock())
         digest = hashlib.sha256(token).digest()
         kept = self.kept.get(digest)
@@ -67,7 +68,7 @@ class Bearer:
         return principal
 
     def decode(self, token: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Header and claims, if the signature is right. Raises ``UnknownKey``."""
+        """Header and claims, if the signature is valid. Raises ``UnknownKey``."""
         if len(token) > MOST_OCTETS or token.count(b".") != 2:
             raise BadToken("not a signed token")
         try:
@@ -119,7 +120,7 @@ class Bearer:
             raise BadToken("the token is not valid yet")
 
     def user_of(self, claims: dict[str, Any]) -> str | None:
-        """The broker's user: named by a claim, or the one that stands for all."""
+        """The broker's user: named by a claim, or the configured user."""
         settings = self.settings
         name: Any = settings.user
         if settings.user_claim and settings.user_claim in claims:
@@ -129,7 +130,7 @@ class Bearer:
         return name
 
     def rights_of(self, claims: dict[str, Any]) -> tuple[Right, ...]:
-        """What the token allows: a token without rights for us allows nothing."""
+        """The rights of a token. A token without rights for this gateway permits nothing."""
         scope = claims.get("scope", claims.get("scp", ""))
         if isinstance(scope, list):
             scope = " ".join([one for one in scope if isinstance(one, str)])

@@ -1,6 +1,6 @@
-"""Declared routes by name: what each stands for, and which parameters its key takes.
+"""Declared routes by name, with their targets and the parameters of their keys.
 
-A route is written ``NAME`` or ``NAME?parameter=value&...`` where a source is named.
+As a source, a route is written ``NAME`` or ``NAME?parameter=value&...``.
 """
 
 import re
@@ -19,7 +19,7 @@ PREFIX = "route:"
 
 
 class Filled(NamedTuple):
-    """A route with its parameters. ``shown`` is what readers know it by, all of it."""
+    """A route with its parameters. ``shown`` is its complete name for readers."""
 
     route: DeclaredRoute
     key: str
@@ -33,20 +33,20 @@ class Catalogue:
         self.routes = {(route.vhost, route.name): route for route in routes}
 
     def route(self, vhost: str, name: str) -> DeclaredRoute:
-        """Raises ``Problem`` (404)."""
+        """The route of a name. Raises ``Problem`` (404)."""
         found = self.routes.get((vhost, name))
         if found is None:
             raise Problem(problems.NOT_FOUND, "no such route")
         return found
 
     def source(self, vhost: str, text: str) -> Filled:
-        """What ``source=route:...`` stands for. Raises ``Problem``."""
+        """The target of ``source=route:...``. Raises ``Problem``."""
         name, _, query = text.removeprefix(PREFIX).partition("?")
         return self.filled(vhost, name, read_parameters(query.encode("utf-8", "surrogatepass")))
 
     def filled(self, vhost: str, name: str, given: dict[str, str]) -> Filled:
-        """Raises ``Problem``: there is no such route, it is not for reading, or other parameters
-        are needed."""
+        """The route with these parameters. Raises ``Problem`` if there is no such route, it does
+        not permit reading, or it needs other parameters."""
         route = self.route(vhost, name)
         if not route.stream:
             raise Problem(problems.FORBIDDEN, "the route does not permit streaming")
@@ -58,7 +58,7 @@ class Catalogue:
 
 
 def read_parameters(query: bytes) -> dict[str, str]:
-    """Of a route. Raises ``Problem``."""
+    """The parameters of a route. Raises ``Problem``."""
     if not query:
         return {}
     try:
@@ -74,8 +74,8 @@ def read_parameters(query: bytes) -> dict[str, str]:
 
 
 def fill(template: str, given: dict[str, str]) -> str:
-    """The key of a template. A value is one word of a topic: no dot and no wildcard slips in.
-    Raises ``Problem``."""
+    """The key of a template. A value is one word of a topic, without dots and wildcards. Raises
+    ``Problem``."""
     names = set(PARAMETER.findall(template))
     if given.keys() != names:
         wanted = ", ".join(sorted(names)) or "no parameters"

@@ -1,7 +1,7 @@
-"""JSON Schema over bodies that a stranger wrote: in a time that is in proportion to the body.
+"""JSON Schema validation of untrusted bodies, in time proportional to the body.
 
-Patterns are looked for with RE2 instead of ``re``, which one body can make hang for hours; whether
-items are unique is found by their text and not by comparing each with all others.
+Patterns are matched with RE2 instead of ``re``, which a single body can block for hours. Unique
+items are checked by their text instead of pairwise comparison.
 """
 
 import json
@@ -13,13 +13,13 @@ from gateway.selector import Expression, ExpressionError
 Check = Callable[[Any], list[dict[str, str]]]
 MOST_ERRORS = 20
 VALUES = ("const", "enum", "default", "examples")
-"""Keywords whose values are no schemas."""
+"""Keywords whose values are not schemas."""
 
 
 def schema_check(schema: dict[str, Any]) -> Check:
-    """What is wrong with a document. Raises ``ValueError`` if the schema is none, or has a pattern
-    that RE2 does not take. Needs the extra ``schema``; ``gateway.config`` has said so if it is
-    missing."""
+    """A function that lists the errors of a document. Raises ``ValueError`` if the schema is
+    invalid, or has a pattern that RE2 does not support. Needs the extra ``schema``;
+    ``gateway.config`` reports it if it is missing."""
     from jsonschema import Draft202012Validator, SchemaError, validators  # type: ignore[import-untyped]
     from referencing import Registry
 
@@ -32,7 +32,7 @@ def schema_check(schema: dict[str, Any]) -> Check:
     keywords: dict[str, Any] = {"uniqueItems": unique_items}
     if expressions:
         keywords |= pattern_keywords(expressions)
-    # An own registry: references are never fetched.
+    # A separate registry: references are never fetched.
     validator = validators.extend(kind, keywords)(schema, registry=Registry())
 
     def check(document: Any) -> list[dict[str, str]]:
@@ -89,7 +89,7 @@ def unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> Ite
 
 
 def plain(value: Any) -> Any:
-    """Numbers that are equal are written alike."""
+    """The value with equal numbers in one form."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
@@ -100,7 +100,7 @@ def plain(value: Any) -> Any:
 
 
 def pattern_keywords(expressions: dict[str, Expression]) -> dict[str, Any]:
-    """The keywords that look for patterns, with these in place of Python's."""
+    """The keywords with patterns, using these expressions instead of Python's."""
     from jsonschema import ValidationError
 
     def pattern(validator: Any, text: Any, instance: Any, schema: Any) -> Iterator[Any]:

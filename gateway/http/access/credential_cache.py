@@ -20,7 +20,7 @@ from gateway.net.loopback import asks_for_itself
 
 MOST_KEPT = 4096
 AMBIENT = frozenset({b"cookie", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
-"""With one of these it may be a browser, which sends a password it remembers by itself."""
+"""Fields that indicate a browser, which sends a remembered password by itself."""
 
 
 class CredentialCache:
@@ -34,7 +34,8 @@ class CredentialCache:
         self.kept: dict[bytes, tuple[Verifier, Principal]] = {}
 
     async def authenticate(self, scope: Scope, fields: Mapping[bytes, bytes]) -> Principal:
-        """``fields`` are those of the request by name, none given twice. Raises ``Problem``."""
+        """The principal of a request. ``fields`` are its fields by name, without repetitions.
+        Raises ``Problem``."""
         given = fields.get(b"authorization")
         if given is None or len(given) > MOST_AUTHORIZATION or not AMBIENT.isdisjoint(fields):
             return await self.gate.authenticate(scope)

@@ -1,8 +1,8 @@
-"""The door of ``/v1/{vhost}/routes/{route}/messages``: a stable name for a target, safe to show to
-browsers.
+"""The endpoint ``/v1/{vhost}/routes/{route}/messages``: a stable name for a target, safe to expose
+to browsers.
 
-A request passes the route's own limits, then it is a publish like any other, whose target is known
-by the route's name alone. What the broker permits its user stays the bound.
+A request is checked against the limits of the route and is then an ordinary publish, whose target
+appears only under the name of the route. The permissions of the broker's user still apply.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from gateway.http.problems import Problem
 from gateway.http.segments import decode_segment
 
 SMALL = 4096
-"""Octets of a body that is checked at once."""
+"""Maximum octets of a body that is validated on the loop."""
 
 
 class Declared:
-    """The endpoint. ``publish`` is what is behind it."""
+    """The endpoint. ``publish`` is the application behind it."""
 
     def __init__(self, gate: Gate, publish: ASGIApp) -> None:
         self.gate = gate
@@ -74,7 +74,7 @@ class Declared:
             if len(body) < SMALL:
                 check_body(check, body)
             else:
-                # Others are served meanwhile: the thread is interrupted for them.
+                # A thread lets the loop serve other requests meanwhile.
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(None, check_body, check, body)
             receive = replay(body, receive)
@@ -95,7 +95,8 @@ def too_large(limit: int) -> Problem:
 
 
 def limited(scope: Scope, receive: Receive, limit: int) -> Receive:
-    """Raises ``Problem`` before a byte is read when the length is known, and while reading."""
+    """``receive`` with a limit. Raises ``Problem`` before reading if the length is known, otherwise
+    while reading."""
     length = header(scope, b"content-length")
     if length and (not length.isdigit() or int(length) > limit):
         raise too_large(limit)
@@ -137,8 +138,8 @@ def replay(body: bytes, receive: Receive) -> Receive:
 
 
 def dropping(send: Send) -> Send:
-    """For a route whose messages may find no queue: 409 ``unroutable`` becomes a receipt that says
-    ``"routed": false``."""
+    """``send`` for a route that drops unroutable messages: 409 ``unroutable`` becomes a receipt
+    with ``"routed": false``."""
     start: Message | None = None
     parts: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""``/v1/session``, ``/v1/stream-tickets`` and where the issuer of tokens is (RFC 9728)."""
+"""``/v1/session``, ``/v1/stream-tickets`` and the metadata of token issuers (RFC 9728)."""
 
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ BODY_OCTETS = 64 * 1024
 
 
 class Bounded(APIRoute):
-    """A route whose body is read here, within a bound: FastAPI's own reading has none."""
+    """A route that reads its body within a limit, which FastAPI does not have."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -206,7 +206,7 @@ async def make_ticket(
 def permitted(
     context: Context, request: Request, caller: Principal, vhost: str, source: str
 ) -> str:
-    """A source as streams know it, if the caller may read it. Raises ``Problem``."""
+    """A source in the form of streams, if the caller may read it. Raises ``Problem``."""
     kind, name = node_of(source)
     if kind == "route":
         filled = context.gate.catalogue.source(vhost, source)
@@ -225,7 +225,7 @@ def permitted(
 async def resource_metadata(context: ContextIn, response: Response) -> dict[str, Any]:
     bearer = context.gate.settings.bearer
     if not (bearer.issuer and bearer.resource):
-        raise Problem(problems.BY_STATUS[404], "no tokens are taken here")
+        raise Problem(problems.BY_STATUS[404], "this gateway accepts no tokens")
     response.headers["cache-control"] = "max-age=3600"
     return {
         "resource": bearer.resource,
@@ -241,7 +241,7 @@ async def resource_metadata(context: ContextIn, response: Response) -> dict[str,
 async def resource_metadata_below(
     path: str, context: ContextIn, response: Response
 ) -> dict[str, Any]:
-    """For a resource whose URL has a path."""
+    """The metadata for a resource whose URL has a path."""
     bearer = context.gate.settings.bearer
     if not bearer.issuer or not bearer.resource.endswith("/" + decode_segment(path)):
         raise Problem(problems.BY_STATUS[404], "no such resource")

@@ -1,7 +1,7 @@
-"""The outermost layer: which listener serves what, raw paths, CORS, tickets, headers, and counting.
+"""The outermost layer: routes per listener, raw paths, CORS, tickets, headers and counters.
 
-Names stand in the *raw* path, one percent-encoded segment each, so that ``%2F`` stays inside its
-segment: routing sees the undecoded path, and ``segments.decode_segment`` decodes.
+Names are in the *raw* path, one percent-encoded segment each, so that ``%2F`` stays within its
+segment: routing uses the undecoded path, and ``segments.decode_segment`` decodes.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ ADMIN_PREFIXES = ("/v1/admin", "/v1/connections", "/api/", "/console", "/v1/trac
 OPEN_NOUNS = frozenset(
     {"routes", "operations", "streams", "capabilities", "deliveries", "events", "subscriptions"}
 )
-"""What follows a virtual host and need not name a raw node; where it can (streams, presence), the
-endpoint sees to it. A delivery's token was given out already."""
+"""Segments after a virtual host that do not always name a node; where they can (streams, presence),
+the endpoint checks it. The token of a delivery was issued before."""
 RAW_NOUNS = frozenset(
     {"queues", "exchanges", "addresses", "messages", "events", "requests", "dead-letters"}
 )
-"""What would follow a virtual host of the name "admin"."""
+"""Segments that could follow a virtual host named "admin"."""
 ALWAYS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -43,9 +43,9 @@ PAGE = [
 
 class Front:
     """Wraps the application. ``labels`` has the route templates by endpoint, for metrics;
-    ``publish`` the publish endpoints by the noun in their path, and ``declared`` that of declared
-    routes, which are called from here: the layers below would be a third of what a publish
-    costs."""
+    ``publish`` has the publish endpoints by the noun in their path. ``declared`` is the endpoint of
+    declared routes. Both are called from here, because the layers below would be a third of the
+    cost of a publish."""
 
     app: ASGIApp
 
@@ -69,7 +69,7 @@ class Front:
         self.counting = gate.quotas.counts_octets
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """This layer over what is below it."""
+        """The application wrapped in this layer."""
         self.app = app
         return self
 
@@ -122,7 +122,7 @@ class Front:
         return endpoint
 
     def choose(self, scope: Scope, origin: bytes | None) -> ASGIApp:
-        """Raises ``Problem``."""
+        """The application for a request. Raises ``Problem``."""
         path = scope["path"]
         on_admin = scope.get(PLANE) == "admin"
         if self.apart and not on_admin and is_admin(path):
@@ -141,12 +141,12 @@ class Front:
             raise Problem(BY_STATUS[404], NO_NODES)
         return self.app
 
-    # --- what every answer carries --------------------------------------------------------------
+    # --- fields of every response --------------------------------------------------------------
 
     def complete(
         self, scope: Scope, headers: list[tuple[bytes, bytes]], origin: bytes | None
     ) -> list[tuple[bytes, bytes]]:
-        """A page brings its own policy; everything else is no page and gets the strictest."""
+        """A page has its own policy; all other responses get the strictest one."""
         names = {name for name, _ in headers}
         kind = next((value for name, value in headers if name == b"content-type"), b"")
         added = [pair for pair in ALWAYS if pair[0] not in names]
@@ -174,7 +174,7 @@ class Front:
 
 
 class Preflight:
-    """The answer to a CORS preflight, for whatever route."""
+    """The answer to a CORS preflight for any route."""
 
     def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
         self.headers = headers

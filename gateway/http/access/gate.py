@@ -1,6 +1,6 @@
-"""Who asks: every way to prove it, and what each may be used for.
+"""Authentication: every kind of credential, and its permitted uses.
 
-A credential that is present and not good is always a 401; nobody becomes anonymous by mistake.
+An invalid credential is always a 401, never treated as a missing one.
 """
 
 from collections.abc import Callable
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["Gate", "is_loopback", "peer_is_loopback"]
 
 PRINCIPAL = "gateway.principal"
-"""In a scope: who asks, when a layer above the endpoint has found out."""
+"""Key in a scope: the principal, if a layer above the endpoint has authenticated it."""
 PLANE = "gateway.plane"
-"""In a scope: "admin" on the admin listener."""
+"""Key in a scope: "admin" on the admin listener."""
 NO_NODES = "queues and exchanges cannot be named on this listener; use a declared route"
 HOST_COOKIE = "__Host-amqp-gateway"
 PLAIN_COOKIE = "amqp-gateway-session"
@@ -44,7 +44,8 @@ class Gate:
     def __init__(
         self, dependencies: HttpDependencies, positions: Callable[[str], Positions | None]
     ) -> None:
-        """``positions`` opens a cursor of event streams, for tickets; ``None`` says nothing."""
+        """``positions`` opens a cursor of event streams, for tickets; it returns ``None`` for an
+        unknown one."""
         self.dependencies = dependencies
         self.access = dependencies.broker.access
         self.settings: AccessSettings = dependencies.settings
@@ -80,7 +81,8 @@ class Gate:
         return self.settings.raw_nodes or scope.get(PLANE) == "admin"
 
     async def authenticate(self, scope: Scope) -> Principal:
-        """Raises ``Problem``: 401, or 429 when the caller has used up what it may."""
+        """The principal of a request. Raises ``Problem``: 401, or 429 when a quota of the caller is
+        exhausted."""
         found: Principal | None = scope.get(PRINCIPAL)
         if found is None:
             found = await self.identify(scope)
@@ -93,7 +95,7 @@ class Gate:
         for name, value in scope["headers"]:
             if name == b"authorization":
                 if authorization is not None:
-                    raise self.challenge("There are two credentials.")
+                    raise self.challenge("The request has two credentials.")
                 authorization = value
             elif name == b"cookie":
                 cookie = value if cookie is None else cookie + b"; " + value
@@ -104,7 +106,7 @@ class Gate:
             elif name == b"sec-fetch-mode":
                 mode = value
         if b"access_token" in scope["query_string"]:
-            raise Problem(problems.INVALID, "an access token does not belong into a URL")
+            raise Problem(problems.INVALID, "an access token must not be in a URL")
         if authorization is None:
             return self.of_cookie(scope, cookie, origin, site, mode)
         scheme, _, given = authorization.partition(b" ")
@@ -112,7 +114,7 @@ class Gate:
         if len(given) > MOST_AUTHORIZATION:
             raise self.challenge("The credentials are too long.")
         if scheme == b"basic":
-            # A browser may remember a password, and then it sends it by itself.
+            # A browser sends a remembered password by itself.
             self.origins.check_ambient(scope, origin, site, mode)
             return await self.of_password(scope, given)
         if scheme == b"bearer" and self.bearer is not None:
@@ -164,11 +166,11 @@ class Gate:
             if name in self.cookie_names and (name == HOST_COOKIE or plain_allowed(scope)):
                 found.append(value)
         if len(found) > 1:
-            raise self.challenge("There are two sessions.")
+            raise self.challenge("The request has two session cookies.")
         return found[0] if found else None
 
     def challenge(self, detail: str = "", error: str = "") -> Problem:
-        """401 with every way in that is open."""
+        """A 401 with a challenge for each available scheme."""
         problem = challenge(detail) if detail else challenge()
         if self.bearer is not None:
             bearer = self.bearer.settings
@@ -196,12 +198,12 @@ class Gate:
 
 
 def plain_allowed(scope: Scope) -> bool:
-    """The cookie without ``__Host-`` is for plain http on this machine."""
+    """Whether the cookie without ``__Host-`` is allowed: plain http on this machine."""
     return scope.get("scheme") == "http" and peer_is_loopback(scope)
 
 
 def metadata_url(resource: str) -> str:
-    """RFC 9728, section 3.1: the well-known part goes between host and path."""
+    """URL of the metadata: the well-known part is between host and path (RFC 9728, section 3.1)."""
     scheme, _, rest = resource.partition("://")
     host, slash, path = rest.partition("/")
     tail = slash + path if path else ""
@@ -209,8 +211,8 @@ def metadata_url(resource: str) -> str:
 
 
 def token_reader(settings: BearerSettings, access: Access, clock: Callable[[], float]) -> "Bearer":
-    """What turns bearer tokens into principals. Its libraries are large, and loaded only where
-    tokens are taken."""
+    """The reader of bearer tokens. Its libraries are large and loaded only if tokens are
+    accepted."""
     from gateway.http.access.bearer import Bearer
     from gateway.http.access.keys import Keys
 

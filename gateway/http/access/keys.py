@@ -1,4 +1,4 @@
-"""Keys that check tokens: a shared secret, a file, or a URL that is asked seldom."""
+"""Keys for verifying tokens: a shared secret, a file, or a URL that is fetched rarely."""
 
 import asyncio
 import json
@@ -22,17 +22,18 @@ MOST_OCTETS = 1 << 18
 MOST_KEYS = 64
 FETCH_SECONDS = 5.0
 AGAIN_SECONDS = 15.0
-"""The least time between two questions, however many tokens name unknown keys."""
+"""Minimum seconds between two fetches, regardless of the number of unknown key ids."""
 STALE_SECONDS = 3600.0
-"""How long after its refresh was due a set of keys is good while it cannot be had again."""
+"""Seconds that an outdated key set remains valid while it cannot be refetched."""
 
 
 class UnknownKey(Exception):
-    """No key has the id that a token names."""
+    """No key has the key id of a token."""
 
 
 class Keys:
-    """The keys now. ``generation`` grows when they change. ``client`` makes the HTTP client."""
+    """The current keys. ``generation`` increases when they change. ``client`` creates the HTTP
+    client."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class Keys:
         self.generation = 0
         self.keys: list[Key] = []
         self.at: float | None = None
-        """When the keys were had."""
+        """Time of the last fetch."""
         self.asked = -AGAIN_SECONDS
         self.monotonic: Callable[[], float] = time.monotonic
         self.lock = asyncio.Lock()
@@ -52,7 +53,7 @@ class Keys:
             self.keys = [OctKey.import_key(settings.secret)]
 
     async def fresh(self, now: float) -> None:
-        """Have keys that are not too old. Raises ``Problem`` if there are none."""
+        """Ensure that the keys are not outdated. Raises ``Problem`` if there are none."""
         if self.settings.secret:
             return
         age = None if self.at is None else now - self.at
@@ -65,7 +66,7 @@ class Keys:
             )
 
     async def refresh(self, now: float) -> bool:
-        """Ask again, unless somebody just did. Whether there is an answer."""
+        """Fetch the keys again, unless just fetched. Returns whether keys are available."""
         if self.settings.secret:
             return False
         async with self.lock:
@@ -76,7 +77,7 @@ class Keys:
             try:
                 found = read_keys(await self.load(), self.settings.accepted_algorithms)
             except (OSError, ValueError, RecursionError, httpx.HTTPError, JoseError) as error:
-                log.warning("cannot get the keys of %s: %s", self.settings.issuer, error)
+                log.warning("cannot fetch the keys of %s: %s", self.settings.issuer, error)
                 return False
             if [key.as_dict(private=False) for key in found] != [
                 key.as_dict(private=False) for key in self.keys
@@ -138,8 +139,8 @@ def fits(key: Key, algorithm: Any) -> bool:
 
 
 def read_keys(document: bytes, algorithms: list[str]) -> list[Key]:
-    """The usable public keys of a JWKS. Others (shared secrets, unknown curves) are passed over.
-    Raises ``ValueError`` if there are none."""
+    """The usable public keys of a JWKS. Others (shared secrets, unknown curves) are ignored. Raises
+    ``ValueError`` if there are none."""
     parsed = json.loads(document)
     if not isinstance(parsed, dict) or not isinstance(parsed.get("keys"), list):
         raise ValueError("not a JSON Web Key Set")

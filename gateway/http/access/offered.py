@@ -1,23 +1,23 @@
-"""The ways in, as ``/openapi.json`` and ``/asyncapi.json`` tell them."""
+"""Authentication schemes, as described in ``/openapi.json`` and ``/asyncapi.json``."""
 
 from typing import Any
 
 from gateway.http.access.gate import HOST_COOKIE, Gate
 
-SESSION = """A session, made by `POST /v1/session`. What is not GET needs an `Origin` or
-`Sec-Fetch-Site` field beside it, as browsers send them; pages of other origins are refused."""
+SESSION = """A session, made by `POST /v1/session`. Methods other than GET need an `Origin` or
+`Sec-Fetch-Site` field, as sent by browsers; pages of other origins are refused."""
 PLAIN_SESSION = "The same over plain http from this machine."
 TICKET = """For an `EventSource` that can send no credentials, made by `POST /v1/stream-tickets`:
 good for the stream it was made for, once, and then to resume it."""
 
 Schemes = dict[str, dict[str, Any]]
 EVERYWHERE = ("basic", "bearer", "session", "plain_session")
-"""Every route that asks who asks takes these, if they are offered, but for those below."""
+"""Schemes of every authenticated route, if they are offered, except the routes below."""
 ELSEWHERE = {("post", "/v1/session"): ("basic", "bearer")}
 
 
 def ways_in(gate: Gate) -> Schemes:
-    """Those that this gateway offers, by name, as OpenAPI's security schemes."""
+    """The schemes of this gateway by name, as OpenAPI security schemes."""
     found: Schemes = {"basic": {"type": "http", "scheme": "basic", "description": "A user."}}
     if gate.bearer is not None:
         found["bearer"] = {
@@ -39,7 +39,7 @@ def ways_in(gate: Gate) -> Schemes:
 
 
 def ways_into(schemes: Schemes, method: str, path: str) -> list[dict[str, list[str]]]:
-    """Any one of these opens a route."""
+    """The alternative security requirements of a route."""
     names = ELSEWHERE.get((method, path), EVERYWHERE)
     if method == "get" and path.endswith("/events"):
         names = (*names, "ticket")

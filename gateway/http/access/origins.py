@@ -1,4 +1,5 @@
-"""Which pages may ask: origins, Fetch Metadata, and the CORS answers (finite lists, no ``*``)."""
+"""Checks of the requesting page: origins, Fetch Metadata, and CORS responses (finite lists, no
+``*``)."""
 
 from collections.abc import Iterable
 
@@ -41,7 +42,7 @@ def amqp_fields() -> tuple[str, ...]:
 
 
 class Origins:
-    """The configured origins. ``own`` is whether an ``Origin`` is this very server."""
+    """The configured origins."""
 
     def __init__(self, origins: Iterable[str], credentials: bool) -> None:
         self.known = frozenset(origin.encode("ascii") for origin in origins)
@@ -50,7 +51,8 @@ class Origins:
         self.expose = listed(EXPOSED, amqp_fields())
 
     def own(self, scope: Scope, origin: bytes) -> bool:
-        """A proxy may speak TLS for us, so the scheme is not compared."""
+        """Whether an ``Origin`` is this server. A proxy may terminate TLS, so the scheme is not
+        compared."""
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
         return bool(host) and origin in (b"http://" + host, b"https://" + host)
 
@@ -65,10 +67,10 @@ class Origins:
         mode: bytes | None,
         session: bool = False,
     ) -> None:
-        """Credentials that a browser adds by itself act only for our own pages and for listed
-        ones: reading counts as acting, since a stream takes messages. A listed page that may not
-        use them can still say a password of its own, and only in a request of mode "cors"; a
-        ``session`` is always one that the browser remembers. Raises ``Problem``."""
+        """Credentials that a browser adds by itself are accepted only from pages of this server and
+        of listed origins, also for reads, since a stream takes messages. A listed page that may not
+        use them can still send its own password, but only in a request of mode "cors". A
+        ``session`` is always added by the browser. Raises ``Problem``."""
         if origin is not None:
             if not self.trusted(scope, origin):
                 raise Problem(problems.FORBIDDEN, "pages of this origin may not use this gateway")
@@ -76,8 +78,7 @@ class Origins:
             if remembered and not (self.credentials or self.own(scope, origin)):
                 raise Problem(
                     problems.FORBIDDEN,
-                    "pages of this origin may not use what a browser remembers "
-                    "(http.origin_credentials)",
+                    "pages of this origin may not use stored credentials (http.origin_credentials)",
                 )
             return
         if site in (None, b"same-origin", b"none"):
@@ -88,7 +89,7 @@ class Origins:
         raise Problem(problems.FORBIDDEN, "cross-site requests may not change anything")
 
     def preflight(self, origin: bytes) -> Headers:
-        """Raises ``Problem`` for an origin that is not listed."""
+        """The answer to a preflight. Raises ``Problem`` for an origin that is not listed."""
         if origin not in self.known:
             raise Problem(
                 problems.FORBIDDEN,
@@ -103,7 +104,7 @@ class Origins:
         ]
 
     def answer(self, origin: bytes) -> Headers:
-        """What an answer carries when there are origins to tell apart."""
+        """The CORS fields of a response."""
         headers: Headers = [(b"vary", b"Origin")]
         if origin in self.known:
             headers.append((b"access-control-allow-origin", origin))

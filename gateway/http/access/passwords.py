@@ -1,4 +1,4 @@
-"""HTTP Basic: the credentials of a request, and what is wrong with them as a problem document."""
+"""HTTP Basic: reads credentials and reports errors as problem documents."""
 
 import base64
 import binascii
@@ -27,12 +27,13 @@ def read_basic(given: bytes) -> tuple[str, str]:
 
 @lru_cache(4096)
 def fingerprint(verifier: Verifier) -> str:
-    """Changes with the password, and says nothing about it."""
+    """A value that changes with the password and does not reveal it."""
     return "password:" + hashlib.sha256(b"fingerprint" + verifier.stored_key).hexdigest()[:32]
 
 
 async def checked(passwords: Passwords, user: str, password: str, peer: str) -> User:
-    """Raises ``Problem``: 401, 429 after too many failures, 503 while the gateway stops."""
+    """Verify a password. Raises ``Problem``: 401, 429 after too many failures, 503 during
+    shutdown."""
     try:
         return await passwords.check(user, password, peer)
     except Wrong:

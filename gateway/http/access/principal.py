@@ -1,4 +1,4 @@
-"""The caller of a request: who it is, how it proved it, and what it may do."""
+"""The caller of a request: identity, credential and rights."""
 
 from typing import NamedTuple
 
@@ -21,14 +21,15 @@ BROKER = {
 
 
 class BadToken(Exception):
-    """A bearer token is not good. The text says why and repeats nothing of it."""
+    """A bearer token is not valid. The text gives the reason without quoting the token."""
 
 
 class Principal(NamedTuple):
-    """``user`` is the broker's user whose permissions bound everything; ``scheme`` is "basic",
-    "bearer", "cookie" or "ticket"; ``expires`` is seconds since 1970 or ``None``; ``rights``
-    narrow what the user may do (``None``: not at all); ``proof`` is what must still hold for a
-    stream to go on (``Gate.still_good``)."""
+    """An authenticated caller. ``user`` is the broker's user, whose permissions are the upper
+    bound. ``scheme`` is "basic", "bearer", "cookie" or "ticket". ``expires`` is seconds since 1970
+    or ``None``. ``rights`` restrict the permissions of the user; ``None`` is no restriction.
+    ``proof`` is the evidence that must remain valid while a stream is open
+    (``Gate.still_good``)."""
 
     user: str
     scheme: str = "basic"
@@ -39,11 +40,12 @@ class Principal(NamedTuple):
 
     @property
     def identity(self) -> tuple[str, str]:
-        """Who quotas, idempotency keys and sealed tokens belong to."""
+        """The owner of quotas, idempotency keys and sealed tokens."""
         return self.user, self.subject
 
     def may(self, action: Action, vhost: str, kind: str, name: str) -> bool:
-        """Whether the credential allows it; the broker's permissions are another question."""
+        """Whether the credential permits the action. The broker's permissions are checked
+        separately."""
         rights = self.rights
         return rights is None or any([one.covers(action, vhost, kind, name) for one in rights])
 
@@ -56,9 +58,9 @@ class Principal(NamedTuple):
         name: str,
         behind: str | None = None,
     ) -> None:
-        """Raises ``Problem`` (403) unless this caller may do this to a "queue", "exchange" or
-        "route". ``behind`` is the node behind a route: the credential must cover the route, the
-        broker's permission the node, and the text does not name it."""
+        """Raises ``Problem`` (403) unless this caller may perform the action on a "queue",
+        "exchange" or "route". ``behind`` is the node behind a route: the credential must cover the
+        route and the broker's permission the node, which the text does not name."""
         permission = BROKER.get(action)
         node = name if behind is None else behind
         if (self.rights is None or self.may(action, vhost, kind, name)) and (

@@ -1,6 +1,6 @@
 """The HTTP/1.1 parser with bounds: size of the head, time for it, progress of bodies, connections.
 
-uvicorn has none of these, and errors that it answers itself get the one error shape here.
+uvicorn has none of these. Its own error responses get the common error format here.
 """
 
 import json
@@ -19,8 +19,8 @@ Headers = list[tuple[bytes, bytes]]
 
 MOST_HEADERS = 256
 CYCLE = "gateway.cycle"
-"""In a scope: uvicorn's request and response, for ``Pipe`` and ``answer_whole``. A weak reference:
-it has the scope, and what holds itself is there until garbage is collected."""
+"""Key in a scope: uvicorn's request and response, for ``Pipe`` and ``answer_whole``. A weak
+reference, because it refers to the scope and a cycle would live until garbage collection."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -59,16 +59,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self.head_octets += len(data)
         self._unset_keepalive_if_required()
         self.feed(data)
-        # What is still no whole head has been gathered inside the parser.
+        # An incomplete head is buffered inside the parser.
         if self.in_head and self.head_octets > self.head_limit:
             self.refuse(HEAD_TOO_LARGE, f"a head has at most {self.head_limit} octets")
 
     def feed(self, data: bytes | memoryview) -> None:
         """Like uvicorn's ``data_received``, but a request whose upgrade is ignored keeps its body.
 
-        The parser stops behind the head of a request with ``Upgrade`` as if another protocol
-        began there. A server that does not switch takes the request as if the field were not
-        there (RFC 9110 §7.8), so the parser gets the head once more without it.
+        The parser stops after the head of a request with ``Upgrade``, as if another protocol began
+        there. A server that does not switch ignores the field (RFC 9110 §7.8), so the head is
+        parsed again without it.
         """
         while True:
             try:
@@ -84,7 +84,8 @@ class BoundedProtocol(HttpToolsProtocol):
                     return
                 head, self.upgrade_ignored = self.upgrade_ignored, None
                 data = memoryview(data)[stopped.args[0] :]
-                # A parser that saw the end of a last request (``close``, HTTP/1.0) takes no more.
+                # After the end of a last request (``close``, HTTP/1.0) the parser accepts no more
+                # data.
                 self.parser = httptools.HttpRequestParser(self)
                 self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
             try:
@@ -94,17 +95,17 @@ class BoundedProtocol(HttpToolsProtocol):
                 return
 
     def handle_websocket_upgrade(self) -> None:
-        # The transport has another protocol from here on, with time-outs of its own.
+        # From here on the transport has another protocol with its own timeouts.
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
         super().handle_websocket_upgrade()
-        # The parser knows this protocol by its methods, and nobody will say that it is over.
+        # The parser refers to this protocol by its methods, and gets no signal of the end.
         del self.parser
 
     def _should_upgrade(self) -> bool:
-        """RFC 6455 §4.2.1: a GET of HTTP/1.1. One with a body is an ordinary request: the
-        octets behind its head belong to it."""
+        """Only a GET of HTTP/1.1 upgrades (RFC 6455 §4.2.1). A request with a body is an ordinary
+        one: the octets after its head are its body."""
         if self.parser.get_method() != b"GET" or self.parser.get_http_version() != "1.1":
             return False
         for name, value in self.headers:
@@ -113,7 +114,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return super()._should_upgrade()
 
     def _get_upgrade(self) -> bytes | None:
-        """As uvicorn does, for any number of ``Connection`` and ``Upgrade`` fields."""
+        """As in uvicorn, but for any number of ``Connection`` and ``Upgrade`` fields."""
         fields = [value.lower() for name, value in self.headers if name == b"connection"]
         if b"upgrade" not in {token.strip() for token in b",".join(fields).split(b",")}:
             return None
@@ -131,7 +132,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self.in_head = False
         self.heads += 1
-        # A head that began in the middle of a read is not in ``head_octets``, but in the read.
+        # ``head_octets`` does not count a head that began in the middle of a read.
         most = self.head_octets + self.latest + MOST_HEADERS
         self.head_octets = 0
         if len(self.headers) > MOST_HEADERS or (most > self.head_limit and self.oversized()):
@@ -140,7 +141,7 @@ class BoundedProtocol(HttpToolsProtocol):
             raise httptools.HttpParserError(text)
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
-                self.refusal = (problems.INVALID, "this is no proxy")
+                self.refusal = (problems.INVALID, "this server is not a proxy")
                 raise httptools.HttpParserError("CONNECT")
             if not self._should_upgrade():
                 self.heads -= 1  # it comes again
@@ -160,27 +161,27 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """The parser gave up."""
+        """Answer a parse error."""
         row, text = self.refusal or (problems.INVALID, "this is not an HTTP/1.1 request")
         self.refuse(row, text)
 
     def refuse(self, row: Row, detail: str) -> None:
-        """Answer for ourselves and hang up. Not into the middle of another answer, nor instead of
-        one that is still to come."""
+        """Answer with an error and close the connection, but neither within another response nor in
+        place of a pending one."""
         if self.transport.is_closing():
             return
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             self.transport.write(answer(row, detail))
         elif not (self.in_head or self.pipeline or cycle.response_started):
-            # The request under way is the one that went wrong, in its body.
+            # The error is in the body of the current request.
             self.transport.write(answer(row, detail))
             cycle.disconnected = True
             cycle.message_event.set()
         self.transport.close()
 
     def look(self) -> None:
-        """Hang up on a peer that has made no progress since the last look."""
+        """Close the connection if it has made no progress since the last call."""
         if self.transport.is_closing():
             return
         before, self.seen = self.seen, (self.heads, self.reads)
@@ -206,14 +207,14 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class Pipe:
-    """Pieces of a response that has begun, straight to the transport: what goes to thousands of
-    event streams need not pass through every layer between, nor wake a task for each of them. Only
-    while the transport takes it; whoever must wait for room uses ``send``."""
+    """Writes pieces of a started response directly to the transport, so that output for thousands
+    of event streams neither passes through every layer nor wakes a task per stream. Usable only
+    while the transport is writable; otherwise callers use ``send``."""
 
     __slots__ = ("cycle",)
 
     latest: tuple[bytes, bytes] = (b"", b"0\r\n\r\n")
-    """A piece, and how it is written: many streams are given the same object."""
+    """The last piece and its encoded form: many streams are given the same object."""
 
     def __init__(self, cycle: Any) -> None:
         self.cycle = cycle
@@ -229,7 +230,7 @@ class Pipe:
         )
 
     def write(self, piece: bytes) -> None:
-        """Not empty, and only when ``ready``. Hot."""
+        """Write a non-empty piece; only when ``ready``. Hot."""
         known, written = Pipe.latest
         if known is not piece:
             written = b"%x\r\n%b\r\n" % (len(piece), piece)
@@ -238,15 +239,15 @@ class Pipe:
 
 
 def pipe_of(scope: Scope) -> Pipe | None:
-    """``None`` under another server."""
+    """The pipe of a response; The pipe of a response; ``None`` under another server."""
     found = scope.get(CYCLE)
     cycle = None if found is None else found()
     return None if cycle is None else Pipe(cycle)
 
 
 def answer_whole(scope: Scope, status: int, headers: Headers, body: bytes) -> bool:
-    """A small response of known length, written at once: head and body are one write to the socket
-    and not two. Whether it was; if not, nothing has happened and ``send`` will do. Hot."""
+    """Write a small response of known length with one write to the socket. Returns whether it was
+    written; if not, nothing was sent and the caller uses ``send``. Hot."""
     found = scope.get(CYCLE)
     cycle = None if found is None else found()
     if (
@@ -267,7 +268,7 @@ def answer_whole(scope: Scope, status: int, headers: Headers, body: bytes) -> bo
     parts.append(b"\r\n")
     head = b"".join(parts)
     if head.count(b"\n") != len(parts) // 4 + 2 or head.count(b"\r") != len(parts) // 4 + 2:
-        return False  # a field with a line end in it: uvicorn says no
+        return False  # a field contains a line end: uvicorn rejects it
     cycle.response_started = True
     cycle.transport.write(head + body)
     cycle.response_complete = True
@@ -277,7 +278,7 @@ def answer_whole(scope: Scope, status: int, headers: Headers, body: bytes) -> bo
 
 
 def bounded(head: int, seconds: float, connections: int) -> type[BoundedProtocol]:
-    """The protocol with these limits."""
+    """The protocol class with these limits."""
 
     class Bounded(BoundedProtocol):
         head_limit = head

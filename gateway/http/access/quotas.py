@@ -1,5 +1,5 @@
-"""How much can be asked for: requests and octets of bodies, per caller, virtual host and declared
-route, with the ``RateLimit`` fields of draft-ietf-httpapi-ratelimit-headers."""
+"""Quotas of requests and of body octets, per caller, virtual host and declared route, with the
+``RateLimit`` fields of draft-ietf-httpapi-ratelimit-headers."""
 
 from collections.abc import Callable, Container, Hashable, Iterable
 from typing import NamedTuple
@@ -14,14 +14,14 @@ from gateway.http.problems import Problem
 from gateway.net.buckets import Buckets, Left, Rate
 
 LIMITS = "gateway.limits"
-"""In a scope: the fields for the answer."""
+"""Key in a scope: the fields for the answer."""
 OCTETS_KEY = "gateway.octets"
-"""In a scope: the buckets that a body of unknown length is charged to."""
+"""Key in a scope: the buckets that are charged for a body of unknown length."""
 
 
 class Limit(NamedTuple):
-    """One kind of quota: ``name`` as the fields and problems call it; "octets" are counted by the
-    body, all else by requests."""
+    """One kind of quota. ``name`` is its name in fields and problems; "octets" counts body octets,
+    all others count requests."""
 
     name: str
     buckets: Buckets
@@ -37,7 +37,7 @@ class Limit(NamedTuple):
 
 
 class Quotas:
-    """All buckets. ``vhosts``: names that are not there have no quota to use up."""
+    """All buckets. ``vhosts`` are the existing virtual hosts; other names have no quota."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Quotas:
             self.apply(scope, use)
 
     def apply(self, scope: Scope, use: list[tuple[Limit, Hashable]]) -> None:
-        """Use all, or none if one is used up."""
+        """Charge all quotas, or none if one is exhausted."""
         length = length_of(scope)
         asked = [(limit, key, length if limit.octets else 1.0) for limit, key in use]
         lefts = [(limit, limit.buckets.look(key, amount)) for limit, key, amount in asked]
@@ -114,7 +114,7 @@ class Quotas:
             )
 
     def counting(self, scope: Scope, receive: Receive) -> Receive:
-        """Charges a body without ``Content-Length`` as it comes."""
+        """``receive`` that charges a body without ``Content-Length`` while it is read."""
 
         async def receiving() -> Message:
             message = await receive()
@@ -127,7 +127,7 @@ class Quotas:
 
 
 def vhost_in(scope: Scope) -> str | None:
-    """The virtual host that a path names."""
+    """The virtual host in a path."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
     parts = raw.split(b"/", 3)
     return unquote(parts[2].decode("latin-1")) if len(parts) > 3 and parts[1] == b"v1" else None

@@ -19,7 +19,7 @@ MOST_RIGHTS = 256
 
 
 class Action(Enum):
-    """What rights name."""
+    """Actions that rights permit."""
 
     PUBLISH = "publish"
     RECEIVE = "receive"
@@ -34,11 +34,11 @@ ACTIONS = {action.value: action for action in Action}
 
 
 class BadRights(Exception):
-    """Rights that cannot be read: whoever carries them gets nothing."""
+    """Unreadable rights. The credential grants nothing."""
 
 
 class Right(NamedTuple):
-    """Some actions on the nodes of a kind whose names match. The patterns are globs; ``literal``:
+    """Actions on the nodes of a kind with matching names. The patterns are globs; with ``literal``
     they are names, in which ``*`` is an asterisk."""
 
     actions: frozenset[Action]
@@ -55,7 +55,7 @@ class Right(NamedTuple):
         return matches(self.vhost, vhost) and matches(self.name, name)
 
     def record(self) -> list[Any]:
-        """Plain JSON."""
+        """The right as plain JSON."""
         return [sorted(one.value for one in self.actions), *self[1:]]
 
 
@@ -66,7 +66,8 @@ def read_record(record: list[Any]) -> Right:
 
 @lru_cache(4096)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Atomic groups: a hostile pattern of many stars costs one scan, not a power of the length."""
+    """A glob as a regular expression. Atomic groups make a hostile pattern with many stars cost
+    linear time."""
     first, *others = [re.escape(part) for part in re.sub(r"\*+", "*", pattern).split("*")]
     if not others:
         return re.compile(first, re.DOTALL)
@@ -79,7 +80,7 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def of_scope(scope: str, prefix: str = "") -> list[Right]:
-    """The rights in a space-separated scope; tokens of other resources are passed over. Raises
+    """The rights in a space-separated scope; tokens of other resources are ignored. Raises
     ``BadRights``."""
     found = []
     for token in scope.split():
@@ -104,8 +105,8 @@ def of_scope(scope: str, prefix: str = "") -> list[Right]:
 
 
 def of_details(details: Any) -> list[Right]:
-    """The rights in ``authorization_details``; other types are passed over. Raises
-    ``BadRights``: an entry of ours that is not understood must not widen into something else."""
+    """The rights in ``authorization_details``; other types are ignored. Raises ``BadRights`` for an
+    entry of ours that is not understood, since it must not grant more than intended."""
     if not isinstance(details, list):
         raise BadRights("authorization_details is not a list")
     found: list[Right] = []

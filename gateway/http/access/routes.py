@@ -1,4 +1,4 @@
-"""Sessions, tickets and metadata: the routes of access."""
+"""The routes of sessions, tickets and metadata."""
 
 from starlette.routing import BaseRoute
 

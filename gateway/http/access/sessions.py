@@ -1,8 +1,8 @@
 """Sessions of browsers and stream tickets: random ids whose records the store keeps.
 
-An id is 32 random octets; only its SHA-256 is kept, so neither the disk nor a dump of memory gives
-one away, and ending a session really ends it. Records survive a restart, so a browser's event
-stream can resume with the credential it has.
+An id is 32 random octets. Only its SHA-256 is stored, so neither the disk nor a memory dump reveals
+it, and a session ends when its record is deleted. Records survive a restart, so that the event
+stream of a browser can resume with the same credential.
 """
 
 import base64
@@ -49,8 +49,8 @@ def read_principal(record: dict[str, Any], scheme: str, proof: str) -> Principal
 
 
 class Records:
-    """Records of one kind by digest of their id, in memory and in the store; at most ``most``, the
-    oldest go first."""
+    """Records of one kind by digest of their id, in memory and in the store. At most ``most`` are
+    kept; the oldest are removed first."""
 
     def __init__(self, kind: str, store: Store, turns: HttpDependencies, most: int) -> None:
         self.kind = kind
@@ -65,7 +65,7 @@ class Records:
         return self.found.get(digest)
 
     def make(self, record: dict[str, Any]) -> str:
-        """The id of a new record."""
+        """Add a record. Returns its id."""
         made = base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode()
         while len(self.found) >= self.most:
             self.forget(next(iter(self.found)))
@@ -90,8 +90,8 @@ class Records:
 
 
 class Sessions:
-    """``__Host-`` cookies. A session is never worth more than what it was made from: it ends with
-    the token, the password or the user."""
+    """``__Host-`` cookies. A session grants no more than the credential it was created from, and
+    ends with that token, password or user."""
 
     def __init__(self, records: Records, access: Access, clock: Callable[[], float]) -> None:
         self.records = records
@@ -109,7 +109,7 @@ class Sessions:
         return made, read_principal(record, "cookie", "session:" + digest_of(made))
 
     def find(self, text: str) -> Principal | None:
-        """Whose session it is, if it still is one."""
+        """The principal of a session, or ``None`` if it is not valid."""
         if len(text) != ID_LETTERS:
             return None
         digest = digest_of(text)
@@ -127,7 +127,7 @@ class Sessions:
 
 
 def holds(principal: Principal, access: Access, sessions: Records, now: float) -> bool:
-    """Whether what a principal stands on is still there: time, user, password, session."""
+    """Whether the basis of a principal is still valid: expiry, user, password and session."""
     if principal.expires is not None and now >= principal.expires:
         return False
     user = access.user(principal.user)

@@ -1,9 +1,9 @@
 """Stream tickets: a credential in a URL, for the ``EventSource`` that can send no header.
 
-A ticket is for what it was asked for: sources, filters, selector, ack, kind of journal, one
-origin and one principal. It must be used within a minute. Its first use starts a session; from
-then on it is good only to resume that session: one connection at a time (the newer one wins), not
-before the session's first cursor, and not after a quarter of an hour without a connection.
+A ticket is bound to the terms of its request: sources, filters, selector, ack, kind of journal, one
+origin and one principal. It must be used within a minute. Its first use starts a session;
+afterwards it is valid only to resume that session: one connection at a time (the newer one wins),
+not before the session's first cursor, and not after a quarter of an hour without a connection.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ Positions = Mapping[bytes, int]
 
 
 class Terms(NamedTuple):
-    """What a ticket is bound to, and what a stream asks for. ``journal`` and ``selector`` are "" if
-    nothing is said."""
+    """The terms of a ticket or of a stream request. ``journal`` and ``selector`` are "" if not
+    given."""
 
     sources: list[str]
     filters: list[str] = []
@@ -39,8 +39,8 @@ class Terms(NamedTuple):
     selector: str = ""
 
     def within(self, other: "Terms") -> bool:
-        """Whether this asks for no more than the other: fewer sources, more filters, a selector
-        only where there was none."""
+        """Whether these terms are within the others: a subset of the sources, a superset of the
+        filters, and a selector only if the other has none."""
         return (
             bool(self.sources)
             and set(self.sources) <= set(other.sources)
@@ -50,7 +50,7 @@ class Terms(NamedTuple):
         )
 
     def pairs(self) -> list[tuple[str, str]]:
-        """As the parameters of a stream."""
+        """The terms as parameters of a stream."""
         found = [("source", one) for one in self.sources]
         found += [("filter", one) for one in self.filters]
         if self.selector:
@@ -63,7 +63,7 @@ class Terms(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A ticket that somebody came with, and who may use it."""
+    """A presented ticket and its principal."""
 
     digest: str
     record: dict[str, Any]
@@ -90,7 +90,7 @@ def bad_ticket(text: str) -> Problem:
 
 
 class Tickets:
-    """All tickets. ``positions`` opens a cursor (``None``: it says nothing here)."""
+    """All tickets. ``positions`` opens a cursor; ``None`` if the cursor has no positions here."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Tickets:
         self.idle_seconds = idle_seconds
         self.positions = positions
         self.live: dict[str, asyncio.Event] = {}
-        """Connections now; setting the event ends one."""
+        """Current connections; setting the event ends one."""
         self.left: dict[str, float] = {}
         """When the last connection ended, in this process."""
         self.started = clock()
@@ -123,7 +123,8 @@ class Tickets:
         origin: str | None,
         seconds: float | None,
     ) -> tuple[str, str, float]:
-        """Ticket, URL, and when it must have been used. The caller has checked the rights."""
+        """Create a ticket: ticket, URL and the time by which it must be used. The caller has
+        checked the rights."""
         now = self.clock()
         for digest, record in list(self.records.found.items()):
             if self.over(record, now) or self.idle(digest, record, now):
@@ -155,7 +156,7 @@ class Tickets:
         self.left.pop(digest, None)
 
     def claim(self, ticket: str, vhost: str, origin: str | None) -> Claim:
-        """Who comes with the ticket. Raises ``Problem``: 401."""
+        """The claim of a presented ticket. Raises ``Problem``: 401."""
         digest = digest_of(ticket)
         record = self.records.get(digest)
         now = self.clock()
@@ -175,8 +176,8 @@ class Tickets:
         return Claim(digest, record, principal)
 
     def use(self, claim: Claim, asked: Terms, cursor: str | None) -> tuple[str | None, bool]:
-        """Begin or resume its session: the cursor to go on from, and whether it is resumed. Who
-        resumes without a cursor, or with one that means nothing here, starts where the session
+        """Begin or resume its session: the cursor to go on from, and whether it is resumed. A
+        resumption without a cursor, or with one that has no position here, starts where the session
         started. Raises ``Problem``."""
         digest, record, _ = claim
         if not asked.within(Terms(*record["terms"])):
@@ -185,12 +186,12 @@ class Tickets:
         if record["used"] is None:
             self.records.save(digest, record | {"used": self.clock()})
             return cursor, False
-        if start is None:  # it was refused, or broke off, before it had begun
+        if start is None:  # it was refused, or disconnected, before it began
             return cursor, False
         return self.later(cursor, start), True
 
     def later(self, cursor: str | None, start: str) -> str:
-        """The cursor, unless some position of it lies before those of the session's first."""
+        """The cursor, if none of its positions is before those of the session's first cursor."""
         if not cursor:
             return start
         ours = self.positions(start)
@@ -254,7 +255,7 @@ class Tickets:
                 self.left[digest] = self.clock()
 
     def begins(self, digest: str, cursor: str) -> None:
-        """The first cursor of a session."""
+        """Record the first cursor of a session."""
         record = self.records.get(digest)
         if record is not None and record["start"] is None:
             self.records.save(digest, record | {"start": cursor})

@@ -1,1 +1,1 @@
-"""What one sees of requests from outside: traces, logs, meters, and whether publishing works."""
+"""Observability of HTTP: traces, logs, meters, and the publish check behind readiness."""

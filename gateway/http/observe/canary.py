@@ -1,9 +1,9 @@
-"""Whether publishing works now: a durable message goes through a turn of the broker and the store
-to the disk and away again, and the answer waits for it, for a limited time.
+"""The publish check behind readiness: a durable message passes through a turn of the broker to the
+disk and is removed again, within a time limit.
 
-It runs when somebody asks for readiness and the last result is old, or is not good enough for who
-asks, so that it costs nothing when nobody asks. Only one is under way at a time: while the disk
-hangs, everybody hears at once that the last one is still waiting.
+It runs when readiness is requested and the last result is stale or not acceptable to the caller, so
+it costs nothing otherwise. Only one check runs at a time: while the disk hangs, all callers share
+the pending one.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ DIALECT = "0-9-1"
 
 
 class Canary:
-    """``fresh_seconds`` is how long a good result counts, ``limit_seconds`` how long one may
-    take."""
+    """The check. ``fresh_seconds`` is the time that a good result is valid. ``limit_seconds`` is
+    the time limit of one check."""
 
     def __init__(
         self, dependencies: HttpDependencies, fresh_seconds: float, limit_seconds: float
@@ -29,13 +29,13 @@ class Canary:
         self.waiting: asyncio.Future[None] | None = None
         self.began = 0.0
         self.last_good: float | None = None
-        """When the last one arrived, in the loop's time."""
+        """Time of the last success, by the clock of the loop."""
         self.last_seconds = 0.0
         self.ever = False
 
     async def sings(self, anew: bool = False) -> bool:
-        """Whether a publish completes in time. ``anew``: one that begins from now on; those who
-        ask for it while another is under way share the next."""
+        """Whether a publish completes in time. ``anew`` requires one that begins after this call;
+        such calls during a check share the next one."""
         if self.dependencies.broker.blocked is not None:
             return False
         if anew and self.waiting is not None and not await self.arrives(self.waiting):
@@ -69,7 +69,8 @@ class Canary:
             broker.state.store.append(number, position, self.message(), None, True)
 
             def arrived() -> None:
-                # What is removed at once would cancel out and never see the disk.
+                # A message that is removed in the same batch would cancel out and not reach the
+                # disk.
                 broker.state.store.remove(number, position)
                 self.last_good = loop.time()
                 self.last_seconds = self.last_good - self.began

@@ -1,4 +1,4 @@
-"""Around every request: its id, its trace, its span and its line in the log."""
+"""The outermost layer of every request: its id, trace, span and log line."""
 
 import logging
 import re
@@ -18,13 +18,13 @@ from gateway.http.observe.trace import CURRENT, Trace, read_trace
 log = logging.getLogger("gateway.http.access")
 
 REQUEST_ID = "gateway.request_id"
-"""In a scope: the id of the request, the caller's or ours."""
+"""Key in a scope: the id of the request, from the caller or generated."""
 GOOD_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 class Observe:
-    """Outermost. ``labels`` has the route templates by endpoint. With ``log_requests`` each
-    answered request is a line; an event stream's line comes when it ends."""
+    """The layer. ``labels`` has the route templates by endpoint. With ``log_requests`` each
+    answered request is logged; an event stream is logged when it ends."""
 
     app: ASGIApp
 
@@ -43,7 +43,7 @@ class Observe:
         self.prefix = secrets.token_hex(6).encode()
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """This layer over what is below it."""
+        """The application wrapped in this layer."""
         self.app = app
         return self
 
@@ -91,13 +91,13 @@ class Observe:
                 self.tell(scope, route, status, time.perf_counter() - began, message_id, trace)
 
     def identify(self, given: bytes | None) -> bytes:
-        """The caller's id if it has one that can be shown, or a new one."""
+        """The caller's request id if it is printable, otherwise a new one."""
         if given is not None and GOOD_ID.fullmatch(given):
             return given
         return b"%b-%x" % (self.prefix, next(self.numbers))
 
     def measure(self, route: str, seconds: float) -> None:
-        """Until the answer begins: a stream's length says nothing."""
+        """Record the time until the answer begins; the duration of a stream is not a latency."""
         found = self.durations.get(route)
         if found is None:
             found = self.durations[route] = Histogram()
@@ -112,7 +112,7 @@ class Observe:
         message_id: bytes,
         trace: Trace | None,
     ) -> None:
-        """The route's template and not the path: paths may hold tokens."""
+        """Log the template of the route rather than the path, which may contain tokens."""
         more: dict[str, Any] = {
             "request_id": scope[REQUEST_ID],
             "method": scope["method"],

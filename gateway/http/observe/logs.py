@@ -1,9 +1,8 @@
-"""Logs for people or for machines: one line of text, or one JSON object per line.
+"""Log formats: lines of text, or one JSON object per line.
 
-What looks like a secret is taken out of every line, whoever wrote it: credentials in headers, in
-queries and in addresses. Queries of requests are never logged at all. Control characters, which
-peers may put into names and reasons, are escaped: nobody writes a second line, or to the terminal
-of the person who reads the log.
+Secrets are redacted in every line: credentials in headers, in queries and in addresses. Queries of
+requests are never logged. Control characters, which peers may put into names and reasons, are
+escaped, so that a peer can neither forge a line nor control the terminal of a reader.
 """
 
 import json
@@ -36,18 +35,18 @@ UNSEEN = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""Control characters, line separators, lone surrogates, and what changes the direction of text or
-is not seen at all."""
+"""Control characters, line separators, lone surrogates, and characters that are invisible or change
+the direction of text."""
 
 
 def escaped(text: str) -> str:
-    """The text in one line, with characters that are not to be seen written as Python does."""
+    """The text in one line, with invisible characters escaped as in Python."""
     return UNSEEN.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 class TextLines(logging.Formatter):
-    """``time LEVEL logger: text key=value ...``, secrets redacted. A traceback follows in lines
-    that are indented: none of them can be taken for another entry."""
+    """``time LEVEL logger: text key=value ...``, secrets redacted. A traceback follows in indented
+    lines, which cannot be mistaken for entries."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -66,8 +65,8 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object per line with ``time``, ``level``, ``logger``, ``message``, what was given as
-    ``extra``, and the trace id when a request is being served."""
+    """One object per line with ``time``, ``level``, ``logger``, ``message``, the members of
+    ``extra``, and the trace id within a request."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -92,7 +91,7 @@ def extras(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def set_up(level: str, form: str = "text", stream: TextIO | None = None) -> None:
-    """For the whole process; ``form`` is "text" or "json"."""
+    """Configure logging for the process. ``form`` is "text" or "json"."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

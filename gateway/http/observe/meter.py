@@ -1,14 +1,14 @@
-"""Counts and latencies of publishing: plain numbers, because every publish pays for them."""
+"""Counts and latencies of publishing: plain numbers, since every publish updates them."""
 
 from bisect import bisect_left
 from collections import Counter
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper ends of the buckets in seconds; what is above counts in the last."""
+"""Upper bounds of the buckets in seconds; larger values count in the last bucket."""
 
 
 class Histogram:
-    """How long something took. ``counts`` has one more entry than there are bounds."""
+    """A histogram of durations. ``counts`` has one more entry than there are bounds."""
 
     __slots__ = ("counts", "seconds")
 
@@ -21,7 +21,7 @@ class Histogram:
         self.seconds += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative, as Prometheus wants them."""
+        """The buckets, cumulative as in Prometheus."""
         shown: list[tuple[str, float]] = []
         total = 0
         for bound, count in zip((*map(str, BOUNDS), "+Inf"), self.counts, strict=True):
@@ -31,8 +31,8 @@ class Histogram:
 
 
 class Meter:
-    """What became of messages that came over HTTP. ``outcomes``: accepted, unroutable, rejected,
-    unknown; each message counts once, when its fate is known."""
+    """Outcomes of messages published over HTTP: accepted, unroutable, rejected, unknown. Each
+    message counts once, when its outcome is known."""
 
     __slots__ = ("outcomes", "confirms")
 

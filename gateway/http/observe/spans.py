@@ -1,7 +1,7 @@
-"""OpenTelemetry spans, when somebody has set up the SDK; nothing of it is imported otherwise.
+"""OpenTelemetry spans, if an SDK is set up. Otherwise nothing of it is imported.
 
-The gateway only speaks the API (``pip install amqp-gateway[otel]``); exporters and sampling are
-the operator's, for example by ``opentelemetry-instrument amqp-gateway serve``.
+The gateway only uses the API (``pip install amqp-gateway[otel]``); exporters and sampling are the
+operator's, for example by ``opentelemetry-instrument amqp-gateway serve``.
 """
 
 import sys
@@ -42,12 +42,12 @@ class Spans:
         return span
 
     def inside(self, span: Span) -> AbstractContextManager[Any]:
-        """What the request's own code and libraries start becomes a child."""
+        """Make the span the parent of spans that are started within the request."""
         found: AbstractContextManager[Any] = self.api.use_span(span, end_on_exit=False)
         return found
 
     def trace_of(self, span: Span, before: Trace | None) -> Trace | None:
-        """What goes into messages: this span as their parent."""
+        """The trace context for messages: this span as their parent."""
         carrier: dict[str, str] = {}
         self.propagator.inject(carrier, context=self.api.set_span_in_context(span))
         parent = carrier.get("traceparent")
@@ -65,7 +65,7 @@ class Spans:
 
 
 def find_spans() -> Spans | None:
-    """``None`` unless an SDK is set up: then the API's own provider is a stand-in."""
+    """The spans; ``None`` if no SDK is set up, in which case the API has a no-op provider."""
     if "opentelemetry.sdk.trace" not in sys.modules:
         return None
     from opentelemetry import trace

@@ -1,9 +1,9 @@
-"""W3C trace context: from requests into messages, and out again.
+"""W3C trace context, from requests into messages and back.
 
-The context of the request that is being served stands in ``CURRENT``. A message gets it as the
-headers ``traceparent`` and ``tracestate`` when its publisher gave none: the publisher owns them,
-so what is there is never overwritten. They travel as notes, which every version sees as ordinary
-headers and which leave the publisher's octets as they are.
+``CURRENT`` holds the context of the current request. A message gets it as the headers
+``traceparent`` and ``tracestate`` if its publisher set none; those of a publisher are never
+overwritten. They are notes, which every version sees as ordinary headers and which leave the
+publisher's octets unchanged.
 """
 
 import re
@@ -32,8 +32,8 @@ CURRENT: ContextVar[Trace | None] = ContextVar("trace", default=None)
 
 
 def read_trace(headers: list[tuple[bytes, bytes]]) -> Trace | None:
-    """The context of a request with lower-case header names. What is malformed or given twice does
-    not count (W3C Trace Context, 3.2)."""
+    """The context of a request with lower-case header names. Malformed and repeated fields are
+    ignored (W3C Trace Context, 3.2)."""
     parents = [value for name, value in headers if name == b"traceparent"]
     if len(parents) != 1:
         return None
@@ -48,7 +48,7 @@ def read_trace(headers: list[tuple[bytes, bytes]]) -> Trace | None:
 
 
 def stamp(message: Message) -> None:
-    """Give a message the current context unless it has one. Hot: nearly always one look."""
+    """Add the current context to a message unless it has one. Hot: usually one lookup."""
     trace = CURRENT.get()
     if trace is None or has_trace(message):
         return
@@ -74,6 +74,6 @@ def has_trace(message: Message) -> bool:
 
 
 def trace_of(table: dict[str, object] | None) -> dict[str, str]:
-    """The context that a message's headers carry, for who reads it."""
+    """The context in the headers of a message, for its readers."""
     found = {name: (table or {}).get(name) for name in (TRACEPARENT, TRACESTATE)}
     return {name: value for name, value in found.items() if isinstance(value, str)}
