@@ -1,4 +1,4 @@
-"""``/asyncapi.json``: AsyncAPI 3 of what this caller may publish to and read from.
+"""``/asyncapi.json``: AsyncAPI 3 description of the channels that the caller may use.
 
 One channel per queue and exchange, the same over AMQP and over HTTP, and one per direction of a
 declared route; one operation per direction that the caller's permissions allow. Where queues and
@@ -77,11 +77,11 @@ def exchange_channel(one: ExchangeSnapshot) -> dict[str, Any]:
 
 
 Entry = tuple[str, str, dict[str, Any]]
-"""Where it stands ("channels", "operations"), its key and the thing."""
+"""An entry: its part ("channels", "operations"), its key and its value."""
 
 
 class Document:
-    """What the caller may use, entry by entry."""
+    """The document of one caller, entry by entry."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -95,7 +95,8 @@ class Document:
     def node(
         self, kind: str, vhost: str, name: str, channel: dict[str, Any], events: str
     ) -> Iterator[Entry]:
-        """``receive`` is the application's view: who reads this document sends to us."""
+        """Entries of a node. ``receive`` is the application's view: readers of this document send
+        to us."""
         key = channel_id(kind, vhost, name)
         path = path_of(kind, vhost, name)
         ways = (
@@ -109,7 +110,7 @@ class Document:
             yield from self.put(way, key, channel, f"Over HTTP: {method} {address}", http, key)
 
     def route(self, route: DeclaredRoute) -> Iterator[Entry]:
-        """What the caller may do by a declared route."""
+        """Entries of a declared route."""
         key, node = channel_id("route", route.vhost, route.name), route.queue or route.exchange
         ways = (
             (route.publish, "send", "write", Action.PUBLISH, "POST",
@@ -128,7 +129,7 @@ class Document:
     def put(
         self, way: str, key: str, channel: dict[str, Any], summary: str, bindings: Any, name: str
     ) -> Iterator[Entry]:
-        """A channel of this name, and what is done there."""
+        """A channel of this name and its operations."""
         yield "channels", name, channel
         yield (
             "operations",
@@ -146,7 +147,7 @@ class Document:
 
 
 def nodes(document: Document, call: Call) -> Iterator[Entry]:
-    """Of queues and exchanges, for those who can name them."""
+    """Entries of queues and exchanges, for callers that can name them."""
     broker = call.context.broker
     for queue in broker.each_queue():
         if readable(call, queue.vhost) and not queue.exclusive:
@@ -180,7 +181,7 @@ def section(call: Call, wanted: str) -> Iterator[bytes]:
         if part != wanted or name == latest:
             yield b""
             continue
-        latest = name  # a channel comes once for each of its operations
+        latest = name  # a channel is repeated for each of its operations
         yield comma + encoded(name) + b":" + encoded(thing)
         comma = b","
 
@@ -199,12 +200,12 @@ async def show_asyncapi(call: Call) -> Response:
 
 
 def frame(call: Call) -> dict[str, Any]:
-    """All but channels and operations."""
+    """The document without channels and operations."""
     gate = call.context.gate
     host = call.request.headers.get("host", "localhost")
     schemes = ways_in(gate)
     for scheme in schemes.values():
-        if scheme["type"] == "apiKey":  # which means something else there
+        if scheme["type"] == "apiKey":  # which has another meaning in AsyncAPI
             scheme["type"] = "httpApiKey"
     security = [{"$ref": f"#/components/securitySchemes/{name}"} for name in schemes]
     return {

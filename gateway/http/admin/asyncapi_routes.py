@@ -1,6 +1,6 @@
 """Declared routes in ``/asyncapi.json``: two channels each, one to publish to and one to read from.
 
-Their address is the path over HTTP: what is behind a route stands nowhere.
+Their address is the HTTP path. The target of a route is not disclosed.
 """
 
 import re
@@ -15,7 +15,7 @@ HTTP = [{"$ref": "#/servers/http"}]
 
 
 def safe(name: str) -> str:
-    """A key of the allowed letters that is the same tomorrow; no two names have the same."""
+    """A stable and unique key of the allowed characters."""
     return re.sub(r"[^A-Za-z0-9.-]", lambda found: f"_{ord(found.group()):x}_", name)
 
 
@@ -24,7 +24,7 @@ def path_of(route: DeclaredRoute) -> str:
 
 
 def publish_channel(route: DeclaredRoute) -> dict[str, Any]:
-    """One message for each content type that the route takes."""
+    """The channel to publish to, with one message for each accepted content type."""
     return {
         "address": f"{path_of(route)}/messages",
         "title": f"Publish by {route.name}",
@@ -51,7 +51,8 @@ def schema_format(schema: dict[str, Any]) -> str:
 
 
 def anchored(route: DeclaredRoute) -> dict[str, Any]:
-    """The schema, with an id: its references are to itself, not into the document around it."""
+    """The schema with an id, so that its references resolve within itself and not in the enclosing
+    document."""
     name = f"urn:amqp-gateway:route:{quote(route.vhost, '')}:{quote(route.name, '')}"
     return {"$id": name, **(route.schema_document or {})}
 
@@ -66,7 +67,7 @@ def events_channel(route: DeclaredRoute) -> dict[str, Any]:
 
 
 def binding(route: DeclaredRoute, method: str) -> dict[str, Any]:
-    """The parameters of the route stand in the query."""
+    """The HTTP binding, with the parameters of the route in the query."""
     made: dict[str, Any] = {"method": method, "bindingVersion": "0.3.0"}
     names = sorted(set(PARAMETER.findall(route.key)))
     if names:

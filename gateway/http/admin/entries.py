@@ -1,4 +1,4 @@
-"""From endpoints to routes that carry their description: the table says both."""
+"""Builds routes and their descriptions from the table of endpoints."""
 
 from collections.abc import Iterable
 from typing import Any

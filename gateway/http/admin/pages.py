@@ -1,6 +1,6 @@
-"""The pages behind problem types, and ``docs/problems.md``: both from this table.
+"""The pages of problem types, and ``docs/problems.md``, both from one table.
 
-Write the file anew with ``python -m gateway.http.admin.pages > docs/problems.md``.
+Regenerate the file with ``python -m gateway.http.admin.pages > docs/problems.md``.
 """
 
 import sys
@@ -78,7 +78,7 @@ HTTP = Row(400, "http", "HTTP error", "not-sent", False)
 
 
 def all_rows() -> list[Row]:
-    """The last of a kind that has several statuses stands for all."""
+    """All rows, one per kind: of a kind with several statuses the last one."""
     rows = {row.kind: row for row in (*ALL_ROWS, *BY_STATUS.values(), HTTP)}
     return sorted(rows.values(), key=lambda row: (row.status, row.kind))
 

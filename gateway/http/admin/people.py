@@ -69,7 +69,7 @@ async def put_user(call: Call) -> Response:
 
 
 def keep_an_administrator(call: Call, tags: list[str]) -> None:
-    """Raises ``Problem`` (409) if this would leave nobody who may administrate."""
+    """Raises ``Problem`` (409) if this would remove the last administrator."""
     name = call.names["user"]
     others = any(
         "administrator" in one.tags

@@ -1,4 +1,4 @@
-"""Bodies of RabbitMQ's paths, for the description: their shapes and examples that work."""
+"""Schemas and working examples of the bodies of RabbitMQ's paths, for the description."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """AMQP connections and their channels under RabbitMQ's paths.
 
-A connection is called ``PEER:PORT -> LOCAL:PORT``, and a channel that with its number in brackets,
-as in RabbitMQ: clients look their own connection up and close it to test their recovery.
+A connection is named ``PEER:PORT -> LOCAL:PORT``, and a channel adds its number in parentheses, as
+in RabbitMQ: clients find their own connection and close it to test their recovery.
 """
 
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ def channel_view(one: ChannelInfo, connection: ConnectionInfo) -> dict[str, Any]
 
 
 def seen(call: Call) -> Iterator[ConnectionInfo]:
-    """The connections that the caller may see; of one virtual host where the path names it."""
+    """The connections that the caller may see, of one virtual host if the path names it."""
     wanted = call.names.get("vhost")
     for one in call.context.dependencies.connections():
         if one.vhost == wanted or (wanted is None and readable(call, one.vhost)):
@@ -127,7 +127,7 @@ async def rabbit_connection(call: Call) -> Any:
 
 
 async def rabbit_close_connection(call: Call) -> Response:
-    """One's own, or any as an administrator. The client is told ``X-Reason``."""
+    """Close a connection: one's own, or any as an administrator. The client gets ``X-Reason``."""
     one = found(call)
     if one.user != call.user and not call.tagged({"administrator"}):
         raise Problem(problems.FORBIDDEN, "Access refused.")

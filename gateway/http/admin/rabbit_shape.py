@@ -15,7 +15,7 @@ NODE = "amqp-gateway@localhost"
 
 
 class Bad(Problem):
-    """A bad request; ``reason`` is what RabbitMQ says, text or a list."""
+    """A bad request. ``reason`` is RabbitMQ's, text or a list."""
 
     def __init__(self, reason: Any) -> None:
         super().__init__(problems.INVALID, str(reason))
@@ -23,7 +23,7 @@ class Bad(Problem):
 
 
 class Missing(Problem):
-    """Not there, with RabbitMQ's words for it."""
+    """A missing resource, with RabbitMQ's reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(problems.NOT_FOUND, reason)
@@ -43,7 +43,7 @@ def need_keys(body: dict[str, Any], *names: str) -> None:
 
 
 def rabbit_error(error: Problem | Refusal) -> Response:
-    """The answer to what went wrong."""
+    """The response to an error, in RabbitMQ's form."""
     if isinstance(error, Refusal):
         if error.condition is Condition.NOT_FOUND:
             return answer(404, {"error": "not_found", "reason": error.text})
@@ -80,7 +80,7 @@ def rabbit_error(error: Problem | Refusal) -> Response:
 
 
 def answer_list(items: Iterable[Any]) -> Response:
-    """What may be long."""
+    """A response with a possibly long list."""
     return Portioned(array(map(encoded, items)), {"cache-control": "no-cache"})
 
 

@@ -1,4 +1,4 @@
-"""What RabbitMQ's management shows, from our numbers: the members that common tools read."""
+"""Views of RabbitMQ's management API, with the members that common tools read."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -73,19 +73,20 @@ def exchange_view(one: ExchangeSnapshot) -> dict[str, Any]:
 
 
 def quoted(key: str) -> str:
-    """Also a tilde: alone it stands for the empty key."""
+    """Percent-encode a key, including the tilde, which alone stands for the empty key."""
     return quote_plus(key.encode("utf-8", "surrogatepass")).replace("~", "%7E")
 
 
 def properties_key(one: BindingSnapshot) -> str:
-    """What a binding is called in paths: its key, quoted once more, as RabbitMQ has it."""
+    """The name of a binding in paths: its key, quoted twice as in RabbitMQ."""
     key = quoted(one.key) or "~"
     return f"{key}~{binding_id(one)}" if one.arguments else key
 
 
 def binding_views(call: Call, vhost: str) -> Iterator[dict[str, Any]]:
-    """With the bindings of the default exchange, which RabbitMQ shows for every queue. The
-    ``properties_key`` of a binding with arguments is ours: nobody but its maker reads it."""
+    """The bindings, including those of the default exchange, which RabbitMQ shows for every queue.
+    The ``properties_key`` of a binding with arguments has our own form, since clients treat it as
+    opaque."""
     broker = call.context.broker
     for queue in broker.each_queue(vhost):
         yield {

@@ -1,4 +1,4 @@
-"""The routes of administration. All of them are for the admin plane."""
+"""The routes of administration, all of them on the admin listener."""
 
 from starlette.routing import BaseRoute
 

@@ -23,7 +23,7 @@ from gateway.values import (
 
 MARK = "$type"
 BOUND = 2**63
-"""Plain numbers are below it either way; a greater double is written with its type."""
+"""Limit of the magnitude of plain numbers; a larger double is written with its type."""
 
 
 DECIMALS: dict[str, type[IeeeDecimal]] = {
@@ -32,7 +32,7 @@ DECIMALS: dict[str, type[IeeeDecimal]] = {
 
 
 def write_table(table: Table) -> dict[str, Any]:
-    """What ``read_table`` undoes, but for widths of integers, which are no part of a meaning."""
+    """The inverse of ``read_table``, except for the widths of integers, which are not kept."""
     return {key: write_argument(value) for key, value in table.items()}
 
 
@@ -58,7 +58,7 @@ def write_argument(value: Any) -> Any:
 
 
 def read_table(given: dict[str, Any]) -> Table:
-    """Raises ``Problem`` (422) for what no AMQP table can carry."""
+    """The table. Raises ``Problem`` (422) for a value that no AMQP table can hold."""
     return {key: read_argument(key, value) for key, value in given.items() if short(key)}
 
 
@@ -119,13 +119,13 @@ def read_compound(name: str, kind: str, inner: list[Any]) -> Any:
     pairs = [(read_argument(name, key), read_argument(name, each)) for key, each in inner]
     try:
         made = dict(pairs)
-    except TypeError:  # a key without a hash
+    except TypeError:  # an unhashable key
         return Map(pairs)
     return made if len(made) == len(pairs) else Map(pairs)
 
 
 def scaled(number: Decimal) -> Scaled:
-    """The legacy decimal. Raises ``ValueError`` for one that it cannot say."""
+    """The legacy decimal. Raises ``ValueError`` for a number without such a form."""
     sign, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int) or not -255 <= exponent <= 0:
         raise ValueError("it has 0 to 255 places")

@@ -1,4 +1,4 @@
-"""Who is connected and consumes, and the gateway in numbers."""
+"""Connections, consumers, and the figures of the gateway."""
 
 from starlette.responses import Response
 

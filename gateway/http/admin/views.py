@@ -1,4 +1,4 @@
-"""Shapes of the administration: what is sent (``Input``) and what is answered (``Shape``)."""
+"""Models of the administration: requests (``Input``) and responses (``Shape``)."""
 
 from typing import Annotated, Any, Literal
 
@@ -139,7 +139,7 @@ class Removed(Shape):
 
 
 class BindingInput(Input):
-    """From an exchange to a queue, or to an exchange."""
+    """A binding from an exchange to a queue or an exchange."""
 
     source: Name
     destination: Name
@@ -246,7 +246,7 @@ class Overview(Shape):
 
 
 class ImportedUser(Shape):
-    """What became of one user: ``login`` is "password" (set from the document), "kept" (as it was),
+    """The result for one user: ``login`` is "password" (set from the document), "kept" (as it was),
     or "locked" (nobody can log in until a password is set), and ``note`` says why."""
 
     name: str
