@@ -31,7 +31,7 @@ class Buckets:
         self.clock = clock
         self.most = most
         self.levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
-        """What is left, and when that was."""
+        """Level of each bucket, and the time of that level."""
 
     def level(self, key: Hashable, now: float) -> float:
         level, at = self.levels.get(key, (self.rate.burst, now))
@@ -39,8 +39,8 @@ class Buckets:
         return min(self.rate.burst, level + max(0.0, filled))
 
     def take(self, key: Hashable, amount: float = 1.0) -> Left:
-        """Use ``amount`` if there is so much. What is larger than the whole bucket needs a full
-        one and leaves it in debt."""
+        """Use ``amount`` if the bucket has it. An amount larger than the bucket needs a full one
+        and leaves it in debt."""
         now = self.clock()
         level = self.level(key, now)
         if level < min(amount, self.rate.burst):

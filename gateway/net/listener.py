@@ -213,7 +213,7 @@ class Listener:
             task.cancel()
         for opened in self.sockets:
             opened.close()
-        # Whoever is held back must be read from, or its answer to our goodbye is not.
+        # Publishers that are held back have to be read from, for their answers to our close.
         self.hold(False)
         self.closing = True
         self.turn.begin()

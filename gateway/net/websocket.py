@@ -197,7 +197,7 @@ class Transport(asyncio.Transport):
         return self._gone or self._ending
 
     def close(self) -> None:
-        """Write what waits, then say goodbye."""
+        """Write the waiting octets, then close."""
         self._ending = True
         self._writable.set()
 
