@@ -59,8 +59,8 @@ MOST_NUMBERS = 1 << 16
 class Client:
     """Turns the commands of a server into operations."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.table = table = ClientChannels(connection)
+    def __init__(self, connection: Connection, channels: dict[int, ClientChannel]) -> None:
+        self.table = table = ClientChannels(connection, channels)
         self.send = partial(client_outbound.send, table)
         self._connection = connection
         self._channels = table.channels

@@ -112,9 +112,9 @@ class ClientChannel:
 class ClientChannels:
     """The channels and handles of a connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, channels: dict[int, ClientChannel]) -> None:
         self.connection = connection
-        self.channels: dict[int, ClientChannel] = {}
+        self.channels = channels
         self.handles: dict[int, ClientHandle] = {}
         self.channel_max = MOST_TAG
         self.handle_max = MOST_TAG

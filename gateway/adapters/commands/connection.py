@@ -8,8 +8,8 @@ from gateway.adapters.commands.fragments import Fragments, Headers, MakeFrame, c
 from gateway.adapters.commands.frames import BY_RECORD, frame
 from gateway.adapters.commands.states import GREETING, HEADING, OPEN, OPENING, State
 from gateway.adapters.commands.wire.tables import HANDSHAKE_MAX, LEAST_FRAME_MAX
-from gateway.adapters.core.large_bodies import BodyWriter, LargeBodyOutput, OutputChannel
-from gateway.adapters.core.output import MOST_OCTETS, take
+from gateway.adapters.core.large_bodies import BodyWriter, OutputChannel
+from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.options import Limits
 from gateway.bodies import Body, LargeBody, Spool
 from gateway.errors import LocalError
@@ -35,9 +35,8 @@ class Connection:
         server: bool,
         limits: Limits,
         spool: Spool | None,
+        buffer: OutputBuffer,
         channel_of: Callable[[int], int],
-        wake: Callable[[], None],
-        crowded: Callable[[], None],
     ) -> None:
         self.server = server
         self.limits = limits
@@ -51,18 +50,12 @@ class Connection:
         """The largest that the peer takes."""
         self.incoming_octets = 0
         """Octets in memory announced for messages that have not come completely."""
-        self.receiving = False
-        """The peer's octets are being read: the output is taken afterwards without ``wake``."""
         self.found: list[Operation] = []
         """Operations found in the octets that are being read."""
         self.later: list[Operation] = []
         """Operations found outside ``receive``; the next one, or the next tick, returns them."""
-        self.pending: list[bytes] = []
-        self.loads = LargeBodyOutput(self.pending)
+        self.buffer = buffer
         self._channel_of = channel_of
-        self._wake = wake
-        self._crowded = crowded
-        self._weight = 0
 
     def opened(self) -> None:
         if self.state is OPENING:
@@ -77,15 +70,9 @@ class Connection:
 
     def found_now(self) -> list[Operation]:
         """The list for an operation that is found now: what ``receive`` returns, or for later."""
-        return self.found if self.receiving else self.later
+        return self.found if self.buffer.receiving else self.later
 
     # --- output ---------------------------------------------------------------------------------
-
-    def put(self, octets: bytes) -> None:
-        pending = self.pending
-        pending.append(octets)
-        if len(pending) == 1 and not self.receiving:
-            self._wake()
 
     def write(self, record: Any) -> None:
         """One command of ours. Raises ``LocalError`` if this role does not send it."""
@@ -95,29 +82,22 @@ class Connection:
         octets = frame(record)
         if len(octets) > self.frame_out + 6:
             raise LocalError(f"{command.name} does not fit a frame of the peer")
-        if self.loads.tracks:
+        if self.buffer.large.tracks:
             number = getattr(record, "channel_id", 0)
-            self.put_on(number or self._channel_of(getattr(record, "handle_id", 0)), octets)
+            self.buffer.put_on(number or self._channel_of(getattr(record, "handle_id", 0)), octets)
         else:
-            self.put(octets)
-
-    def put_on(self, channel: int, octets: bytes) -> None:
-        """Output of a channel (0: the connection), behind the large bodies it is sending."""
-        track = self.loads.tracks.get(channel)
-        if track is None:
-            self.put(octets)
-        else:
-            track.append(octets)
+            self.buffer.put(octets)
 
     def put_message(self, channel: int, octets: bytes) -> None:
         """Write a command with its fragment. Hot."""
-        if self.loads.tracks:
-            self.put_on(channel, octets)
+        buffer = self.buffer
+        if buffer.large.tracks:
+            buffer.put_on(channel, octets)
         else:
-            self.put(octets)
-        self._weight += len(octets)
-        if self._weight > MOST_OCTETS:
-            self._crowded()
+            if not buffer.pending:
+                buffer.waken()
+            buffer.pending.append(octets)
+        buffer.weigh(len(octets))
 
     def write_message(
         self, channel: OutputChannel, head: bytes, body: Body, make: MakeFrame
@@ -131,11 +111,6 @@ class Connection:
 
     def load(self, channel: OutputChannel, writer: BodyWriter) -> None:
         """Send a large body next on a channel, in portions."""
-        self.loads.add(channel, writer)
-        if not self.receiving:
-            self._wake()
-
-    def take_output(self) -> list[bytes]:
-        """Empty the output."""
-        self._weight = 0
-        return take(self.pending)
+        buffer = self.buffer
+        buffer.large.add(channel, writer)
+        buffer.waken()

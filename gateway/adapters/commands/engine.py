@@ -21,7 +21,7 @@ from gateway.adapters.commands.wire import layouts as w
 from gateway.adapters.commands.wire.tables import HANDSHAKE_MAX, HEADER, REPLIES, SUCCESS
 from gateway.adapters.contract import Authority, Capability, Outlet, Role
 from gateway.adapters.core.heartbeat import Due, Heartbeat
-from gateway.adapters.core.output import no_op
+from gateway.adapters.core.output import OutputBuffer, no_op
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.bodies import Spool
 from gateway.errors import Condition, LocalError, Lost
@@ -59,21 +59,22 @@ class Engine:
         self.crowded: Callable[[], None] = no_op
         self.limits = limits
         self.handle_errors = handle_errors
-        self.connection = connection = Connection(
-            version, server, limits, spool, self._channel_of, self._wake, self._crowded
-        )
-        self.pending = connection.pending
-        self.loads = connection.loads
         self.heartbeat = Heartbeat(limits)
+        channels: dict[int, Any] = {}
+        self.buffer = buffer = OutputBuffer(self, self.heartbeat, channels)
+        self.pending = buffer.pending
+        self.connection = connection = Connection(
+            version, server, limits, spool, buffer, self._channel_of
+        )
         self._ping_interval = 0
         """Seconds between pings that the peer has asked for."""
         self.endpoint: Server | Client
         self.negotiation: ServerNegotiation | ClientNegotiation
         if server:
-            self.endpoint = Server(connection, handle_errors, self)
+            self.endpoint = Server(connection, channels, handle_errors, self)
             hot = "handle.send"
         else:
-            self.endpoint = client = Client(connection)
+            self.endpoint = client = Client(connection, channels)
             hot = "handle.notify"
         self.table = self.endpoint.table
         self.frames = Frames(self._on_command, HANDSHAKE_MAX, hot, self.endpoint.fast_path)
@@ -92,14 +93,7 @@ class Engine:
         self._last = SUCCESS, ""
         """Code and text of our close while the connection is ``LEAVING``."""
         if not server:
-            connection.put(HEADER)
-
-    def _wake(self) -> None:
-        """Call the current callback: the owner may replace it."""
-        self.wake()
-
-    def _crowded(self) -> None:
-        self.crowded()
+            self.buffer.put(HEADER)
 
     def _channel_of(self, handle: int) -> int:
         return self.table.channel_of(handle)
@@ -116,7 +110,7 @@ class Engine:
             return found + self.lost()
         if connection.state is LEAVING:
             return found
-        self.heartbeat.heard = connection.receiving = True
+        self.heartbeat.heard = self.buffer.receiving = True
         try:
             if connection.state is HEADING:
                 data = self._initiation(data)
@@ -125,7 +119,7 @@ class Engine:
         except Violation as violation:
             self._violated(violation)
         finally:
-            connection.receiving = False
+            self.buffer.receiving = False
             connection.found = []  # or the last message would stay in memory until the next
         return found
 
@@ -136,14 +130,14 @@ class Engine:
             return
         connection = self.connection
         connection.begin_receiving()
-        connection.receiving = True
+        self.buffer.receiving = True
         try:
             act()
             self.frames.resume()
         except Violation as violation:
             self._violated(violation)
         finally:
-            connection.receiving = False
+            self.buffer.receiving = False
             connection.later = connection.found + connection.later
             connection.found = []
         self.wake()
@@ -235,7 +229,7 @@ class Engine:
             connection.write(w.ConnectionClose(code or code_of(condition), reply_text(text)))
         connection.state = CLOSING
         self._reason, self._theirs = (condition, text), theirs
-        self.loads.end(self.table.channels)
+        self.buffer.end_large()
         self.table.silence()
 
     def _violated(self, violation: Violation) -> None:
@@ -257,7 +251,7 @@ class Engine:
         found = self.connection.found_now()
         self.closing = True
         self.frames.stop()
-        self.loads.end(self.table.channels)
+        self.buffer.end_large()
         why = condition or Condition.CONNECTION_FORCED
         for number, token in [*self.negotiation.awaited_tokens(), *self.table.awaited_tokens()]:
             found.append(
@@ -270,7 +264,7 @@ class Engine:
         """The socket is closed."""
         if self.closing:
             return []
-        self.connection.receiving = False
+        self.buffer.receiving = False
         if self.connection.state in (CLOSING, LEAVING):
             self.finish(*self._reason, self._theirs)
         else:
@@ -344,19 +338,14 @@ class Engine:
 
     @property
     def more(self) -> int:
-        return self.loads.more
+        return self.buffer.more
 
     def refill(self) -> None:
-        self.loads.refill()
+        self.buffer.large.refill()
 
     def output(self) -> list[bytes]:
         """Take the pending output, including a portion of large bodies. Raises ``OSError``."""
-        if self.loads.tracks:
-            self.loads.move(self.table.channels)
-        if not self.pending:
-            return []
-        self.heartbeat.spoke = True
-        return self.connection.take_output()
+        return self.buffer.take()
 
 
 __all__ = ["REPLIES", "Engine"]

@@ -50,9 +50,13 @@ class Server:
     """Turns the commands of a client into operations."""
 
     def __init__(
-        self, connection: Connection, handle_errors: str, control: ConnectionControl
+        self,
+        connection: Connection,
+        channels: dict[int, ServerChannel],
+        handle_errors: str,
+        control: ConnectionControl,
     ) -> None:
-        self.table = table = ServerChannels(connection, handle_errors)
+        self.table = table = ServerChannels(connection, channels, handle_errors)
         self.send = ServerOutbound(connection, table, control).send
         self._connection = connection
         self._channels = table.channels

@@ -282,7 +282,7 @@ class ServerChannel:
         if isinstance(body, LargeBody):
             self.connection.load(self, HashedBody(make, body))
         else:
-            self.connection.put_on(self.number, make(hashlib.sha1(body).hexdigest()))
+            self.connection.buffer.put_on(self.number, make(hashlib.sha1(body).hexdigest()))
 
     def ready(self, handle: ServerHandle, have: int) -> bool:
         """The client already has this many octets of the body; false if none was prepared."""
@@ -314,7 +314,7 @@ class ServerChannel:
             due = deferred.popleft()
             if due.handle.state is OPEN and self.state is OPEN:
                 self._write_delivery(due)
-        if not deferred and self.number not in self.connection.loads.tracks:
+        if not deferred and self.number not in self.connection.buffer.large.tracks:
             self.gate(True)
 
     def abandon(self, handle: ServerHandle | None = None) -> None:
@@ -339,9 +339,11 @@ class ServerChannel:
 class ServerChannels:
     """The channels and handles of a connection. ``handle_errors``: see ``Engine``."""
 
-    def __init__(self, connection: Connection, handle_errors: str) -> None:
+    def __init__(
+        self, connection: Connection, channels: dict[int, ServerChannel], handle_errors: str
+    ) -> None:
         self.connection = connection
-        self.channels: dict[int, ServerChannel] = {}
+        self.channels = channels
         self.handles: dict[int, ServerHandle] = {}
         self._handle_errors = handle_errors
 
