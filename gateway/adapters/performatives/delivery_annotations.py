@@ -38,9 +38,13 @@ def annotated(header: bytes, message: Message) -> bytes:
 
 def _written(header: bytes, exchange: str, routing_key: str) -> bytes:
     sections = split_header(header)
-    unusual = [stop for code, (_, _, stop) in sections.single.items() if code > DATA]
-    unusual += [stop for _, (_, _, stop) in sections.body]
-    at = max(unusual, default=0)
+    at = 0  # behind sections that stand before the header section, which is unusual
+    for code, (_, _, stop) in sections.single.items():
+        if code > DATA and stop > at:
+            at = stop
+    for _, (_, _, stop) in sections.body:
+        if stop > at:
+            at = stop
     transport = sections.single.get(HEADER)
     record = w.Header() if transport is None else w.read_header(header, transport[1])[0]
     record.first_acquirer = True
