@@ -21,6 +21,7 @@ from gateway.adapters.performatives.decoding import (
 )
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire import tables
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.values import Array, Decimal64, Float, Scaled, Short, Symbol, Timestamp, UByte, ULong
 from tests import in_memory
@@ -34,7 +35,7 @@ def section(code: int, value: Any) -> bytes:
 
 def long_form(octets: bytes) -> bytes:
     """The same section behind its symbol."""
-    return b"\x00" + write_value(Symbol(s.SECTIONS[octets[2]][1])) + octets[3:]
+    return b"\x00" + write_value(Symbol(tables.SECTIONS[octets[2]][1])) + octets[3:]
 
 
 def longer_form(octets: bytes) -> bytes:

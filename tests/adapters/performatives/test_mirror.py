@@ -1,7 +1,7 @@
 """Client role against server role: what one says is what the other hears, however it is cut."""
 
 import random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -830,7 +830,8 @@ def test_many_words_in_random_pieces() -> None:
     assert last.sequence == len(published)
     house.client.send(Settle(CHANNEL, 0, True, Outcome.ACCEPT))
     house.run()
-    asked = [Settle(op.channel, n, False, op.outcome) if isinstance(op, SettleMany) else op
+    asked = [Settle(op.channel, n, False, cast(Outcome, op.outcome))
+             if isinstance(op, SettleMany) else op
              for op in house.asked(Settle, SettleMany)
              for n in (op.deliveries if isinstance(op, SettleMany) else [0])]  # fmt: skip
     assert len(asked) == len(delivered) and {op.outcome for op in asked} == {Outcome.ACCEPT}

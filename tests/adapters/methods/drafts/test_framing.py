@@ -356,7 +356,7 @@ def conversation(version: str) -> bytes:
         octets.append(piece)
         real(piece)
 
-    both.client.put = put  # type: ignore[method-assign]
+    both.client.put = put  # type: ignore[assignment]
     w: Any = both.client.mapping.layouts
     for name in sorted(m.name for m in both.client.table.methods.values() if m.from_client):
         group = name.split(".")[0]
