@@ -154,32 +154,8 @@ class Adapter(Protocol):
         """The socket is gone: what must be undone (ends with ``Closed``)."""
         ...
 
-
-CIRCULAR = ("endpoint", "connection", "negotiation")
-"""Parts of engines that hold themselves: what they act on leads back to methods of theirs."""
-
-
-def release(adapter: Adapter) -> None:
-    """The connection is over: all that the adapter knows is let go, and it hears and says nothing
-    any more. Engines and their parts know each other; without this each connection would stay until
-    garbage is collected, which is seldom: peers that come and go would fill the memory."""
-    releasing: Callable[[], None] | None = getattr(adapter, "release", None)
-    if releasing is not None:
-        releasing()
-        return
-    kept = {"version": adapter.version, "role": adapter.role, "closing": True}
-    own = vars(adapter)
-    for name in CIRCULAR:
-        part = own.get(name)
-        if hasattr(part, "__dict__"):
-            vars(part).clear()
-    own.clear()
-    own.update(kept, wake=_silence, crowded=_silence, send=_unheard, found=list, output=list)
-
-
-def _silence() -> None:
-    """Nobody is to be told."""
-
-
-def _unheard(operation: Operation) -> None:
-    """Nobody is there to hear it."""
+    def release(self) -> None:
+        """The connection is over: let go of everything, and receive and send nothing any more.
+        Engines and their parts know each other; without this each connection would stay until
+        garbage is collected, which is seldom: peers that come and go would fill the memory."""
+        ...

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Protocol, cast
 
-from gateway.adapters.contract import Adapter, Capability, release
+from gateway.adapters.contract import Adapter, Capability
 from gateway.broker.broker import Broker
 from gateway.broker.channel import Channel, nothing
 from gateway.broker.client import Client
@@ -494,7 +494,7 @@ class Session:
     def release(self) -> None:
         """Break the reference cycles of a session that has ended, so that a connection leaves
         nothing for the garbage collector, which runs seldom."""
-        release(self.adapter)
+        self.adapter.release()
         self.meter = nothing_metered
         self.on_pending = nothing
         self._replies.release()

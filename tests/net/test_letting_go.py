@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Role, adapter_for
-from gateway.adapters.contract import release
 from gateway.broker.access import Access
 from gateway.broker.memory_store import MemoryStore
 from gateway.config.web import AccessSettings
@@ -36,7 +35,7 @@ class Peer:
 
     def lost(self) -> None:
         self.adapter.lost()
-        release(self.adapter)
+        self.adapter.release()
         self.login.leave()
         self.adapter = None
 

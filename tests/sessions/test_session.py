@@ -119,6 +119,9 @@ class RecordingAdapter:
     def excuse_silence(self) -> None:
         pass
 
+    def release(self) -> None:
+        """Keeps what it has recorded."""
+
     def lost(self) -> list[Operation]:
         return [Closed(Condition.CONNECTION_FORCED, "lost")]
 

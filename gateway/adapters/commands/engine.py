@@ -22,6 +22,7 @@ from gateway.adapters.commands.wire.tables import HANDSHAKE_MAX, HEADER, REPLIES
 from gateway.adapters.contract import Authority, Capability, Outlet, Role
 from gateway.adapters.core.heartbeat import Due, Heartbeat
 from gateway.adapters.core.output import OutputBuffer, no_op
+from gateway.adapters.core.release import release
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.bodies import Spool
 from gateway.errors import Condition, LocalError, Lost
@@ -346,6 +347,10 @@ class Engine:
     def output(self) -> list[bytes]:
         """Take the pending output, including a portion of large bodies. Raises ``OSError``."""
         return self.buffer.take()
+
+    def release(self) -> None:
+        """Let go of everything, as the connection is over."""
+        release(self, self.endpoint, self.connection, self.negotiation)
 
 
 __all__ = ["REPLIES", "Engine"]

@@ -11,6 +11,7 @@ from uuid import uuid4
 from gateway.adapters.contract import Authority, Capability, Outlet, Role
 from gateway.adapters.core.heartbeat import Due, Heartbeat
 from gateway.adapters.core.output import MOST_OCTETS, no_op, take
+from gateway.adapters.core.release import release
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.performatives import client, open_performative, outbound, server
 from gateway.adapters.performatives.channels import Channels
@@ -513,3 +514,7 @@ class Engine:
         self.heartbeat.spoke = True
         self._weight = 0
         return take(pending)
+
+    def release(self) -> None:
+        """Let go of everything, as the connection is over."""
+        release(self, self.negotiation)
