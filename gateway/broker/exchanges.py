@@ -10,6 +10,7 @@ are looked at once per message and only if it matters.
 """
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, Union
 
@@ -350,7 +351,11 @@ class HeadersExchange(Exchange):
 
     def __init__(self, name: str, **given: Any) -> None:
         super().__init__(name, **given)
-        self.wanted: dict[Binding, Table] = {}
+        self.unconditional: dict[Binding, None] = {}
+        """Bindings that want nothing, and therefore match every message."""
+        self.by_header: defaultdict[HeaderKey, dict[Binding, None]] = defaultdict(dict)
+        """Bindings that can only match a message with this header: "all" under one of its headers,
+        "any" under each."""
 
     def check(self, binding: Binding) -> None:
         word = binding.arguments.get("x-match", "all")
@@ -367,15 +372,52 @@ class HeadersExchange(Exchange):
             )
 
     def index(self, binding: Binding) -> None:
-        """Every binding is looked at for every message."""
-        self.wanted[binding] = binding.arguments
+        keys = [header_key(name, value) for name, value in tested(binding.arguments)]
+        if not wants_all(binding.arguments):
+            for key in keys:
+                self.by_header[key][binding] = None
+        elif keys:
+            rarest = min(keys, key=lambda key: len(self.by_header.get(key, ())))
+            self.by_header[rarest][binding] = None
+        else:
+            self.unconditional[binding] = None
 
     def drop(self, binding: Binding) -> None:
-        del self.wanted[binding]
+        self.unconditional.pop(binding, None)
+        for name, value in tested(binding.arguments):
+            key = header_key(name, value)
+            bindings = self.by_header.get(key)
+            if bindings is not None and bindings.pop(binding, binding) is None and not bindings:
+                del self.by_header[key]
 
     def match(self, message: Message) -> Iterable[Step]:
         given = look(message).application or {}
-        return [b.destination for b, wanted in self.wanted.items() if headers_match(wanted, given)]
+        found = dict(self.unconditional)
+        by_header = self.by_header
+        for name, value in given.items():
+            key, present = header_key(name, value), (name, False, None)
+            for one in (key,) if key == present else (key, present):
+                for binding in by_header.get(one, ()):
+                    if binding not in found and headers_match(binding.arguments, given):
+                        found[binding] = None
+        return [binding.destination for binding in found]
+
+
+HeaderKey = tuple[str, bool, Any]
+
+
+def header_key(name: str, value: Any) -> HeaderKey:
+    """Equal for headers that ``same_header`` takes for equal: the name, whether the value is a
+    boolean, and the value; ``None`` for tables, arrays, and where the presence is enough."""
+    if isinstance(value, str):
+        return name, False, value.encode("utf-8", "surrogateescape")
+    if isinstance(value, dict | list):
+        return name, False, None
+    try:
+        hash(value)
+    except TypeError:
+        return name, False, None
+    return name, isinstance(value, bool), value
 
 
 def headers_match(wanted: Table, given: Table) -> bool:
