@@ -15,8 +15,8 @@ from tests.broker.fakes import House, bind, declare, exchange, message
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, 1.0, Int(1), Float(0.0), Decimal(1), "1", b"1", Symbol("1"), "",
-    b"\xff", "\udcff", [], {}, [1], [1.0], {"a": 1}, {"a": Int(1)}, Map([("a", 1)]), (1,), Array([1], 0x71),
-    float("nan"),
+    b"\xff", "\udcff", [], {}, [1], [1.0], {"a": 1}, {"a": Int(1)}, Map([("a", 1)]), (1,),
+    Array([1], 0x71), float("nan"),
 ]  # fmt: skip
 NAMES = ["a", "b", "c", "x-d"]
 tables = some.dictionaries(some.sampled_from(NAMES), some.sampled_from(VALUES), max_size=4)
