@@ -5,7 +5,7 @@ called after it, and ``committed`` when the store has made a batch safe.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from gateway.broker.access import Access
 from gateway.broker.client import Client
@@ -23,10 +23,10 @@ from gateway.broker.names import check_name
 from gateway.broker.publish_path import PublishPath
 from gateway.broker.recovery import TOPOLOGY, restore_topology
 from gateway.broker.snapshots import (
+    VhostCount,
     consumer_snapshots,
     exchange_snapshot,
     queue_snapshot,
-    vhost_snapshot,
 )
 from gateway.broker.state import BrokerState
 from gateway.broker.store import Store
@@ -242,18 +242,30 @@ class Broker:
     def bindings_snapshot(self, vhost: str | None = None) -> list[BindingSnapshot]:
         return list(self.each_binding(vhost))
 
-    def vhosts_snapshot(self) -> list[VhostSnapshot]:
-        return [vhost_snapshot(vhost) for vhost in self.vhosts.values()]
+    def vhosts_counting(
+        self, names: Iterable[str] | None = None
+    ) -> Generator[None, None, list[VhostSnapshot]]:
+        """Virtual hosts, by default all, added up in steps: there may be many queues."""
+        names = self.vhosts if names is None else names
+        counts = [VhostCount(self.vhosts[name]) for name in names]
+        found: list[VhostSnapshot] = []
+        for count in counts:
+            one = yield from count.steps()
+            found.append(one)
+        return found
 
-    def snapshot(self) -> BrokerSnapshot:
-        vhosts = self.vhosts_snapshot()
-        totals = self._past
+    def counting(self) -> Generator[None, None, BrokerSnapshot]:
+        """The whole broker, likewise."""
+        past = self._past
+        leaving = [VhostCount(vhost) for vhost in self._leaving]
+        vhosts = yield from self.vhosts_counting()
+        totals = past
         for vhost in vhosts:
             totals = totals.plus(vhost.totals)
-        for leaving in self._leaving:
-            totals = totals.plus(leaving.totals())
+        for count in leaving:
+            totals = totals.plus((yield from count.steps()).totals)
         return BrokerSnapshot(
-            vhosts=len(vhosts),
+            vhosts=vhosts,
             clients=sum(v.clients for v in vhosts),
             channels=sum(len(c.channels) for v in self.vhosts.values() for c in v.clients),
             queues=sum(v.queues for v in vhosts),
@@ -265,3 +277,13 @@ class Broker:
             totals=totals,
             blocked=self.blocked,
         )
+
+    def snapshot(self) -> BrokerSnapshot:
+        """The same at once."""
+        steps = self.counting()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: BrokerSnapshot = end.value
+                return found

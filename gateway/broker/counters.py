@@ -89,7 +89,7 @@ class VhostSnapshot(NamedTuple):
 class BrokerSnapshot(NamedTuple):
     """The whole broker. ``octets`` is what bodies and headers take in memory."""
 
-    vhosts: int
+    vhosts: list[VhostSnapshot]
     clients: int
     channels: int
     queues: int

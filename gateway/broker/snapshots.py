@@ -1,16 +1,17 @@
 """How queues, consumers and virtual hosts look from outside, in plain values."""
 
-from collections.abc import Iterable
+from collections.abc import Generator
 
 from gateway.broker.counters import (
     ConsumerSnapshot,
     ExchangeSnapshot,
     QueueSnapshot,
+    Totals,
     VhostSnapshot,
 )
 from gateway.broker.exchanges import Exchange
 from gateway.broker.queues import Queue
-from gateway.broker.vhost import VirtualHost
+from gateway.broker.vhost import VirtualHost, queue_totals
 
 
 def queue_snapshot(queue: Queue) -> QueueSnapshot:
@@ -66,15 +67,42 @@ def exchange_snapshot(vhost: str, exchange: Exchange) -> ExchangeSnapshot:
     )
 
 
-def vhost_snapshot(vhost: VirtualHost) -> VhostSnapshot:
-    queues: Iterable[Queue] = vhost.queues.values()
-    return VhostSnapshot(
-        name=vhost.name,
-        queues=len(vhost.queues),
-        exchanges=len(vhost.exchanges),
-        consumers=sum(len(queue.consumers) for queue in queues),
-        clients=len(vhost.clients),
-        ready=sum(queue.depth for queue in queues),
-        unsettled=sum(queue.unsettled for queue in queues),
-        totals=vhost.totals(),
-    )
+class VhostCount:
+    """Adds up the queues that a virtual host has when it is made, so that a long sum can be made in
+    steps: what a queue has counted is in it once, also when the queue goes meanwhile."""
+
+    def __init__(self, vhost: VirtualHost) -> None:
+        self.vhost = vhost
+        self.queues = list(vhost.queues.values())
+        self.replies = list(vhost.replies.values())
+        self.before = vhost.past.plus(Totals(unrouted=vhost.unrouted))
+
+    def steps(self) -> Generator[None, None, VhostSnapshot]:
+        """A step for each queue."""
+        vhost, before = self.vhost, self.before
+        consumers = ready = unsettled = published = delivered = acked = redelivered = 0
+        for queue in self.queues:
+            if not queue.gone:
+                consumers += len(queue.consumers)
+                ready += queue.depth
+                unsettled += queue.unsettled
+            passed = queue.passed
+            published += queue.published + passed
+            delivered += queue.delivered + passed
+            acked += queue.acked + passed
+            redelivered += queue.redelivered
+            yield
+        totals = before.plus(Totals(published, delivered, acked, redelivered))
+        for queue in self.replies:
+            totals = totals.plus(queue_totals(queue))
+            yield
+        return VhostSnapshot(
+            name=vhost.name,
+            queues=len(vhost.queues),
+            exchanges=len(vhost.exchanges),
+            consumers=consumers,
+            clients=len(vhost.clients),
+            ready=ready,
+            unsettled=unsettled,
+            totals=totals,
+        )

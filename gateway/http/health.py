@@ -86,4 +86,4 @@ async def metrics(request: Request, context: ContextIn) -> Response:
     `administrator` or `monitoring`."""
     if not peer_is_loopback(request.scope):
         get_monitor(context.dependencies, await authenticate(context, request.scope))
-    return Response(context.counters.exposition(), media_type=CONTENT_TYPE)
+    return Response(await context.counters.exposition(), media_type=CONTENT_TYPE)

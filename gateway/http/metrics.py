@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.hub import Hub
 from gateway.http.observe.meter import Histogram
+from gateway.http.portions import stepped
 from gateway.http.publish.publisher import Publisher
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -44,12 +45,16 @@ class Counters(Collector):
         """Messages that found no queue, by virtual host."""
         self.durations: dict[str, Histogram] = {}
         """Until the answer begins, by route template."""
+        self.counted = dependencies.broker.snapshot()
+        """What the broker has counted: added up before its metrics are collected, which is one
+        call."""
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self.registry.register(self)
 
-    def exposition(self) -> bytes:
+    async def exposition(self) -> bytes:
+        self.counted = await stepped(self.dependencies.broker.counting())
         return generate_latest(self.registry)
 
     def collect(self) -> Iterable[Metric]:
@@ -67,8 +72,8 @@ class Counters(Collector):
         return ()
 
     def collect_broker(self) -> Iterable[Metric]:
-        broker = self.dependencies.broker
-        vhosts = broker.vhosts_snapshot()
+        whole = self.counted
+        vhosts = whole.vhosts
         for name in ("published", "delivered", "acked", "redelivered", "unrouted"):
             family = CounterMetricFamily(
                 f"{PREFIX}messages_{name}", f"Messages {name}, all protocols.", labels=("vhost",)
@@ -83,7 +88,6 @@ class Counters(Collector):
             for vhost in vhosts:
                 gauge.add_metric((vhost.name,), getattr(vhost, name))
             yield gauge
-        whole = broker.snapshot()
         yield scalar("message_octets", "Octets of messages in memory.", whole.octets)
         yield scalar("channels", "Open channels.", whole.channels)
         yield scalar("blocked", "1 while publishers are paused.", whole.blocked is not None)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from time import perf_counter as clock
 from typing import Any, TypeVar
 
@@ -25,6 +25,18 @@ async def spread(items: Iterable[T]) -> AsyncIterator[T]:
         if clock() >= until:
             await asyncio.sleep(0)
             until = clock() + SLICE_SECONDS
+
+
+async def stepped(steps: Generator[None, None, T]) -> T:
+    """Take these steps, with a pause for others after each slice of time; their result."""
+    result: list[T] = []
+
+    def all_steps() -> Iterator[None]:
+        result.append((yield from steps))
+
+    async for _ in spread(all_steps()):
+        pass
+    return result[0]
 
 
 async def portions(parts: Iterable[bytes]) -> AsyncIterator[bytes]:

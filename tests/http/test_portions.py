@@ -11,6 +11,7 @@ import pytest
 
 from gateway.http import portions
 from gateway.http.dependencies import ConnectionInfo
+from tests.http.stream_words import publish
 
 MANY = 1000
 STEPS = 20
@@ -89,6 +90,43 @@ async def test_lists(make_rig: Any, pauses: Pauses, path: str, count: Any) -> No
         assert answer.status_code == 200
         assert count(json.loads(answer.content)) >= MANY
         assert pauses.count >= LEAST
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/metrics", "/v1/admin/vhosts", "/v1/admin/vhosts/%2F", "/v1/admin/overview",
+        "/api/vhosts", "/api/vhosts/%2F", "/api/overview",
+    ],
+)  # fmt: skip
+async def test_figures_of_many_queues(make_rig: Any, pauses: Pauses, path: str) -> None:
+    rig = make_rig()
+    for n in range(MANY):
+        rig.queue(f"q{n}")
+    async with rig.http("guest:guest") as http:
+        answer = await http.get(path)
+        assert answer.status_code == 200
+        assert path.startswith("/api/vhosts") or str(MANY) in answer.text
+        assert pauses.count >= LEAST
+
+
+async def test_a_queue_that_goes_while_they_are_counted_counts_once(make_rig: Any) -> None:
+    rig = make_rig()
+    for name in ("a", "b", "c"):
+        rig.queue(name)
+        await publish(rig, name, b"x", exchange="")
+    vhost = rig.broker.vhosts["/"]
+    for gone in ("a", "c"):
+        published = rig.broker.snapshot().totals.published
+        steps = rig.broker.vhosts_counting()
+        next(steps)
+        vhost.remove_queue(vhost.queues[gone])
+        with pytest.raises(StopIteration) as end:
+            while True:
+                next(steps)
+        assert end.value.value[0].totals.published == published
+        assert rig.broker.snapshot().totals.published == published
+    assert rig.broker.snapshot().ready == 1
 
 
 async def test_definitions_come_in_in_portions(make_rig: Any, pauses: Pauses) -> None:

@@ -24,7 +24,7 @@ from gateway.http.admin.rabbit_messages import rabbit_get, rabbit_publish
 from gateway.http.admin.rabbit_shape import NODE, answer, answer_list, missing, rabbit_error
 from gateway.http.admin.rabbit_views import rabbit_nodes, rabbit_overview
 from gateway.http.admin.topology import readable
-from gateway.http.portions import spread
+from gateway.http.portions import spread, stepped
 from gateway.http.problems import Problem
 from gateway.message import DIALECTS, Message, Properties
 
@@ -140,6 +140,7 @@ async def rabbit_bindings_of_queue(call: Call) -> Json:
 
 
 async def rabbit_vhosts(call: Call) -> Json:
+    names = vhosts_of(call)
     return [
         {
             "name": one.name,
@@ -149,8 +150,7 @@ async def rabbit_vhosts(call: Call) -> Json:
             "cluster_state": {NODE: "running"},
             "tracing": False,
         }
-        for one in call.context.broker.vhosts_snapshot()
-        if one.name in vhosts_of(call)
+        for one in await stepped(call.context.broker.vhosts_counting(names))
     ]
 
 

@@ -13,6 +13,7 @@ from gateway.http.admin.definitions import RABBITMQ
 from gateway.http.admin.rabbit_shape import NODE
 from gateway.http.admin.tables import write_table
 from gateway.http.admin.topology import binding_id, readable
+from gateway.http.portions import stepped
 
 
 def rate(value: float = 0.0) -> dict[str, float]:
@@ -112,7 +113,9 @@ def binding_views(call: Call, vhost: str) -> Iterator[dict[str, Any]]:
 
 async def rabbit_overview(call: Call) -> dict[str, Any]:
     context = call.context
-    seen = [one for one in context.broker.vhosts_snapshot() if readable(call, one.name)]
+    seen = await stepped(
+        context.broker.vhosts_counting([n for n in context.broker.vhosts if readable(call, n)])
+    )
     ready = sum(one.ready for one in seen)
     unsettled = sum(one.unsettled for one in seen)
     stats: dict[str, Any] = {}

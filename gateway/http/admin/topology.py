@@ -13,7 +13,7 @@ from gateway.broker.counters import (
 )
 from gateway.broker.limits import read_queue_arguments
 from gateway.broker.plain import fingerprint
-from gateway.broker.snapshots import exchange_snapshot, queue_snapshot, vhost_snapshot
+from gateway.broker.snapshots import VhostCount, exchange_snapshot, queue_snapshot
 from gateway.broker.unsupported import without_effect
 from gateway.http import problems
 from gateway.http.admin.admin_endpoints import (
@@ -40,7 +40,7 @@ from gateway.http.admin.views import (
     VhostList,
     VhostView,
 )
-from gateway.http.portions import spread
+from gateway.http.portions import spread, stepped
 from gateway.http.problems import Problem
 
 BASE = "/v1/admin/vhosts"
@@ -82,12 +82,14 @@ def readable(call: Call, vhost: str) -> bool:
 
 
 async def list_vhosts(call: Call) -> VhostList:
-    found = call.context.broker.vhosts_snapshot()
-    return VhostList(vhosts=[show_vhost(one) for one in found if readable(call, one.name)])
+    broker = call.context.broker
+    names = [name for name in broker.vhosts if readable(call, name)]
+    found = await stepped(broker.vhosts_counting(names))
+    return VhostList(vhosts=[show_vhost(one) for one in found])
 
 
 async def show_one_vhost(call: Call) -> VhostView:
-    return show_vhost(vhost_snapshot(call.context.broker.vhosts[call.vhost]))
+    return show_vhost(await stepped(VhostCount(call.context.broker.vhosts[call.vhost]).steps()))
 
 
 async def put_vhost(call: Call) -> Response:
@@ -100,7 +102,9 @@ async def put_vhost(call: Call) -> Response:
             broker.access.set_permissions(call.user, name, ".*", ".*", ".*")
 
     await call.act(make)
-    return respond(show_vhost(vhost_snapshot(broker.vhosts[name])), 201 if new else 200)
+    return respond(
+        show_vhost(await stepped(VhostCount(broker.vhosts[name]).steps())), 201 if new else 200
+    )
 
 
 async def delete_vhost(call: Call) -> None:

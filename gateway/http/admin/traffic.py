@@ -7,6 +7,7 @@ from gateway.http import problems
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank, listed
 from gateway.http.admin.topology import HOST, readable
 from gateway.http.admin.views import ConsumerList, ConsumerView, Overview
+from gateway.http.portions import stepped
 from gateway.http.problems import Problem
 from gateway.http.schemas import ConnectionList, ConnectionView
 
@@ -50,11 +51,11 @@ async def list_consumers_of(call: Call) -> Response:
 
 async def show_overview(call: Call) -> Overview:
     context = call.context
-    whole = context.broker.snapshot()
+    whole = await stepped(context.broker.counting())
     totals = whole.totals
     return Overview(
         version=__version__,
-        vhosts=whole.vhosts,
+        vhosts=len(whole.vhosts),
         connections=len(context.dependencies.connections()),
         clients=whole.clients,
         channels=whole.channels,

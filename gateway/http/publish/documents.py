@@ -26,7 +26,7 @@ from gateway.http.json_check import (
     utf8_steps,
 )
 from gateway.http.large import SHOWN, octets_of
-from gateway.http.portions import spread
+from gateway.http.portions import spread, stepped
 from gateway.http.problems import Problem
 from gateway.http.publish.items import (
     Batch,
@@ -72,18 +72,12 @@ class Document:
     async def outline(self, span: Span, opening: int, most: int) -> list[Span]:
         """The members of an object, or the items of an array, unless it is none."""
         found = Outline(most)
-        good: list[bool] = []
-
-        def steps() -> Iterator[None]:
-            good.append((yield from outline_steps(self.octets, span.start, span.stop, found)))
-
-        async for _ in spread(steps()):
-            pass
+        good = await stepped(outline_steps(self.octets, span.start, span.stop, found))
         if found.over:
             if opening == OBJECT:
                 raise BadForm("", f"has more than {most} members")
             check_count(most + 1, most)
-        if not good[0]:
+        if not good:
             raise Problem(problems.INVALID, "the body is not JSON")
         if found.opening != opening:
             raise BadForm("", "must be an object" if opening == OBJECT else "must be an array")
@@ -278,13 +272,6 @@ async def open_document(body: Body, spool: Spool) -> Document:
     octets = await asyncio.to_thread(octets_of, body)
     if octets is None:
         raise Problem(problems.TOO_LARGE, f"a document has at most {SHOWN} octets")
-    said: list[bool] = []
-
-    def steps() -> Iterator[None]:
-        said.append((yield from utf8_steps(octets)))
-
-    async for _ in spread(steps()):
-        pass
-    if not said[0]:
+    if not await stepped(utf8_steps(octets)):
         raise Problem(problems.INVALID, "the body is not UTF-8")
     return Document(octets, spool)
