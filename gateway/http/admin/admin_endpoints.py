@@ -156,6 +156,8 @@ class Endpoint:
     media: str = "application/json"
     schema: dict[str, Any] | None = None
     """Describes a body that ``takes`` says too little of."""
+    read_large: Callable[["Call", bytes], Awaitable[Any]] | None = None
+    """Reads a large body in steps, instead of all at once as JSON."""
     wrong_shape: Row = problems.SCHEMA
     hidden: bool = False
     on_error: Callable[[Problem | Refusal], Response] | None = None
@@ -261,6 +263,8 @@ async def read_body(call: Call, endpoint: Endpoint) -> Any:
     if not octets and endpoint.optional:
         octets = b"{}"
     large = len(octets) > AT_ONCE
+    if large and endpoint.read_large is not None:
+        return await endpoint.read_large(call, octets)
     # Reading a megabyte takes as long as a turn may; the thread lets the loop go on beside it.
     value = await asyncio.to_thread(parse, octets) if large else parse(octets)
     try:

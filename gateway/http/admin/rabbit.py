@@ -20,7 +20,7 @@ from gateway.http.admin import rabbit_views as views
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
 from gateway.http.admin.definitions import Definitions, Import, export_in_portions
 from gateway.http.admin.rabbit_bodies import EXAMPLES, GET, GET_BODY, PUBLISH, PUBLISH_BODY, SCHEMAS
-from gateway.http.admin.rabbit_messages import rabbit_get, rabbit_publish
+from gateway.http.admin.rabbit_messages import rabbit_get, rabbit_publish, read_large_publish
 from gateway.http.admin.rabbit_shape import NODE, answer, answer_list, missing, rabbit_error
 from gateway.http.admin.rabbit_views import rabbit_nodes, rabbit_overview
 from gateway.http.admin.topology import readable
@@ -400,7 +400,7 @@ def endpoints() -> Iterable[Endpoint]:
                        schema=SCHEMAS.get(handle.__name__), **takes)  # fmt: skip
     yield Endpoint("POST", "/api" + EXCHANGE + "/publish", rabbit_publish, "Publish", GUEST,
                    gives=Any, action=Action.PUBLISH, example=PUBLISH,
-                   schema=PUBLISH_BODY,
+                   schema=PUBLISH_BODY, read_large=read_large_publish,
                    limit=lambda context: context.settings.max_body_octets, **body)  # fmt: skip
     yield Endpoint("POST", "/api" + QUEUE + "/get", rabbit_get, "Get messages", GUEST,
                    gives=Any, action=Action.RECEIVE, example=GET, schema=GET_BODY,

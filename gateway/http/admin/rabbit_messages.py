@@ -7,7 +7,7 @@ a get that acknowledges may lose what its answer carried.
 
 import base64
 import binascii
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
@@ -17,14 +17,17 @@ from gateway.broker.local import LocalChannel
 from gateway.errors import Condition, Refusal
 from gateway.http import prepared_bodies, problems
 from gateway.http.access.principal import Action
-from gateway.http.admin.admin_endpoints import Call
+from gateway.http.admin.admin_endpoints import Call, parse
 from gateway.http.admin.rabbit_shape import Bad, Missing, need_keys
 from gateway.http.admin.tables import write_table
+from gateway.http.json_check import Span
 from gateway.http.large import SHOWN, Octets, linked, parts_of, trimmed
 from gateway.http.message_json import Shown, body_shown
 from gateway.http.portions import Whole, encoded, spread
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target
+from gateway.http.publish.documents import STRING, Document, open_document
+from gateway.http.typed_json import BadForm
 from gateway.message import DIALECTS, Message, Properties, Table
 from gateway.operations import Fetched, Outcome
 
@@ -32,8 +35,14 @@ DIALECT = "0-9-1"
 MOST_GOT = 16 << 20
 """Octets after which ``get`` takes no more messages: RabbitMQ has no bound."""
 
+SHOWN_OF_WRONG = 64
+"""Octets of a large payload that is not base64, in the answer."""
+
 MOST_VALUES = 8192
 """In the headers of a message; to write them takes some milliseconds."""
+
+MOST_AROUND = 256 * 1024
+"""Octets of what a large document says beside its payload; to read them takes some milliseconds."""
 
 TEXTS = (
     "content_type", "content_encoding", "correlation_id", "reply_to", "message_id", "type",
@@ -111,8 +120,49 @@ def read_properties(given: Any) -> Properties:
     return found
 
 
-def read_payload(body: dict[str, Any]) -> bytes:
+class LargePayload(NamedTuple):
+    """A string in a document, which has not been read yet."""
+
+    document: Document
+    span: Span
+
+    async def read(self, encoding: Any) -> Body:
+        """In steps. Raises ``Bad``."""
+        start = self.span.start + 1
+        try:
+            if encoding == "string":
+                return await self.document.body("text", self.span, "surrogatepass")
+            return await self.document.body("base64", self.span)
+        except BadForm:
+            shown = self.document.octets[start : start + SHOWN_OF_WRONG]
+            raise Bad(["not_base64", shown.decode("utf-8", "replace") + "..."]) from None
+
+
+async def read_large_publish(call: Call, octets: bytes) -> dict[str, Any]:
+    """A large document, whose payload is read when it is known what it is."""
+    try:
+        document = await open_document(octets, call.context.dependencies.spool)
+        members = await document.members(document.all)
+        payload = members.pop("payload", None)
+    except BadForm as error:
+        raise Problem(problems.SCHEMA, f"the body {error.text}") from None
+    except Problem as problem:
+        if problem.row is problems.INVALID:
+            raise Problem(problems.INVALID, "the body is not JSON") from None
+        raise
+    found: dict[str, Any] = parse(document.beside(members, MOST_AROUND))
+    if payload is not None:
+        text = octets[payload.start] == STRING
+        found["payload"] = LargePayload(document, payload) if text else None
+    return found
+
+
+async def read_payload(body: dict[str, Any]) -> Body:
     payload, encoding = body["payload"], body["payload_encoding"]
+    if isinstance(payload, LargePayload):
+        if encoding not in ("string", "base64"):
+            raise Bad(["unsupported_encoding", encoding])
+        return await payload.read(encoding)
     if not isinstance(payload, str):
         raise Bad("payload_not_string")
     if encoding == "string":
@@ -142,9 +192,8 @@ async def rabbit_publish(call: Call) -> dict[str, Any]:
     dialect = DIALECTS[DIALECT]
     try:
         header = dialect.write(read_properties(body["properties"]))
-        message = Message(
-            dialect, header, read_payload(body), exchange, key, dialect.essentials(header)
-        )
+        payload = await read_payload(body)
+        message = Message(dialect, header, payload, exchange, key, dialect.essentials(header))
     except (ValueError, OverflowError) as error:
         raise Bad(f"the properties cannot be encoded: {error}") from None
     Target(exchange, key, not exchange).permit(call.principal, call.vhost, message)

@@ -95,14 +95,18 @@ class Document:
 
     def value(self, spans: Spans) -> Any:
         """Those members as an object."""
-        if sum(one.stop - one.key for one in spans.values()) > WHOLE:
+        return read_document(self.beside(spans, WHOLE))
+
+    def beside(self, spans: Spans, most: int) -> bytes:
+        """Those members as the octets of an object, if they are not too many octets."""
+        if sum(one.stop - one.key for one in spans.values()) > most:
             raise Problem(
                 problems.TOO_LARGE,
-                f"what a document says beside its body has at most {WHOLE} octets",
-                limit_octets=WHOLE,
+                f"what a document says beside its body has at most {most} octets",
+                limit_octets=most,
             )
         inner = b",".join(self.octets[one.key : one.stop] for one in spans.values())
-        return read_document(b"{%b}" % inner)
+        return b"{%b}" % inner
 
     @property
     def all(self) -> Span:
@@ -149,8 +153,8 @@ class Document:
             raise BadForm("/body", "must have one of json, text and base64")
         return large[0], self.value({k: one for k, one in ways.items() if k != large[0]})
 
-    async def body(self, way: str, span: Span) -> Body:
-        """The octets of a large body."""
+    async def body(self, way: str, span: Span, errors: str = "strict") -> Body:
+        """The octets of a large body. ``errors``: what becomes of lone surrogates in text."""
         if way != "json" and self.octets[span.start] != STRING:
             text = "must be text" if way == "text" else "must be base64 text"
             raise BadForm(f"/body/{way}", text)
@@ -158,7 +162,7 @@ class Document:
         if way == "json":
             parts = self.cut(span)
         else:
-            parts = self.text(span)
+            parts = self.text(span, errors)
             if way == "base64":
                 parts = from_base64(parts)
         try:
@@ -176,7 +180,7 @@ class Document:
         for at in range(span.start, span.stop, WINDOW):
             yield self.octets[at : min(at + WINDOW, span.stop)]
 
-    def text(self, span: Span) -> Iterator[bytes]:
+    def text(self, span: Span, errors: str) -> Iterator[bytes]:
         """What a string says, in UTF-8."""
         octets, at, stop = self.octets, span.start + 1, span.stop - 1
         while at < stop:
@@ -189,7 +193,7 @@ class Document:
             if end < stop and last[:2] == b"\\u" and last[2:4].lower() in HIGH:
                 end -= ESCAPE  # between two surrogates
             try:
-                yield json.loads(b'"' + octets[at:end] + b'"').encode()
+                yield json.loads(b'"' + octets[at:end] + b'"').encode("utf-8", errors)
             except UnicodeEncodeError:
                 raise BadForm("", "must be text") from None
             at = end
