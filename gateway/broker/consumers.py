@@ -4,7 +4,8 @@ A consumer that has run out of credit is found out when its turn comes and leave
 it is woken when one of its deliveries is settled.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from heapq import merge
 from itertools import islice, takewhile
 from operator import lt
 from typing import TYPE_CHECKING
@@ -375,6 +376,30 @@ class Window:
             found = [unsettled[tag] for tag in sorted_tags]
             unsettled.clear()
             unsettled.update(zip(sorted_tags, found, strict=True))
+
+    def restoring(self, portions: Iterable[tuple[list[int], list[Entry]]]) -> Iterator[None]:
+        """The same in portions, for ``Undertakings``: a portion is unsettled again as soon as it is
+        taken from ``portions``, and at the end all tags are brought into order. Nothing is
+        delivered meanwhile."""
+        self.busy += 1
+        self.reopen()
+        try:
+            self.index.clear()
+            unsettled = self.unsettled
+            runs = [list(unsettled)]
+            for tags, entries in portions:
+                unsettled.update(zip(tags, entries, strict=True))
+                runs.append(sorted(tags))
+                yield
+            for count, tag in enumerate(merge(*runs), 1):
+                entry = unsettled.pop(tag, None)
+                if entry is not None:  # or it was settled meanwhile
+                    unsettled[tag] = entry
+                if count % PORTION == 0:
+                    yield
+        finally:
+            self.busy -= 1
+            self.reopen()
 
 
 def unknown_tag(delivery: int) -> Refusal:

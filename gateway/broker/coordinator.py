@@ -6,20 +6,25 @@ import secrets
 from collections import deque
 from collections.abc import Iterator
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway.broker.consumers import Window
 from gateway.broker.deliveries import Entry
 from gateway.broker.publish_path import PublishPath
 from gateway.broker.queues import REFUSED, Queue
+from gateway.broker.returning import handed
 from gateway.broker.settlements import Settlements, Verdict, note_failure
 from gateway.broker.state import BrokerState
-from gateway.broker.transactions import DeclaredTransaction, Transaction
+from gateway.broker.transactions import DeclaredTransaction, Retired, Transaction
 from gateway.broker.undertakings import PORTION, forgetting
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Refusal
 from gateway.message import Message
 from gateway.operations import Modify, Outcome
+
+T = TypeVar("T")
+Portion = tuple[list[int], list[Entry]]
+"""Tags and deliveries."""
 
 MOST_TRANSACTIONS = 255
 """Declared transactions that may be open at a time on one channel."""
@@ -124,11 +129,38 @@ class TransactionCoordinator:
         transaction = self.needed_transaction()
         self.state.octets -= transaction.octets
         publishes, settlements = transaction.take_publishes(), transaction.take_settlements()
-        if settlements:
+        if len(settlements) > PORTION:
+            back: list[Entry] = []
+            yield from self.giving_back(self.reverted(settlements, back), back)
+        else:
             tags = [tag for tag, _, _ in settlements]
             self.window.restore(tags, [entry for _, entry, _ in settlements])
         yield from forgetting(settlements)
         yield from forgetting(publishes)
+
+    def reverted(
+        self, settlements: list[tuple[int, Entry, Outcome]], back: list[Entry]
+    ) -> Iterator[Portion]:
+        """Portions of deliveries that are unsettled again. When the channel has been closed
+        meanwhile, the rest goes to ``back``."""
+        for some in batched(settlements):
+            if self.window.closed:
+                back += [entry for _, entry, _ in some]
+            else:
+                yield [tag for tag, _, _ in some], [entry for _, entry, _ in some]
+
+    def giving_back(self, live: Iterator[Portion], back: list[Entry]) -> Iterator[None]:
+        """Restore the deliveries of ``live``, then release those of ``back``, which taking from
+        ``live`` fills. No consumer of this channel is served meanwhile."""
+        window = self.window
+        window.busy += 1
+        window.reopen()
+        try:
+            yield from window.restoring(live)
+            yield from self.settlements.concluding(handed(back, Outcome.RELEASE))
+        finally:
+            window.busy -= 1
+            window.reopen()
 
     # --- declared by id -------------------------------------------------------------------------
 
@@ -254,22 +286,31 @@ class TransactionCoordinator:
     def undoing(self, declared: DeclaredTransaction) -> Iterator[None]:
         """Roll back. Deliveries that the peer still knows of are unsettled again. The others, and
         those of links that are over, are released."""
+        back: list[Entry] = []
+        if len(declared.retired) > PORTION:
+            some = (self.still_known(some, back) for some in batched(declared.retired))
+            yield from self.giving_back(some, back)
+        else:
+            self.window.restore(*self.still_known(declared.retired, back))
+            self.settlements.conclude((entry, Outcome.RELEASE) for entry in back)
+        yield from forgetting(declared.retired)
+        yield from forgetting(declared.posts)
+
+    def still_known(self, retired: list[Retired], back: list[Entry]) -> Portion:
+        """Those that the peer still knows of; the others are added to ``back``."""
         tags: list[int] = []
         live: list[Entry] = []
-        back: list[Entry] = []
         consumers = self.window.consumers
-        for number, entry, _, settled in declared.retired:
+        for number, entry, _, settled in retired:
             consumer = entry.consumer
             if settled or consumer is None or consumers.get(consumer.tag) is not consumer:
                 back.append(entry)
             else:
                 tags.append(number)
                 live.append(entry)
-        self.window.restore(tags, live)
-        released = ((entry, Outcome.RELEASE) for entry in back)
-        if len(back) > PORTION:
-            yield from self.settlements.concluding(released)
-        else:
-            self.settlements.conclude(released)
-        yield from forgetting(declared.retired)
-        yield from forgetting(declared.posts)
+        return tags, live
+
+
+def batched(things: list[T]) -> Iterator[list[T]]:
+    """A portion at a time."""
+    return (things[first : first + PORTION] for first in range(0, len(things), PORTION))

@@ -11,6 +11,9 @@ from gateway.broker.undertakings import PORTION
 from gateway.message import Message
 from gateway.operations import Modify, Outcome
 
+Retired = tuple[int, Entry, Outcome | Modify, bool]
+"""Number, delivery, verdict, and whether the peer has forgotten the delivery."""
+
 
 class Transaction:
     """The channel's own (0-9-1 class tx). ``publishes``: message, mandatory, immediate.
@@ -56,5 +59,5 @@ class DeclaredTransaction:
 
     def __init__(self) -> None:
         self.posts: list[Message] = []
-        self.retired: list[tuple[int, Entry, Outcome | Modify, bool]] = []
+        self.retired: list[Retired] = []
         self.octets = 0

@@ -293,7 +293,9 @@ def test_a_rollback_is_done_in_portions(house: House) -> None:
     told = begin(house, channel.transactions.rolling_back())
     turns = 1
     while not told:
+        before = len(channel.window.unsettled)
         house.broker.state.undertakings.work()
+        assert len(channel.window.unsettled) - before <= PORTION
         turns += 1
     assert turns >= 5
     assert list(channel.window.unsettled) == list(range(1, 5 * PORTION + 1)), "ascending again"
@@ -371,11 +373,65 @@ def test_a_discharge_that_fails_is_undone_in_portions(house: House) -> None:
     while not told:
         house.broker.state.undertakings.work()
         turns += 1
-    assert turns >= 8
+    assert turns >= 8 and channel.window.open
     assert list(channel.window.unsettled)[:PORTION] == list(range(1, PORTION + 1))
     assert (
         queue.depth + len(channel.window.unsettled) == queue.depth + queue.unsettled == 5 * PORTION
     )
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_deliveries_come_back_in_order_between_those_that_stayed(
+    house: House, declared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel, _, _ = holding(house, 5 * PORTION)
+    monkeypatch.setattr(consumers, "merge", counted := Counted(merge))
+    transactions = channel.transactions
+    odd = [tag for tag in channel.window.unsettled if tag % 2]
+    odd = odd[::-1] if declared else odd
+    if declared:
+        number = transactions.declare()
+        transactions.retire_many(number, odd, Outcome.ACCEPT, False)
+        told = begin(house, transactions.discharging(number, True))
+    else:
+        transactions.select()
+        for tag in odd:
+            channel.settlements.settle(tag, False, Outcome.ACCEPT)
+        told = begin(house, transactions.rolling_back())
+    assert len(channel.window.unsettled) <= 3.5 * PORTION, "the first of three portions"
+    while not told:
+        before, moved = len(channel.window.unsettled), counted.count
+        house.broker.state.undertakings.work()
+        assert len(channel.window.unsettled) - before <= PORTION
+        assert counted.count - moved <= PORTION
+    assert counted.count == 5 * PORTION
+    assert list(channel.window.unsettled) == list(range(1, 5 * PORTION + 1))
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_channel_that_is_closed_while_it_rolls_back_loses_nothing(
+    house: House, declared: bool
+) -> None:
+    channel, _, queue = holding(house, 5 * PORTION)
+    transactions = channel.transactions
+    if declared:
+        number = transactions.declare()
+        transactions.retire_many(number, list(channel.window.unsettled), Outcome.ACCEPT, False)
+        told = begin(house, transactions.discharging(number, True))
+    else:
+        transactions.select()
+        begin(house, channel.settlements.settling(0, Outcome.ACCEPT))
+        house.broker.state.undertakings.finish()
+        told = begin(house, transactions.rolling_back())
+    house.broker.state.undertakings.work()
+    assert 0 < len(channel.window.unsettled) < 5 * PORTION
+    channel.close()
+    while house.broker.state.undertakings.waiting:
+        house.broker.state.undertakings.work()
+    assert told == [None] and not channel.window.unsettled
+    assert (queue.unsettled, queue.depth) == (0, 5 * PORTION)
+    reader, _ = house.channel()
+    assert fetch_all(reader) == list(map(str, range(5 * PORTION)))
 
 
 def test_what_goes_meanwhile_gets_nothing_of_a_discharge(house: House) -> None:
@@ -448,8 +504,8 @@ class Counted:
         self.real = real
         self.count = 0
 
-    def __call__(self, *runs: Any, key: Any) -> Iterator[Any]:
-        for one in self.real(*runs, key=key):
+    def __call__(self, *runs: Any, **given: Any) -> Iterator[Any]:
+        for one in self.real(*runs, **given):
             self.count += 1
             yield one
 
