@@ -5,7 +5,7 @@ discharges by id (1.0 part 4). Nothing of a transaction is visible before its co
 import secrets
 from collections import deque
 from collections.abc import Iterator
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any, TypeVar
 
 from gateway.broker.consumers import Window
@@ -200,13 +200,30 @@ class TransactionCoordinator:
         del self.window.unsettled[delivery]
         declared.retired.append((delivery, entry, verdict, settled))
 
-    def retire_many(
+    def retiring_many(
         self, transaction: bytes, deliveries: list[int], verdict: Verdict, settled: bool
-    ) -> None:
-        """Likewise, deliveries of one outcome."""
+    ) -> Iterator[None] | None:
+        """Likewise, deliveries of one outcome: now (``None``), or if they are many in portions for
+        ``Undertakings``. They are taken now, and an unknown tag is refused (406) now."""
         declared = self.known(transaction)
         entries = self.window.take(deliveries)
-        declared.retired += zip(deliveries, entries, repeat(verdict), repeat(settled))
+        retired = zip(deliveries, entries, repeat(verdict), repeat(settled))
+        if len(entries) > PORTION:
+            return self.retiring(transaction, declared, retired)
+        declared.retired += retired
+        return None
+
+    def retiring(
+        self, transaction: bytes, declared: DeclaredTransaction, retired: Iterator[Retired]
+    ) -> Iterator[None]:
+        """What is left when the transaction has ended meanwhile, with its channel, is released."""
+        while portion := list(islice(retired, PORTION)):
+            if self.declared.get(transaction) is not declared:
+                left = [entry for _, entry, _, _ in (*portion, *retired)]
+                yield from self.settlements.concluding(handed(left, Outcome.RELEASE))
+                return
+            declared.retired += portion
+            yield
 
     def discharge(self, transaction: bytes, fail: bool) -> None:
         """All of it in one batch of the store, or none of it. Refuses (406), rolled back, when a

@@ -523,7 +523,11 @@ class LinkOperations:
         channel.transactions.retire(op.transaction, op.delivery, op.outcome, op.settled)
 
     def _retire_many(self, channel: Channel, op: RetireMany) -> None:
-        channel.transactions.retire_many(op.transaction, op.deliveries, op.outcome, op.settled)
+        steps = channel.transactions.retiring_many(
+            op.transaction, op.deliveries, op.outcome, op.settled
+        )
+        if steps is not None:
+            self._long_requests.undertake(channel, op, steps, whole=False)
 
 
 def apply(channel: Channel, delivery: int, outcome: Outcome | Modify) -> None:

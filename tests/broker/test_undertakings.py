@@ -380,6 +380,35 @@ def test_a_discharge_that_fails_is_undone_in_portions(house: House) -> None:
     )
 
 
+def retire(house: House, channel: Channel, number: bytes, tags: list[int]) -> None:
+    """In portions."""
+    transactions = channel.transactions
+    told = begin(house, transactions.retiring_many(number, tags, Outcome.ACCEPT, False))
+    assert transactions.held == PORTION
+    while not told:
+        before = transactions.held
+        house.broker.state.undertakings.work()
+        assert transactions.held - before <= PORTION
+    assert transactions.held == len(tags) and told == [None]
+
+
+def test_a_channel_that_is_closed_while_it_retires_much_loses_nothing(house: House) -> None:
+    channel, _, queue = holding(house, 5 * PORTION)
+    number = channel.transactions.declare()
+    tags = list(channel.window.unsettled)
+    told = begin(
+        house, channel.transactions.retiring_many(number, tags, Outcome.ACCEPT, settled=False)
+    )
+    with pytest.raises(Refusal):
+        channel.transactions.retiring_many(number, tags, Outcome.ACCEPT, settled=False)
+    channel.close()
+    while house.broker.state.undertakings.waiting:
+        house.broker.state.undertakings.work()
+    assert told == [None] and (queue.unsettled, queue.depth) == (0, 5 * PORTION)
+    reader, _ = house.channel()
+    assert fetch_all(reader) == list(map(str, range(5 * PORTION)))
+
+
 @pytest.mark.parametrize("declared", [True, False])
 def test_deliveries_come_back_in_order_between_those_that_stayed(
     house: House, declared: bool, monkeypatch: pytest.MonkeyPatch
@@ -391,7 +420,7 @@ def test_deliveries_come_back_in_order_between_those_that_stayed(
     odd = odd[::-1] if declared else odd
     if declared:
         number = transactions.declare()
-        transactions.retire_many(number, odd, Outcome.ACCEPT, False)
+        retire(house, channel, number, odd)
         told = begin(house, transactions.discharging(number, True))
     else:
         transactions.select()
@@ -416,7 +445,7 @@ def test_a_channel_that_is_closed_while_it_rolls_back_loses_nothing(
     transactions = channel.transactions
     if declared:
         number = transactions.declare()
-        transactions.retire_many(number, list(channel.window.unsettled), Outcome.ACCEPT, False)
+        retire(house, channel, number, list(channel.window.unsettled))
         told = begin(house, transactions.discharging(number, True))
     else:
         transactions.select()
