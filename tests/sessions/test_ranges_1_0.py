@@ -183,6 +183,29 @@ def test_a_transaction_over_a_range_is_one_operation_and_one_answer() -> None:
     assert peer.queue.unsettled == peer.queue.depth == 0
 
 
+@pytest.mark.parametrize("fail", [False, True])
+def test_a_range_is_retired_in_portions_and_the_discharge_waits(fail: bool) -> None:
+    count = 5 * PORTION
+    peer = Receiver(count)
+    work = peer.declares()
+    transactions = peer.session.channels[0].transactions
+    said = w.TransactionalState(work, w.ACCEPTED)
+    asked = peer.engine.receive(packed(w.Disposition(True, 0, count - 1, None, said)))
+    peer.session.perform(asked)
+    assert transactions.held == PORTION, "one portion in this turn"
+    peer.feed(packed(w.Transfer(9, 1, b"e", 0), 0, VALUE + write(w.Discharge(work, fail))))
+    assert work in transactions.declared
+    while transactions.held < count:
+        before = transactions.held
+        peer.house.broker.state.undertakings.work()
+        assert transactions.held == before + PORTION
+    peer.work()
+    assert not transactions.declared
+    unsettled = list(peer.session.channels[0].window.unsettled)
+    assert peer.queue.unsettled == len(unsettled) == (count if fail else 0)
+    assert unsettled == sorted(unsettled)
+
+
 class Book(dict[int, str]):
     """How often something is looked up."""
 
