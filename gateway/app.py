@@ -30,7 +30,7 @@ from gateway.http.configured import check_named_files
 from gateway.http.dependencies import ChannelInfo, ConnectionInfo, HttpDependencies
 from gateway.http.publish.spool import open_partial_bodies, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
-from gateway.message import cross_with
+from gateway.message import cross_with, plainly
 from gateway.net.alarms import ResourceMonitor, memory_total
 from gateway.net.failures import Records
 from gateway.net.listener import ListenAddress, Listener
@@ -328,6 +328,7 @@ class Gateway:
         await self.turn.drain()
         self.turn.close()
         self.store.close()
+        cross_with(plainly)  # another user of this process has no key for capsules
 
 
 def end_process(error: BaseException) -> None:

@@ -50,9 +50,12 @@ class Receiver(Linked):
             self.says(w.Attach(f"out{handle}", handle, True, source=source))
             self.feed(packed(w.Flow(0, HALF - 1, 0, 1000, handle, 0, count // links)))
         sent = self.engine.sessions[0].unsettled.sent
-        while len(sent) < count:
+        for _ in range(count):
+            if len(sent) == count:
+                break
             self.house.broker.state.tick(self.house.broker.state.now + 1)
             self.engine.output()
+        assert len(sent) == count
         self.engine.output()
 
     def work(self) -> list[int]:
