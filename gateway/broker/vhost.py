@@ -409,7 +409,7 @@ class VirtualHost:
             self.store.forget_under(kind, (self.name,))
 
     def emptying(self) -> Iterator[None]:
-        """Take out what is in one that is deleted, in portions, for ``Undertakings``."""
+        """Take out the contents of a deleted one, in portions, for ``Undertakings``."""
         for count, queue in enumerate(list(self.queues.values()), 1):
             self.remove_queue(queue)
             if count % PORTION == 0:

@@ -51,7 +51,7 @@ ROOMS: tuple[Room, ...] = (
 
 
 def build(dependencies: HttpDependencies) -> Application:
-    """The application over what is handed in. End it with ``close``."""
+    """The application over the given parts. End it with ``close``."""
     app = Application(
         title="AMQP gateway",
         version=__version__,

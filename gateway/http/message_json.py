@@ -84,7 +84,7 @@ def refuse_constant(name: str) -> NoReturn:
 
 
 def metadata(properties: Properties) -> dict[str, Any]:
-    """The simple view of the properties: what is absent is left out."""
+    """The simple view of the properties, without those that are absent."""
     shown: dict[str, Any] = {}
     for attribute, name in PLAIN:
         value = getattr(properties, attribute)

@@ -47,7 +47,7 @@ def verdict(steps: Steps, said: list[bool]) -> Iterator[bytes]:
 
 
 def steps_of(shown: Shown, octets: bytes) -> Iterator[bytes]:
-    """What is made of these octets, a piece at a time."""
+    """The view of these octets, a piece at a time."""
     if shown.lines:
         return line_steps(octets)
     return body_steps(shown.json, shown.text, octets)

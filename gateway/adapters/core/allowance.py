@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from math import inf
 
 MOST_VALUES = 8192
-"""Some milliseconds of reading. What has no more octets needs no count."""
+"""Some milliseconds of reading. Values in fewer octets are not counted."""
 
 
 class Allowance:
-    """How many values may still be read. Counts always, and matters ``within`` alone: what is ours,
-    or was taken before, is read whatever it holds."""
+    """How many values may still be read. It always counts, and refuses only ``within``: values of
+    our own, and of messages taken before, are read in any number."""
 
     __slots__ = ("left", "_error")
 

@@ -101,7 +101,7 @@ class Content:
 
 
 def _open_gate(open_: bool) -> None:
-    """Nobody is to be stopped."""
+    """No-op."""
 
 
 class ChannelEngine(Protocol):
@@ -192,7 +192,7 @@ class Channel:
         self.forget_content()
 
     def forget_content(self) -> None:
-        """What is under way is not wanted any more."""
+        """Drop the content under way."""
         if self.content is not None:
             self._engine.announced -= self.content.sink.held
             self.content.sink.abandon()

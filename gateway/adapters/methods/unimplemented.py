@@ -18,7 +18,7 @@ from gateway.adapters.record import Record, short
 EMPTY: dict[str, Any] = {
     "bit": False, "text": "", "octets": b"", "table": b"", "content": b"\0",
 }  # fmt: skip
-"""A field that nobody has set; a number is 0."""
+"""The default of a field; a number is 0."""
 
 _H = Struct(">H")
 _I = Struct(">I")

@@ -37,7 +37,7 @@ class Leased(NamedTuple):
 
 
 class LeasedStream(EventStream):
-    """The stream, the channel's subscriber, and the holder of what is unsettled on it."""
+    """The stream, the channel's subscriber, and the holder of its unsettled deliveries."""
 
     def __init__(
         self,

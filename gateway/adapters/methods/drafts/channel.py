@@ -1,4 +1,4 @@
-"""One channel of a draft: its state, its consumers and tickets, what is under way on it."""
+"""One channel of a draft: its state, its consumers and tickets, the content under way."""
 
 from collections import deque
 from collections.abc import Callable
@@ -185,7 +185,7 @@ class Channel:
         self.forget_content()
 
     def forget_content(self) -> None:
-        """What is under way is not; of a file that is being staged, the beginning is kept."""
+        """Drop the content under way; of a file that is being staged, the beginning is kept."""
         content, self.content = self.content, None
         if content is not None:
             self.engine.announced -= content.held

@@ -46,7 +46,7 @@ class MethodMapping(NamedTuple):
     publication: Callable[[str, Message, bool, bool], Any]
     """Likewise: class, message, mandatory, immediate."""
     returned: Callable[[Channel, Any], list[Operation]]
-    """A publish came back (``Returned``); what is done about it."""
+    """The second step of a publish that came back (``Returned``)."""
     second_step: Callable[[Returned], list[Operation]]
     """The publish that a returned one leads to, for a message with a second destination."""
     settle: Callable[[Channel, Any], list[OutgoingMethod]]

@@ -63,7 +63,7 @@ def _ask_bind(channel: Channel, op: Bind) -> list[OutgoingMethod]:
 
 
 def _temporary(op: DeclareQueue) -> bool:
-    """What is exclusive goes with its connection; private alone would outlive it."""
+    """An exclusive queue goes with its connection; a private one would outlive it."""
     return op.auto_delete or op.exclusive
 
 

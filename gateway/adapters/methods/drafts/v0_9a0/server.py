@@ -135,7 +135,7 @@ def _made(
 
 
 def _define(channel: Channel, m: w.DestinationDefine, pending: PendingReply) -> list[Operation]:
-    """What is there already stays as it is (destination.define)."""
+    """An existing destination stays as it is (destination.define)."""
     channel.ticket(m.ticket, "dynamic")
     number, name = channel.number, m.destination
     if service(channel, m.service_type, (QUEUE, TOPIC)) == TOPIC:
@@ -195,7 +195,7 @@ def _cancel_destination(
 
 
 def _deleted(channel: Channel, pending: PendingReply, name: str, if_empty: bool) -> list[Operation]:
-    """Cancelling what is not there costs the connection (§4.5.7, §4.6.7)."""
+    """Cancelling a missing destination costs the connection (§4.5.7, §4.6.7)."""
 
     def then(state: FoundQueue | None) -> list[Operation]:
         if state is None:
@@ -373,7 +373,7 @@ def _ack(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
 
 
 def _reject(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
-    """What is to be requeued is for others: this channel does not get it again (0-9a0 §4.7.10)."""
+    """A requeued message is for others: this channel does not get it again (0-9a0 §4.7.10)."""
     outcome = Outcome.REFUSE if m.requeue else Outcome.REJECT
     return [Settle(channel.number, m.delivery_tag, False, outcome)]
 

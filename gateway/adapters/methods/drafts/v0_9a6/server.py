@@ -214,7 +214,7 @@ def _ack(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
 
 
 def _reject(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
-    """What is to be requeued is for others: this channel does not get it again (0-9a0 §4.7.10)."""
+    """A requeued message is for others: this channel does not get it again (0-9a0 §4.7.10)."""
     outcome = Outcome.REFUSE if m.requeue else Outcome.REJECT
     return [Settle(channel.number, m.delivery_tag, False, outcome)]
 
