@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from gateway.adapters.commands.engine import Engine as CommandEngine
 from gateway.adapters.commands.wire import tables as commands
 from gateway.adapters.contract import Adapter, Authority, Capability, Role
+from gateway.adapters.core.trace_lines import HEADER_OCTETS, Line
 from gateway.adapters.methods.drafts.engine import DraftEngine
 from gateway.adapters.methods.drafts.versions import DRAFTS
 from gateway.adapters.methods.engine import HEADERS
@@ -22,10 +23,6 @@ from gateway.bodies import Spool
 
 if TYPE_CHECKING:
     from gateway.adapters.core.support import VersionSupport
-    from gateway.adapters.methods.trace import Line
-
-HEADER_OCTETS = 8
-"""Length of a protocol header; 0.8a2 opens with two octets instead."""
 
 
 class Engine(Protocol):
@@ -54,7 +51,7 @@ class Engine(Protocol):
 Shape = tuple[int | None, ...]
 """How octets begin; ``None`` may be any."""
 
-Reader = Callable[[bytes], "Iterator[Line]"]
+Reader = Callable[[bytes], Iterator[Line]]
 """Describes octets of one direction; some remember what came before."""
 
 
@@ -74,15 +71,7 @@ def _command_reader(version: str) -> Reader:
 
 
 def _method_reader(version: str) -> Reader:
-    from functools import partial
-
-    from gateway.adapters.methods.trace import frames
-
-    return partial(frames, version=version)
-
-
-def _draft_reader(version: str) -> Reader:
-    from gateway.adapters.methods.drafts import trace
+    from gateway.adapters.methods import trace
 
     return trace.Reader(version).frames
 
@@ -162,7 +151,9 @@ def _published(name: str, preference: int) -> VersionRow:
 
 def _draft(name: str, preference: int, start: Shape) -> VersionRow:
     headers = (DRAFTS[name].header,)
-    return VersionRow(name, headers, start, preference, DraftEngine, _draft_reader, _method_support)
+    return VersionRow(
+        name, headers, start, preference, DraftEngine, _method_reader, _method_support
+    )
 
 
 VERSIONS: Mapping[str, VersionRow] = {

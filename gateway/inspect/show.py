@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from gateway.adapters.methods.trace import HEADER_OCTETS, Line
+from gateway.adapters.core.trace_lines import HEADER_OCTETS, Line
 from gateway.adapters.preview import preview
 from gateway.inspect.sources import InspectError, Piece, pieces
 from gateway.inspect.versions import READERS, Guess

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from gateway.adapters.registry import HEADER_OCTETS, PREFERRED, VERSIONS, Reader, sharing
+from gateway.adapters.core.trace_lines import HEADER_OCTETS
+from gateway.adapters.registry import PREFERRED, VERSIONS, Reader, sharing
 from gateway.adapters.sniff import detect
 from gateway.inspect.sources import Piece
 

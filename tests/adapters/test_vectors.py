@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.adapters import Product, Role, adapter_for
-from gateway.adapters.methods.trace import frames
+from gateway.adapters.methods.trace import Reader
 from gateway.operations import Closed
 from tests.adapters.stub import Stub
 from tests.pair import Users, pieces
@@ -71,5 +71,5 @@ def test_vectors(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_frame_is_described(path: Path) -> None:
     for _, data in turns(path):
-        for line in frames(data, path.parent.name):
+        for line in Reader(path.parent.name).frames(data):
             assert line.kind != "broken" or path.stem == "server-frame-error", line

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from rich.console import Console
 
 from gateway.adapters.methods.drafts.content import CONTENTS, child
-from gateway.adapters.methods.drafts.trace import Reader
+from gateway.adapters.methods.trace import Reader
 from gateway.inspect import InspectError, inspect_file
 from gateway.message import Message
 from gateway.operations import BeginSession, DeclareQueue, EndSession, Open, Publish

@@ -8,7 +8,7 @@ from gateway.adapters.commands.content import read_head
 from gateway.adapters.commands.frames import head_of, read_command
 from gateway.adapters.commands.violation import Violation
 from gateway.adapters.commands.wire.tables import HEADER
-from gateway.adapters.methods.trace import Line
+from gateway.adapters.core.trace_lines import Line
 from gateway.adapters.preview import preview
 
 TABLES = frozenset(["challenges", "options", "dictionary", "headers"])

@@ -1,162 +1,254 @@
-"""What octets of the class-and-method family say, frame by frame, for people.
+"""A readable trace of octets of the class-and-method family, one line per frame.
 
-Knows no state and no side: each frame is described by itself, so either direction may be given, and
-what is broken is described as broken instead of stopping the reader.
+What is broken is described as broken instead of stopping the reader. A published version needs
+nothing but the frame itself, so either direction may be given. In the drafts contents nest, and old
+clients write a wrong class into their headers: the method before a content tells its class, so a
+``Reader`` remembers the methods and contents of one direction from call to call.
 """
 
 import struct
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
+from gateway.adapters.core.trace_lines import HEADER_OCTETS, Line
 from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.drafts import types as draft_fields
+from gateway.adapters.methods.drafts.content import DEEPEST
 from gateway.adapters.methods.drafts.frames import EXTENDED
-from gateway.adapters.methods.geometry import Version
+from gateway.adapters.methods.drafts.incoming import FLAGS, SYNCHREQ, THREE_FIELDS, UNREAL
+from gateway.adapters.methods.drafts.versions import DRAFTS, is_0_9a0
+from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.unimplemented import complete
 from gateway.adapters.preview import preview
-from gateway.message import Table
 
 TABLES = frozenset(
     ["arguments", "server_properties", "client_properties", "headers", "details", "filter", "table"]
 )
 SECRETS = frozenset(["response", "new_secret"])
-HEADER_OCTETS = 8
 KINDS = (
     "method", "header", "body", "oob-method", "oob-header", "oob-body", "trace", "heartbeat",
 )  # fmt: skip
 """Types of frames by their names in the tables."""
 
-
-class Line(NamedTuple):
-    """One frame. ``offset`` and ``size`` are octets from the beginning; ``kind`` is "protocol
-    header", "method", "header", "body", "heartbeat", "meta", "unknown" for a method that there is
-    not, "broken", or "cut" for a last frame of which more is to come."""
-
-    offset: int
-    size: int
-    channel: int
-    kind: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.offset:8d}  {self.channel:5d}  {self.kind:<15}  {self.text}"
+TRACER = 0x20
 
 
-Describe = Callable[[int, int, bytes], tuple[str, str]]
-"""Type, channel and payload of a frame -> kind and text of its line."""
+class Nesting:
+    """Incomplete contents on the channels of one direction of a draft."""
+
+    def __init__(self) -> None:
+        self._groups: dict[int, int] = {}
+        """Class of the last method with content, by channel."""
+        self._open: dict[int, list[list[int]]] = {}
+        """By channel, the outermost content first: children and octets that are missing."""
+
+    def method(self, channel: int, method: Method) -> None:
+        """A method with content discards an incomplete content before it."""
+        if method.content:
+            self._groups[channel] = method.number >> 16
+            self._open.pop(channel, None)
+
+    def header(self, channel: int, weight: int, size: int) -> int:
+        """Depth of the content that this header begins."""
+        stack = self._open.setdefault(channel, [])
+        depth = len(stack)
+        if depth <= DEEPEST:
+            stack.append([weight, size])
+        self._close(stack)
+        return depth
+
+    def body(self, channel: int, size: int) -> int:
+        """Depth of the content that these octets belong to."""
+        stack = self._open.get(channel, [])
+        depth = max(0, len(stack) - 1)
+        if stack:
+            stack[-1][1] -= size
+        self._close(stack)
+        return depth
+
+    @staticmethod
+    def _close(stack: list[list[int]]) -> None:
+        while stack and stack[-1][0] <= 0 and stack[-1][1] <= 0:
+            stack.pop()
+            if stack:
+                stack[-1][0] -= 1
+
+    def group(self, channel: int, named: int) -> int:
+        """The class of a content whose header names this one."""
+        return self._groups.get(channel, named)
 
 
-def frames(data: bytes, version: str) -> Iterator[Line]:
-    """Describe everything in ``data``, which begins with a protocol header or a frame."""
-    table = complete(version)
-    return walk(data, table, lambda kind, channel, payload: _describe(table, kind, payload))
+class Reader:
+    """Describes one direction of a connection."""
 
+    def __init__(self, version: str) -> None:
+        draft = version in DRAFTS
+        self._table = DRAFTS[version] if draft else complete(version)
+        self._nesting = Nesting() if draft else None
+        self._is_0_9a6 = draft and not is_0_9a0(version)
+        self._read_table = (
+            partial(draft_fields.read_table, is_0_9a0=is_0_9a0(version))
+            if draft
+            else fields.read_table
+        )
+        numbers = self._table.constants
+        self._kinds = {
+            numbers[f"frame-{name}"]: name for name in KINDS if f"frame-{name}" in numbers
+        }
 
-def walk(data: bytes, table: Version, describe: Describe) -> Iterator[Line]:
-    """The frames of any geometry."""
-    geometry, numbers = table.geometry, table.constants
-    at, head, tail = 0, geometry.head.size, len(geometry.tail)
-    counted = tail if geometry.size_counts_tail else 0
-    known = {numbers.get(f"frame-{name}") for name in KINDS}
-    while at < len(data):
-        left = len(data) - at
-        if data[at : at + 4] == b"AMQP"[:left]:
-            if left < HEADER_OCTETS:
-                yield Line(at, left, 0, "cut", "the last protocol header is cut")
+    def frames(self, data: bytes) -> Iterator[Line]:
+        """Describe everything in ``data``, which begins with a protocol header or a frame."""
+        geometry, numbers = self._table.geometry, self._table.constants
+        at, head, tail = 0, geometry.head.size, len(geometry.tail)
+        counted = tail if geometry.size_counts_tail else 0
+        while at < len(data):
+            left = len(data) - at
+            if data[at : at + 4] == b"AMQP"[:left]:
+                if left < HEADER_OCTETS:
+                    yield Line(at, left, 0, "cut", "the last protocol header is cut")
+                    return
+                numerals = ".".join(str(octet) for octet in data[at + 4 : at + 8])
+                yield Line(at, HEADER_OCTETS, 0, "protocol header", f"AMQP {numerals}")
+                at += HEADER_OCTETS
+                continue
+            start = at + head
+            if left >= head:
+                parts = geometry.head.unpack_from(data, at)
+                kind, channel, size = (parts[position] for position in geometry.order)
+                announced = geometry.meta and kind == numbers["frame-meta"]
+                if announced:
+                    start += EXTENDED.size
+            if start > len(data):
+                yield Line(at, left, 0, "cut", "the last frame is cut in its header")
                 return
-            numerals = ".".join(str(octet) for octet in data[at + 4 : at + 8])
-            yield Line(at, HEADER_OCTETS, 0, "protocol header", f"AMQP {numerals}")
-            at += HEADER_OCTETS
-            continue
-        start = at + head
-        if left >= head:
-            parts = geometry.head.unpack_from(data, at)
-            kind, channel, size = (parts[position] for position in geometry.order)
-            announced = geometry.meta and kind == numbers["frame-meta"]
             if announced:
-                start += EXTENDED.size
-        if start > len(data):
-            yield Line(at, left, 0, "cut", "the last frame is cut in its header")
-            return
-        if announced:
-            kind, _, channel, size = EXTENDED.unpack_from(data, at + head)
-        if not tail and kind not in known:
-            yield Line(at, left, channel, "broken", f"frame type {kind} is unknown")
-            return
-        end = start + size - counted
-        if end + tail > len(data):
-            text = f"the last frame is cut: {end + tail - len(data)} octets are missing"
-            yield Line(at, left, channel, "cut", text)
-            return
-        if end < start or data[end : end + tail] != geometry.tail:
-            text = f"frame type {kind} of {size} octets does not end with the frame end octet"
-            yield Line(at, left, channel, "broken", text)
-            return
-        name, text = describe(kind, channel, data[start:end])
-        if announced:
-            yield Line(at, head, 0, "meta", "the next frame has a header of 12 octets")
-            at += head
-        yield Line(at, end + tail - at, channel, name, text)
-        at = end + tail
+                kind, _, channel, size = EXTENDED.unpack_from(data, at + head)
+            if not tail and kind not in self._kinds:
+                yield Line(at, left, channel, "broken", f"frame type {kind} is unknown")
+                return
+            end = start + size - counted
+            if end + tail > len(data):
+                text = f"the last frame is cut: {end + tail - len(data)} octets are missing"
+                yield Line(at, left, channel, "cut", text)
+                return
+            if end < start or data[end : end + tail] != geometry.tail:
+                text = f"frame type {kind} of {size} octets does not end with the frame end octet"
+                yield Line(at, left, channel, "broken", text)
+                return
+            name, text = self._described(kind, channel, data[start:end])
+            if announced:
+                yield Line(at, head, 0, "meta", "the next frame has a header of 12 octets")
+                at += head
+            yield Line(at, end + tail - at, channel, name, text)
+            at = end + tail
+
+    def _described(self, kind: int, channel: int, payload: bytes) -> tuple[str, str]:
+        """Kind and text of a frame's line."""
+        name = self._kinds.get(kind, "")
+        try:
+            if name == "method":
+                return self._method(channel, payload)
+            if name == "header":
+                return name, self._header(channel, payload)
+        except (ValueError, struct.error, IndexError) as error:
+            return "broken", f"frame type {kind}: {error}; {preview(payload)}"
+        if name == "body":
+            depth = self._nesting.body(channel, len(payload)) if self._nesting else 0
+            return name, f"{nested(depth)}{len(payload)} octets: {preview(payload)}"
+        if name in ("heartbeat", "trace"):
+            return name, preview(payload) if payload else ""
+        if name:
+            return name, f"out of band, {len(payload)} octets: {preview(payload)}"
+        return "broken", f"frame type {kind} is unknown; {preview(payload)}"
+
+    def _method(self, channel: int, payload: bytes) -> tuple[str, str]:
+        layout = self._table.geometry.method
+        if len(payload) < layout.size:
+            raise ValueError("the method is cut short")
+        group, number, *rest = layout.unpack_from(payload, 0)
+        method = self._table.methods.get(group << 16 | number)
+        notes = _flag_notes(rest)
+        if method is None:
+            return "unknown", f"method {group},{number}{notes}; {preview(payload[layout.size :])}"
+        name, record = self._record(method, payload, layout.size)
+        if self._nesting is not None:
+            self._nesting.method(channel, method)
+        return "method", f"{name} {self._fields(record)}".rstrip() + notes
+
+    def _record(self, method: Method, payload: bytes, at: int) -> tuple[str, Any]:
+        """Name and arguments of a method, in each of the layouts that were in use for 0-9a6."""
+        arguments = len(payload) - at
+        if self._is_0_9a6:
+            if method.name == "connection.close-ok" and arguments:
+                method = self._table.by_name["connection.close"]
+            elif method.name == "connection.tune-ok" and arguments == THREE_FIELDS.size:
+                channels, frame_max, heartbeat = THREE_FIELDS.unpack_from(payload, at)
+                return f"{method.name} frame_max={frame_max}", method.record(channels, heartbeat)
+        record, end = method.read(payload, at)
+        if end != len(payload):
+            raise ValueError(f"{method.name} ends at {end} of {len(payload)} octets")
+        return method.name, record
+
+    def _header(self, channel: int, payload: bytes) -> str:
+        layout = self._table.geometry.content
+        named, weight, size = layout.unpack_from(payload, 0)
+        nesting = self._nesting
+        group = named if nesting is None else nesting.group(channel, named)
+        content = self._table.contents.get(group)
+        if content is None:
+            described, shown = f"class {group}", preview(payload[layout.size :])
+        else:
+            record, end = content.read(payload, layout.size)
+            if end != len(payload):
+                raise ValueError(f"the properties end at {end} of {len(payload)} octets")
+            described, shown = content.name, self._fields(record)
+        if nesting is not None:
+            described = nested(nesting.header(channel, weight, size)) + described
+            described += f" (says class {named})" if named != group else ""
+            described += f", {weight} children" if weight else ""
+        return f"{described}, body of {size} octets {shown}".rstrip()
+
+    def _fields(self, record: Any) -> str:
+        """The fields that differ from their defaults. Secrets are counted, not shown."""
+        shown = []
+        for name, default in record.defaults().items():
+            value = getattr(record, name)
+            if value is not None and value != default:
+                shown.append(f"{name}={self._value(name, value)}")
+        return " ".join(shown)
+
+    def _value(self, name: str, value: Any) -> str:
+        if name in SECRETS:
+            return f"<{len(value)} octets>"
+        if isinstance(value, bytes):
+            if name in TABLES:
+                try:
+                    return repr(self._read_table(value))
+                except ValueError as error:
+                    return f"<not a table: {error}; {preview(value)}>"
+            return preview(value)
+        return repr(value)
 
 
-def _describe(table: Version, kind: int, payload: bytes) -> tuple[str, str]:
-    numbers = table.constants
-    try:
-        if kind == numbers["frame-method"]:
-            return _method(table, payload)
-        if kind == numbers["frame-header"]:
-            return "header", _header(table, payload)
-    except (ValueError, struct.error, IndexError) as error:
-        return "broken", f"frame type {kind}: {error}; {preview(payload)}"
-    if kind == numbers["frame-body"]:
-        return "body", f"{len(payload)} octets: {preview(payload)}"
-    if kind == numbers["frame-heartbeat"]:
-        return "heartbeat", preview(payload) if payload else ""
-    return "broken", f"frame type {kind} is unknown; {preview(payload)}"
+def nested(depth: int) -> str:
+    """Marks a child content."""
+    return "child " * depth
 
 
-def _method(table: Version, payload: bytes) -> tuple[str, str]:
-    number = int.from_bytes(payload[:4], "big")
-    method = table.methods.get(number)
-    if method is None or len(payload) < 4:
-        return "unknown", f"method {number >> 16},{number & 0xFFFF}; {preview(payload[4:])}"
-    record, end = method.read(payload, 4)
-    if end != len(payload):
-        raise ValueError(f"{method.name} ends at {end} of {len(payload)} octets")
-    return "method", f"{method.name} {said(record)}".rstrip()
-
-
-def _header(table: Version, payload: bytes) -> str:
-    layout = table.geometry.content
-    group, _, size = layout.unpack_from(payload, 0)
-    content = table.contents.get(group)
-    if content is None:
-        return f"class {group}, body of {size} octets; {preview(payload[layout.size :])}"
-    record, end = content.read(payload, layout.size)
-    if end != len(payload):
-        raise ValueError(f"the properties end at {end} of {len(payload)} octets")
-    return f"{content.name}, body of {size} octets {said(record)}".rstrip()
-
-
-def said(record: Any, read: Callable[[bytes], Table] = fields.read_table) -> str:
-    """The fields that say something. Secrets are counted, not shown. ``read``: field tables."""
-    told = []
-    for name, default in record.defaults().items():
-        value = getattr(record, name)
-        if value is None or value == default:
-            continue
-        told.append(f"{name}={_value(name, value, read)}")
-    return " ".join(told)
-
-
-def _value(name: str, value: Any, read: Callable[[bytes], Table]) -> str:
-    if name in SECRETS:
-        return f"<{len(value)} octets>"
-    if isinstance(value, bytes):
-        if name in TABLES:
-            try:
-                return repr(read(value))
-            except ValueError as error:
-                return f"<not a table: {error}; {preview(value)}>"
-        return preview(value)
-    return repr(value)
+def _flag_notes(rest: list[int]) -> str:
+    """Flags, revision and synchtag of a method of 0-9a0, as far as it has any."""
+    if not rest:
+        return ""
+    *octets, tag = rest
+    flags = revision = 0
+    for octet in octets:
+        flags |= octet & FLAGS
+        revision |= octet & ~FLAGS
+    notes = [
+        name
+        for bit, name in ((SYNCHREQ, "synchreq"), (UNREAL, "unreal"), (TRACER, "tracer"))
+        if flags & bit
+    ]
+    notes += [f"revision {revision}"] * bool(revision) + [f"synchtag {tag}"] * bool(tag)
+    return f" ({', '.join(notes)})" if notes else ""

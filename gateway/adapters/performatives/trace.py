@@ -1,10 +1,10 @@
-"""Describes octets of 1.0 frame by frame. As in ``methods.trace``: no state, no side, and broken
+"""Describes octets of 1.0 frame by frame. No state, no side, and broken
 frames are described as broken."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from gateway.adapters.methods.trace import Line
+from gateway.adapters.core.trace_lines import Line
 from gateway.adapters.performatives.composites import read_performative
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.frames import HEAD

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from gateway.adapters.methods import trace
 from gateway.adapters.methods.support import tried
+from gateway.adapters.methods.trace import Reader
 from gateway.adapters.methods.unimplemented import complete
 from gateway.adapters.methods.wire.tables import VERSIONS
 from gateway.errors import Condition
@@ -55,7 +55,7 @@ def test_they_are_described_with_their_arguments() -> None:
     content = complete("0-9").contents[80]
     header = b"\0\x50\0\0" + (5).to_bytes(8) + content.write(content.record(priority=3))
     octets = frame(1, 7, row.prefix + row.write(record)) + frame(2, 7, header)
-    assert [line.text for line in trace.frames(octets, "0-9")] == [
+    assert [line.text for line in Reader("0-9").frames(octets)] == [
         "stream.consume queue='q' exclusive=True no_wait=True filter={'k': True}",
         "stream, body of 5 octets priority=3",
     ]
