@@ -2,11 +2,11 @@
 
 Rules every adapter keeps:
 
-* ``receive`` never raises for what the peer did. A violation appends the close that the
+* ``receive`` never raises for a mistake of the peer. A violation appends the close that the
   specification names to the output, sets ``closing`` and ends the list with ``Closed``.
-* A peer that closes normally is answered by its owner's word: the list ends with a ``Closed`` that
-  has a ``token``, nothing more is taken, and ``Done`` with that token lets it go. So it is with a
-  mistake that costs one channel, if ``SessionLost`` has a token: ``Refused`` brings it back.
+* A peer that closes normally is answered when the owner says so: the list ends with a ``Closed``
+  that has a ``token``, nothing more is read, and ``Done`` with that token sends the answer. A
+  mistake that costs one channel is the same, if ``SessionLost`` has a token: ``Refused`` answers.
 * ``receive(b"")`` is the end of the stream. After ``closing``, ``receive`` returns ``[]``.
 * ``send`` raises ``LocalError`` when *we* break the rules, before any octet is written.
 * Output grows in ``output()``; whenever it becomes non-empty outside ``receive``, ``wake`` is
@@ -29,7 +29,7 @@ class Role(Enum):
 
 
 class Capability(Flag):
-    """Ways in which versions differ that the owner of a connection has to know."""
+    """Differences between versions that matter to the owner of a connection."""
 
     NONE = 0
     LINKS = auto()
@@ -37,9 +37,9 @@ class Capability(Flag):
     SILENT = auto()
     """A server disconnects without a reply from peers that open with another header."""
     PATIENT = auto()
-    """A peer waits for the answer to whatever is wrong before a virtual host is open."""
+    """A peer waits for the answer to any error before a virtual host is open."""
     SASL_LAYER = auto()
-    """Clients may open and end connections to find out whether SASL is wanted."""
+    """Clients may open and end connections to find out whether SASL is required."""
     PARTIAL_BODIES = auto()
     """Bodies may be sent in parts, over several connections: the engine takes ``partials``."""
     COMPAT = auto()
@@ -50,23 +50,23 @@ Answer = Callable[[bool], None]
 
 
 class Authority(Protocol):
-    """What SASL needs to know about users, for one connection: ``gateway.net.login``.
+    """The users, as SASL needs them for one connection: ``gateway.net.login``.
 
-    To compute whether a password is right takes a while, and other connections want their turn: an
-    ``answer`` is called once, either before the method returns or later. An adapter that has to
-    wait for it looks at nothing of what the peer says meanwhile."""
+    Checking a password takes a while, and other connections must not wait for it: an ``answer`` is
+    called once, either before the method returns or later. Until then the adapter reads nothing
+    more from the peer."""
 
     def password(self, user: str, password: str, answer: Answer) -> None:
-        """Is this the user's password, and may the user come in by it?"""
+        """Is this the user's password, and may the user log in with it?"""
         ...
 
     def scram(self, user: str) -> tuple[bytes, bytes, bytes, int]:
-        """Salt, stored key, server key and iteration count of SCRAM-SHA-256 (RFC 5802 §3). For a
-        user nobody knows they fit no password."""
+        """Salt, stored key, server key and iteration count of SCRAM-SHA-256 (RFC 5802 §3). For an
+        unknown user they match no password."""
         ...
 
     def proved(self, user: str, right: bool, answer: Answer) -> None:
-        """The proof of a SCRAM exchange was right or wrong: may the user come in?"""
+        """The proof of a SCRAM exchange was right or wrong: may the user log in?"""
         ...
 
     def anonymous(self) -> str | None:
@@ -79,13 +79,13 @@ class Authority(Protocol):
 
 
 class Outlet(Protocol):
-    """The way out for one channel: what the broker calls for each message, without an operation
-    object. Same effect as ``send`` with the operation of that name."""
+    """The output of one channel. The broker calls it for each message, without an operation object;
+    same effect as ``send`` with the operation of that name."""
 
     gate: Callable[[bool], None]
     """Set by the owner. Called with ``False`` when no more should be delivered on this channel,
-    with ``True`` when deliveries may go on: for want of a window, or while a large body is
-    said."""
+    because its window is used up or a large body is being sent; with ``True`` when deliveries may
+    continue."""
 
     def deliver(
         self, consumer: str, delivery: int, redelivered: bool, message: Message
@@ -102,7 +102,7 @@ class Adapter(Protocol):
     role: Role
     capabilities: Capability
     closing: bool
-    """Nothing more will come; write what is left and hang up."""
+    """Nothing more will come: the owner writes the rest of the output and closes the socket."""
     wake: Callable[[], None]
     crowded: Callable[[], None]
     """Called when deliveries have piled up in the output: the owner pauses them until it has
@@ -113,49 +113,48 @@ class Adapter(Protocol):
         ...
 
     def send(self, operation: Operation) -> None:
-        """Say this to the peer."""
+        """Encode an operation for the peer."""
         ...
 
     def outlet(self, channel: int) -> Outlet:
-        """The hot way out for an open channel."""
+        """The output of an open channel, for deliveries and confirms."""
         ...
 
     def found(self) -> list[Operation]:
-        """Take what was found outside ``receive`` and ``tick``, which give it otherwise."""
+        """Take the operations found outside ``receive`` and ``tick``, which return all others."""
         ...
 
     def output(self) -> list[bytes]:
-        """Take what is to be written; ``[]`` when idle. Of large bodies it gives a portion and sets
+        """Take the octets to write; ``[]`` when idle. Of large bodies it returns a portion and sets
         ``more``. Raises ``OSError`` if such a body cannot be read; then the connection is lost."""
         ...
 
     @property
     def more(self) -> int:
-        """Octets, one at least, that wait until the socket has taken what ``output`` gave: large
-        bodies are said in portions. 0: ``output`` gave all there is."""
+        """Not 0 while more output waits until the socket has taken the present one: large bodies
+        are sent in portions. The octets of other frames that wait behind them count."""
         ...
 
     def refill(self) -> None:
-        """The socket has taken what was written, and there was ``more``: make the next portion
-        ready. It may ask the broker for deliveries."""
+        """The socket has taken the output, and there was ``more``: prepare the next portion. This
+        may resume deliveries."""
         ...
 
     def tick(self, now: float) -> list[Operation]:
-        """Time passes (seconds, monotonic): heartbeats out, silent peers given up.
-
-        Called about once a second."""
+        """Send heartbeats and give up silent peers. Called about once a second with the monotonic
+        time in seconds."""
         ...
 
     def excuse_silence(self) -> None:
-        """We did not read from the peer: that nothing was heard is not its fault."""
+        """The owner did not read from the peer: its silence does not count."""
         ...
 
     def lost(self) -> list[Operation]:
-        """The socket is gone: what must be undone (ends with ``Closed``)."""
+        """The socket is gone. Returns the last operations, which end with ``Closed``."""
         ...
 
     def release(self) -> None:
-        """The connection is over: let go of everything, and receive and send nothing any more.
-        Engines and their parts know each other; without this each connection would stay until
-        garbage is collected, which is seldom: peers that come and go would fill the memory."""
+        """The connection is over: drop all references; nothing more is received or sent. Engines
+        and their parts refer to each other, and garbage is collected so seldom that short
+        connections would fill the memory."""
         ...

@@ -1,4 +1,4 @@
-"""What the owner of a connection tells its adapter: limits, who we say we are, how to log in."""
+"""Options of an adapter: limits, product, credentials."""
 
 import platform
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What the generated records have in common: methods, commands, composites and property lists.
+"""Base of the generated records: methods, commands, composites and property lists.
 
 A record's slots are its fields, in the order of its constructor, and every field has a default.
 """
@@ -27,14 +27,14 @@ class Record:
 
     @classmethod
     def defaults(cls) -> Mapping[str, Any]:
-        """The fields by name, and what each is unless it is said."""
+        """The default of each field, by name."""
         if not cls.__slots__:
             return {}
         return dict(zip(cls.__slots__, cls.__init__.__defaults__ or (), strict=True))
 
 
 def annotations(kind: type[Record]) -> Mapping[str, Any]:
-    """The fields of a record by name, and the type of each."""
+    """The type of each field of a record, by name."""
     found = kind.__init__.__annotations__ if kind.__slots__ else {}
     return {name: found[name] for name in kind.__slots__}
 

@@ -49,10 +49,10 @@ class Engine(Protocol):
 
 
 Shape = tuple[int | None, ...]
-"""How octets begin; ``None`` may be any."""
+"""The beginning of some octets; ``None`` is any octet."""
 
 Reader = Callable[[bytes], Iterator[Line]]
-"""Describes octets of one direction; some remember what came before."""
+"""Describes octets of one direction; some remember the octets before."""
 
 
 def shape(text: str) -> Shape:
@@ -106,10 +106,10 @@ class VersionRow(NamedTuple):
     name: str
     """As in ``specs/``: "0-9-1"."""
     headers: tuple[bytes, ...]
-    """What a client may open with; ours opens with the first."""
+    """Headers that a client may open with; our client sends the first."""
     first_frame: Shape
-    """How a server's first frame begins, which is connection.start or its like; empty where a
-    server answers with a header."""
+    """Beginning of a server's first frame, connection.start or its equivalent; empty if servers
+    answer with a header."""
     preference: int
     """Order in which the client role tries the versions, 1 first. 0.8a2 comes last: its opening has
     two octets, and servers that want eight wait for the others."""
@@ -117,7 +117,7 @@ class VersionRow(NamedTuple):
     reader: Callable[[str], Reader]
     """Makes the reader of recorded octets."""
     support: Callable[[str], "VersionSupport"]
-    """Finds out what of the version is supported."""
+    """Probes the supported methods of the version."""
     tls_header: bytes = b""
     """Header with which a client asks for TLS on the same port (1.0 §5.2.1); empty without one."""
 
@@ -193,11 +193,11 @@ def sharing(version: str) -> tuple[str, ...]:
 
 
 class HeaderMeanings(NamedTuple):
-    """Which version each header of eight octets stands for on one listener."""
+    """The versions that headers of eight octets select on one listener."""
 
     versions: Mapping[bytes, str]
     silent: bool
-    """Some header stands for a version whose servers disconnect without a reply."""
+    """Some header selects a version whose servers disconnect without a reply."""
 
 
 def header_meanings(chosen: Iterable[str] = ()) -> HeaderMeanings:

@@ -1,9 +1,9 @@
-"""Which version a server speaks, found out from its first octets. For the client role.
+"""Finds the version of a server from its first octets, for the client role.
 
-A client opens with a header. What the server says first is its answer: a first frame, or the header
-that it would rather see (0-9-1 §2.2.4, 1.0 §2.2), or the end of the stream, as 0.8a2 and the drafts
-of 2005 refuse. ``AMQP 1 1 0 9`` opens 0-9 and both drafts, 0-9a0 with two readings of its method
-header; their first frame, which is connection.start, is laid out differently in each.
+A client opens with a header. The server answers with a first frame, with the header that it prefers
+(0-9-1 §2.2.4, 1.0 §2.2), or with the end of the stream, as 0.8a2 and the drafts of 2005 refuse.
+``AMQP 1 1 0 9`` opens 0-9 and both drafts, 0-9a0 with two readings of its method header; their
+first frame, connection.start, is laid out differently in each.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,15 +17,15 @@ from gateway.errors import Condition, Lost, Refusal
 
 
 class Answer(NamedTuple):
-    """What a server's first octets are: frames of ``version``; or ``header``, with which it would
-    rather be asked; or, with neither, nothing of AMQP."""
+    """A server's first octets: frames of ``version``; or ``header``, which it prefers; or, with
+    neither, no AMQP."""
 
     version: str = ""
     header: bytes = b""
 
 
 def answer_of(octets: bytes, asked: str) -> Answer | None:
-    """What these first octets answer to the header of a version; ``None`` while more are needed."""
+    """The answer to the header of a version; ``None`` while more octets are needed."""
     head = octets[:HEADER_OCTETS]
     if head[:4] == b"AMQP"[: len(head)]:
         if len(head) < HEADER_OCTETS:
@@ -51,21 +51,22 @@ def _fits(known: Shape, octets: bytes) -> bool | None:
 class Search:
     """Finds the adapter for a server: one connection after another, each header once at most.
 
-    For each connection ``begin`` gives what to write first. ``hear`` is then told what came, and
-    ``hung_up`` if the connection ended before ``hear`` had an answer. Both raise ``Refusal`` if it
-    is not to be had this way; while there is ``more``, the next connection may have another answer.
+    For each connection ``begin`` returns the octets to write first. ``hear`` then takes the octets
+    received, and raises ``Refusal`` if the server speaks none of the versions asked for;
+    ``hung_up`` makes that refusal if the connection ended before. While there is ``more``, the next
+    connection may have another answer.
     """
 
     def __init__(self, versions: Iterable[str], make: Callable[[str], Adapter]) -> None:
-        """``versions``: what may be spoken, best first. ``make``: an adapter for one of them, in
-        the client role."""
+        """``versions``: the acceptable versions, best first. ``make``: makes an adapter for one of
+        them, in the client role."""
         self._left: dict[bytes, dict[str, Adapter]] = {}
         for version in versions:
             adapter = make(version)
             self._left.setdefault(b"".join(adapter.output()), {})[version] = adapter
         self._asked: dict[str, Adapter] = {}
         self._wanted = b""
-        """The header that the server would like."""
+        """The header that the server prefers."""
         self._failed: list[str] = []
         self._answered = False
 
@@ -76,11 +77,11 @@ class Search:
 
     @property
     def asking(self) -> str:
-        """What is being asked for, for people."""
+        """The versions asked for on this connection, as text."""
         return " or ".join(self._asked)
 
     def begin(self) -> bytes:
-        """What to write first on the next connection: the header that the server has asked for, if
+        """The octets to write first on the next connection: the header that the server prefers, if
         it is one of ours, else the next best. Raises ``LookupError`` if there is no ``more``."""
         wanted = set(opened_by(self._wanted))
         liked = [octets for octets, group in self._left.items() if wanted & _all(group)]
@@ -89,8 +90,8 @@ class Search:
         return octets
 
     def hear(self, octets: bytes) -> Adapter | None:
-        """The adapter of the version that begins with these octets: all that have come, which it is
-        to receive next. ``None`` while more are needed. Raises ``Refusal``."""
+        """The adapter of the server's version, which has still to receive these octets, all that
+        have come. ``None`` while more are needed. Raises ``Refusal``."""
         answer = answer_of(octets, next(iter(self._asked)))
         if answer is None:
             return None
@@ -116,7 +117,7 @@ class Search:
         return self._refusal("it hangs up without a word")
 
     def _refusal(self, why: str) -> Refusal:
-        """All that has been tried. Who has not said a word may be there again later."""
+        """All versions that were tried. A server that never answered may do so later."""
         self._failed.append(f"{self.asking} ({why})")
         condition = Condition.NOT_IMPLEMENTED if self._answered else Condition.CONNECTION_FORCED
         text = f"the server does not speak {', nor '.join(self._failed)}"
@@ -124,5 +125,5 @@ class Search:
 
 
 def _all(group: Iterable[str]) -> set[str]:
-    """Everything that opens as these do."""
+    """All versions with the headers of these."""
     return {name for version in group for name in sharing(version)}

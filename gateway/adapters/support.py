@@ -1,4 +1,4 @@
-"""The document of what each version supports, ``docs/versions.md``, made of what probes find."""
+"""The document of supported methods, ``docs/versions.md``, from the results of probes."""
 
 from gateway.adapters.core.support import VersionSupport
 from gateway.adapters.registry import VERSIONS
@@ -92,7 +92,7 @@ RULES = [
     "| arguments of a method with more than 8,192 values | 506, the connection ends (RabbitMQ: "
     "no limit) | the same |",
 ]
-"""What the broker is told by ``gateway.operations.rules``."""
+"""The rules of ``gateway.operations.rules``."""
 
 
 def markdown(rows: list[VersionSupport]) -> str:

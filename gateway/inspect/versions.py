@@ -9,6 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from gateway.adapters.core.trace_lines import HEADER_OCTETS
+from gateway.adapters.performatives.wire.tables import TLS_HEADER
 from gateway.adapters.registry import PREFERRED, VERSIONS, Reader, sharing
 from gateway.adapters.sniff import detect
 from gateway.inspect.sources import Piece
@@ -22,7 +23,7 @@ SHARED_0_9 = sharing("0-9")
 
 OTHERS = {
     b"AMQP\x01\x01\x00\x0a": "0-10",
-    b"AMQP\x02\x01\x00\x00": "1.0 over TLS",
+    TLS_HEADER: "1.0 over TLS",
 }
 """Protocol headers that are not decoded yet, or not as AMQP frames."""
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 
 from gateway.adapters.contract import Adapter
 from gateway.adapters.registry import VERSIONS
-from gateway.adapters.sniff import detect
+from gateway.adapters.sniff import FALLBACK, detect
 from gateway.broker.broker import Broker
 from gateway.config.amqp import AmqpSettings
 from gateway.errors import Condition
@@ -46,7 +46,7 @@ LONG_READ_SECONDS = 0.005
 """How long one read may take before other connections are read from."""
 
 REFUSALS = {
-    "tls": b"AMQP\x00\x00\x09\x01",
+    "tls": FALLBACK,
     "http": b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
     b"Content-Length: 50\r\n\r\nThis port speaks AMQP. HTTP has a port of its own.",
 }

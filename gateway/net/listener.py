@@ -1,8 +1,7 @@
 """Accepts connections, plain or TLS by their first octet, and keeps track of them.
 
-A socket is looked at (not read) before anything is built for it: the octet 0x16 begins a TLS
-handshake, so one port serves both. The header with which 1.0 asks for TLS (§5.2) is answered here
-too, and taken off.
+The first octet is peeked at, not read: 0x16 begins a TLS handshake, so one port serves both. The
+header with which 1.0 requests TLS (§5.2) is read and answered here.
 """
 
 import asyncio
@@ -13,7 +12,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gateway.adapters import VERSIONS, Adapter, Capability, Product, Role, adapter_for
-from gateway.adapters.sniff import TLS_1_0
+from gateway.adapters.performatives.wire.tables import TLS_HEADER
+from gateway.adapters.sniff import TLS_HANDSHAKE
 from gateway.bodies import Spool
 from gateway.broker.broker import Broker
 from gateway.config.amqp import AmqpSettings
@@ -26,8 +26,6 @@ from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.topology import NODE
 
 log = logging.getLogger("gateway.net")
-
-TLS_HANDSHAKE = 0x16
 
 COMPAT = {"": Product(), "rabbitmq-4": Product("RabbitMQ", "4.2.0", node=NODE)}
 """Product that is presented to clients of 1.0, by the setting ``compat``."""
@@ -236,14 +234,14 @@ async def wants_tls(accepted: socket.socket) -> bool:
     if head[:1] == bytes((TLS_HANDSHAKE,)):
         return True
     pause = 0.005
-    while head and len(head) < len(TLS_1_0) and TLS_1_0.startswith(head):
+    while head and len(head) < len(TLS_HEADER) and TLS_HEADER.startswith(head):
         await asyncio.sleep(pause)
         pause = min(2 * pause, 0.5)
-        head = accepted.recv(len(TLS_1_0), socket.MSG_PEEK)
-    if head != TLS_1_0:
+        head = accepted.recv(len(TLS_HEADER), socket.MSG_PEEK)
+    if head != TLS_HEADER:
         return False
-    accepted.recv(len(TLS_1_0))
-    await asyncio.get_running_loop().sock_sendall(accepted, TLS_1_0)
+    accepted.recv(len(TLS_HEADER))
+    await asyncio.get_running_loop().sock_sendall(accepted, TLS_HEADER)
     return True
 
 
@@ -261,4 +259,4 @@ async def first_octets(accepted: socket.socket) -> bytes:
         await ready
     finally:
         loop.remove_reader(accepted.fileno())
-    return accepted.recv(len(TLS_1_0), socket.MSG_PEEK)
+    return accepted.recv(len(TLS_HEADER), socket.MSG_PEEK)

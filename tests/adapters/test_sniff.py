@@ -4,8 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from gateway.adapters.performatives.wire.tables import HEADER as PLAIN_1_0
+from gateway.adapters.performatives.wire.tables import SASL_HEADER as SASL_1_0
+from gateway.adapters.performatives.wire.tables import TLS_HEADER as TLS_1_0
 from gateway.adapters.registry import header_meanings
-from gateway.adapters.sniff import PLAIN_1_0, PREFERRED, SASL_1_0, TLS_1_0, Detected, detect
+from gateway.adapters.sniff import FALLBACK, Detected, detect
 
 DRAFT = header_meanings(["0-9a6"])
 
@@ -48,7 +51,7 @@ def test_commands() -> None:
     ],
 )  # fmt: skip
 def test_not_ours(header: bytes) -> None:
-    assert detect(header) == Detected("unknown", "", PREFERRED)
+    assert detect(header) == Detected("unknown", "", FALLBACK)
 
 
 @pytest.mark.parametrize(

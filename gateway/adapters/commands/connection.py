@@ -82,7 +82,7 @@ class Connection:
         octets = frame(record)
         if len(octets) > self.frame_out + 6:
             raise LocalError(f"{command.name} does not fit a frame of the peer")
-        if self.buffer.large.tracks:
+        if self.buffer.large.deferred:
             number = getattr(record, "channel_id", 0)
             self.buffer.put_on(number or self._channel_of(getattr(record, "handle_id", 0)), octets)
         else:
@@ -91,7 +91,7 @@ class Connection:
     def put_message(self, channel: int, octets: bytes) -> None:
         """Write a command with its fragment. Hot."""
         buffer = self.buffer
-        if buffer.large.tracks:
+        if buffer.large.deferred:
             buffer.put_on(channel, octets)
         else:
             if not buffer.pending:

@@ -314,7 +314,7 @@ class ServerChannel:
             due = deferred.popleft()
             if due.handle.state is OPEN and self.state is OPEN:
                 self._write_delivery(due)
-        if not deferred and self.number not in self.connection.buffer.large.tracks:
+        if not deferred and self.number not in self.connection.buffer.large.deferred:
             self.gate(True)
 
     def abandon(self, handle: ServerHandle | None = None) -> None:

@@ -1,1 +1,1 @@
-"""Parts that the engines of all families are put together from."""
+"""Parts that the engines of all families are composed of."""

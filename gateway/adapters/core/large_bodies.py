@@ -1,10 +1,9 @@
 """Large bodies on their way out: frames that are made as the socket takes them.
 
-A channel that has begun to say a large body says nothing else before its end (0-9-1 §4.2.6: frames
-of one content are not mixed with others of the same channel; 0.8a2 §3.4.2 has it likewise). So from
-then on all its output goes to a ``DeferredOutput`` of its own, and the frames of other channels,
-heartbeats too, go between those of the body. When it is empty the channel writes to the common
-output again.
+A channel that has begun a large body sends nothing else before its end (0-9-1 §4.2.6: frames of one
+content are not mixed with others of the same channel; the same in 0.8a2 §3.4.2). Until then its
+output goes to a ``DeferredOutput`` of its own; frames of other channels, heartbeats too, go between
+those of the body.
 """
 
 from collections import deque
@@ -18,22 +17,22 @@ PORTION = 1 << 20
 
 
 class BodyWriter(Protocol):
-    """What is left of one large body."""
+    """Writes one large body, frame by frame."""
 
     @property
     def over(self) -> bool: ...
 
     @property
     def spent(self) -> int:
-        """Octets that the last frame took."""
+        """Octets that were read for the last frame."""
         ...
 
     def frame(self) -> bytes:
-        """The next frame, or nothing if octets were read for something else. Raises ``OSError``."""
+        """The next frame; empty if more has to be read for it. Raises ``OSError``."""
         ...
 
 
-class BodyLoad:
+class BodyFrames:
     """Frames that hold ``largest`` octets of the body each; ``make`` makes one."""
 
     __slots__ = ("make", "body", "largest", "at", "spent")
@@ -56,36 +55,36 @@ class BodyLoad:
 
 
 class DeferredOutput(list[bytes]):
-    """Output of one channel behind large bodies. As a list it is what came behind the last one;
-    ``loads`` are the large bodies, each with what was said between it and the one before."""
+    """Output of one channel behind large bodies. The list has the pieces behind the last of them;
+    ``writers`` has the large bodies, each with the pieces between it and the one before."""
 
-    __slots__ = ("loads",)
+    __slots__ = ("writers",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.loads: deque[tuple[list[bytes], BodyWriter]] = deque()
+        self.writers: deque[tuple[list[bytes], BodyWriter]] = deque()
 
-    def add(self, load: BodyWriter) -> None:
-        """Another one, behind what was said until now."""
-        self.loads.append((self[:], load))
+    def add(self, writer: BodyWriter) -> None:
+        """Add a large body behind all pieces."""
+        self.writers.append((self[:], writer))
         self.clear()
 
     def move(self, output: list[bytes], room: int) -> bool:
         """Add frames to ``output``, about as many octets as there is room for. True when nothing is
         left. Raises ``OSError``."""
-        loads = self.loads
-        while loads:
-            before, load = loads[0]
+        writers = self.writers
+        while writers:
+            before, writer = writers[0]
             output += before
             before.clear()
-            while not load.over:
+            while not writer.over:
                 if room <= 0:
                     return False
-                octets = load.frame()
-                room -= load.spent
+                octets = writer.frame()
+                room -= writer.spent
                 if octets:
                     output.append(octets)
-            loads.popleft()
+            writers.popleft()
         output += self
         self.clear()
         return True
@@ -93,11 +92,11 @@ class DeferredOutput(list[bytes]):
     @property
     def octets(self) -> int:
         """Octets that wait behind large bodies, without these."""
-        return sum(map(len, self)) + sum(sum(map(len, before)) for before, _ in self.loads)
+        return sum(map(len, self)) + sum(sum(map(len, before)) for before, _ in self.writers)
 
 
 class OutputChannel(Protocol):
-    """What is needed of a channel."""
+    """A channel that sends large bodies."""
 
     number: int
     gate: Callable[[bool], None]
@@ -111,52 +110,54 @@ class LargeBodyOutput:
     """The large bodies of one connection. ``pending``: its output."""
 
     def __init__(self, pending: list[bytes]) -> None:
-        self.tracks: dict[int, DeferredOutput] = {}
+        self.deferred: dict[int, DeferredOutput] = {}
+        """Output of channels that are sending large bodies, by channel."""
         self._pending = pending
         self._freed: list[OutputChannel] = []
-        """Channels that have said all, and may have deliveries again."""
+        """Channels that have sent everything, and may have deliveries again."""
 
-    def add(self, channel: OutputChannel, load: BodyWriter) -> None:
+    def add(self, channel: OutputChannel, writer: BodyWriter) -> None:
         """These frames come next on a channel, which gets no more deliveries until they are
-        said."""
-        track = self.tracks.get(channel.number)
-        if track is None:
-            track = self.tracks[channel.number] = DeferredOutput()
-            channel.divert(track)
+        sent."""
+        output = self.deferred.get(channel.number)
+        if output is None:
+            output = self.deferred[channel.number] = DeferredOutput()
+            channel.divert(output)
             channel.gate(False)
-        track.add(load)
+        output.add(writer)
 
     @property
     def more(self) -> int:
-        """Octets, one at least, that wait for the socket to take what is before them."""
-        if self.tracks or self._freed:
-            return 1 + sum(track.octets for track in self.tracks.values())
+        """At least 1 while something waits until the socket has taken the present output, and the
+        octets of small frames that do."""
+        if self.deferred or self._freed:
+            return 1 + sum(output.octets for output in self.deferred.values())
         return 0
 
     def move(self, channels: Mapping[int, OutputChannel]) -> None:
-        """The next portion into the output. Raises ``OSError``."""
-        room = PORTION // len(self.tracks)
-        for number, track in list(self.tracks.items()):
-            if track.move(self._pending, room):
-                del self.tracks[number]
+        """Move the next portion to the output. Raises ``OSError``."""
+        room = PORTION // len(self.deferred)
+        for number, output in list(self.deferred.items()):
+            if output.move(self._pending, room):
+                del self.deferred[number]
                 channel = channels.get(number)
                 if channel is not None:
                     channel.divert(self._pending)
                     self._freed.append(channel)
 
     def refill(self) -> None:
-        """Deliveries again, where a large body is said."""
+        """Resume deliveries on channels whose large bodies are sent."""
         freed, self._freed = self._freed, []
         for channel in freed:
-            if channel.number not in self.tracks:
+            if channel.number not in self.deferred:
                 channel.gate(True)
 
     def end(self, channels: Mapping[int, OutputChannel]) -> None:
-        """What has begun ends here."""
-        for number, track in self.tracks.items():
-            track.loads.clear()  # whoever may still have the track does not need the file
+        """Drop all large bodies, also those that have begun."""
+        for number, output in self.deferred.items():
+            output.writers.clear()  # a reference to the output must not keep the file open
             channel = channels.get(number)
             if channel is not None:
                 channel.divert(self._pending)
-        self.tracks.clear()
+        self.deferred.clear()
         self._freed.clear()

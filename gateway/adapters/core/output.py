@@ -77,11 +77,11 @@ class OutputBuffer:
 
     def put_on(self, channel: int, octets: bytes) -> None:
         """Whole frames of a channel, behind the large bodies that it is sending."""
-        track = self.large.tracks.get(channel)
-        if track is None:
+        deferred = self.large.deferred.get(channel)
+        if deferred is None:
             self.put(octets)
         else:
-            track.append(octets)
+            deferred.append(octets)
 
     def weigh(self, octets: int) -> None:
         """Count the octets of a message, to pause deliveries once there are many."""
@@ -105,7 +105,7 @@ class OutputBuffer:
     def take(self) -> list[bytes]:
         """The pieces to write; of large bodies a portion. Raises ``OSError``."""
         pending = self.pending
-        if self.large.tracks:
+        if self.large.deferred:
             self.large.move(self._channels)
         if not pending:
             return []

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from gateway.adapters.core.large_bodies import PORTION, BodyLoad, OutputChannel
+from gateway.adapters.core.large_bodies import PORTION, BodyFrames, OutputChannel
 from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.methods.geometry import Method, Version
 from gateway.bodies import LargeBody
@@ -72,4 +72,4 @@ class MethodWriter:
         frame of the peer."""
         frames = self._frames
         make: Callable[[bytes], bytes] = partial(frames.frame, frames.body, channel.number)
-        self._buffer.large.add(channel, BodyLoad(make, body, min(body_max, PORTION)))
+        self._buffer.large.add(channel, BodyFrames(make, body, min(body_max, PORTION)))

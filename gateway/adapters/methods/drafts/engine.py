@@ -150,9 +150,9 @@ class DraftEngine:
             large = body if isinstance(body, LargeBody) else None
             octets += self._contents(channel, content)
         buffer = self.buffer
-        track = buffer.large.tracks.get(channel)
-        if track is not None:
-            track += octets
+        deferred = buffer.large.deferred.get(channel)
+        if deferred is not None:
+            deferred += octets
         else:
             buffer.put(octets[0])
             buffer.pending += octets[1:]
