@@ -12,6 +12,7 @@ from specs.codegen.emit_composites import emit_composites
 from specs.codegen.emit_layouts import emit_layouts
 from specs.codegen.emit_symbols import emit_symbols
 from specs.codegen.emit_tables import emit_tables
+from specs.codegen.emit_transitional import emit_transitional
 from specs.codegen.emit_unimplemented import emit_unimplemented, implemented
 from specs.codegen.ir import SpecError
 from specs.codegen.layouts import gather, snake
@@ -22,6 +23,9 @@ SOURCES = ("amqp-0-8.xml", "amqp-0-9.xml", "amqp-0-9-1.xml")
 TARGET = Path("gateway/adapters/methods/wire")
 DRAFTS = ("0-9a0", "0-9a6")
 """The drafts of 2005 have records of their own: their methods share names with 0-9, not fields."""
+TRANSITIONAL = "amqp-0-10-transitional.xml"
+REVISIONS = ("0-10-07-24", "0-10-07-27")
+"""The revisions of July 2007 have records of their own as well: most methods of 0-9 changed."""
 SOURCE_1_0 = "amqp-1-0.xml"
 TARGET_1_0 = Path("gateway/adapters/performatives/wire")
 SOURCE_0_8A = "amqp-0-8a2.xml"
@@ -47,6 +51,7 @@ def render(specs: Path = ROOT / "specs") -> dict[Path, str]:
         TARGET / "tables.py": emit_tables(protocols, family, stamp),
         TARGET / "unimplemented.py": emit_unimplemented(protocols, stamp),
         **{path: text for name in DRAFTS for path, text in render_draft(specs, name).items()},
+        **render_transitional(specs / TRANSITIONAL),
         TARGET_1_0 / "layouts.py": emit_composites(performatives, stamp_1_0),
         TARGET_1_0 / "tables.py": emit_symbols(performatives, stamp_1_0),
     }
@@ -62,6 +67,19 @@ def render_draft(specs: Path, name: str) -> dict[Path, str]:
     return {
         TARGET / f"{layouts}.py": emit_layouts(family, stamp, f"{METHODS}: {name}"),
         TARGET / f"tables_{snake(name)}.py": emit_tables(protocols, family, stamp, name, layouts),
+    }
+
+
+def render_transitional(source: Path) -> dict[Path, str]:
+    """The modules of the transitional 0-10."""
+    protocols = [load(source, revision) for revision in REVISIONS]
+    family = gather(protocols)
+    stamp = stamp_of([source])
+    names, layouts = ", ".join(REVISIONS), "layouts_0_10_07"
+    return {
+        TARGET / f"{layouts}.py": emit_layouts(family, stamp, f"{METHODS}: {names}"),
+        TARGET / "tables_0_10_07.py": emit_tables(protocols, family, stamp, names, layouts),
+        TARGET / "transitional.py": emit_transitional(protocols[0], stamp),
     }
 
 

@@ -120,15 +120,16 @@ def unpack(format: str, names: list[str], start: str) -> list[str]:
 
 def read_tail(slot: Slot, start: str, values: dict[str, str]) -> list[str]:
     """Statements that take the ``size`` octets of a value and move ``at`` behind it."""
+    size = "size" if slot.unit == 1 else f"size * {slot.unit}"
     if not slot.target:
-        return [f"at {'+=' if start == 'at' else '+= ' + start[5:] + ' +'} size"]
+        return [f"at {'+=' if start == 'at' else '+= ' + start[5:] + ' +'} {size}"]
     values[slot.target] = slot.target
     taken = f"buf[{start}:end]" if start == "at" else f"buf[{start} : end]"
     if slot.kind == "text":
         taken += '.decode("utf-8", "surrogateescape")'
     if slot.kind == "content":
         taken = f"bytes((mode,)) + {taken}"
-    return [f"end = {start} + size", f"{slot.target} = {taken}", "at = end"]
+    return [f"end = {start} + {size}", f"{slot.target} = {taken}", "at = end"]
 
 
 def arguments(order: Sequence[str], values: dict[str, str]) -> list[str]:
@@ -187,7 +188,8 @@ def write_tail(layout: Layout, run: Run, numbers: list[str], body: list[str]) ->
         body.append(f'{slot.target} = m.{slot.target} or b"\\x00"')
         numbers += [f"{slot.target}[0]", f"len({slot.target}) - 1"]
         return f"{slot.target}[1:]"
-    numbers.append(f"len(m.{slot.target})")
+    size = f"len(m.{slot.target})"
+    numbers.append(size if slot.unit == 1 else f"{size} // {slot.unit}")
     return f"m.{slot.target}"
 
 
@@ -250,4 +252,9 @@ def broken(text: str, limit: int = LIMIT - 4) -> list[str]:
 def function(head: str, note: str, body: Sequence[str]) -> list[str]:
     if len(head) + len(note) + 4 <= LIMIT:
         head = f"{head}  # {note}"
-    return ["", "", head, *("    " + line for line in body)]
+    lines = ["    " + line for line in body]
+    if len(head) <= LIMIT:
+        return ["", "", head, *lines]
+    opening, rest = head.split("(", 1)
+    parameters, returned = rest.split(")", 1)
+    return ["", "", f"{opening}(", f"    {parameters}", f"){returned}", *lines]

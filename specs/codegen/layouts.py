@@ -20,6 +20,7 @@ PYTHON = {  # kind -> annotation and default in a record
     "octets": ("bytes", 'b""'),
     "table": ("bytes", 'b""'),
     "content": ("bytes", 'b"\\x00"'),
+    "set": ("bytes", 'b""'),
 }
 
 
@@ -36,11 +37,13 @@ def camel(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A field as a layout sees it: where its value goes ("" if reserved) and how it is written."""
+    """A field as a layout sees it: where its value goes ("" if reserved) and how it is written.
+    ``unit``: octets that one step of its length counts."""
 
     target: str
     kind: str
     width: int
+    unit: int = 1
 
     @property
     def format(self) -> str:
@@ -114,12 +117,17 @@ def slots_of(protocol: ir.Protocol, fields: Iterable[ir.Field]) -> tuple[Slot, .
     slots = []
     for item in fields:
         wire = protocol.wire_type(item.type)
-        if wire.kind not in PYTHON:
+        if wire.kind not in PYTHON or (wire.kind == "set" and wire.length):
             raise NoEmitter(f"{protocol.name}: no layout for fields of kind {wire.kind!r} yet")
+        target, kind, unit = "" if item.reserved else snake(item.name), wire.kind, 1
         width = wire.width or wire.length
-        if wire.kind != "bit" and width not in FORMATS:
+        if kind == "set" and wire.count:
+            width, unit = wire.count, wire.width
+        elif kind == "set":
+            target, kind = "", "unsigned"  # a placeholder, which is zero
+        if kind != "bit" and width not in FORMATS:
             raise SpecError(f"{protocol.name}: type {wire.name!r} has no usable width")
-        slots.append(Slot("" if item.reserved else snake(item.name), wire.kind, width))
+        slots.append(Slot(target, kind, width, unit))
     return tuple(slots)
 
 

@@ -11,18 +11,19 @@ from typing import cast
 
 from specs.codegen import ir
 from specs.codegen.ir import SpecError
+from specs.codegen.revisions import revise
 from specs.codegen.symbols import symbolic_row
 from specs.codegen.vocabulary import CHOICES, SHAPES
 
 NUMERIC = ("number", "code")
 
 
-def load(path: Path) -> ir.Protocol:
-    """One file, checked."""
-    return parse(path.read_bytes(), path.name)
+def load(path: Path, revision: str = "") -> ir.Protocol:
+    """One file, checked. ``revision`` names the one that is wanted, if the file has several."""
+    return parse(path.read_bytes(), path.name, revision)
 
 
-def parse(text: bytes | str, where: str = "<text>") -> ir.Protocol:
+def parse(text: bytes | str, where: str = "<text>", revision: str = "") -> ir.Protocol:
     """The same from text, for fragments in tests."""
     try:
         root = ET.fromstring(text)
@@ -30,7 +31,7 @@ def parse(text: bytes | str, where: str = "<text>") -> ir.Protocol:
         raise SpecError(f"{where}: not well-formed XML: {error}") from None
     if root.tag != "protocol":
         raise SpecError(f"{where}: the root element is <{root.tag}>, expected <protocol>")
-    return Loader(root, where).protocol()
+    return Loader(root, where, revision).protocol()
 
 
 def describe(element: ET.Element) -> str:
@@ -41,11 +42,12 @@ def describe(element: ET.Element) -> str:
 class Loader:
     """Walks one file; keeps the file's name for messages and the types it has declared."""
 
-    def __init__(self, root: ET.Element, where: str) -> None:
+    def __init__(self, root: ET.Element, where: str, revision: str = "") -> None:
         self.root = root
         self.where = where
         self.known: set[str] = set()
         self.check_shape(root)
+        revise(root, revision, where)
 
     def refuse(self, element: ET.Element, text: str) -> SpecError:
         return SpecError(f"{self.where}: {describe(element)}: {text}")

@@ -21,13 +21,15 @@ def shape(required: str, optional: str = "", children: str = "") -> Shape:
 
 
 OPERATION = shape(
-    "name number", "as from replies content header result pack extension section", "field"
+    "name number",
+    "as from replies content header result pack extension section in replies-in",
+    "field",
 )
 
 SHAPES: dict[str, Shape] = {
     "protocol": shape(
         "name family header",
-        "major minor revision port",
+        "major minor revision revisions port",
         "header framing types domains constants conditions class struct described restricted",
     ),
     "header": shape("name octets"),
@@ -40,7 +42,7 @@ SHAPES: dict[str, Shape] = {
     "carrier": shape("name frame-type", "nested", "part"),
     "part": shape("name width", "value escape escape-width unit"),
     "types": shape("", "", "type"),
-    "type": shape("name kind", "width length count code", "encoding"),
+    "type": shape("name kind", "width length count code in", "encoding"),
     "encoding": shape("name code category width"),
     "domains": shape("", "", "domain"),
     "domain": shape("name type", "", "value"),
