@@ -11,6 +11,7 @@ from typing import Literal
 Family = Literal["command-frames", "methods", "segments", "performatives"]
 Kind = Literal["method", "command", "control"]
 Role = Literal["client", "server"]
+Level = Literal["must", "should", "may"]
 
 FAMILIES: tuple[str, ...] = ("command-frames", "methods", "segments", "performatives")
 
@@ -75,7 +76,8 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type of the wire: ``width`` octets, or a length prefix of ``length`` octets and as many."""
+    """A type of the wire: ``width`` octets, or a length prefix of ``length`` octets and as many.
+    ``of`` is the type of the elements of a set."""
 
     name: str
     kind: str
@@ -83,6 +85,7 @@ class Type:
     length: int = 0
     count: int = 0
     code: int | None = None
+    of: str = ""
     encodings: tuple[Encoding, ...] = ()
 
 
@@ -96,7 +99,8 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A second name for a type, with the values it may take; a restricted type of 1.0 as well."""
+    """A second name for a type, with the values it may take; a restricted type of 1.0 as well.
+    ``of`` is the type of the elements, if it is an array."""
 
     name: str
     type: str
@@ -104,6 +108,7 @@ class Domain:
     provides: str = ""
     scope: str = ""
     section: str = ""
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,8 @@ class Constant:
 class ConditionRow:
     """The constant by which this version says a neutral condition, exactly or as near as it can.
 
-    1.0 says it with a ``symbol``; with a ``scope`` the row is for errors that lose just that.
+    1.0 says it with a ``symbol``; with a ``scope`` the row is for errors that lose just that. 0-10
+    has two sets of error codes: ``scope`` names the one in which ``constant`` is a value.
     """
 
     name: str
@@ -129,6 +135,15 @@ class ConditionRow:
     nearest: bool = False
     symbol: str = ""
     scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionRow:
+    """A named case in which an operation fails, or a field of it is refused, with its code."""
+
+    name: str
+    error: str
+    code: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +159,13 @@ class Field:
     default: str = ""
     requires: str = ""
     extension: str = ""
+    of: str = ""
+    exceptions: tuple[ExceptionRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A method, command or control."""
+    """A method, command or control. ``handling``: how much a role is obliged to handle it."""
 
     kind: Kind
     name: str
@@ -163,6 +180,10 @@ class Operation:
     pack: int = 0
     extension: str = ""
     section: str = ""
+    header_required: bool = False
+    handling: Mapping[str, Level] = field(default_factory=dict)
+    exceptions: tuple[ExceptionRow, ...] = ()
+    errata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +199,7 @@ class Struct:
     symbol: str = ""
     provides: str = ""
     section: str = ""
+    errata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +218,13 @@ class Class:
     domains: tuple[Domain, ...] = ()
     extension: str = ""
     section: str = ""
+    roles: Mapping[str, Level] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """One version of the protocol, complete."""
+    """One version of the protocol, complete. Domains and structs of a class are known by the name
+    of the class, a dot and their own."""
 
     name: str
     family: Family

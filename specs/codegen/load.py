@@ -16,6 +16,8 @@ from specs.codegen.symbols import symbolic_row
 from specs.codegen.vocabulary import CHOICES, SHAPES
 
 NUMERIC = ("number", "code")
+SESSION_ERRORS, CONNECTION_ERRORS = "execution.error-code", "connection.close-code"
+"""The domains of 0-10 whose values are error codes."""
 
 
 def load(path: Path, revision: str = "") -> ir.Protocol:
@@ -34,6 +36,11 @@ def parse(text: bytes | str, where: str = "<text>", revision: str = "") -> ir.Pr
     return Loader(root, where, revision).protocol()
 
 
+def numbers(domain: ir.Domain | None) -> dict[str, int]:
+    """The values of an enumerated domain of numbers."""
+    return {v.name: int(v.value) for v in domain.values} if domain is not None else {}
+
+
 def describe(element: ET.Element) -> str:
     name = element.get("name")
     return f'<{element.tag} name="{name}">' if name else f"<{element.tag}>"
@@ -46,6 +53,10 @@ class Loader:
         self.root = root
         self.where = where
         self.known: set[str] = set()
+        self.inside = ""
+        """The class whose elements are read: its own names need no prefix."""
+        self.errors: dict[str, int] = {}
+        """Error codes that exceptions of operations name (0-10)."""
         self.check_shape(root)
         revise(root, revision, where)
 
@@ -118,14 +129,23 @@ class Loader:
         self.known |= set(types)
         composite = root.findall("struct") + root.findall("described") + root.findall("restricted")
         # A struct may name another one that is declared later, so all names come first.
-        nested = root.findall("class/struct") + root.findall("class/domain")
-        declared = root.findall("domains/domain") + nested + composite
+        declared = root.findall("domains/domain") + composite
         self.unique(root.findall("types/type") + declared, "name")
         self.unique(root.findall("described"), "code", "symbol")
         self.unique(root.findall("types/type/encoding"), "code")
         self.known |= {element.attrib["name"] for element in declared}
+        for class_ in root.findall("class"):
+            nested = class_.findall("struct") + class_.findall("domain")
+            self.unique(nested, "name")
+            self.known |= {f"{class_.attrib['name']}.{each.attrib['name']}" for each in nested}
         domains = {d.name: d for d in map(self.domain, root.findall("domains/domain"))}
-        domains |= {d.name: d for d in map(self.domain, root.findall("class/domain"))}
+        for class_ in root.findall("class"):
+            self.inside = class_.attrib["name"]
+            domains |= {
+                f"{self.inside}.{d.name}": d for d in map(self.domain, class_.findall("domain"))
+            }
+        self.inside = ""
+        self.errors = numbers(domains.get(SESSION_ERRORS))
         restricted = tuple(map(self.domain, root.findall("restricted")))
         domains |= {d.name: d for d in restricted}
         constants = self.constants()
@@ -145,7 +165,7 @@ class Loader:
             types=types,
             domains=domains,
             constants=constants,
-            conditions=self.conditions(constants, restricted),
+            conditions=self.conditions(constants, restricted, domains),
             classes=tuple(map(self.class_, root.findall("class"))),
             structs=tuple(map(self.struct, root.findall("struct") + root.findall("described"))),
             restricted=restricted,
@@ -215,6 +235,7 @@ class Loader:
                 length=self.number(element, "length"),
                 count=self.number(element, "count"),
                 code=self.maybe(element, "code"),
+                of=element.get("of", ""),
                 encodings=tuple(
                     ir.Encoding(
                         name=encoding.attrib["name"],
@@ -228,15 +249,20 @@ class Loader:
             for element in elements
         }
 
+    def full(self, name: str) -> str:
+        """The full name of a type, domain or struct, by which others know it."""
+        nested = f"{self.inside}.{name}"
+        return nested if nested in self.known else name
+
     def known_type(self, element: ET.Element, attribute: str) -> str:
-        name = element.attrib[attribute]
+        name = self.full(element.attrib[attribute])
         if name not in self.known:
             raise self.refuse(element, f"unknown domain or type {name!r}")
         return name
 
     def names(self, element: ET.Element, attribute: str) -> tuple[str, ...]:
         """Several known types in one attribute."""
-        names = tuple(element.get(attribute, "").split())
+        names = tuple(map(self.full, element.get(attribute, "").split()))
         for name in names:
             if name not in self.known:
                 raise self.refuse(element, f"unknown struct {name!r}")
@@ -253,6 +279,7 @@ class Loader:
             provides=element.get("provides", ""),
             scope=element.get("scope", ""),
             section=element.get("section", ""),
+            of=self.known_type(element, "of") if "of" in element.attrib else "",
         )
 
     def check_domains(self, protocol: ir.Protocol) -> None:
@@ -282,9 +309,15 @@ class Loader:
         return found
 
     def conditions(
-        self, constants: dict[str, ir.Constant], restricted: tuple[ir.Domain, ...]
+        self,
+        constants: dict[str, ir.Constant],
+        restricted: tuple[ir.Domain, ...],
+        domains: dict[str, ir.Domain],
     ) -> tuple[ir.ConditionRow, ...]:
         elements = self.root.findall("conditions/condition")
+        if self.root.attrib["family"] == "segments":
+            self.unique(elements, "name")
+            return tuple(self.scoped_row(element, domains) for element in elements)
         if self.root.attrib["family"] == "performatives":
             return tuple(symbolic_row(e.attrib, restricted, self.where) for e in elements)
         self.unique(elements, "name")
@@ -301,6 +334,18 @@ class Loader:
             )
         return tuple(rows)
 
+    def scoped_row(self, element: ET.Element, domains: dict[str, ir.Domain]) -> ir.ConditionRow:
+        """0-10: the code is a value of one of two domains, by what it ends."""
+        name, scope = element.get("constant", ""), element.get("scope", "")
+        codes = {"session": SESSION_ERRORS, "connection": CONNECTION_ERRORS}.get(scope)
+        if codes is None:
+            raise self.refuse(element, "scope is neither 'session' nor 'connection'")
+        if name not in numbers(domains.get(codes)):
+            raise self.refuse(element, f"{codes} has no value {name!r}")
+        return ir.ConditionRow(
+            element.attrib["name"], name, "nearest" in element.attrib, scope=scope
+        )
+
     # Classes.
 
     def class_(self, element: ET.Element) -> ir.Class:
@@ -308,6 +353,7 @@ class Loader:
         for kind in ("method", "command", "control"):
             self.unique(element.findall(kind), "number")
         self.unique(element.findall("struct"), "name", "code")
+        self.inside = element.attrib["name"]
         properties = element.find("properties")
         loaded = ir.Class(
             name=element.attrib["name"],
@@ -319,7 +365,13 @@ class Loader:
             domains=tuple(map(self.domain, element.findall("domain"))),
             extension=element.get("extension", ""),
             section=element.get("section", ""),
+            roles={
+                role.attrib["name"]: cast(ir.Level, role.attrib["implement"])
+                for role in element.findall("role")
+            },
         )
+        self.inside = ""
+        self.unique(element.findall("role"), "name")
         names = [operation.name for operation in loaded.operations]
         for name in names:
             if names.count(name) > 1:
@@ -347,7 +399,35 @@ class Loader:
             pack=self.number(element, "pack"),
             extension=element.get("extension", ""),
             section=element.get("section", ""),
+            header_required="header-required" in element.attrib,
+            handling=self.handling(element),
+            exceptions=self.exceptions(element),
+            errata=element.get("errata", ""),
         )
+
+    def handling(self, element: ET.Element) -> dict[str, ir.Level]:
+        """The roles that must, should or may handle an operation."""
+        found: dict[str, ir.Level] = {}
+        levels: tuple[ir.Level, ...] = ("must", "should", "may")
+        for level in levels:
+            for role in element.get(level, "").split():
+                if role not in CHOICES["role", "name"]:
+                    raise self.refuse(element, f"{level}={role!r} is no role")
+                if role in found:
+                    raise self.refuse(element, f"{level}={role!r}, but {found[role]} it as well")
+                found[role] = level
+        return found
+
+    def exceptions(self, element: ET.Element) -> tuple[ir.ExceptionRow, ...]:
+        """The exceptions of an operation or a field, each with a code that exists."""
+        rows = []
+        self.unique(element.findall("exception"), "name")
+        for each in element.findall("exception"):
+            error = each.attrib["error"]
+            if error not in self.errors:
+                raise self.refuse(each, f"{SESSION_ERRORS} has no value {error!r}")
+            rows.append(ir.ExceptionRow(each.attrib["name"], error, self.errors[error]))
+        return tuple(rows)
 
     def struct(self, element: ET.Element) -> ir.Struct:
         if element.tag == "described" and element.attrib["source"] != "*":
@@ -362,6 +442,7 @@ class Loader:
             symbol=element.get("symbol", ""),
             provides=element.get("provides", ""),
             section=element.get("section", ""),
+            errata=element.get("errata", ""),
         )
 
     def fields(self, element: ET.Element) -> tuple[ir.Field, ...]:
@@ -381,6 +462,8 @@ class Loader:
             default=element.get("default", ""),
             requires=element.get("requires", ""),
             extension=element.get("extension", ""),
+            of=self.known_type(element, "of") if "of" in element.attrib else "",
+            exceptions=self.exceptions(element),
         )
 
     def check_replies(self, protocol: ir.Protocol) -> None:

@@ -22,8 +22,9 @@ def shape(required: str, optional: str = "", children: str = "") -> Shape:
 
 OPERATION = shape(
     "name number",
-    "as from replies content header result pack extension section in replies-in",
-    "field",
+    "as from replies content header header-required result pack must should may extension errata "
+    "section in replies-in",
+    "field exception",
 )
 
 SHAPES: dict[str, Shape] = {
@@ -42,10 +43,10 @@ SHAPES: dict[str, Shape] = {
     "carrier": shape("name frame-type", "nested", "part"),
     "part": shape("name width", "value escape escape-width unit"),
     "types": shape("", "", "type"),
-    "type": shape("name kind", "width length count code in", "encoding"),
+    "type": shape("name kind", "width length count code of in", "encoding"),
     "encoding": shape("name code category width"),
     "domains": shape("", "", "domain"),
-    "domain": shape("name type", "", "value"),
+    "domain": shape("name type", "of", "value"),
     "value": shape("name value"),
     "constants": shape("", "", "constant"),
     "constant": shape("name kind value", "scope extension"),
@@ -54,16 +55,20 @@ SHAPES: dict[str, Shape] = {
     "class": shape(
         "name",
         "number extension section",
-        "properties method command control struct domain",
+        "properties method command control struct domain role",
     ),
     "properties": shape("", "presence", "field"),
     "method": OPERATION,
     "command": OPERATION,
     "control": OPERATION,
-    "struct": shape("name", "code size pack section", "field"),
+    "role": shape("name implement"),
+    "exception": shape("name error"),
+    "struct": shape("name", "code size pack errata section", "field"),
     "described": shape("name source code", "symbol provides section", "field"),
     "restricted": shape("name source", "provides scope section", "value"),
-    "field": shape("name type", "as reserved required multiple default requires extension"),
+    "field": shape(
+        "name type", "as reserved required multiple default requires of extension", "exception"
+    ),
 }
 
 CHOICES: dict[tuple[str, str], frozenset[str]] = {
@@ -101,8 +106,16 @@ CHOICES: dict[tuple[str, str], frozenset[str]] = {
     ("condition", "nearest"): frozenset(["yes"]),
     ("condition", "scope"): frozenset(["link", "session", "connection"]),
     ("restricted", "scope"): frozenset(["link", "session", "connection", "transaction"]),
+    ("role", "name"): frozenset(["client", "server", "sender", "receiver"]),
+    ("role", "implement"): frozenset(["must", "should", "may"]),
+    ("struct", "errata"): frozenset(["qpid"]),
     ("field", "reserved"): frozenset(["yes"]),
     ("field", "required"): frozenset(["yes"]),
     ("field", "multiple"): frozenset(["yes"]),
-    **{(kind, "content"): frozenset(["yes"]) for kind in ("method", "command", "control")},
+    **{
+        (kind, switch): frozenset(["yes"])
+        for kind in ("method", "command", "control")
+        for switch in ("content", "header-required")
+    },
+    **{(kind, "errata"): frozenset(["qpid"]) for kind in ("method", "command", "control")},
 }

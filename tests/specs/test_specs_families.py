@@ -116,7 +116,7 @@ TRANSITIONAL = """
 
 FINAL = """
 <protocol name="0-10" family="segments" header="414d51500101000a" minor="10" port="5672">
-  <framing size-counts="frame" pack="2" command-header="header">
+  <framing size-counts="frame" pack="2" command-header="session.header">
     <head>
       <part name="flags" width="1"/><part name="segment-type" width="1"/>
       <part name="size" width="2"/><part name="reserved-1" width="1" value="0"/>
@@ -257,12 +257,13 @@ def test_transitional_carriers() -> None:
 def test_final_0_10() -> None:
     protocol = parse(FINAL)
     session, message = protocol.classes
-    assert protocol.framing.pack == 2 and protocol.framing.command_header == "header"
+    assert protocol.framing.pack == 2 and protocol.framing.command_header == "session.header"
     assert (session.structs[0].size, session.structs[0].pack) == (1, 1)
     assert [operation.kind for operation in session.operations] == ["control"]
     transfer, resume = message.operations
-    assert transfer.header == ("delivery-properties",) and resume.result == "resume-result"
-    assert protocol.wire_type("accept-mode").code == 2
+    assert transfer.header == ("message.delivery-properties",)
+    assert resume.result == "message.resume-result"
+    assert protocol.wire_type("message.accept-mode").code == 2
     assert [value.name for value in message.domains[0].values] == ["explicit", "none"]
 
 
