@@ -21,7 +21,8 @@ from gateway.http.context import Context
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.cursor import Cursors
 from gateway.http.events.hub import Hub
-from gateway.http.events.routes import routes as event_routes
+from gateway.http.events.opening import routes as event_routes
+from gateway.http.events.stream_admin import routes as stream_routes
 from gateway.http.fast_path import Application, FastPath
 from gateway.http.leases import Leasing
 from gateway.http.metrics import Counters
@@ -43,6 +44,7 @@ GRACE_SECONDS = 2.0
 ROOMS: tuple[Room, ...] = (
     publish_routes,
     event_routes,
+    stream_routes,
     receive_routes,
     admin_routes,
     access_routes,

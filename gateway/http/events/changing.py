@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 
 from gateway.http import problems
-from gateway.http.events.opening import complete, described, open_cursor, start
+from gateway.http.events.opening import complete, open_cursor, source_opened, start
 from gateway.http.events.parameters import invalid
 from gateway.http.events.rendering import control
 from gateway.http.events.stream import EventStream, Reading
@@ -99,7 +99,7 @@ def apply(stream: EventStream, asked: Change) -> None:
         reading = stream.read(source, position)
         if resume.name == "exact":
             source.written(stream, position)
-        added.append((reading, described(reading, resume)))
+        added.append((reading, source_opened(reading, resume)))
     for reading in gone:
         stream.readings.remove(reading)
         reading.source.release(reading.view)

@@ -23,7 +23,7 @@ from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.cursor import EPOCH_OCTETS, Cursors
 from gateway.http.events.durable import KIND, DurableSource
 from gateway.http.events.sources import Name, Reader, Source
-from gateway.http.leases import Leasing
+from gateway.http.leases import Leasing, tally
 from gateway.http.problems import Problem
 
 Place = tuple[str, str]
@@ -36,7 +36,7 @@ class Stream(Reader, Protocol):
     """A reader as the hub knows it."""
 
     identity: str
-    browser: str
+    browser: tuple[str, ...]
     sources: list[Source]
     aliases: dict[Name, Filled]
 
@@ -77,7 +77,7 @@ class Hub:
         self.sources: dict[tuple[str, Name], Source] = {}
         self.streams: set[Stream] = set()
         self.per_user: Counter[str] = Counter()
-        self.per_browser: Counter[str] = Counter()
+        self.per_browser: Counter[tuple[str, ...]] = Counter()
         self.per_place: Counter[Place] = Counter()
         self.places: dict[Stream, list[Place]] = {}
         """Where each stream counts: its virtual host and its declared routes."""
@@ -147,9 +147,7 @@ class Hub:
 
     def uncount(self, stream: "Stream") -> None:
         for place in self.places.pop(stream, ()):
-            self.per_place[place] -= 1
-            if not self.per_place[place]:
-                del self.per_place[place]
+            tally(self.per_place, place, -1)
 
     def enter(self, stream: Stream, vhost: str, names: list[Name], returning: bool) -> None:
         """A new stream with its sources. Raises ``Refusal`` or ``Problem``; then it is not
@@ -267,13 +265,9 @@ class Hub:
         if stream in self.streams:
             self.streams.discard(stream)
             self.uncount(stream)
-            for counter, key in (
-                (self.per_user, stream.user),
-                (self.per_browser, stream.browser),
-            ):
-                counter[key] -= 1
-                if counter[key] <= 0:
-                    del counter[key]
+            tally(self.per_user, stream.user, -1)
+            if stream.browser:
+                tally(self.per_browser, stream.browser, -1)
         self.begin()
         try:
             self.part(stream)

@@ -7,7 +7,7 @@ what comes next is for the queue to say.
 """
 
 from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 from gateway.broker.local import LocalChannel, LocalClient
@@ -16,7 +16,7 @@ from gateway.http import problems
 from gateway.http.access.principal import Principal
 from gateway.http.events.hub import Hub
 from gateway.http.events.parameters import invalid
-from gateway.http.events.rendering import control, data_head, data_line, headers_of, jittered
+from gateway.http.events.rendering import control, data_head, data_line
 from gateway.http.events.sources import AT_ONCE, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
 from gateway.http.events.stream_request import StreamRequest
@@ -46,7 +46,7 @@ class LeasedStream(EventStream):
         caller: Principal,
         vhost: str,
         asked: StreamRequest,
-        browser: str,
+        browser: tuple[str, ...],
     ) -> None:
         super().__init__(hub, caller, vhost, uuid4().hex, asked.options, browser)
         self.leasing = leasing
@@ -84,28 +84,17 @@ class LeasedStream(EventStream):
             raise
         finally:
             hub.end()
-        self.announce()
+        self.announce(
+            Resume.fresh,
+            ack="explicit",
+            credit=self.options.credit,
+            sources=[{"source": self.shown, "resume": Resume.fresh.name}],
+        )
         hub.enter(self, self.vhost, [], returning=False)
         self.reckon()
         hub.begin()
         self.channel.start(self.tag)
         hub.end()
-
-    def announce(self) -> None:
-        self.headers = headers_of(self.identity, Resume.fresh.name)
-        opened: dict[str, Any] = {
-            "stream": self.identity,
-            "resume": Resume.fresh.name,
-            "heartbeat": self.options.heartbeat,
-            "ack": "explicit",
-            "credit": self.options.credit,
-            "sources": [{"source": self.shown, "resume": Resume.fresh.name}],
-        }
-        if self.caller.expires is not None:
-            opened["expires_at"] = moment(int(self.caller.expires * 1000))
-        self.pending = [
-            control("bridge.open", opened, retry_ms=jittered(self.hub.settings.reconnect_ms))
-        ]
 
     def names(self) -> list[Name]:
         return [self.name]
@@ -250,7 +239,7 @@ class LeasedStream(EventStream):
 
 
 def open_leased(
-    hub: Hub, vhost: str, caller: Principal, asked: StreamRequest, browser: str = ""
+    hub: Hub, vhost: str, caller: Principal, asked: StreamRequest, browser: tuple[str, ...] = ()
 ) -> LeasedStream:
     """Raises ``Problem`` and ``Refusal``."""
     leasing = hub.leasing

@@ -1,82 +1,231 @@
-"""How a stream starts: its sources are joined at their positions, and ``bridge.open`` says so."""
+"""Opening an event stream, from its routes to the stream that is ready to be written.
+
+``EventsEndpoint.open`` takes the steps in order: the parameters (``parameters``,
+``stream_request``), the rights of the caller, the sources (``hub``), a position in each of them,
+and ``bridge.open``, the first event of the stream (``stream``). ``refusal`` answers what one of
+the steps refuses.
+"""
 
 from typing import Any
 from uuid import uuid4
 
-from starlette.types import Scope
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
 
+from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.catalogue import Filled
+from gateway.http.access.gate import NO_NODES, PRINCIPAL, Gate
 from gateway.http.access.principal import Principal
-from gateway.http.events.cursor import DIGEST_OCTETS, Forged, Positions
+from gateway.http.access.tickets import Claim, Terms, bad_ticket
+from gateway.http.client.served import CLIENT_ROUTE, serve_client
+from gateway.http.context import Context
+from gateway.http.description import Described
+from gateway.http.events import described
+from gateway.http.events.cursor import DIGEST_OCTETS, END, Forged, Positions
 from gateway.http.events.hub import Hub
 from gateway.http.events.leased import open_leased
-from gateway.http.events.parameters import invalid
-from gateway.http.events.rendering import control, headers_of, jittered
+from gateway.http.events.parameters import Pairs, invalid, read_pairs, read_parameters
+from gateway.http.events.rendering import STREAM_HEADERS, control, jittered
 from gateway.http.events.sources import Name, Source
 from gateway.http.events.stream import EventStream, Reading, Resume
-from gateway.http.events.stream_request import Start, StreamRequest
+from gateway.http.events.stream_request import Start, StreamRequest, StreamRequests
 from gateway.http.large import Octets
-from gateway.http.problems import Problem
-from gateway.http.typed import moment
+from gateway.http.problems import Problem, of_refusal
+from gateway.http.request_parameters import authenticate, existing_vhost, read_limited
 
+BODY_OCTETS = 64 * 1024
+METHODS = ("GET", "POST", "QUERY")
+"""The last two read the parameters from a JSON body; QUERY says that it changes nothing."""
+INBAND = ("errors", "inband")
 PROXIED = frozenset({b"via", b"forwarded", b"x-forwarded-for"})
+CROWDED_RETRY_MS = 30_000
+NO_STORE = {"cache-control": "no-store"}
 NOWHERE = -1
 """A position of which nothing is known: the stream says ``bridge.gap`` with unknown loss."""
 
 
-class Crowded(Exception):
-    """One stream too many for a browser. It is refused in-band whatever was asked for: a page does
-    not see any other answer."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.detail)
-        self.problem = problem
-
-
-def browser_of(scope: Scope, caller: Principal) -> str:
-    """An identity of the browser over HTTP/1.1; "" for callers without such a limit: other
-    programs, later versions of HTTP, and browsers behind a proxy."""
-    if not scope["http_version"].startswith("1"):
-        return ""
-    agent, fetched = "", False
-    for name, value in scope["headers"]:
-        if name in PROXIED:
-            return ""
-        if name == b"sec-fetch-mode":
-            fetched = True
-        elif name == b"user-agent":
-            agent = value.decode("latin-1")
-    if not fetched:
-        return ""
-    client = scope.get("client")
-    return "\n".join((client[0] if client else "", agent, *caller.identity))
+def routes(context: Context) -> list[BaseRoute]:
+    """The four paths of streams, and the JavaScript client."""
+    source, binding = described.SOURCE, described.BINDING
+    paths = (
+        ("", "/v1/{vhost}/events", source, binding),
+        ("queue", "/v1/{vhost}/queues/{queue}/events", described.QUEUE),
+        ("exchange", "/v1/{vhost}/exchanges/{exchange}/events", described.EXCHANGE, binding),
+        ("route", "/v1/{vhost}/routes/{route}/events", described.ROUTE),
+    )
+    made: list[BaseRoute] = []
+    for kind, path, *parameters in paths:
+        endpoint = EventsEndpoint(context, kind)
+        operations = described.opening(endpoint.__name__, *parameters)
+        made.append(Described(path, endpoint, methods=METHODS, operations=operations))
+    return [*made, Described(CLIENT_ROUTE, serve_client, methods=("GET",), operations=None)]
 
 
-def open_for(
-    hub: Hub, scope: Scope, vhost: str, caller: Principal, wanted: StreamRequest
-) -> EventStream:
-    """Open the stream that a request asks for. Raises ``Problem``, ``Refusal`` and ``Crowded``."""
-    settings, browser = hub.settings, browser_of(scope, caller)
-    most, have = settings.browser_streams_max, hub.per_browser[browser] if browser else 0
-    if browser and 0 < most <= have:
-        raise Crowded(
-            Problem(
+class Over(Exception):
+    """The client was told that its stream is over and reconnects, as browsers do."""
+
+
+class Attempt:
+    """A request for a stream, as far as it has come: what a refusal depends on."""
+
+    __slots__ = ("pairs", "ticket", "hidden", "crowded")
+
+    def __init__(self) -> None:
+        self.pairs: Pairs = []
+        self.ticket: Claim | None = None
+        self.hidden = False
+        """The caller knows declared routes only."""
+        self.crowded = False
+        """One stream too many for a browser. It is refused in-band whatever was asked for: a page
+        does not see any other answer."""
+
+    def inband(self, query: bytes) -> bool:
+        """Whether a refusal is told in-band, also where the parameters cannot be read."""
+        return self.crowded or INBAND in self.pairs or b"errors=inband" in query.split(b"&")
+
+
+class EventsEndpoint:
+    """A bare ASGI endpoint, so that a stream that has joined is always the one that leaves.
+    ``kind``: what the path names ("queue", "exchange", "route"), "" for nothing."""
+
+    def __init__(self, context: Context, kind: str) -> None:
+        self.context = context
+        self.settings = context.settings
+        self.gate = context.gate
+        self.hub = context.hub
+        self.kind = kind
+        self.requests = StreamRequests(kind, context.gate.catalogue, context.settings)
+        self.__name__ = f"stream_{kind}_events" if kind else "stream_events"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        attempt = Attempt()
+        try:
+            stream = await self.open(scope, receive, attempt)
+        except (Problem, Refusal) as error:
+            answer = refusal(error, attempt, scope, self.settings.reconnect_ms)
+            await answer(scope, receive, send)
+        except Over:
+            # The only answer that ends the reconnects of a browser's ``EventSource``.
+            await Response(status_code=204, headers=NO_STORE)(scope, receive, send)
+        else:
+            if attempt.ticket is None:
+                await stream(scope, receive, send)
+            else:
+                digest = attempt.ticket.digest
+                await self.gate.tickets.run(digest, scope, receive, send, stream)
+
+    async def open(self, scope: Scope, receive: Receive, attempt: Attempt) -> EventStream:
+        """Raises ``Problem``, ``Refusal`` and ``Over``."""
+        if scope["method"] not in METHODS:
+            allow = {"allow": ", ".join(METHODS)}
+            raise Problem(problems.BY_STATUS[405], "a stream has no HEAD", headers=allow)
+        attempt.hidden = self.kind == "route"
+        query = attempt.pairs = read_pairs(scope["query_string"])
+        given = read_parameters(scope, query)
+        if given.cursor == END:
+            raise Over  # without a look at the credential, which may have ended meanwhile
+        attempt.pairs = given.pairs
+
+        gate, vhost = self.gate, given.names["vhost"]
+        if given.tickets:
+            if len(given.tickets) > 1 or scope["method"] != "GET":
+                raise bad_ticket("A ticket is given once, and for GET.")
+            origin = given.origin
+            if origin is not None and gate.origins.own(scope, origin):
+                origin = None
+            text = None if origin is None else origin.decode("latin-1")
+            attempt.ticket = gate.tickets.claim(given.tickets[0], vhost, text)
+            scope[PRINCIPAL] = attempt.ticket.principal
+        caller = await authenticate(self.context, scope)
+        existing_vhost(self.context.broker, vhost)
+
+        if scope["method"] != "GET":
+            if given.media != b"application/json":
+                text = "the parameters of a stream come as JSON"
+                raise Problem(problems.UNSUPPORTED_MEDIA, text)
+            body = await read_limited(scope, receive, BODY_OCTETS)
+            attempt.pairs = given.pairs + self.requests.from_body(given, body)
+        wanted = self.requests.from_parameters(given, attempt.pairs)
+        if not wanted.aliases.keys() >= set(wanted.names) and not gate.names_nodes(scope):
+            raise Problem(problems.BY_STATUS[404], NO_NODES)
+        if wanted.cursor == END:
+            raise Over
+
+        if attempt.ticket is not None:
+            wanted = use_ticket(gate, attempt.ticket, wanted, attempt.pairs)
+        if scope["method"] == "GET" and any(one.kind == "queue" for one in wanted.names):
+            refuse_link(scope)
+        gate.quotas.charge_routes(scope, [one.route for one in wanted.aliases.values()])
+        attempt.hidden = bool(wanted.aliases)
+
+        browser = browser_of(scope, caller)
+        have = self.hub.per_browser[browser] if browser else 0
+        if browser and 0 < self.settings.browser_streams_max <= have:
+            attempt.crowded = True
+            raise Problem(
                 problems.QUOTA,
                 f"this browser has {have} streams over HTTP/1.1; it opens six connections at "
                 "most, and then everything else waits",
             )
+        open_it = open_leased if wanted.options.ack == "explicit" else open_stream
+        stream = open_it(self.hub, vhost, caller, wanted, browser)
+        most = self.settings.browser_streams_max
+        if browser and most and have + 1 >= self.settings.browser_streams_warn:
+            told = {"type": "browser-connections", "streams": have + 1, "most": most}
+            stream.pending.append(control("bridge.warn", told))
+        return stream
+
+
+def use_ticket(gate: Gate, claim: Claim, wanted: StreamRequest, pairs: Pairs) -> StreamRequest:
+    """The session of a ticket begins or goes on, and nothing before it is shown."""
+    filters = [value for key, value in pairs if key == "filter"]
+    journal = {True: "durable", False: "memory", None: ""}[wanted.durable]
+    selector = dict(pairs).get("selector", "")
+    terms = Terms(wanted.labels, filters, wanted.options.ack, journal, selector)
+    cursor, resumed = gate.tickets.use(claim, terms, wanted.cursor)
+    return wanted._replace(cursor=cursor, start=Start() if resumed else wanted.start)
+
+
+def refuse_link(scope: Scope) -> None:
+    """Reading a queue takes its messages, so a browser that merely opens an address must not do
+    it: a link, a picture or a frame is no consent. ``fetch`` and ``EventSource`` say another mode
+    (Fetch Metadata); browsers say none over plain http to other machines, but then which languages
+    they like, and ``EventSource`` what it expects. Raises ``Problem`` (403)."""
+    fields: dict[bytes, bytes] = dict(scope["headers"])
+    mode, accept = fields.get(b"sec-fetch-mode"), fields.get(b"accept", b"").lower()
+    if mode is not None:
+        opened = mode not in (b"cors", b"same-origin")
+    else:
+        browser = fields.get(b"accept-language", b"*") != b"*" and b"origin" not in fields
+        opened = b"text/html" in accept or (browser and b"text/event-stream" not in accept)
+    if opened:
+        raise Problem(
+            problems.FORBIDDEN,
+            "reading a queue takes its messages, and an address that a browser opens does not; "
+            "GET .../queues/QUEUE/messages shows them without taking, and a program that means to "
+            "consume sends Accept: text/event-stream",
         )
-    open_it = open_leased if wanted.options.ack == "explicit" else open_stream
-    stream = open_it(hub, vhost, caller, wanted, browser)
-    if browser and most and have + 1 >= settings.browser_streams_warn:
-        told = {"type": "browser-connections", "streams": have + 1, "most": most}
-        stream.pending.append(control("bridge.warn", told))
-    return stream
+
+
+def browser_of(scope: Scope, caller: Principal) -> tuple[str, ...]:
+    """An identity of the browser over HTTP/1.1; () for callers without such a limit: other
+    programs, later versions of HTTP, and browsers behind a proxy."""
+    fields: dict[bytes, bytes] = dict(scope["headers"])
+    if (
+        not scope["http_version"].startswith("1")
+        or b"sec-fetch-mode" not in fields
+        or not PROXIED.isdisjoint(fields)
+    ):
+        return ()
+    client = scope.get("client")
+    agent = fields.get(b"user-agent", b"").decode("latin-1")
+    return client[0] if client else "", agent, *caller.identity
 
 
 def open_stream(
-    hub: Hub, vhost: str, caller: Principal, asked: StreamRequest, browser: str = ""
+    hub: Hub, vhost: str, caller: Principal, asked: StreamRequest, browser: tuple[str, ...] = ()
 ) -> EventStream:
     """A stream that has joined its sources and is ready to be sent. Raises ``Problem`` and
     ``Refusal``."""
@@ -162,7 +311,7 @@ def first_connect(source: Source, begin: Start, head: int | None) -> tuple[int, 
     return max(latest, oldest), Resume.fresh
 
 
-def described(reading: Reading, resume: Resume) -> dict[str, Any]:
+def source_opened(reading: Reading, resume: Resume) -> dict[str, Any]:
     """One source in ``bridge.open``. ``offset``: of the next event."""
     source = reading.source
     shown: dict[str, Any] = {"source": reading.shown, "resume": resume.name}
@@ -173,29 +322,36 @@ def described(reading: Reading, resume: Resume) -> dict[str, Any]:
 
 
 def announce(stream: EventStream, resumes: list[Resume]) -> None:
-    """Headers and the first octets: ``bridge.open`` with the reconnect time, and a gap if there is
-    one. The last of them has a cursor, so that a reconnect before the first event resumes."""
-    hub, options = stream.hub, stream.options
-    worst = stream.resume = max(resumes)
-    stream.headers = headers_of(stream.identity, worst.name)
-    opened: dict[str, Any] = {
-        "stream": stream.identity,
-        "resume": worst.name,
-        "heartbeat": options.heartbeat,
-        "ack": options.ack,
-        "sources": [
-            described(reading, resume)
-            for reading, resume in zip(stream.readings, resumes, strict=True)
-        ],
-    }
-    if stream.caller.expires is not None:
-        opened["expires_at"] = moment(int(stream.caller.expires * 1000))
+    """``bridge.open``, and the gaps if there are any. The last of them has a cursor, so that a
+    reconnect before the first event resumes."""
     gaps: list[Octets] = []
+    shown = list(map(source_opened, stream.readings, resumes))
     for reading in stream.readings:
         stream.skip_gap(reading, gaps, close=False)
     cursor = None if gaps else stream.cursor()
-    wait = jittered(hub.settings.reconnect_ms)
-    stream.pending = [
-        control("bridge.open", opened, cursor, wait),
-        *gaps,
-    ]
+    stream.announce(max(resumes), cursor, ack=stream.options.ack, sources=shown)
+    stream.pending += gaps
+
+
+def refusal(
+    error: Problem | Refusal, attempt: Attempt, scope: Scope, reconnect_ms: int
+) -> Response:
+    """By the status of the answer, or in-band, by the events of a short stream: a page is told
+    nothing of an ``EventSource`` that was refused with another status than 200. Where a retry is
+    of no use the stream says so, and a reconnect gets 204."""
+    problem = of_refusal(error, attempt.hidden) if isinstance(error, Refusal) else error
+    if not attempt.inband(scope["query_string"]):
+        return problem.response(scope["path"])
+    document = problem.document(scope["path"])
+    again = attempt.crowded or bool(document["safe_to_retry"])
+    wait = jittered(reconnect_ms)
+    if attempt.crowded:
+        wait = max(wait, CROWDED_RETRY_MS)
+    elif problem.row.retry_after:
+        wait = max(wait, problem.retry_after * 1000)
+    reason = {"reason": problem.detail, "reconnect": again}
+    body = control("bridge.error", {"problem": document}, retry_ms=wait)
+    body += control("bridge.close", reason, None if again else END.encode())
+    answer = Response(body, headers=STREAM_HEADERS)
+    del answer.headers["content-length"]  # as of any stream
+    return answer

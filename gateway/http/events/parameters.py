@@ -15,13 +15,15 @@ Pairs = list[tuple[str, str]]
 
 class StreamParameters(NamedTuple):
     """``names`` are those in the path, by what they name. ``pairs`` are the query without its
-    ``tickets``; ``media`` is the type of the body, ``last_event_id`` the header of this name."""
+    ``tickets``; ``media`` is the type of the body, ``last_event_id`` and ``origin`` are the headers
+    of these names."""
 
     names: dict[str, str]
     pairs: Pairs
     tickets: list[str]
     last_event_id: str | None
     media: bytes
+    origin: bytes | None
 
     @property
     def cursor(self) -> str | None:
@@ -31,13 +33,15 @@ class StreamParameters(NamedTuple):
 
 def read_parameters(scope: Scope, query: Pairs) -> StreamParameters:
     """Raises ``Problem``."""
-    found = [value for name, value in scope["headers"] if name == b"last-event-id"]
+    fields: dict[bytes, bytes] = dict(scope["headers"])
+    last = fields.get(b"last-event-id")
     return StreamParameters(
         {kind: decode_segment(one) for kind, one in scope["path_params"].items()},
         [pair for pair in query if pair[0] != "ticket"],
         [value for key, value in query if key == "ticket"],
-        found[-1].decode("latin-1") if found else None,
-        dict(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower(),
+        None if last is None else last.decode("latin-1"),
+        fields.get(b"content-type", b"").partition(b";")[0].strip().lower(),
+        fields.get(b"origin"),
     )
 
 

@@ -11,7 +11,6 @@ from uuid import uuid4
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
-from gateway.http.events.rendering import control, headers_of, jittered
 from gateway.http.events.stream import EventStream, Options, Resume
 from gateway.http.large import Octets, linked
 from gateway.http.message_json import compact
@@ -144,19 +143,8 @@ class PresenceStream(EventStream):
         if sum(isinstance(one, PresenceStream) for one in self.hub.streams) >= MOST_WATCHERS:
             raise Problem(problems.QUOTA, f"{MOST_WATCHERS} streams of presence are open already")
         self.there, more = self.look()
-        self.headers = headers_of(self.identity, Resume.fresh.name)
-        opened: dict[str, Any] = {
-            "stream": self.identity,
-            "resume": Resume.fresh.name,
-            "heartbeat": self.options.heartbeat,
-            "subscriptions": list(self.there.values()),
-            "truncated": more,
-        }
-        if self.caller.expires is not None:
-            opened["expires_at"] = moment(int(self.caller.expires * 1000))
-        self.pending = [
-            control("bridge.open", opened, retry_ms=jittered(self.hub.settings.reconnect_ms))
-        ]
+        shown = list(self.there.values())
+        self.announce(Resume.fresh, subscriptions=shown, truncated=more)
         self.hub.enter(self, self.vhost, [], returning=False)
         self.looked = asyncio.get_running_loop().time()
 

@@ -1,4 +1,4 @@
-"""Server-sent events: the head of the answer, messages as ``data:`` lines, and control events."""
+"""Server-sent events: the fields of the answer, messages as ``data:`` lines, and control events."""
 
 import random
 from typing import Any
@@ -6,6 +6,12 @@ from typing import Any
 from gateway.http.large import Octets, linked
 from gateway.http.message_json import body_json, compact, metadata
 from gateway.message import Message
+
+STREAM_HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store, no-transform",
+    "x-accel-buffering": "no",
+}
 
 
 def data_line(
@@ -48,16 +54,6 @@ def control(
     retry = b"retry: %d\n" % retry_ms if retry_ms is not None else b""
     line = b"id: " + cursor + b"\n" if cursor is not None else b""
     return b"%b%bevent: %b\ndata: %b\n\n" % (retry, line, event.encode(), compact(data))
-
-
-def headers_of(identity: str, resume: str) -> list[tuple[bytes, bytes]]:
-    return [
-        (b"content-type", b"text/event-stream; charset=utf-8"),
-        (b"cache-control", b"no-store, no-transform"),
-        (b"x-accel-buffering", b"no"),
-        (b"amqp-stream-id", identity.encode()),
-        (b"amqp-resume", resume.encode()),
-    ]
 
 
 def jittered(reconnect_ms: int) -> int:

@@ -18,7 +18,7 @@ from gateway.http.access.principal import Action, Principal
 from gateway.http.access.protocol import Pipe, pipe_of
 from gateway.http.events.cursor import END
 from gateway.http.events.hub import Hub
-from gateway.http.events.rendering import control
+from gateway.http.events.rendering import STREAM_HEADERS, control, jittered
 from gateway.http.events.sources import Name, Source
 from gateway.http.events.views import PLAIN, Spec, View
 from gateway.http.large import Octets, Pieces, linked, pieces, trimmed
@@ -97,7 +97,7 @@ class EventStream:
         vhost: str,
         identity: str,
         options: Options,
-        browser: str = "",
+        browser: tuple[str, ...] = (),
     ) -> None:
         self.hub = hub
         self.caller = caller
@@ -129,6 +129,22 @@ class EventStream:
         self.pipe: Pipe | None = None
         """Past the layers to the transport, once the response has begun."""
         self.task: asyncio.Task[Any] | None = None
+
+    def announce(self, resume: Resume, cursor: bytes | None = None, **told: Any) -> None:
+        """The fields of the answer, and ``bridge.open`` with the reconnect time."""
+        self.resume = resume
+        fields = {**STREAM_HEADERS, "amqp-stream-id": self.identity, "amqp-resume": resume.name}
+        self.headers = [(name.encode(), value.encode()) for name, value in fields.items()]
+        opened: dict[str, Any] = {
+            "stream": self.identity,
+            "resume": resume.name,
+            "heartbeat": self.options.heartbeat,
+            **told,
+        }
+        if self.caller.expires is not None:
+            opened["expires_at"] = moment(int(self.caller.expires * 1000))
+        wait = jittered(self.hub.settings.reconnect_ms)
+        self.pending = [control("bridge.open", opened, cursor, wait)]
 
     def read(self, source: Source, position: int) -> Reading:
         """Begin to read a source that has been joined."""

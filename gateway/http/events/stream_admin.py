@@ -4,6 +4,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from gateway.errors import Refusal
@@ -11,6 +12,8 @@ from gateway.http import problems
 from gateway.http.access.gate import NO_NODES
 from gateway.http.access.principal import MONITORS, Principal
 from gateway.http.context import Context
+from gateway.http.description import Described
+from gateway.http.events import described
 from gateway.http.events.changing import apply, read_change
 from gateway.http.events.presence import Presence, PresenceStream
 from gateway.http.events.stream import EventStream
@@ -19,6 +22,25 @@ from gateway.http.request_parameters import authenticate, vhost_of
 from gateway.http.typed import moment
 
 NO_STORE = {"cache-control": "no-store"}
+
+
+def routes(context: Context) -> list[BaseRoute]:
+    stream_admin = StreamAdmin(context)
+    return [
+        Described(
+            "/v1/{vhost}/streams/{stream}",
+            stream_admin.stream,
+            methods=("GET", "PATCH", "DELETE"),
+            operations=described.streams(),
+            models=described.MODELS,
+        ),
+        Described(
+            "/v1/{vhost}/subscriptions",
+            Subscriptions(stream_admin),
+            methods=("GET",),
+            operations=described.subscriptions(),
+        ),
+    ]
 
 
 class StreamAdmin:

@@ -59,7 +59,6 @@ class StreamRequest(NamedTuple):
     cursor: str | None
     options: Options
     durable: bool | None
-    inband: bool
     lease_ms: int = 30_000
     aliases: dict[Name, Filled] = {}
 
@@ -183,6 +182,7 @@ def read_stream_request(
     if len(terms) > MOST_TERMS:
         raise invalid(f"at most {MOST_TERMS} filters")
     journal = choose(once, "journal", ("durable", "memory"), None)
+    choose(once, "errors", ("http", "inband"), "http")
     names = sources.names
     return StreamRequest(
         names,
@@ -190,7 +190,6 @@ def read_stream_request(
         last_event_id or once.get("last_event_id") or None,
         read_options(once, read_wanted(once, terms), names, default_heartbeat, most_credit),
         None if journal is None else journal == "durable",
-        choose(once, "errors", ("http", "inband"), "http") == "inband",
         read_whole(once, "lease_ms", 1000, 1_800_000, 30_000),
         sources.aliases,
     )
