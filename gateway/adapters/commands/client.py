@@ -1,8 +1,8 @@
 """The client role: commands of the server become operations (document §3.3.9, §3.5.17). Requests of
 ours are sent by ``client_outbound``.
 
-A close may come at any level, whatever the document says about it, and replies may come in any
-order: original servers do both.
+Original servers send a close at any level, which the document does not allow, and replies in any
+order.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from gateway.adapters.commands.client_channel import (
     tokens_of,
     untagged_tokens,
 )
+from gateway.adapters.commands.client_outbound import TOPICS
 from gateway.adapters.commands.command import Command
 from gateway.adapters.commands.connection import Connection
 from gateway.adapters.commands.content import COMMAND, SIZE_OCTETS
@@ -43,8 +44,6 @@ from gateway.operations import (
 )
 
 Found = list[Operation]
-
-TOPICS = "amq.topic"
 
 NOTIFY = Struct(">HIIBB")
 """Handle, number of the message, octets of the fragment, bits, octets of the name (§3.5.11)."""
@@ -218,7 +217,7 @@ class Client:
 
     def _index(self, handle: ClientHandle, m: w.HandleIndex, fragment: bytes, found: Found) -> None:
         if not handle.queries:
-            raise Violation("command-invalid", "an index nobody asked for")
+            raise Violation("command-invalid", "an index without a query")
         token = handle.queries.popleft()
         index = Index(numbers_of(m.message_list), m.message_nbr)
         found.append(Done(handle.channel.number, token, index))
@@ -321,10 +320,8 @@ class Client:
     def _complete(
         self, handle: ClientHandle, m: w.HandleNotify, incoming: IncomingMessage, found: Found
     ) -> None:
-        channel, essentials = (
-            handle.channel,
-            self._connection.headers.parsed(incoming.header).essentials,
-        )
+        channel = handle.channel
+        essentials = self._connection.headers.parsed(incoming.header).essentials
         exchange = TOPICS if handle.service is Service.TOPIC else ""
         message = Message(
             COMMAND, incoming.header, incoming.body(), exchange, m.dest_name, essentials
@@ -332,7 +329,7 @@ class Client:
         if not m.delivered:
             # Original servers number browsed messages 0: they answer browses in order.
             if not handle.browses:
-                raise Violation("command-invalid", "a message nobody asked for", Lost.LINK)
+                raise Violation("command-invalid", "a message without a browse", Lost.LINK)
             tag, token = handle.browses.popleft()
             looked = Looked(m.message_nbr, m.dest_name, message)
             found.append(Done(channel.number, token, looked))
@@ -346,7 +343,7 @@ class Client:
         """Deliver each fragment of a stream as a message with the header of the first."""
         body = fragment
         if handle.streaming is None:
-            incoming = self._first(handle, fragment[: len(fragment)])
+            incoming = self._first(handle, fragment)
             handle.streaming, body = incoming.header, octets_of(incoming.body())
         essentials = self._connection.headers.parsed(handle.streaming).essentials
         message = Message(COMMAND, handle.streaming, body, "", m.dest_name, essentials)

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gateway.adapters.commands.connection import Connection
+from gateway.adapters.commands.connection import MOST_TEMPLATES, Connection
 from gateway.adapters.commands.fragments import IncomingMessage
 from gateway.adapters.commands.states import CLOSING, OPEN, State
 from gateway.adapters.core.bounded_cache import BoundedCache
@@ -13,9 +13,6 @@ from gateway.message import Message
 from gateway.operations import Service, Token
 
 MOST_TAG = 0xFFFF
-
-MOST_TEMPLATES = 1024
-"""Encoded commands kept by a connection."""
 
 
 class AwaitedReply(NamedTuple):
@@ -115,7 +112,7 @@ class ClientChannels:
     def __init__(self, connection: Connection, channels: dict[int, ClientChannel]) -> None:
         self.connection = connection
         self.channels = channels
-        self.handles: dict[int, ClientHandle] = {}
+        self.handles: dict[int, ClientHandle] = connection.handles
         self.channel_max = MOST_TAG
         self.handle_max = MOST_TAG
         self.templates: BoundedCache[tuple[int, str], tuple[bytes, bytes]] = BoundedCache(
@@ -142,11 +139,6 @@ class ClientChannels:
         return channel
 
     outlet = channel
-
-    def channel_of(self, number: int) -> int:
-        """The number of a handle's channel; 0 if there is no such handle."""
-        handle = self.handles.get(number)
-        return 0 if handle is None else handle.channel.number
 
     # --- the end --------------------------------------------------------------------------------
 

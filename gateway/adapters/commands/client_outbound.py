@@ -8,6 +8,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
+from gateway import operations as ops
 from gateway.adapters.commands import states
 from gateway.adapters.commands.client_channel import (
     MOST_TAG,
@@ -16,53 +17,23 @@ from gateway.adapters.commands.client_channel import (
     ClientChannels,
     ClientHandle,
 )
+from gateway.adapters.commands.connection import split_around
 from gateway.adapters.commands.content import COMMAND
-from gateway.adapters.commands.fragments import cut_fragments, octets_of
+from gateway.adapters.commands.fragments import octets_of
 from gateway.adapters.commands.frames import frame
 from gateway.adapters.commands.states import CLOSING, OPEN
 from gateway.adapters.commands.wire import layouts as w
 from gateway.adapters.commands.wire.tables import SERVICES, SUCCESS
-from gateway.bodies import Body
 from gateway.errors import LocalError
 from gateway.message import Message
-from gateway.operations import (
-    Acknowledge,
-    BeginSession,
-    Browse,
-    CloseDestination,
-    Commit,
-    Continue,
-    DeclareQueue,
-    Done,
-    EndSession,
-    EndSubscription,
-    Flow,
-    GiveBack,
-    Listen,
-    OpenDestination,
-    Operation,
-    PauseHandle,
-    Prefetch,
-    Prepare,
-    Publish,
-    Query,
-    QueueState,
-    Rollback,
-    SelectConfirms,
-    SendTo,
-    Service,
-    Settle,
-    Subscribe,
-    Unsubscribe,
-)
 
 TOPICS = "amq.topic"
 
-VARYING_AT, VARYING = 5, Struct(">HIB")
-"""The fields after size, type and handle: confirm tag, octets of the fragment, bits (§3.5.3)."""
+VARYING = Struct(">HIB")
+"""The fields that vary: confirm tag, octets of the fragment, bits (§3.5.3)."""
 
 
-def send(table: ClientChannels, operation: Operation) -> None:
+def send(table: ClientChannels, operation: ops.Operation) -> None:
     """Encode an operation. Raises ``LocalError`` if 0.8a2 has no command for it."""
     encoder = ENCODERS.get(type(operation))
     if encoder is None:
@@ -95,7 +66,7 @@ def find_handle(table: ClientChannels, op: Any) -> ClientHandle:
 # --- channels -----------------------------------------------------------------------------------
 
 
-def begin(table: ClientChannels, op: BeginSession) -> None:
+def begin(table: ClientChannels, op: ops.BeginSession) -> None:
     number = op.channel
     if number in table.channels or not 0 < number <= MOST_TAG:
         raise LocalError(f"channel {number} cannot be opened")
@@ -107,46 +78,46 @@ def begin(table: ClientChannels, op: BeginSession) -> None:
     table.channels[number] = channel
 
 
-def end(table: ClientChannels, op: EndSession) -> None:
+def end(table: ClientChannels, op: ops.EndSession) -> None:
     channel = table.channel(op.channel)
     channel.state = CLOSING
     channel.closing = op.token
     table.connection.write(w.ChannelClose(op.channel, SUCCESS))
 
 
-def acknowledge(table: ClientChannels, op: Acknowledge) -> None:
+def acknowledge(table: ClientChannels, op: ops.Acknowledge) -> None:
     channel = table.channel(op.channel)
     tag = confirm_tag(table, channel.awaited, AwaitedReply("ack", op.token))
     channel.settled(op.up_to, True)
     table.connection.write(w.ChannelAck(op.channel, tag, op.up_to))
 
 
-def commit(table: ClientChannels, op: Commit | Rollback) -> None:
+def commit(table: ClientChannels, op: ops.Commit | ops.Rollback) -> None:
     channel = table.channel(op.channel)
     if not channel.transacted:
         raise LocalError(f"channel {op.channel} is not transacted")
     tag = confirm_tag(table, channel.awaited, AwaitedReply("tx", op.token))
-    record = w.ChannelCommit if isinstance(op, Commit) else w.ChannelRollback
+    record = w.ChannelCommit if isinstance(op, ops.Commit) else w.ChannelRollback
     table.connection.write(record(op.channel, tag))
 
 
 def done_locally(table: ClientChannels, op: Any, result: object = None) -> None:
     """Report an operation as done that sends nothing to the server."""
     if op.token is not None:
-        table.connection.found_now().append(Done(op.channel, op.token, result))
+        table.connection.found_now().append(ops.Done(op.channel, op.token, result))
 
 
-def prefetch(table: ClientChannels, op: Prefetch) -> None:
+def prefetch(table: ClientChannels, op: ops.Prefetch) -> None:
     table.channel(op.channel).prefetch = min(op.count, MOST_TAG) or MOST_TAG
     done_locally(table, op)
 
 
-def select_confirms(table: ClientChannels, op: SelectConfirms) -> None:
+def select_confirms(table: ClientChannels, op: ops.SelectConfirms) -> None:
     table.channel(op.channel).counting = True
     done_locally(table, op)
 
 
-def flow(table: ClientChannels, op: Flow) -> None:
+def flow(table: ClientChannels, op: ops.Flow) -> None:
     for handle in list(table.channel(op.channel).handles.values()):
         if handle.tag != handle.link:
             table.connection.write(w.HandleFlow(handle.number, 0, not op.active))
@@ -157,7 +128,7 @@ def flow(table: ClientChannels, op: Flow) -> None:
 
 
 def new_handle(
-    table: ClientChannels, channel: ClientChannel, service: Service, number: int = 0
+    table: ClientChannels, channel: ClientChannel, service: ops.Service, number: int = 0
 ) -> ClientHandle:
     if len(table.handles) >= table.handle_max:
         raise LocalError(f"the server lets {table.handle_max} handles be opened")
@@ -168,13 +139,13 @@ def new_handle(
     return handle
 
 
-def open_destination(table: ClientChannels, op: OpenDestination) -> None:
+def open_destination(table: ClientChannels, op: ops.OpenDestination) -> None:
     channel = table.channel(op.channel)
     number = int(op.link) if op.link.isdigit() else 0
     if not 0 < number <= MOST_TAG or number in table.handles:
         raise LocalError(f"handle {op.link} cannot be opened")
     handle = new_handle(table, channel, op.service, number)
-    peer = op.service is Service.PEER
+    peer = op.service is ops.Service.PEER
     record = w.HandleOpen(
         channel.number,
         number,
@@ -193,7 +164,7 @@ def open_destination(table: ClientChannels, op: OpenDestination) -> None:
     table.connection.write(record)
 
 
-def close_destination(table: ClientChannels, op: CloseDestination) -> None:
+def close_destination(table: ClientChannels, op: ops.CloseDestination) -> None:
     close_handle(table, find_handle(table, op), AwaitedReply("close", op.token))
 
 
@@ -203,7 +174,7 @@ def close_handle(table: ClientChannels, handle: ClientHandle, reply: AwaitedRepl
     table.connection.write(w.HandleClose(handle.number, SUCCESS))
 
 
-def listen(table: ClientChannels, op: Listen) -> None:
+def listen(table: ClientChannels, op: ops.Listen) -> None:
     handle = find_handle(table, op)
     handle.settled = op.no_ack
     tag = confirm_tag(table, handle.awaited, AwaitedReply("consume", op.token, lambda _: op.name))
@@ -222,26 +193,26 @@ def listen(table: ClientChannels, op: Listen) -> None:
     )
 
 
-def end_subscription(table: ClientChannels, op: EndSubscription) -> None:
+def end_subscription(table: ClientChannels, op: ops.EndSubscription) -> None:
     handle = find_handle(table, op)
     tag = confirm_tag(table, handle.awaited, AwaitedReply("cancel", op.token))
     table.connection.write(w.HandleCancel(handle.number, tag, op.name, op.identifier))
 
 
-def pause(table: ClientChannels, op: PauseHandle) -> None:
+def pause(table: ClientChannels, op: ops.PauseHandle) -> None:
     handle = find_handle(table, op)
     tag = confirm_tag(table, handle.awaited, AwaitedReply("flow", op.token))
     table.connection.write(w.HandleFlow(handle.number, tag, op.paused))
 
 
-def give_back(table: ClientChannels, op: GiveBack) -> None:
+def give_back(table: ClientChannels, op: ops.GiveBack) -> None:
     handle = find_handle(table, op)
     tag = confirm_tag(table, handle.awaited, AwaitedReply("unget", op.token, lambda _: True))
     handle.channel.unsettled.pop(op.delivery, None)
     table.connection.write(w.HandleUnget(handle.number, tag, op.delivery))
 
 
-def query(table: ClientChannels, op: Query) -> None:
+def query(table: ClientChannels, op: ops.Query) -> None:
     handle = find_handle(table, op)
     handle.queries.append(op.token)
     selector = op.selector.encode()
@@ -250,7 +221,7 @@ def query(table: ClientChannels, op: Query) -> None:
     )
 
 
-def browse(table: ClientChannels, op: Browse) -> None:
+def browse(table: ClientChannels, op: ops.Browse) -> None:
     handle = find_handle(table, op)
     tag = table.tag()
     handle.browses.append((tag, op.token))
@@ -260,7 +231,7 @@ def browse(table: ClientChannels, op: Browse) -> None:
 # --- messages -----------------------------------------------------------------------------------
 
 
-def send_to(table: ClientChannels, op: SendTo) -> None:
+def send_to(table: ClientChannels, op: ops.SendTo) -> None:
     handle = find_handle(table, op)
     tag = confirm_tag(table, handle.awaited, AwaitedReply("send", op.token)) if op.answered else 0
     write_publish(table, handle, tag, op.name, op.message)
@@ -269,77 +240,59 @@ def send_to(table: ClientChannels, op: SendTo) -> None:
 def write_publish(
     table: ClientChannels, handle: ClientHandle, tag: int, name: str, message: Message
 ) -> None:
-    """Send a message in as many fragments as it needs; the last one has the name (§3.5.3). Hot."""
+    """Send a message in as many fragments as it needs. Hot."""
     connection = table.connection
     head, body = connection.headers.for_peer(message, connection.frame_out)
     size = len(head) + len(body)
     if size > connection.frame_out:
-        write_send(table, handle, w.HandleSend(handle.number, tag), name, head, body)
+        record = w.HandleSend(handle.number, tag)
+        connection.write_message(handle.channel, record, name, head, body)
         return
     template = table.templates.get((handle.number, name))
     if template is None:
         octets = frame(w.HandleSend(handle.number, dest_name=name))
-        template = octets[:VARYING_AT], octets[VARYING_AT + VARYING.size :]
+        template = split_around(octets, VARYING)
         table.templates.keep((handle.number, name), template)
     octets = b"".join((template[0], VARYING.pack(tag, size, 0), template[1], head, octets_of(body)))
     connection.put_message(handle.channel.number, octets)
 
 
-def write_send(
-    table: ClientChannels,
-    handle: ClientHandle,
-    record: w.HandleSend,
-    name: str,
-    head: bytes,
-    body: Body,
-) -> None:
-    def make(fragment: bytes, more: bool) -> bytes:
-        record.fragment_size = len(fragment)
-        record.partial = more
-        record.dest_name = "" if more else name
-        return frame(record) + fragment
-
-    table.connection.write_message(handle.channel, head, body, make)
-
-
-def prepare(table: ClientChannels, op: Prepare) -> None:
+def prepare(table: ClientChannels, op: ops.Prepare) -> None:
     handle = find_handle(table, op)
     if not handle.channel.restartable:
         raise LocalError(f"channel {op.channel} is not restartable")
     size = op.size.to_bytes(4, "big")
     header, body = op.message.form_for(COMMAND)
     if len(size) + len(header) + len(body) > table.connection.frame_out:
-        raise LocalError("what is prepared does not fit a fragment")
+        raise LocalError("the prepared part does not fit a fragment")
     first = size + header + octets_of(body)
     handle.prepares.append(op.token)
     record = w.HandlePrepare(handle.number, len(first), op.digest)
     table.connection.put_message(op.channel, frame(record) + first)
 
 
-def continue_(table: ClientChannels, op: Continue) -> None:
+def continue_(table: ClientChannels, op: ops.Continue) -> None:
     handle = find_handle(table, op)
     tag = 0
     if op.last and op.answered:
         tag = confirm_tag(table, handle.awaited, AwaitedReply("send", op.token))
     if op.last:
         record = w.HandleSend(handle.number, tag, recovery=True)
-        write_send(table, handle, record, op.name, b"", op.octets)
+        table.connection.write_message(handle.channel, record, op.name, b"", op.octets)
         return
     record = w.HandleSend(handle.number, partial=True, recovery=True)
-    for fragment, _ in cut_fragments(op.octets, table.connection.frame_out):
-        record.fragment_size = len(fragment)
-        table.connection.put_message(op.channel, frame(record) + fragment)
+    table.connection.write_parts(op.channel, record, op.octets)
 
 
 # --- as in other versions -----------------------------------------------------------------------
 
 
-def publish(table: ClientChannels, op: Publish) -> None:
+def publish(table: ClientChannels, op: ops.Publish) -> None:
     """Publish to a queue (default exchange) or a topic; there are no other exchanges."""
     channel, message = table.channel(op.channel), op.message
     if message.exchange not in ("", TOPICS):
         raise LocalError(f"0.8a2 has no exchange '{message.exchange}'")
-    service = Service.TOPIC if message.exchange else Service.QUEUE
+    service = ops.Service.TOPIC if message.exchange else ops.Service.QUEUE
     handle = channel.producers.get(service)
     if handle is None:
         handle = channel.producers[service] = new_handle(table, channel, service)
@@ -352,12 +305,12 @@ def publish(table: ClientChannels, op: Publish) -> None:
     write_publish(table, handle, tag, message.key, message)
 
 
-def subscribe(table: ClientChannels, op: Subscribe) -> None:
+def subscribe(table: ClientChannels, op: ops.Subscribe) -> None:
     """Each consumer has a handle; the server does not learn the consumer tag."""
     if op.filter is not None or op.copy or op.credit is not None:
         raise LocalError("0.8a2 has no consumer like that")
     channel = table.channel(op.channel)
-    handle = new_handle(table, channel, Service.QUEUE)
+    handle = new_handle(table, channel, ops.Service.QUEUE)
     handle.tag = tag = op.tag or f"consumer-{handle.number}"
     handle.settled = op.no_ack
     connection = table.connection
@@ -368,7 +321,7 @@ def subscribe(table: ClientChannels, op: Subscribe) -> None:
     )
 
 
-def unsubscribe(table: ClientChannels, op: Unsubscribe) -> None:
+def unsubscribe(table: ClientChannels, op: ops.Unsubscribe) -> None:
     channel = table.channel(op.channel)
     handle = next((handle for handle in channel.handles.values() if handle.tag == op.tag), None)
     if handle is None or handle.state is not OPEN:
@@ -377,12 +330,12 @@ def unsubscribe(table: ClientChannels, op: Unsubscribe) -> None:
     close_handle(table, handle, AwaitedReply("close", op.token, lambda _: tag))
 
 
-def declare_queue(table: ClientChannels, op: DeclareQueue) -> None:
+def declare_queue(table: ClientChannels, op: ops.DeclareQueue) -> None:
     """Check that a queue exists, or make a temporary one; 0.8a2 declares no others."""
     channel = table.channel(op.channel)
     if not op.passive and not op.exclusive:
         raise LocalError("0.8a2 makes temporary queues only")
-    handle = new_handle(table, channel, Service.QUEUE)
+    handle = new_handle(table, channel, ops.Service.QUEUE)
     name = op.name
     kind = "open" if op.passive else "temporary"
     tag = confirm_tag(
@@ -402,11 +355,11 @@ def declare_queue(table: ClientChannels, op: DeclareQueue) -> None:
     )
 
 
-def state(name: object) -> QueueState:
-    return QueueState(str(name), 0, 0)
+def state(name: object) -> ops.QueueState:
+    return ops.QueueState(str(name), 0, 0)
 
 
-def settle(table: ClientChannels, op: Settle) -> None:
+def settle(table: ClientChannels, op: ops.Settle) -> None:
     """Rejected deliveries are acknowledged, which discards them: there is no reject command."""
     channel = table.channel(op.channel)
     if not op.outcome.returns:
@@ -422,29 +375,29 @@ def settle(table: ClientChannels, op: Settle) -> None:
                 table.connection.write(w.HandleUnget(handle.number, 0, number))
 
 
-ENCODERS: dict[type[Operation], Callable[[ClientChannels, Any], None]] = {
-    BeginSession: begin,
-    EndSession: end,
-    Acknowledge: acknowledge,
-    Commit: commit,
-    Rollback: commit,
-    Prefetch: prefetch,
-    SelectConfirms: select_confirms,
-    Flow: flow,
-    OpenDestination: open_destination,
-    CloseDestination: close_destination,
-    Listen: listen,
-    EndSubscription: end_subscription,
-    PauseHandle: pause,
-    GiveBack: give_back,
-    Query: query,
-    Browse: browse,
-    SendTo: send_to,
-    Prepare: prepare,
-    Continue: continue_,
-    Publish: publish,
-    Subscribe: subscribe,
-    Unsubscribe: unsubscribe,
-    DeclareQueue: declare_queue,
-    Settle: settle,
+ENCODERS: dict[type[ops.Operation], Callable[[ClientChannels, Any], None]] = {
+    ops.BeginSession: begin,
+    ops.EndSession: end,
+    ops.Acknowledge: acknowledge,
+    ops.Commit: commit,
+    ops.Rollback: commit,
+    ops.Prefetch: prefetch,
+    ops.SelectConfirms: select_confirms,
+    ops.Flow: flow,
+    ops.OpenDestination: open_destination,
+    ops.CloseDestination: close_destination,
+    ops.Listen: listen,
+    ops.EndSubscription: end_subscription,
+    ops.PauseHandle: pause,
+    ops.GiveBack: give_back,
+    ops.Query: query,
+    ops.Browse: browse,
+    ops.SendTo: send_to,
+    ops.Prepare: prepare,
+    ops.Continue: continue_,
+    ops.Publish: publish,
+    ops.Subscribe: subscribe,
+    ops.Unsubscribe: unsubscribe,
+    ops.DeclareQueue: declare_queue,
+    ops.Settle: settle,
 }

@@ -1,10 +1,10 @@
-"""The state of one connection that its parts share: what was negotiated, the operations found so
-far, and the output."""
+"""The state of one connection that its parts share: negotiated limits, the operations found so far,
+and the output."""
 
-from collections.abc import Callable
-from typing import Any
+from struct import Struct
+from typing import Any, NamedTuple
 
-from gateway.adapters.commands.fragments import Fragments, Headers, MakeFrame, cut_fragments
+from gateway.adapters.commands.fragments import Fragments, Headers, cut_fragments
 from gateway.adapters.commands.frames import BY_RECORD, frame
 from gateway.adapters.commands.states import GREETING, HEADING, OPEN, OPENING, State
 from gateway.adapters.commands.wire.tables import HANDSHAKE_MAX, LEAST_FRAME_MAX
@@ -15,9 +15,19 @@ from gateway.bodies import Body, LargeBody, Spool
 from gateway.errors import LocalError
 from gateway.operations import Operation, Peer
 
+VARYING_AT = 5
+MOST_TEMPLATES = 1024
+"""Encoded commands kept by a connection or channel."""
+
 LARGEST_FRAME = 32_768
 """The frame size that the original server announces: some original clients have no larger
 buffer."""
+
+
+def split_around(octets: bytes, varying: Struct) -> tuple[bytes, bytes]:
+    """A command with a fragment before and after the fields that vary, which follow its size, type
+    and handle."""
+    return octets[:VARYING_AT], octets[VARYING_AT + varying.size :]
 
 
 def frame_max(limits: Limits) -> int:
@@ -25,9 +35,24 @@ def frame_max(limits: Limits) -> int:
     return max(LEAST_FRAME_MAX, min(limits.frame_max or LARGEST_FRAME, LARGEST_FRAME))
 
 
+class Opening(NamedTuple):
+    """The token of ``Open``: the confirm tag, 0 for none."""
+
+    tag: int
+
+
+class PendingReply(NamedTuple):
+    """The token of any other request of a client: the command, its handle (0: none), the confirm
+    tag (0: none), and the tag of a consumer that it starts."""
+
+    name: str
+    handle: int
+    tag: int
+    consumer: str = ""
+
+
 class Connection:
-    """One connection, without its handshake and close. ``channel_of`` finds the number of a
-    handle's channel, 0 if there is no such handle."""
+    """One connection, without its handshake and close."""
 
     def __init__(
         self,
@@ -36,7 +61,6 @@ class Connection:
         limits: Limits,
         spool: Spool | None,
         buffer: OutputBuffer,
-        channel_of: Callable[[int], int],
     ) -> None:
         self.server = server
         self.limits = limits
@@ -55,7 +79,8 @@ class Connection:
         self.later: list[Operation] = []
         """Operations found outside ``receive``; the next one, or the next tick, returns them."""
         self.buffer = buffer
-        self._channel_of = channel_of
+        self.handles: dict[int, Any] = {}
+        """Open handles by number, of the server or the client."""
 
     def opened(self) -> None:
         if self.state is OPENING:
@@ -84,7 +109,8 @@ class Connection:
             raise LocalError(f"{command.name} does not fit a frame of the peer")
         if self.buffer.large.deferred:
             number = getattr(record, "channel_id", 0)
-            self.buffer.put_on(number or self._channel_of(getattr(record, "handle_id", 0)), octets)
+            handle = self.handles.get(getattr(record, "handle_id", 0))
+            self.buffer.put_on(number if handle is None else handle.channel.number, octets)
         else:
             self.buffer.put(octets)
 
@@ -100,16 +126,30 @@ class Connection:
         buffer.weigh(len(octets))
 
     def write_message(
-        self, channel: OutputChannel, head: bytes, body: Body, make: MakeFrame
+        self, channel: OutputChannel, record: Any, name: str, head: bytes, body: Body
     ) -> None:
-        """Send a header and body in as many fragments as they need."""
+        """Send a header and body in as many fragments as they need. ``record``: the command; the
+        last one has the name (§3.5.3, §3.5.11)."""
+
+        def make(fragment: bytes, more: bool) -> bytes:
+            record.fragment_size = len(fragment)
+            record.partial = more
+            record.dest_name = "" if more else name
+            return frame(record) + fragment
+
         if isinstance(body, LargeBody):
-            self.load(channel, Fragments(make, head, body, self.frame_out))
+            self.write_large(channel, Fragments(make, head, body, self.frame_out))
             return
         for fragment, more in cut_fragments(head + body, self.frame_out):
             self.put_message(channel.number, make(fragment, more))
 
-    def load(self, channel: OutputChannel, writer: BodyWriter) -> None:
+    def write_parts(self, channel: int, record: Any, octets: bytes) -> None:
+        """Send octets in fragments of which none is the last."""
+        for fragment, _ in cut_fragments(octets, self.frame_out):
+            record.fragment_size = len(fragment)
+            self.put_message(channel, frame(record) + fragment)
+
+    def write_large(self, channel: OutputChannel, writer: BodyWriter) -> None:
         """Send a large body next on a channel, in portions."""
         buffer = self.buffer
         buffer.large.add(channel, writer)

@@ -10,15 +10,14 @@ from typing import Any
 
 from gateway.adapters.commands.client import Client
 from gateway.adapters.commands.command import Command
-from gateway.adapters.commands.connection import Connection
+from gateway.adapters.commands.connection import Connection, Opening, PendingReply
 from gateway.adapters.commands.frames import Frames
 from gateway.adapters.commands.negotiation import ClientNegotiation, ServerNegotiation
-from gateway.adapters.commands.pending import Opening, PendingReply
 from gateway.adapters.commands.server import Server
 from gateway.adapters.commands.states import CLOSING, GREETING, HEADING, LEAVING, OPEN, OPENING
 from gateway.adapters.commands.violation import Violation, code_of, condition_of, reply_text
 from gateway.adapters.commands.wire import layouts as w
-from gateway.adapters.commands.wire.tables import HANDSHAKE_MAX, HEADER, REPLIES, SUCCESS
+from gateway.adapters.commands.wire.tables import HANDSHAKE_MAX, HEADER, SUCCESS
 from gateway.adapters.contract import Authority, Capability, Outlet, Role
 from gateway.adapters.core.heartbeat import Due, Heartbeat
 from gateway.adapters.core.output import OutputBuffer, no_op
@@ -64,9 +63,7 @@ class Engine:
         channels: dict[int, Any] = {}
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, channels)
         self.pending = buffer.pending
-        self.connection = connection = Connection(
-            version, server, limits, spool, buffer, self._channel_of
-        )
+        self.connection = connection = Connection(version, server, limits, spool, buffer)
         self._ping_interval = 0
         """Seconds between pings that the peer has asked for."""
         self.endpoint: Server | Client
@@ -95,9 +92,6 @@ class Engine:
         """Code and text of our close while the connection is ``LEAVING``."""
         if not server:
             self.buffer.put(HEADER)
-
-    def _channel_of(self, handle: int) -> int:
-        return self.table.channel_of(handle)
 
     # --- in -------------------------------------------------------------------------------------
 
@@ -351,6 +345,3 @@ class Engine:
     def release(self) -> None:
         """Let go of everything, as the connection is over."""
         release(self, self.endpoint, self.connection, self.negotiation)
-
-
-__all__ = ["REPLIES", "Engine"]

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any
 
-from gateway.adapters.commands.connection import Connection
+from gateway.adapters.commands.connection import Connection, PendingReply
 from gateway.adapters.commands.content import COMMAND, SIZE_OCTETS
 from gateway.adapters.commands.fragments import IncomingMessage
 from gateway.adapters.commands.negotiation import TXN_LIMIT
-from gateway.adapters.commands.pending import PendingReply
 from gateway.adapters.commands.server_channel import ServerChannel, ServerHandle
 from gateway.adapters.commands.states import OPEN
 from gateway.adapters.commands.streams import Stream

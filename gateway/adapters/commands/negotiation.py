@@ -10,9 +10,8 @@ from uuid import uuid4
 
 from gateway.adapters.commands import states
 from gateway.adapters.commands import types as fields
-from gateway.adapters.commands.connection import Connection, frame_max
+from gateway.adapters.commands.connection import Connection, Opening, frame_max
 from gateway.adapters.commands.frames import Frames
-from gateway.adapters.commands.pending import Opening
 from gateway.adapters.commands.violation import Violation
 from gateway.adapters.commands.wire import layouts as w
 from gateway.adapters.commands.wire.tables import HEADER, LEAST_FRAME_MAX, SUCCESS

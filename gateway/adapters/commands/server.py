@@ -6,11 +6,11 @@ An error closes the scope it occurred in: a handle, a channel, or the connection
 from collections.abc import Callable
 from typing import Any
 
+from gateway import operations as ops
 from gateway.adapters.commands.command import Command
-from gateway.adapters.commands.connection import Connection
+from gateway.adapters.commands.connection import Connection, PendingReply
 from gateway.adapters.commands.incoming_publishes import IncomingPublishes
 from gateway.adapters.commands.negotiation import HANDLE_MAX, read
-from gateway.adapters.commands.pending import PendingReply
 from gateway.adapters.commands.server_channel import (
     MOST_NUMBER,
     ServerChannel,
@@ -23,27 +23,10 @@ from gateway.adapters.commands.violation import Violation
 from gateway.adapters.commands.wire import layouts as w
 from gateway.adapters.commands.wire.tables import REPLIES, SERVICES
 from gateway.errors import Lost
-from gateway.operations import (
-    Acknowledge,
-    BeginSession,
-    Browse,
-    CloseDestination,
-    Commit,
-    EndSession,
-    EndSubscription,
-    GiveBack,
-    Listen,
-    OpenDestination,
-    Operation,
-    PauseHandle,
-    Query,
-    Rollback,
-    Service,
-)
 
-SERVICE = {number: Service(name) for name, number in SERVICES.items()}
+SERVICE = {number: ops.Service(name) for name, number in SERVICES.items()}
 MOST_CHANNELS = 0xFFFF
-Found = list[Operation]
+Found = list[ops.Operation]
 
 
 class Server:
@@ -164,28 +147,30 @@ class Server:
             channel.fail(violation.code)
             return
         token = PendingReply("channel.open", 0, m.confirm_tag)
-        found.append(BeginSession(number, token, m.transacted, m.restartable))
+        found.append(ops.BeginSession(number, token, m.transacted, m.restartable))
 
     def _close_channel(self, channel: ServerChannel, m: w.ChannelClose, found: Found) -> None:
         if channel.state is CLOSING:
             self.table.remove_channel(channel)
             return
         channel.abandon()
-        found.append(EndSession(channel.number, PendingReply("channel.close", 0, 1)))
+        found.append(ops.EndSession(channel.number, PendingReply("channel.close", 0, 1)))
 
     def _ack(self, channel: ServerChannel, m: w.ChannelAck, found: Found) -> None:
         token = optional_reply("channel.ack", 0, m.confirm_tag)
-        found.append(Acknowledge(channel.number, token, m.message_nbr))
+        found.append(ops.Acknowledge(channel.number, token, m.message_nbr))
 
     def _commit(self, channel: ServerChannel, m: w.ChannelCommit, found: Found) -> None:
         """Commit also confirms everything sent to the client (§3.3.4), acknowledged or not."""
         self._need_transaction(channel, m.options)
-        found.append(Acknowledge(channel.number, None, MOST_NUMBER))
-        found.append(Commit(channel.number, PendingReply("channel.commit", 0, m.confirm_tag)))
+        found.append(ops.Acknowledge(channel.number, None, MOST_NUMBER))
+        found.append(ops.Commit(channel.number, PendingReply("channel.commit", 0, m.confirm_tag)))
 
     def _rollback(self, channel: ServerChannel, m: w.ChannelRollback, found: Found) -> None:
         self._need_transaction(channel, m.options)
-        found.append(Rollback(channel.number, PendingReply("channel.rollback", 0, m.confirm_tag)))
+        found.append(
+            ops.Rollback(channel.number, PendingReply("channel.rollback", 0, m.confirm_tag))
+        )
 
     def _need_transaction(self, channel: ServerChannel, options: bytes) -> None:
         read(options)
@@ -206,7 +191,7 @@ class Server:
                 self.table.lose_handle(there, REPLIES["command-invalid"], text, found)
             return
         service = SERVICE.get(m.service_type)
-        handle = ServerHandle(channel, m, service or Service.QUEUE)
+        handle = ServerHandle(channel, m, service or ops.Service.QUEUE)
         self._handles[number] = channel.handles[number] = handle
         try:
             read(m.options)
@@ -215,14 +200,14 @@ class Server:
                 raise Violation("invalid-service", text, Lost.LINK)
             if len(self._handles) > HANDLE_MAX:
                 raise Violation("resource-error", f"more than {HANDLE_MAX} handles", Lost.LINK)
-            if service is Service.PEER and (m.temporary or m.consumer or m.browser):
+            if service is ops.Service.PEER and (m.temporary or m.consumer or m.browser):
                 text = "a peer is neither consumed, browsed nor temporary"
                 raise Violation("syntax-error", text, Lost.LINK)
         except Violation as violation:
             self._violated(violation, channel, handle, found)
             return
         found.append(
-            OpenDestination(
+            ops.OpenDestination(
                 channel.number,
                 PendingReply("handle.open", number, m.confirm_tag),
                 handle.link,
@@ -245,20 +230,20 @@ class Server:
         handle.channel.abandon(handle)
         self._incoming.end_stream(handle, found)
         token = PendingReply("handle.close", handle.number, 1)
-        found.append(CloseDestination(handle.channel.number, token, handle.link))
+        found.append(ops.CloseDestination(handle.channel.number, token, handle.link))
 
     def _consume(self, handle: ServerHandle, m: w.HandleConsume, found: Found) -> None:
-        if handle.service is Service.PEER:
+        if handle.service is ops.Service.PEER:
             raise Violation("command-invalid", "a peer is not consumed from", Lost.LINK)
         if not handle.consumer:
             raise Violation("access-refused", "the handle is not a consumer's", Lost.LINK)
-        if m.identifier and handle.service is not Service.TOPIC:
+        if m.identifier and handle.service is not ops.Service.TOPIC:
             raise Violation("syntax-error", "only topics have durable subscriptions", Lost.LINK)
         handle.tags += 1
         tag = f"{handle.link}/{handle.tags}"
         token = PendingReply("handle.consume", handle.number, m.confirm_tag, tag)
         found.append(
-            Listen(
+            ops.Listen(
                 handle.channel.number,
                 token,
                 handle.link,
@@ -274,41 +259,43 @@ class Server:
         )
 
     def _cancel(self, handle: ServerHandle, m: w.HandleCancel, found: Found) -> None:
-        if handle.service is not Service.TOPIC:
+        if handle.service is not ops.Service.TOPIC:
             raise Violation("command-invalid", "only topics have subscriptions", Lost.LINK)
         if not m.identifier:
             raise Violation("syntax-error", "which subscription?", Lost.LINK)
         token = PendingReply("handle.cancel", handle.number, m.confirm_tag)
         number, link = handle.channel.number, handle.link
-        found.append(EndSubscription(number, token, link, m.dest_name, m.identifier))
+        found.append(ops.EndSubscription(number, token, link, m.dest_name, m.identifier))
 
     def _flow(self, handle: ServerHandle, m: w.HandleFlow, found: Found) -> None:
-        if handle.service is Service.PEER:
+        if handle.service is ops.Service.PEER:
             raise Violation("command-invalid", "a peer is not paused", Lost.LINK)
         token = optional_reply("handle.flow", handle.number, m.confirm_tag)
-        found.append(PauseHandle(handle.channel.number, token, handle.link, m.flow_pause))
+        found.append(ops.PauseHandle(handle.channel.number, token, handle.link, m.flow_pause))
 
     def _unget(self, handle: ServerHandle, m: w.HandleUnget, found: Found) -> None:
-        if handle.service is not Service.QUEUE:
+        if handle.service is not ops.Service.QUEUE:
             raise Violation("command-invalid", "only queues take messages back", Lost.LINK)
         token = PendingReply("handle.unget", handle.number, m.confirm_tag)
-        found.append(GiveBack(handle.channel.number, token, handle.link, m.message_nbr))
+        found.append(ops.GiveBack(handle.channel.number, token, handle.link, m.message_nbr))
 
     def _query(self, handle: ServerHandle, m: w.HandleQuery, found: Found) -> None:
         self._need_browser(handle)
         token = PendingReply("handle.query", handle.number, 0)
         number, link = handle.channel.number, handle.link
         selector = text_of(m.selector)
-        found.append(Query(number, token, link, m.dest_name, m.message_nbr, selector, m.mime_type))
+        found.append(
+            ops.Query(number, token, link, m.dest_name, m.message_nbr, selector, m.mime_type)
+        )
 
     def _browse(self, handle: ServerHandle, m: w.HandleBrowse, found: Found) -> None:
         self._need_browser(handle)
         token = PendingReply("handle.browse", handle.number, m.confirm_tag)
-        found.append(Browse(handle.channel.number, token, handle.link, m.message_nbr))
+        found.append(ops.Browse(handle.channel.number, token, handle.link, m.message_nbr))
 
     def _need_browser(self, handle: ServerHandle) -> None:
         """Original clients browse with consumers' handles too."""
-        if handle.service is Service.PEER:
+        if handle.service is ops.Service.PEER:
             raise Violation("command-invalid", "a peer is not browsed", Lost.LINK)
         if not (handle.browser or handle.consumer):
             raise Violation("access-refused", "the handle is not a browser's", Lost.LINK)

@@ -11,13 +11,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple
 
-from gateway.adapters.commands.connection import Connection
-from gateway.adapters.commands.fragments import (
-    HashedBody,
-    IncomingMessage,
-    cut_fragments,
-    octets_of,
-)
+from gateway.adapters.commands.connection import MOST_TEMPLATES, Connection, split_around
+from gateway.adapters.commands.fragments import HashedBody, IncomingMessage, octets_of
 from gateway.adapters.commands.frames import frame
 from gateway.adapters.commands.states import CLOSING, OPEN, State
 from gateway.adapters.commands.streams import Stream, StreamPart, without_marks
@@ -42,11 +37,8 @@ Found = list[Operation]
 
 MOST_NUMBER = (1 << 32) - 1
 
-MOST_TEMPLATES = 1024
-"""Encoded commands kept by a channel."""
-VARYING_AT, VARYING = 5, Struct(">IIB")
-"""The fields after size, type and handle: message number, octets of the fragment, bits
-(§3.5.11)."""
+VARYING = Struct(">IIB")
+"""The fields that vary: message number, octets of the fragment, bits (§3.5.11)."""
 DELIVERED, REDELIVERED = 8, 16
 
 
@@ -174,7 +166,7 @@ class ServerChannel:
             except ValueError:
                 connection.found_now().append(Unsent(self.number, consumer, delivery, message))
                 return True
-            template = octets[:VARYING_AT], octets[VARYING_AT + VARYING.size :]
+            template = split_around(octets, VARYING)
             self._templates.keep((handle.number, name), template)
         bits = DELIVERED | REDELIVERED if redelivered else DELIVERED
         octets = b"".join(
@@ -205,9 +197,8 @@ class ServerChannel:
                 return
         try:
             head, body = connection.headers.for_peer(message, limit)
-            frame(
-                w.HandleNotify(due.handle.number, dest_name=due.name)
-            )  # raises if the name has no form
+            # Raises if the name has no form.
+            frame(w.HandleNotify(due.handle.number, dest_name=due.name))
         except ValueError:
             found = connection.found_now()
             found.append(Unsent(self.number, due.consumer, due.delivery, message))
@@ -220,8 +211,7 @@ class ServerChannel:
     def notify(
         self, due: PendingDelivery, head: bytes, body: Body, recovery: bool, delivered: bool = True
     ) -> None:
-        """Send all fragments of a message, or of the part that the client lacks. The last one has
-        the name (§3.5.11)."""
+        """Send all fragments of a message, or of the part that the client lacks."""
         record = w.HandleNotify(
             due.handle.number,
             due.delivery,
@@ -229,14 +219,7 @@ class ServerChannel:
             delivered=delivered,
             redelivered=due.redelivered,
         )
-
-        def make(fragment: bytes, more: bool) -> bytes:
-            record.fragment_size = len(fragment)
-            record.partial = more
-            record.dest_name = "" if more else due.name
-            return frame(record) + fragment
-
-        self.connection.write_message(self, head, body, make)
+        self.connection.write_message(self, record, due.name, head, body)
 
     # --- streams --------------------------------------------------------------------------------
 
@@ -260,9 +243,7 @@ class ServerChannel:
         record = w.HandleNotify(
             due.handle.number, due.delivery, partial=True, delivered=True, streaming=True
         )
-        for fragment, _ in cut_fragments(octets, self.connection.frame_out):
-            record.fragment_size = len(fragment)
-            self.connection.put_message(self.number, frame(record) + fragment)
+        self.connection.write_parts(self.number, record, octets)
 
     def _end_stream(self, code: int, text: str) -> None:
         """End our stream, which either side does by closing its handle."""
@@ -280,7 +261,7 @@ class ServerChannel:
             return frame(w.HandlePrepare(due.handle.number, len(first), digest)) + first
 
         if isinstance(body, LargeBody):
-            self.connection.load(self, HashedBody(make, body))
+            self.connection.write_large(self, HashedBody(make, body))
         else:
             self.connection.buffer.put_on(self.number, make(hashlib.sha1(body).hexdigest()))
 
@@ -344,7 +325,7 @@ class ServerChannels:
     ) -> None:
         self.connection = connection
         self.channels = channels
-        self.handles: dict[int, ServerHandle] = {}
+        self.handles: dict[int, ServerHandle] = connection.handles
         self._handle_errors = handle_errors
 
     def open(self, number: int, transacted: bool, restartable: bool) -> ServerChannel:
@@ -393,11 +374,6 @@ class ServerChannels:
             self.connection.write(w.HandleClose(handle.number, code, reply_text(text)))
             handle.channel.forget(handle)
             found.append(CloseDestination(handle.channel.number, None, handle.link))
-
-    def channel_of(self, handle: int) -> int:
-        """The number of its channel; 0 if there is no such handle."""
-        found = self.handles.get(handle)
-        return 0 if found is None else found.channel.number
 
     def outlet(self, number: int) -> Outlet:
         channel = self.channels.get(number)

@@ -3,29 +3,14 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from gateway.adapters.commands.connection import Connection
-from gateway.adapters.commands.pending import Opening, PendingReply
+from gateway import operations as ops
+from gateway.adapters.commands.connection import Connection, Opening, PendingReply
 from gateway.adapters.commands.server_channel import PendingDelivery, ServerChannels, ServerHandle
 from gateway.adapters.commands.states import OPEN
 from gateway.adapters.commands.violation import code_of
 from gateway.adapters.commands.wire import layouts as w
 from gateway.adapters.commands.wire.tables import REPLIES, SUCCESS
 from gateway.errors import Condition, LocalError, Lost
-from gateway.operations import (
-    Blocked,
-    Cancelled,
-    Confirm,
-    Deliver,
-    Done,
-    Index,
-    Looked,
-    Operation,
-    Refused,
-    Returned,
-    SessionLost,
-    Stolen,
-    Unblocked,
-)
 
 
 class ConnectionControl(Protocol):
@@ -56,7 +41,7 @@ class ServerOutbound:
         self.table = table
         self.control = control
 
-    def send(self, operation: Operation) -> None:
+    def send(self, operation: ops.Operation) -> None:
         """Raises ``LocalError`` for operations that a server does not send."""
         encoder = ENCODERS.get(type(operation))
         if encoder is None:
@@ -67,7 +52,7 @@ class ServerOutbound:
 # --- answers ------------------------------------------------------------------------------------
 
 
-def done(out: ServerOutbound, op: Done) -> None:
+def done(out: ServerOutbound, op: ops.Done) -> None:
     token = op.token
     if isinstance(token, Opening):
         out.control.opened(token)
@@ -122,7 +107,9 @@ def given_back(
     out.table.lose_handle(handle, code, "no such message", out.connection.found_now())
 
 
-def index(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: Index) -> None:
+def index(
+    out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: ops.Index
+) -> None:
     """Send the numbers that fit a frame of the peer (§3.5.12)."""
     room = min(out.connection.frame_out, 0x10000) - 16
     text, last = number_ranges(result.numbers, room)
@@ -149,7 +136,7 @@ def number_ranges(numbers: list[int], room: int) -> tuple[str, int | None]:
 
 
 def browsed(
-    out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: Looked | None
+    out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: ops.Looked | None
 ) -> None:
     """A failed browse is the only failure that closes nothing; it is reported without a tag too
     (§2.2.8.7)."""
@@ -201,7 +188,7 @@ REPLY_ENCODERS: dict[str, Callable[[ServerOutbound, ServerHandle, PendingReply, 
 # --- refusals -----------------------------------------------------------------------------------
 
 
-def refused(out: ServerOutbound, op: Refused) -> None:
+def refused(out: ServerOutbound, op: ops.Refused) -> None:
     token = op.token
     if isinstance(token, Opening) or op.lost is Lost.CONNECTION:
         taken = isinstance(token, Opening) and op.condition is Condition.RESOURCE_LOCKED
@@ -221,14 +208,14 @@ def refused(out: ServerOutbound, op: Refused) -> None:
         out.table.lose_channel(channel, code, op.text, found)
 
 
-def session_lost(out: ServerOutbound, op: SessionLost) -> None:
+def session_lost(out: ServerOutbound, op: ops.SessionLost) -> None:
     channel = out.table.channels.get(op.channel)
     if channel is not None:
         found = out.connection.found_now()
         out.table.lose_channel(channel, code_of(op.condition), op.text, found)
 
 
-def cancelled(out: ServerOutbound, op: Cancelled) -> None:
+def cancelled(out: ServerOutbound, op: ops.Cancelled) -> None:
     """The destination that a handle consumes from is gone."""
     handle = out.table.handles.get(int(op.tag.partition("/")[0]))
     if handle is not None:
@@ -236,24 +223,20 @@ def cancelled(out: ServerOutbound, op: Cancelled) -> None:
         out.table.lose_handle(handle, code, "the destination is gone", out.connection.found_now())
 
 
-def deliver(out: ServerOutbound, op: Deliver) -> None:
+def deliver(out: ServerOutbound, op: ops.Deliver) -> None:
     outlet = out.table.outlet(op.channel)
     outlet.deliver(op.consumer, op.delivery, op.redelivered, op.message)
 
 
-def not_sent(out: ServerOutbound, op: Operation) -> None:
+def not_sent(out: ServerOutbound, op: ops.Operation) -> None:
     """No-op: 0.8a2 has no command for it."""
 
 
-ENCODERS: dict[type[Operation], Callable[[ServerOutbound, Any], None]] = {
-    Done: done,
-    Refused: refused,
-    SessionLost: session_lost,
-    Cancelled: cancelled,
-    Deliver: deliver,
-    Confirm: not_sent,
-    Returned: not_sent,
-    Blocked: not_sent,
-    Unblocked: not_sent,
-    Stolen: not_sent,
+ENCODERS: dict[type[ops.Operation], Callable[[ServerOutbound, Any], None]] = {
+    ops.Done: done,
+    ops.Refused: refused,
+    ops.SessionLost: session_lost,
+    ops.Cancelled: cancelled,
+    ops.Deliver: deliver,
+    **dict.fromkeys((ops.Confirm, ops.Returned, ops.Blocked, ops.Unblocked, ops.Stolen), not_sent),
 }

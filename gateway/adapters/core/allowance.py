@@ -1,34 +1,34 @@
-"""How many values one message, or one method, may hold: what a peer sends is read in one go, and
-what takes an octet on the wire takes a hundred nanoseconds to look at."""
+"""Bounds the number of values in one message or method: they are read at once, and a value of one
+octet takes a hundred nanoseconds."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 
 MOST_VALUES = 8192
-"""Some milliseconds of reading. Values in fewer octets are not counted."""
+"""Reading them takes some milliseconds. Values in fewer octets are not counted."""
 
 
 class Allowance:
-    """How many values may still be read. It always counts, and refuses only ``within``: values of
-    our own, and of messages taken before, are read in any number."""
+    """Counts the values that may still be read. The bound applies only ``within``: our own values,
+    and those of messages accepted before, are not bounded."""
 
     __slots__ = ("left", "_error")
 
     def __init__(self, error: Callable[[], Exception]) -> None:
-        """``error`` is what too many raise."""
+        """``error`` makes the exception for too many values."""
         self.left: float = inf
         self._error = error
 
     def take(self, count: int) -> None:
-        """So many more."""
+        """Count values that are about to be read."""
         self.left -= count
         if self.left < 0:
             raise self._error()
 
     @contextmanager
     def within(self) -> Iterator[None]:
-        """Within, ``MOST_VALUES`` are read at most."""
+        """In this block at most ``MOST_VALUES`` may be read."""
         self.left = MOST_VALUES
         try:
             yield

@@ -1,4 +1,4 @@
-"""What was read once is kept by its octets, within bounds: most peers repeat themselves."""
+"""A bounded cache of decoded octets: most peers repeat themselves."""
 
 from collections.abc import Hashable
 from typing import Any, TypeVar
@@ -7,15 +7,15 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 ENTRIES = 8192
-"""Entries before one is emptied."""
+"""Entries at which a cache is emptied."""
 LONGEST = 512
-"""Octets of a key that is kept, so that all of it is a few megabytes at most."""
+"""Most octets of a key, so that a cache has a few megabytes at most."""
 TEXT = frozenset({bytes, str})
 
 
 class BoundedCache(dict[K, V]):
-    """Meanings by octets, or by something that holds them. What is bad is not kept, so that it is
-    refused each time. Looked up with ``get``."""
+    """Decoded values by octets, or by tuples with octets. Invalid octets are not kept, so that they
+    are refused each time. Looked up with ``get``."""
 
     __slots__ = ("entries",)
 
@@ -23,13 +23,13 @@ class BoundedCache(dict[K, V]):
         super().__init__()
         self.entries = entries
 
-    def keep(self, key: K, meaning: V) -> V:
-        """Keep it, unless the key is long."""
+    def keep(self, key: K, value: V) -> V:
+        """Keep a value, unless its key is long; returns it."""
         if len(self) >= self.entries:
             self.clear()
         if (len(key) if key.__class__ is bytes else length(key)) <= LONGEST:  # type: ignore[arg-type]
-            self[key] = meaning
-        return meaning
+            self[key] = value
+        return value
 
 
 def length(key: Any) -> int:

@@ -1,4 +1,4 @@
-"""Signs of life both ways, and the times that a handshake and a close may take."""
+"""Heartbeats both ways, and time limits of handshake and close."""
 
 from enum import Enum
 
@@ -6,13 +6,13 @@ from gateway.adapters.options import Limits
 
 
 class Due(Enum):
-    """What has to be done now."""
+    """The action that is due."""
 
     NOTHING = 0
     BEAT = 1
-    """A sign of life is due, or the peer might give us up."""
+    """Send a heartbeat, or the peer might give us up."""
     SILENT = 2
-    """Nothing was heard from the peer for too long."""
+    """The peer has been silent for too long."""
     UNOPENED = 3
     """The handshake has taken too long."""
     UNCLOSED = 4
@@ -20,15 +20,15 @@ class Due(Enum):
 
 
 class Heartbeat:
-    """The clock of one connection, in seconds; ``look`` is called about once a second."""
+    """Heartbeats of one connection, in seconds; ``look`` is called about once a second."""
 
     def __init__(self, limits: Limits) -> None:
         self.interval = 0.0
-        """The peer wants to hear from us this often, 0: never. We speak after half of it."""
+        """The peer expects a frame in each interval, 0: none. We send one after half of it."""
         self.patience = 0.0
-        """Silence of the peer that we bear, 0: any."""
+        """Tolerated silence of the peer, 0: any."""
         self.heard = self.spoke = True
-        """Since the last look."""
+        """Whether frames were received and sent since the last look."""
         self._limits = limits
         self._started = False
         self._since = self._closing_since = 0.0
@@ -39,14 +39,14 @@ class Heartbeat:
         return now - self._last if self._started else 0.0
 
     def look(self, now: float, opened: bool, closing: bool) -> Due:
-        """What is due at ``now`` (monotonic)."""
+        """The action that is due at ``now`` (monotonic)."""
         if not self._started:
             self._started = True
             self._since = self._last_heard = self._last_spoke = self._last = now
         if self.heard:
             self._last_heard, self.heard = now, False
         if self.spoke:
-            # We only know that it was since the last look: take the worst for us.
+            # The time is not known: assume the earliest, just after the last look.
             self._last_spoke, self.spoke = self._last, False
         self._last = now
         limits = self._limits

@@ -12,7 +12,6 @@ JOIN_BELOW = 64 * 1024
 MOST_OCTETS = 8 << 20
 """Octets of messages waiting to be written that are enough for one turn."""
 
-
 JOINED = 4 * 1024
 """Bodies up to this size are copied into one piece with their headers."""
 
@@ -20,10 +19,10 @@ CROWD = 16 * 1024
 """Pieces waiting to be written that are enough for one turn: more than one read can cause."""
 
 HEAVY = 1024
-"""Bodies from this size on are weighed."""
+"""Smallest body whose octets are counted for ``MOST_OCTETS``."""
 
 WEIGHT = 512
-"""Octets that a message counts besides its body, as an answer."""
+"""Octets that a message without its body, or a reply, counts for ``MOST_OCTETS``."""
 
 
 def take(pending: list[bytes]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""The end of an adapter: its parts are let go without waiting for the garbage collector."""
+"""Breaks the reference cycles of an adapter, so that it need not wait for the garbage collector."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ from gateway.operations import Operation
 
 
 def release(adapter: Any, *parts: Any) -> None:
-    """Forget everything that an adapter knows; it receives and sends nothing any more. ``parts``
-    are those that refer to themselves, by bound methods or by each other."""
+    """Clear the attributes of an adapter; it receives and sends nothing any more. ``parts`` are
+    those in reference cycles, by bound methods or by each other."""
     kept = {"version": adapter.version, "role": adapter.role, "closing": True}
     for part in parts:
         vars(part).clear()
@@ -20,24 +20,18 @@ def release(adapter: Any, *parts: Any) -> None:
         crowded=no_op,
         excuse_silence=no_op,
         refill=no_op,
-        receive=_receive,
-        send=_send,
-        tick=_tick,
+        receive=_no_operations,
+        send=_ignore,
+        tick=_no_operations,
         found=list,
         lost=list,
         output=list,
     )
 
 
-def _receive(data: bytes) -> list[Operation]:
-    """Octets that nobody reads."""
+def _no_operations(_: bytes | float) -> list[Operation]:
     return []
 
 
-def _tick(now: float) -> list[Operation]:
-    """A clock that has stopped."""
-    return []
-
-
-def _send(operation: Operation) -> None:
-    """An operation that nobody sends."""
+def _ignore(operation: Operation) -> None:
+    """No-op: the connection is over."""

@@ -1,7 +1,7 @@
-"""SASL (RFC 4422) as little state machines: the server's side asks, the client's side answers.
+"""SASL (RFC 4422) as state machines: the server's side challenges, the client's side responds.
 
-Both take and give octets and know nothing of frames. PLAIN, AMQPLAIN (the table form of 0-8),
-ANONYMOUS, EXTERNAL and SCRAM-SHA-256; what a user may do is for ``Authority`` to say.
+Both read and return octets, without frames. PLAIN, AMQPLAIN (the table form of 0-8), ANONYMOUS,
+EXTERNAL and SCRAM-SHA-256; ``Authority`` decides about users.
 """
 
 from collections.abc import Callable
@@ -22,19 +22,19 @@ SCRAM = "SCRAM-SHA-256"
 
 
 class Challenge(NamedTuple):
-    """The client has to say more."""
+    """The client has to respond."""
 
     data: bytes
 
 
 class Success(NamedTuple):
-    """This user it is."""
+    """The client is this user."""
 
     user: str
 
 
 class Failure(NamedTuple):
-    """Refused. ``user`` is who tried, for the log only."""
+    """Refused. ``user`` is the claimed user, for the log only."""
 
     user: str = ""
 
@@ -47,7 +47,7 @@ Step = Challenge | Success | Failure | Waiting
 
 
 def _nothing(step: Step) -> None:
-    """Nobody waits."""
+    """The default of ``ServerExchange.later``."""
 
 
 class ServerExchange:
@@ -70,11 +70,11 @@ class ServerExchange:
         self._user = ""
         self._proved = False
         self.later: Callable[[Step], None] = _nothing
-        """Called once with the step that has to wait for the authority. Set when that is known, and
-        not before: what knows each other stays in memory."""
+        """Called once with the step that has to wait for the authority. Set only then, because it
+        makes a reference cycle."""
 
     def mechanisms(self) -> list[str]:
-        """What we offer, the strongest last: many clients take the first they know."""
+        """The mechanisms we offer, the strongest last: many clients take the first they know."""
         if self._authority is None:
             return []
         names = ["PLAIN", "AMQPLAIN", SCRAM]
@@ -115,7 +115,7 @@ class ServerExchange:
         return Failure()
 
     def _ask(self, ask: Callable[[Answer], None], granted: Step, user: str) -> Step:
-        """What the authority says, or ``Waiting`` if it will say it later."""
+        """The authority's decision, or ``Waiting`` if it decides later."""
         step: Step = Waiting()
         asking = True
 
@@ -136,8 +136,8 @@ class ServerExchange:
         return self._ask(partial(authority.password, user, password), Success(user), user)
 
     def _plain(self, authority: Authority, response: bytes) -> Step:
-        """RFC 4616: authorization identity, user, password, parted by NUL. We let nobody act as
-        somebody else, so the first must be empty or the same."""
+        """RFC 4616: authorization identity, user, password, separated by NUL. Acting as another
+        user is not supported, so the first must be empty or the same as the second."""
         identity, _, rest = response.partition(b"\0")
         user, nul, password = rest.partition(b"\0")
         if not nul or b"\0" in password:
@@ -192,7 +192,7 @@ class ClientExchange:
         self._scram: Any = None
         self._step = 0
         self.satisfied = credentials.mechanism != SCRAM
-        """Has the server proved itself, where the mechanism lets it (RFC 5802 §3)?"""
+        """Whether the server has proved itself, if the mechanism requires it (RFC 5802 §3)."""
 
     def choose(self, offered: list[str]) -> str | None:
         """The mechanism to use, ``None`` if the server does not offer it."""
@@ -200,7 +200,7 @@ class ClientExchange:
         return wanted if wanted in offered else None
 
     def first(self) -> bytes:
-        """The initial response. Raises ``ValueError`` if the mechanism cannot say this user."""
+        """The initial response. Raises ``ValueError`` if the mechanism cannot express this user."""
         login = self._credentials
         if login.mechanism == "PLAIN":
             return b"\0" + login.user.encode() + b"\0" + login.password.encode()
@@ -216,7 +216,7 @@ class ClientExchange:
         return login.identity.encode()
 
     def answer(self, challenge: bytes) -> bytes:
-        """Our response to a challenge. Raises ``ValueError`` if the server is not who it says."""
+        """Our response. Raises ``ValueError`` if the server fails to prove itself."""
         if self._scram is None or not challenge:
             return self.first()
         self._step += 1

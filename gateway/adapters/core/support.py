@@ -1,9 +1,8 @@
-"""How much of a version is supported: what every family's probe finds out.
+"""Results of the probes for supported methods, which every family has.
 
-A probe puts every method, command or type to an adapter of ours in both roles, on an open channel.
-It counts as refused if the adapter answers with not-implemented; anything else, an argument it does
-not like included, shows that the method is known and handled. Nothing here is a list that could go
-stale.
+A probe sends every method, command or type to an adapter of ours in both roles, on an open channel.
+It counts as refused if the adapter answers with not-implemented; any other answer, also one that
+refuses an argument, shows that the method is handled.
 """
 
 from typing import NamedTuple
@@ -18,7 +17,7 @@ class Support(NamedTuple):
     name: str
     number: str
     extension: str
-    """Who defined it, if the standard did not; of commands and types, their section."""
+    """The broker that defined it, if not the standard; of commands and types, their section."""
     as_server: str
     as_client: str
 
@@ -37,7 +36,7 @@ class VersionSupport(NamedTuple):
 
 
 class AnyUser:
-    """An authority that lets everybody in."""
+    """An authority that accepts every login."""
 
     def password(self, user: str, password: str, answer: Answer) -> None:
         answer(True)

@@ -270,7 +270,8 @@ def test_what_a_client_says_again_is_what_it_said() -> None:
         requests.write_publish(client, handle, tag, name, one)
         quick = b"".join(both.client.output())
         head, body = connection.headers.for_peer(one, connection.frame_out)
-        requests.write_send(client, handle, w.HandleSend(handle.number, tag), name, head, body)
+        record = w.HandleSend(handle.number, tag)
+        connection.write_message(handle.channel, record, name, head, body)
         assert quick == b"".join(both.client.output())
         assert read_head(quick, quick.index(head))[0].identifier == "m"
 
