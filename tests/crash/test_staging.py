@@ -8,7 +8,7 @@ import pytest
 
 from gateway.adapters.commands.content import COMMAND
 from gateway.adapters.methods.drafts.content import CONTENTS
-from gateway.adapters.methods.drafts.methods import Awaited
+from gateway.adapters.methods.pending import Awaited
 from gateway.adapters.methods.wire import layouts
 from gateway.adapters.methods.wire import layouts_0_9a6 as w
 from gateway.message import Message, Properties

@@ -4,7 +4,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from gateway.adapters.core.output import CROWD, HEAVY, JOINED, OutputBuffer
 from gateway.adapters.methods import states
@@ -16,6 +16,7 @@ from gateway.adapters.methods.frames import Frames
 from gateway.adapters.methods.geometry import Method, Version
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.method_writer import MethodWriter
+from gateway.adapters.methods.pending import Awaited
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.bodies import Body, Gathering, LargeBody, Spool, gathering
 from gateway.errors import Condition, LocalError, Lost, PeerError, Unwritable
@@ -30,7 +31,6 @@ from gateway.operations import (
     Publish,
     Returned,
     Settle,
-    Token,
     Unsent,
 )
 
@@ -47,19 +47,6 @@ UNDER_WAY = 4
 
 NOWHERE = Gathering(0, None)
 """Where a body is before its size is known."""
-
-
-class PendingReply(NamedTuple):
-    """The token of a request that came from the peer."""
-
-    method: Method
-
-
-class Awaited(NamedTuple):
-    """A request of ours that the peer has to answer."""
-
-    method: Method
-    token: Token
 
 
 class Content:

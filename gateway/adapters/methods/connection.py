@@ -4,10 +4,11 @@ Written for both roles: the server's steps and the client's answers stand in one
 be received is said by the tables (who sends a method) and by ``states.CONNECTION``.
 """
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-from gateway.adapters.contract import Authority, Role
+from gateway.adapters.contract import Authority
 from gateway.adapters.core.heartbeat import Heartbeat
 from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.core.sasl import (
@@ -20,13 +21,14 @@ from gateway.adapters.core.sasl import (
 )
 from gateway.adapters.methods import states
 from gateway.adapters.methods import types as fields
-from gateway.adapters.methods.channel import PendingReply
 from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.essentials import count_arguments
 from gateway.adapters.methods.frames import Frames
 from gateway.adapters.methods.geometry import Method, Version
 from gateway.adapters.methods.lifecycle import Ended, Lifecycle
 from gateway.adapters.methods.method_writer import MethodWriter
+from gateway.adapters.methods.negotiation import check_server_version, smaller
+from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.wire import layouts as w
 from gateway.adapters.options import Credentials, Limits, Product
 from gateway.errors import Condition, LocalError, PeerError
@@ -83,10 +85,11 @@ class ConnectionEngine(Protocol):
 class Connection:
     """The connection itself, as opposed to its channels."""
 
+    steps: ClassVar[Mapping[str, Callable[[Any, Any, list[Operation]], None]]] = {}
+
     def __init__(
         self,
         engine: ConnectionEngine,
-        role: Role,
         authority: Authority | None,
         limits: Limits,
         credentials: Credentials | None,
@@ -94,21 +97,16 @@ class Connection:
         external_subject: str | None,
         mechanisms: tuple[str, ...],
     ) -> None:
-        self.state = states.HEADER
         self.peer = Peer(version=engine.table.name)
         self.capabilities: Table = {}
-        self.said: tuple[Condition | None, str] = (None, "")
-        """Why we closed, while we wait for the answer."""
-        self.caused_by_them = False
         self._engine = engine
-        self._server = role is Role.SERVER
         self._limits = limits
         self._product = product
         self._exchange = ServerExchange(authority, external_subject, mechanisms)
         self._login = ClientExchange(credentials or Credentials())
         self._user = ""
-        self._method = 0
-        """The last one received."""
+        self._login_method = ""
+        """The client's last method of the login."""
         self._open: Open | None = None
         self._secrets: list[Token] = []
 
@@ -124,25 +122,6 @@ class Connection:
 
     # --- methods of the class --------------------------------------------------------------------
 
-    def on(self, method: Method, m: Any, found: list[Operation]) -> None:
-        """One method on channel 0."""
-        name = method.name
-        if name == "connection.close":
-            self._on_close(m, found)
-        state = states.after(states.CONNECTION, self.state, name)
-        if self.state is states.CLOSING and state is None:
-            return
-        step = _STEPS.get(name)
-        if state is None or step is None:
-            raise PeerError(
-                Condition.COMMAND_INVALID,
-                f"{name} in connection state '{self.state}'",
-                method=method.number,
-            )
-        self.state = state
-        self._method = method.number
-        step(self, m, found)
-
     def on_protocol_header(self) -> None:
         """The client has said which version: introduce ourselves."""
         product = self._product
@@ -156,7 +135,7 @@ class Connection:
         properties["platform"] = product.platform
         if product.information:
             properties["information"] = product.information
-        self.state = states.START
+        self._engine.life.state = states.START
         self._engine.writer.write(
             0,
             w.ConnectionStart(
@@ -168,19 +147,16 @@ class Connection:
             ),
         )
 
-    def begin(self) -> None:
-        """Client: open the conversation."""
-        self.state = states.START
-        self._engine.buffer.put(self._engine.table.header)
-
     # server side
 
     def _on_start_ok(self, m: w.ConnectionStartOk, found: list[Operation]) -> None:
         self._introduced(m.client_properties)
         self.peer.mechanism = m.mechanism
+        self._login_method = m.NAME
         self._step(self._exchange.start(m.mechanism, m.response), found)
 
     def _on_secure_ok(self, m: w.ConnectionSecureOk, found: list[Operation]) -> None:
+        self._login_method = m.NAME
         self._step(self._exchange.next(m.response), found)
 
     def _step(self, step: Step, found: list[Operation]) -> None:
@@ -191,7 +167,7 @@ class Connection:
             self._exchange.later = self._later
         elif isinstance(step, Success):
             self._user = step.user
-            self.state = states.TUNE
+            self._engine.life.state = states.TUNE
             limits = self._limits
             self._engine.writer.write(
                 0, w.ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat)
@@ -200,18 +176,19 @@ class Connection:
             self._refuse_login(found)
 
     def _later(self, step: Step) -> None:
-        self._engine.life.go_on(partial(self._step, step))
+        self._engine.life.resume(partial(self._step, step))
 
     def _refuse_login(self, found: list[Operation]) -> None:
         """A client that says it can read a close gets one; to the others the end of the stream is
         all that 0-9-1 §2.2.4 allows."""
+        number = self._engine.table.by_name[self._login_method].number
         text = (
             f"Login was refused using authentication mechanism {self.peer.mechanism}. "
             "For details see the broker logfile."
         )
         if self.capable("authentication_failure_close"):
-            raise PeerError(Condition.ACCESS_REFUSED, text, method=self._method)
-        found += self._engine.life.give_up()
+            raise PeerError(Condition.ACCESS_REFUSED, text, method=number)
+        found += self._engine.life.abandon()
         found.append(Closed(Condition.ACCESS_REFUSED, text))
         raise Ended
 
@@ -235,10 +212,10 @@ class Connection:
         self._tuned(m.channel_max, m.frame_max, m.heartbeat)
 
     def _tuned(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
-        """The smaller of both wishes, where 0 wishes for nothing."""
+        """Apply the smaller of both limits."""
         engine, limits = self._engine, self._limits
-        frame_max = _smaller(frame_max, limits.frame_max)
-        engine.channel_max = _smaller(channel_max, limits.channel_max) or 0xFFFF
+        frame_max = smaller(frame_max, limits.frame_max)
+        engine.channel_max = smaller(channel_max, limits.channel_max) or 0xFFFF
         engine.heartbeat.interval, engine.heartbeat.patience = heartbeat, 2 * heartbeat
         overhead = engine.frames.overhead
         engine.frames.limit = (frame_max or limits.max_message_octets + overhead) - overhead
@@ -252,8 +229,9 @@ class Connection:
 
     def opened(self) -> None:
         """Server: the virtual host is there."""
-        if self.state is states.OPENING:
-            self.state = states.OPEN
+        life = self._engine.life
+        if life.state is states.OPENING:
+            life.state = states.OPEN
         self._engine.writer.write(0, w.ConnectionOpenOk())
 
     def _on_update_secret(self, m: w.ConnectionUpdateSecret, found: list[Operation]) -> None:
@@ -267,20 +245,16 @@ class Connection:
         if self._open is not None:
             raise LocalError("the connection is already being opened")
         self._open = operation
-        self._say_open()
+        self._send_open()
 
-    def _say_open(self) -> None:
-        if self._open is not None and self.state is states.UNOPENED:
-            self.state = states.OPENING
+    def _send_open(self) -> None:
+        life = self._engine.life
+        if self._open is not None and life.state is states.UNOPENED:
+            life.state = states.OPENING
             self._engine.writer.write(0, w.ConnectionOpen(self._open.vhost))
 
     def _on_start(self, m: w.ConnectionStart, found: list[Operation]) -> None:
-        table = self._engine.table
-        if (m.version_major, m.version_minor) != (table.major, table.minor):
-            raise PeerError(
-                Condition.NOT_IMPLEMENTED,
-                f"the server speaks {m.version_major}-{m.version_minor}, not {table.name}",
-            )
+        check_server_version(m, self._engine.table)
         self._introduced(m.server_properties)
         offered = m.mechanisms.decode("ascii", "replace").split()
         mechanism = self._login.choose(offered)
@@ -298,7 +272,7 @@ class Connection:
         }
         if product.name:
             properties["connection_name"] = product.name
-        self.state = states.SECURE
+        self._engine.life.state = states.SECURE
         self._engine.writer.write(
             0,
             w.ConnectionStartOk(
@@ -315,13 +289,13 @@ class Connection:
 
     def _on_tune(self, m: w.ConnectionTune, found: list[Operation]) -> None:
         limits = self._limits
-        channel_max = _smaller(m.channel_max, limits.channel_max)
-        frame_max = _smaller(m.frame_max, limits.frame_max)
-        heartbeat = _smaller(m.heartbeat, limits.heartbeat)
+        channel_max = smaller(m.channel_max, limits.channel_max)
+        frame_max = smaller(m.frame_max, limits.frame_max)
+        heartbeat = smaller(m.heartbeat, limits.heartbeat)
         self._engine.writer.write(0, w.ConnectionTuneOk(channel_max, frame_max, heartbeat))
         self._tuned(channel_max, frame_max, heartbeat)
-        self.state = states.UNOPENED
-        self._say_open()
+        self._engine.life.state = states.UNOPENED
+        self._send_open()
 
     def _on_open_ok(self, m: w.ConnectionOpenOk, found: list[Operation]) -> None:
         token = None if self._open is None else self._open.token
@@ -361,53 +335,13 @@ class Connection:
         if "qpid" in peer.product.lower():
             self._engine.tags = fields.QPID
 
-    def _on_close(self, m: w.ConnectionClose, found: list[Operation]) -> None:
-        """Theirs. If ours is under way too, both sides answer and that is that. A server answers
-        behind its answers to what was asked before."""
-        if self.state is states.CLOSING:
-            closed = Closed(*self.said, theirs=self.caused_by_them)
-        elif m.reply_code <= self._engine.table.constants["reply-success"]:
-            closed = Closed(None, m.reply_text)  # py-amqp and aioamqp say 0
-        else:
-            closed = Closed(self._engine.codes.condition(m.reply_code), m.reply_text)
-        if self._server and self.state in (states.OPENING, states.OPEN):
-            closed = self.leave(closed.condition, closed.text)
-        else:
-            self.say_close_ok()
-            found += self._engine.life.give_up()
-        found.append(closed)
-        raise Ended
-
-    def leave(self, condition: Condition | None, text: str, fault: bool = False) -> Closed:
-        """Server: the connection ends behind our answers to what was asked before. ``fault``: they
-        broke a rule."""
-        self.state = states.LEAVING
-        self.said = condition, text
-        self.caused_by_them = True
-        token = PendingReply(self._engine.table.by_name["connection.close"])
-        return Closed(condition, text, token=token, fault=fault)
-
-    def say_close_ok(self) -> None:
-        """The last word to a peer that closes."""
-        self._engine.writer.write(0, w.ConnectionCloseOk())
-
-    def _on_close_ok(self, m: Any, found: list[Operation]) -> None:
-        found += self._engine.life.give_up()
-        found.append(Closed(*self.said, theirs=self.caused_by_them))
-        raise Ended
-
     def blocked(self, record: Any) -> None:
         """Server: tell those who asked to be told."""
-        if self.state is states.OPEN and self.capable("connection.blocked"):
+        if self._engine.life.state is states.OPEN and self.capable("connection.blocked"):
             self._engine.writer.write(0, record)
 
 
-def _smaller(one: int, other: int) -> int:
-    """The smaller limit, where 0 is none."""
-    return min(one, other) if one and other else one or other
-
-
-_STEPS: dict[str, Any] = {
+Connection.steps = {
     "connection.start": Connection._on_start,
     "connection.start-ok": Connection._on_start_ok,
     "connection.secure": Connection._on_secure,
@@ -417,7 +351,6 @@ _STEPS: dict[str, Any] = {
     "connection.open": Connection._on_open,
     "connection.open-ok": Connection._on_open_ok,
     "connection.redirect": Connection._on_redirect,
-    "connection.close-ok": Connection._on_close_ok,
     "connection.blocked": Connection._on_blocked,
     "connection.unblocked": Connection._on_unblocked,
     "connection.update-secret": Connection._on_update_secret,

@@ -93,10 +93,10 @@ class Engine:
         self.found, self.output = life.found, buffer.take
         self.refill = buffer.large.refill
         self.connection = Connection(
-            self, role, authority, limits, credentials, product, external_subject, mechanisms
+            self, authority, limits, credentials, product, external_subject, mechanisms
         )
         if not server:
-            self.connection.begin()
+            life.begin()
 
     def send(self, operation: Operation) -> None:
         """Say this. Raises ``LocalError`` before any octet is written."""

@@ -91,7 +91,7 @@ class Frames:
         self.headers = _HEADERS
         self.limit = 0
         self.waiting = False
-        """Nothing is looked at until ``go_on``."""
+        """Nothing is looked at until ``resume``."""
         self._behind = b""
         """What has come meanwhile."""
         self._pieces: list[bytes] = []
@@ -133,7 +133,7 @@ class Frames:
             pieces.append(data[at:])
             self._gathered = len(data) - at
 
-    def go_on(self, found: list[Operation]) -> None:
+    def resume(self, found: list[Operation]) -> None:
         """Look at what has come while ``waiting``."""
         self.waiting = False
         data, self._behind = self._behind, b""

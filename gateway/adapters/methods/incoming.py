@@ -12,13 +12,13 @@ from gateway.adapters.methods import states
 from gateway.adapters.methods.channel import (
     Channel,
     ChannelEngine,
-    PendingReply,
     confirmed,
     settled,
 )
 from gateway.adapters.methods.connection import Connection
 from gateway.adapters.methods.geometry import Method, Unread
 from gateway.adapters.methods.lifecycle import refused
+from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.methods.topology import BY_METHOD, VERBS
 from gateway.adapters.methods.wire import layouts as w
@@ -75,7 +75,7 @@ class Incoming:
         ):
             self._while_closing(open_channel, method, found)
             return
-        if self._engine.connection.state is states.CLOSING and method.name[:11] != "connection.":
+        if self._engine.life.state is states.CLOSING and method.name[:11] != "connection.":
             return
         record = self._read(method, buf, at + 4, end)
         try:
@@ -84,7 +84,7 @@ class Incoming:
                     raise PeerError(
                         Condition.COMMAND_INVALID, f"{method.name} on channel {channel}"
                     )
-                self._engine.connection.on(method, record, found)
+                self._engine.life.on_connection_method(method, record, found)
             else:
                 self._on_channel(channel, open_channel, method, record, found)
         except PeerError as error:
@@ -106,7 +106,7 @@ class Incoming:
             self._engine.channels[channel].fail()
             lost.token = PendingReply(method)
         else:
-            self._engine.life.lose(channel, error.condition, error.text, error.method)
+            self._engine.life.close_channel(channel, error.condition, error.text, error.method)
         found.append(lost)
 
     def _read(self, method: Method, buf: bytes, at: int, end: int) -> Any:
@@ -141,7 +141,7 @@ class Incoming:
             found.append(EndSession(channel.number, PendingReply(method)))
         elif method.name == "channel.close":
             # Behind our close of the connection it is discarded (0-9-1 connection.close).
-            if self._engine.connection.state is not states.CLOSING:
+            if self._engine.life.state is not states.CLOSING:
                 self._engine.writer.write(channel.number, w.ChannelCloseOk())
         elif method.name == "channel.close-ok" and channel.state is states.CLOSING:
             del self._engine.channels[channel.number]
@@ -155,8 +155,8 @@ class Incoming:
         self, number: int, channel: Channel | None, method: Method, m: Any, found: list[Operation]
     ) -> None:
         name = method.name
-        if self._engine.connection.state is not states.OPEN and not (
-            self._server and self._engine.connection.state is states.OPENING
+        if self._engine.life.state is not states.OPEN and not (
+            self._server and self._engine.life.state is states.OPENING
         ):
             raise PeerError(Condition.COMMAND_INVALID, f"{name} before the connection is open")
         if channel is None:
@@ -270,7 +270,7 @@ class Incoming:
         found: list[Operation],
     ) -> None:
         open_channel = self._engine.channels.get(channel)
-        if self._engine.connection.state is states.CLOSING:
+        if self._engine.life.state is states.CLOSING:
             return
         if open_channel is None:
             condition = Condition.CHANNEL_ERROR if channel else Condition.UNEXPECTED_FRAME

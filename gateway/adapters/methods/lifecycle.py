@@ -5,28 +5,22 @@ Both engines of the family, that of the published versions and that of the draft
 its clock.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from gateway.adapters.core.heartbeat import Due, Heartbeat
 from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.methods import states
 from gateway.adapters.methods.codes import ReplyCodes
-from gateway.adapters.methods.geometry import Version
-from gateway.adapters.methods.states import LEAVING, OPEN
+from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.methods.pending import Awaited, PendingReply
+from gateway.adapters.methods.states import CLOSING, LEAVING, OPEN, OPENING
 from gateway.errors import Condition, Lost, PeerError
-from gateway.operations import Closed, Operation, Refused, Token, Unsent
+from gateway.operations import Closed, Operation, Refused, Unsent
 
 
 class Ended(Exception):
     """The connection is over; the ``Closed`` is already among the operations."""
-
-
-class Request(Protocol):
-    """A request of ours that the peer has not answered yet."""
-
-    @property
-    def token(self) -> Token: ...
 
 
 class EndingChannel(Protocol):
@@ -35,7 +29,7 @@ class EndingChannel(Protocol):
     number: int
 
     @property
-    def awaited(self) -> Iterable[Request]: ...
+    def awaited(self) -> Iterable[Awaited]: ...
 
     def forget_content(self) -> None: ...
 
@@ -64,23 +58,18 @@ class FrameLoop(Protocol):
 
     def feed(self, data: bytes, found: list[Operation]) -> None: ...
 
-    def go_on(self, found: list[Operation]) -> None: ...
+    def resume(self, found: list[Operation]) -> None: ...
 
     def stop(self) -> None: ...
 
 
-class ChannelZero(Protocol):
-    """The class ``connection``: handshake and close."""
+class Handshake(Protocol):
+    """The methods of the class ``connection`` but close and close-ok."""
 
-    state: states.State
-    said: tuple[Condition | None, str]
-    caused_by_them: bool
+    steps: Mapping[str, Callable[[Any, Any, list[Operation]], None]]
+    """By name of the method, unbound."""
 
     def on_protocol_header(self) -> None: ...
-
-    def leave(self, condition: Condition | None, text: str, fault: bool = False) -> Closed: ...
-
-    def say_close_ok(self) -> None: ...
 
 
 class LifecycleEngine(Protocol):
@@ -109,7 +98,7 @@ class LifecycleEngine(Protocol):
     def frames(self) -> FrameLoop: ...
 
     @property
-    def connection(self) -> ChannelZero: ...
+    def connection(self) -> Handshake: ...
 
     def write(self, channel: int, record: Any) -> None: ...
 
@@ -129,6 +118,10 @@ class Lifecycle:
         disconnect without a reply. Violations of the types ``unannounced`` are not told to the
         peer. ``names_unknown``: a close names the method that caused it even if the version does
         not have that method."""
+        self.state = states.HEADER
+        self.close_reason: tuple[Condition | None, str] = (None, "")
+        """While the connection is being closed."""
+        self.caused_by_peer = False
         self.later: list[Operation] = []
         """Operations found outside ``receive``, which the next one returns."""
         self._engine = engine
@@ -143,6 +136,11 @@ class Lifecycle:
         self._opening = b""
         """The first octets of a protocol header."""
 
+    def begin(self) -> None:
+        """Client: send the protocol header."""
+        self.state = states.START
+        self._buffer.put(self._engine.table.header)
+
     # --- in --------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> list[Operation]:
@@ -153,7 +151,7 @@ class Lifecycle:
         found, self.later = self.later, []
         if not data:
             return found + self.lost()
-        state = engine.connection.state
+        state = self.state
         if state is LEAVING:
             return found
         self._heartbeat.heard = True
@@ -172,7 +170,7 @@ class Lifecycle:
             buffer.receiving = False
         return found
 
-    def go_on(self, act: Callable[[list[Operation]], None]) -> None:
+    def resume(self, act: Callable[[list[Operation]], None]) -> None:
         """The peer waited for a result from elsewhere, and ``act`` acts on it; then the octets that
         the peer has sent since are read. Both add to the operations found."""
         engine = self._engine
@@ -181,7 +179,7 @@ class Lifecycle:
         found, self.later = self.later, []
         try:
             act(found)
-            engine.frames.go_on(found)
+            engine.frames.resume(found)
         except PeerError as error:
             self._violated(error, found)
         except Ended:
@@ -216,14 +214,14 @@ class Lifecycle:
             return b""
         if self._refusal:
             self._engine.buffer.put(self._refusal)
-        found += self.give_up()
+        found += self.abandon()
         found.append(Closed(Condition.NOT_IMPLEMENTED, "not the protocol header expected"))
         raise Ended
 
     def _other_version(self, data: bytes, found: list[Operation]) -> None:
         """Client: the server answers our header with the one it would like (0-9-1 §2.2.4)."""
         text = f"the server does not speak {self._engine.version}, it answers {data[:8]!r}"
-        found += self.give_up()
+        found += self.abandon()
         found.append(Closed(Condition.NOT_IMPLEMENTED, text))
         raise Ended
 
@@ -243,9 +241,59 @@ class Lifecycle:
         self.later.append(delivery)
         self._engine.buffer.waken()
 
+    def on_connection_method(self, method: Method, m: Any, found: list[Operation]) -> None:
+        """One method on channel 0."""
+        name = method.name
+        if name == "connection.close":
+            self._on_close(m, found)
+        state = states.after(states.CONNECTION, self.state, name)
+        if self.state is CLOSING and state is None:
+            return
+        connection = self._engine.connection
+        step = connection.steps.get(name)
+        if state is None or (step is None and name != "connection.close-ok"):
+            raise PeerError(
+                Condition.COMMAND_INVALID,
+                f"{name} in connection state '{self.state}'",
+                method=method.number,
+            )
+        self.state = state
+        if step is None:
+            found += self.abandon()
+            found.append(Closed(*self.close_reason, theirs=self.caused_by_peer))
+            raise Ended
+        step(connection, m, found)
+
     # --- the end ---------------------------------------------------------------------------------
 
-    def lose(self, channel: int, condition: Condition, text: str, method: int = 0) -> None:
+    def _on_close(self, m: Any, found: list[Operation]) -> None:
+        """The peer's close. If ours is under way too, both sides answer and that is that. A server
+        answers behind its replies to earlier requests."""
+        engine = self._engine
+        if self.state is CLOSING:
+            closed = Closed(*self.close_reason, theirs=self.caused_by_peer)
+        elif m.reply_code <= engine.table.constants["reply-success"]:
+            closed = Closed(None, m.reply_text)  # py-amqp and aioamqp send 0
+        else:
+            closed = Closed(engine.codes.condition(m.reply_code), m.reply_text)
+        if engine.server and self.state in (OPENING, OPEN):
+            closed = self._leave(closed.condition, closed.text)
+        else:
+            engine.write(0, engine.layouts.ConnectionCloseOk())
+            found += self.abandon()
+        found.append(closed)
+        raise Ended
+
+    def _leave(self, condition: Condition | None, text: str, fault: bool = False) -> Closed:
+        """Server: the connection ends behind our replies to earlier requests. ``fault``: the peer
+        violated a rule."""
+        self.state = LEAVING
+        self.close_reason = condition, text
+        self.caused_by_peer = True
+        token = PendingReply(self._engine.table.by_name["connection.close"])
+        return Closed(condition, text, token=token, fault=fault)
+
+    def close_channel(self, channel: int, condition: Condition, text: str, method: int = 0) -> None:
         """Close a channel for an error."""
         engine = self._engine
         code, reason = engine.codes.reply(condition, text)
@@ -253,7 +301,7 @@ class Lifecycle:
         close = engine.layouts.ChannelClose
         engine.write(channel, close(code, reason, method >> 16, method & 0xFFFF))
 
-    def say_close(
+    def send_close(
         self, condition: Condition | None, text: str, method: int = 0, theirs: bool = False
     ) -> None:
         """Begin to close the connection."""
@@ -266,10 +314,9 @@ class Lifecycle:
             method = 0
         close = engine.layouts.ConnectionClose
         engine.write(0, close(code, reason, method >> 16, method & 0xFFFF))
-        connection = engine.connection
-        connection.state = states.CLOSING
-        connection.said = condition, text
-        connection.caused_by_them = theirs
+        self.state = CLOSING
+        self.close_reason = condition, text
+        self.caused_by_peer = theirs
         engine.buffer.end_large()
         for channel in engine.channels.values():
             channel.die()
@@ -278,44 +325,44 @@ class Lifecycle:
         """A violation that ends the connection. A server closes behind its answers to the requests
         that came before it."""
         engine = self._engine
-        if engine.server and engine.connection.state in (states.OPENING, states.OPEN):
+        if engine.server and self.state in (OPENING, OPEN):
             self._fault = error
             for channel in engine.channels.values():
                 channel.forget_content()
-            found.append(engine.connection.leave(error.condition, error.text, fault=True))
+            found.append(self._leave(error.condition, error.text, fault=True))
             return
-        self._say_fault(error)
-        found += self.give_up()
+        self._report_fault(error)
+        found += self.abandon()
         found.append(Closed(error.condition, error.text))
 
     def violated(self, error: PeerError) -> list[Operation]:
         """A request of the peer's turns out to cost the connection."""
         found: list[Operation] = []
-        if self._engine.connection.state is states.LEAVING:
+        if self.state is LEAVING:
             self._fault = self._fault or error
         else:
             self._violated(error, found)
         return found
 
-    def _say_fault(self, error: PeerError) -> None:
+    def _report_fault(self, error: PeerError) -> None:
         """Close the connection for the peer's error, unless it is being closed."""
         if isinstance(error, self._unannounced):
             return
-        if self._engine.connection.state is not states.CLOSING:
-            self.say_close(error.condition, error.text, error.method, theirs=True)
+        if self.state is not CLOSING:
+            self.send_close(error.condition, error.text, error.method, theirs=True)
 
-    def part(self) -> None:
+    def finish_close(self) -> None:
         """The peer has closed the connection or broken a rule, and has its answers: close-ok, or
         our close, is the last method."""
-        connection = self._engine.connection
+        engine = self._engine
         if self._fault is not None:
-            self._say_fault(self._fault)
+            self._report_fault(self._fault)
         else:
-            connection.say_close_ok()
-        self.later += self.give_up()
-        self.later.append(Closed(*connection.said))
+            engine.write(0, engine.layouts.ConnectionCloseOk())
+        self.later += self.abandon()
+        self.later.append(Closed(*self.close_reason))
 
-    def give_up(self) -> list[Operation]:
+    def abandon(self) -> list[Operation]:
         """Nothing more is received. Refuses the requests that are still open."""
         engine = self._engine
         engine.closing = True
@@ -336,11 +383,9 @@ class Lifecycle:
         engine = self._engine
         if engine.closing:
             return []
-        found = self.give_up()
-        connection = engine.connection
-        if connection.state in (states.CLOSING, states.LEAVING):
-            condition, text = connection.said
-            found.append(Closed(condition, text, theirs=connection.caused_by_them))
+        found = self.abandon()
+        if self.state in (CLOSING, LEAVING):
+            found.append(Closed(*self.close_reason, theirs=self.caused_by_peer))
         else:
             found.append(Closed(Condition.CONNECTION_FORCED, "the connection was lost"))
         return found
@@ -353,22 +398,22 @@ class Lifecycle:
         engine = self._engine
         if engine.closing:
             return []
-        heartbeat, state = engine.heartbeat, engine.connection.state
+        heartbeat, state = engine.heartbeat, self.state
         found, self.later = self.later, []
-        due = heartbeat.look(now, state is states.OPEN, state is states.CLOSING)
-        if state is states.LEAVING:
+        due = heartbeat.look(now, state is OPEN, state is CLOSING)
+        if state is LEAVING:
             return found
         if due is Due.BEAT:
             engine.buffer.put(engine.table.geometry.heartbeat)
         elif due is Due.UNCLOSED:
             found += self.lost()
         elif due is Due.UNOPENED:
-            found += self.give_up()
+            found += self.abandon()
             found.append(Closed(Condition.CONNECTION_FORCED, "the handshake took too long"))
         elif due is Due.SILENT:
             whom = "client" if engine.server else "server"
             text = f"missed heartbeats from {whom}, timeout: {heartbeat.patience / 2:g}s"
-            found += self.give_up()
+            found += self.abandon()
             found.append(Closed(Condition.CONNECTION_FORCED, text))
         return found
 

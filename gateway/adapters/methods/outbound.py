@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from gateway.adapters.methods import states, topology
-from gateway.adapters.methods.channel import Awaited, Channel, PendingReply
+from gateway.adapters.methods.channel import Channel
 from gateway.adapters.methods.connection import Connection
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.geometry import Method, Version
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.method_writer import MethodWriter
+from gateway.adapters.methods.pending import Awaited, PendingReply
 from gateway.adapters.methods.wire import layouts as w
 from gateway.bodies import Body
 from gateway.errors import LocalError, Lost
@@ -66,7 +67,7 @@ def _usable(engine: OutboundEngine, number: int) -> Channel | None:
 
 
 def _request(engine: OutboundEngine, op: Any) -> None:
-    if engine.connection.state is not states.OPEN:
+    if engine.life.state is not states.OPEN:
         raise LocalError("the connection is not open")
     name = topology.method_of(op, engine.table.by_name)
     if name not in engine.table.by_name:
@@ -77,23 +78,23 @@ def _request(engine: OutboundEngine, op: Any) -> None:
     channel = engine.channel(op.channel)
     if channel.state is not states.OPEN:
         raise LocalError(f"channel {op.channel} is {channel.state}")
-    _ask(engine, channel, topology.BY_METHOD[name].write(channel, op), op.token)
+    _ask(engine, channel, topology.BY_METHOD[name].write(channel, op), op)
     if name == "channel.close":
         channel.die()
 
 
-def _ask(engine: OutboundEngine, channel: Channel, record: Any, token: Any) -> None:
+def _ask(engine: OutboundEngine, channel: Channel, record: Any, op: Any) -> None:
     """A request of ours; its answer brings the token back."""
     method = engine.writer.method_of(record)
-    no_wait = token is None and hasattr(record, "no_wait")
+    no_wait = op.token is None and hasattr(record, "no_wait")
     if no_wait:
         record.no_wait = True
     engine.writer.write(channel.number, record)
     if method.replies and not no_wait:
         if engine.connection.answerable(method):
-            channel.awaited.append(Awaited(method, token))
-        elif token is not None:
-            engine.life.later.append(Done(channel.number, token))
+            channel.awaited.append(Awaited(method, op))
+        elif op.token is not None:
+            engine.life.later.append(Done(channel.number, op.token))
 
 
 def _begin(engine: OutboundEngine, op: Any) -> None:
@@ -102,7 +103,7 @@ def _begin(engine: OutboundEngine, op: Any) -> None:
         raise LocalError(f"channel {number} cannot be opened")
     channel = Channel(number, engine)  # type: ignore[arg-type]
     record = topology.BY_METHOD["channel.open"].write(channel, op)
-    _ask(engine, channel, record, op.token)
+    _ask(engine, channel, record, op)
     engine.channels[number] = channel
 
 
@@ -111,8 +112,8 @@ def _open(engine: OutboundEngine, op: Open) -> None:
 
 
 def _close(engine: OutboundEngine, op: Close) -> None:
-    if engine.connection.state is not states.CLOSING:
-        engine.life.say_close(op.condition, op.text)
+    if engine.life.state is not states.CLOSING:
+        engine.life.send_close(op.condition, op.text)
 
 
 def _update_secret(engine: OutboundEngine, op: UpdateSecret) -> None:
@@ -193,9 +194,9 @@ def _done(engine: OutboundEngine, op: Done) -> None:
         engine.connection.opened()
         return
     if name == "connection.close":
-        engine.life.part()
+        engine.life.finish_close()
         return
-    if engine.connection.state is states.CLOSING:
+    if engine.life.state is states.CLOSING:
         return  # close was the last word: what was asked behind its cause has no answer
     if name == "connection.update-secret":
         engine.writer.write(0, w.ConnectionUpdateSecretOk())
@@ -248,8 +249,8 @@ def refused(engine: OutboundEngine, op: Refused) -> None:
     if op.lost is Lost.NOTHING:
         return
     if op.lost is Lost.CONNECTION or op.channel == 0:
-        if engine.connection.state is not states.CLOSING:
-            engine.life.say_close(op.condition, op.text, number, theirs=True)
+        if engine.life.state is not states.CLOSING:
+            engine.life.send_close(op.condition, op.text, number, theirs=True)
         return
     _lost(engine, op, number)
 
@@ -257,7 +258,7 @@ def refused(engine: OutboundEngine, op: Refused) -> None:
 def _lost(engine: OutboundEngine, op: Refused | SessionLost, number: int = 0) -> None:
     channel = engine.channels.get(op.channel)
     if channel is not None and channel.state is not states.CLOSING:
-        engine.life.lose(op.channel, op.condition, op.text, number)
+        engine.life.close_channel(op.channel, op.condition, op.text, number)
 
 
 def session_lost(engine: OutboundEngine, op: SessionLost) -> None:

@@ -12,12 +12,13 @@ from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.drafts.assembly import Assembly
 from gateway.adapters.methods.drafts.content import DraftDialect
 from gateway.adapters.methods.drafts.frames import DraftFrames, varying
-from gateway.adapters.methods.drafts.methods import Awaited, Content, OutgoingMethod
+from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
 from gateway.adapters.methods.drafts.pacing import Pace
 from gateway.adapters.methods.drafts.staging import Staging
 from gateway.adapters.methods.geometry import Version
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.method_writer import MethodWriter
+from gateway.adapters.methods.pending import Awaited
 from gateway.bodies import Body, Spool
 from gateway.errors import Condition, LocalError, Lost, PeerError
 from gateway.message import Message

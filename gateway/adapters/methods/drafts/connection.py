@@ -7,10 +7,11 @@ is PLAIN as RFC 4616 has it.
 
 import secrets
 import struct
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-from gateway.adapters.contract import Authority, Role
+from gateway.adapters.contract import Authority
 from gateway.adapters.core.heartbeat import Heartbeat
 from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.core.sasl import Challenge, ServerExchange, Step, Success, Waiting
@@ -20,10 +21,11 @@ from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import MOST_CONSUMERS
 from gateway.adapters.methods.drafts.frames import DraftFrames
 from gateway.adapters.methods.drafts.mapping import MethodMapping
-from gateway.adapters.methods.drafts.methods import PendingReply
-from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.methods.geometry import Version
 from gateway.adapters.methods.lifecycle import Ended, Lifecycle
 from gateway.adapters.methods.method_writer import MethodWriter
+from gateway.adapters.methods.negotiation import check_server_version, smaller
+from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.options import Credentials, Limits
 from gateway.errors import Condition, LocalError, PeerError
 from gateway.message import Table
@@ -79,20 +81,17 @@ def plain_response(response: bytes, is_0_9a0: bool) -> bytes:
 class DraftConnection:
     """The connection itself, as opposed to its channels."""
 
+    steps: ClassVar[Mapping[str, Callable[[Any, Any, list[Operation]], None]]] = {}
+
     def __init__(
         self,
         engine: ConnectionEngine,
-        role: Role,
         authority: Authority | None,
         limits: Limits,
         credentials: Credentials | None,
         mechanisms: tuple[str, ...],
     ) -> None:
-        self.state = states.HEADER
         self.peer = Peer(version=engine.table.name)
-        self.said: tuple[Condition | None, str] = (None, "")
-        """Why we closed, while we wait for the answer."""
-        self.caused_by_them = False
         self.user = ""
         self.client_id = ""
         """Who owns what is private (0-9a0)."""
@@ -106,43 +105,17 @@ class DraftConnection:
         self._engine = engine
         self._is_0_9a0 = engine.is_0_9a0
         self._w = engine.mapping.layouts
-        self._server = role is Role.SERVER
         self._limits = limits
         allowed = tuple(name for name in mechanisms if name == PLAIN)
         self._exchange = ServerExchange(authority, None, allowed)
         self._login = credentials or Credentials()
         self._open: Open | None = None
 
-    def on(self, method: Method, m: Any, found: list[Operation]) -> None:
-        """One method on channel 0."""
-        name = method.name
-        if name == "connection.close":
-            self._on_close(m, found)
-        if name == "connection.unknown":
-            return
-        state = states.after(states.CONNECTION, self.state, name)
-        if self.state is states.CLOSING and state is None:
-            return
-        step = _STEPS.get(name)
-        if state is None or step is None:
-            raise PeerError(
-                Condition.COMMAND_INVALID,
-                f"{name} in connection state '{self.state}'",
-                method=method.number,
-            )
-        self.state = state
-        step(self, m, found)
-
-    def begin(self) -> None:
-        """Client: open the conversation."""
-        self.state = states.START
-        self._engine.buffer.put(self._engine.table.header)
-
     # --- server ----------------------------------------------------------------------------------
 
     def on_protocol_header(self) -> None:
         """The client has said which version: introduce ourselves."""
-        self.state = states.START
+        self._engine.life.state = states.START
         offered = " ".join(self._exchange.mechanisms())
         table = self._engine.table
         if self._is_0_9a0:
@@ -169,7 +142,7 @@ class DraftConnection:
             self._exchange.later = self._later
         elif isinstance(step, Success):
             self.user = step.user
-            self.state = states.TUNE
+            self._engine.life.state = states.TUNE
             if self._is_0_9a0:
                 tune = self._w.ConnectionTune(
                     limits.frame_max,
@@ -185,12 +158,12 @@ class DraftConnection:
                 tune = self._w.ConnectionTune(limits.channel_max, limits.heartbeat)
             self._engine.writer.write(0, tune)
         else:
-            found += self._engine.life.give_up()
+            found += self._engine.life.abandon()
             found.append(Closed(Condition.ACCESS_REFUSED, f"login of '{step.user}' was refused"))
             raise Ended
 
     def _later(self, step: Step) -> None:
-        self._engine.life.go_on(partial(self._step, step))
+        self._engine.life.resume(partial(self._step, step))
 
     def _on_tune_ok(self, m: Any, found: list[Operation]) -> None:
         ours = self._limits
@@ -222,7 +195,7 @@ class DraftConnection:
             found.append(Open(pending, where, self.user, self.peer, self.client_id, EARLY))
             return
         # The virtual host comes with the first channel. Contexts are not kept over connections.
-        self.state = states.OPEN
+        self._engine.life.state = states.OPEN
         self._engine.writer.write(0, self._w.ConnectionOpenOk(m.context_key))
 
     def new_ticket(self, channel: int) -> int:
@@ -241,8 +214,9 @@ class DraftConnection:
     def opened(self, m: Any) -> None:
         """The virtual host is there."""
         if self._is_0_9a0:
-            if self.state is states.OPENING:
-                self.state = states.OPEN
+            life = self._engine.life
+            if life.state is states.OPENING:
+                life.state = states.OPEN
             self._engine.writer.write(0, self._w.ConnectionOpenOk(self.client_id))
 
     # --- client ----------------------------------------------------------------------------------
@@ -253,26 +227,22 @@ class DraftConnection:
             raise LocalError("the connection is already being opened")
         self._open = operation
         self._engine.vhost = operation.vhost
-        self._say_open()
+        self._send_open()
 
-    def _say_open(self) -> None:
-        if self._open is not None and self.state is states.UNOPENED:
-            self.state = states.OPENING
+    def _send_open(self) -> None:
+        life = self._engine.life
+        if self._open is not None and life.state is states.UNOPENED:
+            life.state = states.OPENING
             given = (self._open.vhost, self._open.client) if self._is_0_9a0 else ("",)
             self._engine.writer.write(0, self._w.ConnectionOpen(*given))
 
     def _on_start(self, m: Any, found: list[Operation]) -> None:
-        table = self._engine.table
-        if (m.version_major, m.version_minor) != (table.major, table.minor):
-            raise PeerError(
-                Condition.NOT_IMPLEMENTED,
-                f"the server speaks {m.version_major}-{m.version_minor}, not {table.name}",
-            )
+        check_server_version(m, self._engine.table)
         listed = m.mechanisms if self._is_0_9a0 else m.mechanisms.decode("ascii", "replace")
         if PLAIN not in listed.split() or self._login.mechanism not in (PLAIN, "AMQPLAIN"):
             raise PeerError(Condition.NOT_ALLOWED, f"the server offers {listed}, which is not ours")
         self.peer.mechanism = PLAIN
-        self.state = states.SECURE
+        self._engine.life.state = states.SECURE
         if self._is_0_9a0:
             self._engine.writer.write(0, self._w.ConnectionStartOk(PLAIN))
         else:
@@ -292,8 +262,8 @@ class DraftConnection:
 
     def _on_tune(self, m: Any, found: list[Operation]) -> None:
         limits = self._limits
-        channel_max = _smaller(m.channel_max, limits.channel_max)
-        frame_max = _smaller(getattr(m, "frame_max", 0), limits.frame_max)
+        channel_max = smaller(m.channel_max, limits.channel_max)
+        frame_max = smaller(getattr(m, "frame_max", 0), limits.frame_max)
         if self._is_0_9a0:
             heartbeat = limits.heartbeat
             tuned = self._w.ConnectionTuneOk(
@@ -306,15 +276,15 @@ class DraftConnection:
                 stream_support=m.stream_support,
             )
         else:
-            heartbeat = _smaller(m.heartbeat, limits.heartbeat)
+            heartbeat = smaller(m.heartbeat, limits.heartbeat)
             tuned = self._w.ConnectionTuneOk(channel_max, heartbeat)
         self._engine.writer.write(0, tuned)
         if self._is_0_9a0:
             self._tuned(channel_max, frame_max, m.heartbeat, heartbeat)
         else:
             self._tuned(channel_max, 0, heartbeat, heartbeat)
-        self.state = states.UNOPENED
-        self._say_open()
+        self._engine.life.state = states.UNOPENED
+        self._send_open()
 
     def _on_open_ok(self, m: Any, found: list[Operation]) -> None:
         found.append(Done(0, None if self._open is None else self._open.token, self.peer))
@@ -322,14 +292,14 @@ class DraftConnection:
     # --- both ------------------------------------------------------------------------------------
 
     def _tuned(self, channel_max: int, frame_max: int, speak: int, hear: int) -> None:
-        """The smaller of both wishes, where 0 wishes for nothing. In 0-9a0 each side says how
+        """Apply the smaller of both limits. In 0-9a0 each side says how
         often it wants to hear from the other; in 0-9a6 the client decides."""
         engine, limits = self._engine, self._limits
-        engine.channel_max = _smaller(channel_max, limits.channel_max) or 0xFFFF
+        engine.channel_max = smaller(channel_max, limits.channel_max) or 0xFFFF
         engine.heartbeat.interval = speak
         engine.heartbeat.patience = 2 * (hear if self._is_0_9a0 else speak)
         overhead = engine.frames.overhead
-        ours = _smaller(frame_max, limits.frame_max) if self._is_0_9a0 else limits.frame_max
+        ours = smaller(frame_max, limits.frame_max) if self._is_0_9a0 else limits.frame_max
         most = limits.max_message_octets
         engine.frames.limit = engine.frames.body_limit = (ours or most + overhead) - overhead
         if self._is_0_9a0:
@@ -338,50 +308,10 @@ class DraftConnection:
             # Tune says no limit, so there is none but that of messages.
             engine.frames.limit = max(engine.frames.limit, LARGEST_FRAME)
             engine.frames.body_limit = most
-            engine.body_max = (_smaller(frame_max, limits.frame_max) or LARGEST_BODY) - overhead
-
-    def _on_close(self, m: Any, found: list[Operation]) -> None:
-        """Theirs. If ours is under way too, both sides answer and that is that. A server answers
-        behind its answers to what was asked before."""
-        if self.state is states.CLOSING:
-            closed = Closed(*self.said, theirs=self.caused_by_them)
-        elif m.reply_code <= self._engine.table.constants["reply-success"]:
-            closed = Closed(None, m.reply_text)
-        else:
-            closed = Closed(self._engine.codes.condition(m.reply_code), m.reply_text)
-        if self._server and self.state in (states.OPENING, states.OPEN):
-            closed = self.leave(closed.condition, closed.text)
-        else:
-            self.say_close_ok()
-            found += self._engine.life.give_up()
-        found.append(closed)
-        raise Ended
-
-    def leave(self, condition: Condition | None, text: str, fault: bool = False) -> Closed:
-        """Server: the connection ends behind our answers to what was asked before. ``fault``: they
-        broke a rule."""
-        self.state = states.LEAVING
-        self.said = condition, text
-        self.caused_by_them = True
-        token = PendingReply(self._engine.table.by_name["connection.close"], None)
-        return Closed(condition, text, token=token, fault=fault)
-
-    def say_close_ok(self) -> None:
-        """The last word to a peer that closes."""
-        self._engine.writer.write(0, self._w.ConnectionCloseOk())
-
-    def _on_close_ok(self, m: Any, found: list[Operation]) -> None:
-        found += self._engine.life.give_up()
-        found.append(Closed(*self.said, theirs=self.caused_by_them))
-        raise Ended
+            engine.body_max = (smaller(frame_max, limits.frame_max) or LARGEST_BODY) - overhead
 
 
-def _smaller(one: int, other: int) -> int:
-    """The smaller limit, where 0 is none."""
-    return min(one, other) if one and other else one or other
-
-
-_STEPS: dict[str, Any] = {
+DraftConnection.steps = {
     "connection.start": DraftConnection._on_start,
     "connection.start-ok": DraftConnection._on_start_ok,
     "connection.secure": DraftConnection._on_secure,
@@ -390,5 +320,4 @@ _STEPS: dict[str, Any] = {
     "connection.tune-ok": DraftConnection._on_tune_ok,
     "connection.open": DraftConnection._on_open,
     "connection.open-ok": DraftConnection._on_open_ok,
-    "connection.close-ok": DraftConnection._on_close_ok,
 }

@@ -98,9 +98,9 @@ class DraftEngine:
         )
         self.receive, self.found, self.lost = life.receive, life.found, life.lost
         self.output, self.refill = buffer.take, buffer.large.refill
-        self.connection = DraftConnection(self, role, authority, limits, credentials, mechanisms)
+        self.connection = DraftConnection(self, authority, limits, credentials, mechanisms)
         if not server:
-            self.connection.begin()
+            life.begin()
 
     def tick(self, now: float) -> list[Operation]:
         """As ``Lifecycle.tick``; and consumers with a rate may get more."""

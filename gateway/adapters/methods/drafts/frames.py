@@ -125,7 +125,7 @@ class DraftFrames:
         self._needed = 0
         self._stopped = False
         self.waiting = False
-        """Nothing is looked at until ``go_on``."""
+        """Nothing is looked at until ``resume``."""
 
     def feed(self, data: bytes, found: list[Operation]) -> None:
         """All complete frames of what came. Raises ``PeerError``; ``found`` keeps what was good."""
@@ -142,13 +142,13 @@ class DraftFrames:
             kept.clear()
         at = 0
         if self._under_way is not None:
-            at = self._go_on(data, found)
+            at = self._resume(data, found)
         if self._under_way is None:
             at = self._walk(data, found, at)
         if at < len(data) and not self._stopped:
             kept += data[at:]
 
-    def _go_on(self, data: bytes, found: list[Operation]) -> int:
+    def _resume(self, data: bytes, found: list[Operation]) -> int:
         """Give on more of the body frame that is under way; where that ends. Its last octet waits
         for the frame end, as a whole frame does."""
         assert self._under_way is not None
@@ -168,7 +168,7 @@ class DraftFrames:
         self._link.on_body(channel, data, 0, left, found)
         return left + closing
 
-    def go_on(self, found: list[Operation]) -> None:
+    def resume(self, found: list[Operation]) -> None:
         """Look at what has come while ``waiting``."""
         self.waiting = False
         data = bytes(self._kept)
@@ -220,7 +220,7 @@ class DraftFrames:
                 if kind == self.body and length > PART:
                     # Only now: a frame that is whole is not taken apart.
                     self._under_way = channel, length
-                    return start + self._go_on(buf[start:], found)
+                    return start + self._resume(buf[start:], found)
                 self._needed = stop - at
                 if self._kinds[kind].startswith("oob"):
                     self._frame(kind, channel, buf, start, end, found)

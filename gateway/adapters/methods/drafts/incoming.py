@@ -18,9 +18,10 @@ from gateway.adapters.methods.drafts.connection import DraftConnection
 from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.mapping import MethodMapping
-from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod, PendingReply
+from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod
 from gateway.adapters.methods.geometry import Method, Version
 from gateway.adapters.methods.lifecycle import refused
+from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.options import Limits
 from gateway.bodies import Body, gathering
@@ -106,7 +107,7 @@ class DraftIncoming:
         ):
             self._while_closing(open_channel, method, found)
             return
-        if engine.connection.state is states.CLOSING and method.name[:11] != "connection.":
+        if engine.life.state is states.CLOSING and method.name[:11] != "connection.":
             return
         record = self._read(method, buf, at + layout.size, end)
         if flags & UNREAL:
@@ -203,7 +204,7 @@ class DraftIncoming:
         engine = self._engine
         if channel.state is states.FAILED:
             if method.name == "channel.close":
-                found.append(EndSession(channel.number, PendingReply(method, None)))
+                found.append(EndSession(channel.number, PendingReply(method)))
         elif method.name == "channel.close-ok":
             if channel.awaited and isinstance(channel.awaited[-1].operation, EndSession):
                 ended = channel.awaited.pop()
@@ -212,7 +213,7 @@ class DraftIncoming:
                     found.append(Done(channel.number, ended.operation.token))
             else:
                 self._end(channel, found)
-        elif method.name == "channel.close" and engine.connection.state is not states.CLOSING:
+        elif method.name == "channel.close" and engine.life.state is not states.CLOSING:
             engine.writer.write(channel.number, engine.mapping.layouts.ChannelCloseOk())
 
     def _end(self, channel: Channel, found: list[Operation]) -> None:
@@ -232,9 +233,10 @@ class DraftIncoming:
         if channel == 0 or name.startswith("connection."):
             if (channel == 0) != name.startswith("connection."):
                 raise PeerError(Condition.COMMAND_INVALID, f"{name} on channel {channel}")
-            engine.connection.on(method, m, found)
+            if name != "connection.unknown":  # which only informs
+                engine.life.on_connection_method(method, m, found)
             return
-        state = engine.connection.state
+        state = engine.life.state
         if state is not states.OPEN and not (self._server and state is states.OPENING):
             raise PeerError(Condition.COMMAND_INVALID, f"{name} before the connection is open")
         if open_channel is None:
@@ -332,7 +334,7 @@ class DraftIncoming:
     ) -> None:
         engine = self._engine
         open_channel = engine.channels.get(channel)
-        if engine.connection.state is states.CLOSING:
+        if engine.life.state is states.CLOSING:
             return
         if open_channel is None:
             condition = Condition.CHANNEL_ERROR if channel else Condition.UNEXPECTED_FRAME
@@ -382,9 +384,9 @@ class DraftIncoming:
         method = self._engine.table.methods.get(error.method)
         if self._server and method is not None:
             self._engine.channels[channel].fall()
-            lost.token = PendingReply(method, None)
+            lost.token = PendingReply(method)
         else:
-            self._engine.life.lose(channel, error.condition, error.text, error.method)
+            self._engine.life.close_channel(channel, error.condition, error.text, error.method)
         found.append(lost)
 
     def _said(self, method: Method, m: Any) -> ContentMethod:

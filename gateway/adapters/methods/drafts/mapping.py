@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
 from gateway.adapters.methods.drafts.essentials import Known
-from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod, PendingReply
+from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod
 from gateway.adapters.methods.geometry import Method
+from gateway.adapters.methods.pending import PendingReply
 from gateway.bodies import Body
 from gateway.message import Message
 from gateway.operations import Operation, Returned

@@ -1,7 +1,4 @@
-"""Methods with their contents, and requests with their replies, as the parts of a draft pass them.
-
-What they mean is in ``mapping``; here they are only carried.
-"""
+"""Methods with their contents, as the parts of a draft pass them. ``mapping`` has their meaning."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,33 +6,11 @@ from typing import Any, NamedTuple
 from gateway.adapters.methods.drafts.content import DraftDialect
 from gateway.adapters.methods.geometry import Method
 from gateway.bodies import Body
-from gateway.operations import Operation, Token
 
 
 def group_of(method: Method) -> str:
     """The class of a method."""
     return method.name.partition(".")[0]
-
-
-class PendingReply(NamedTuple):
-    """The token of a request that came from the peer. ``then``: what to do with the answer instead
-    of saying it; more operations may come of it."""
-
-    method: Method
-    record: Any
-    then: Callable[[Any], list[Operation]] | None = None
-
-
-class Awaited(NamedTuple):
-    """A request of ours that the peer has to answer."""
-
-    method: Method
-    operation: Any
-
-    @property
-    def token(self) -> Token:
-        token: Token = self.operation.token
-        return token
 
 
 class Content(NamedTuple):

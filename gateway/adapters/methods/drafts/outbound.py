@@ -6,8 +6,9 @@ from typing import Any
 
 from gateway.adapters.methods import states
 from gateway.adapters.methods.drafts.channel import Channel
-from gateway.adapters.methods.drafts.methods import Awaited, OutgoingMethod, PendingReply
+from gateway.adapters.methods.drafts.methods import OutgoingMethod
 from gateway.adapters.methods.outbound import refused, session_lost
+from gateway.adapters.methods.pending import Awaited, PendingReply
 from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import (
     BeginSession,
@@ -42,7 +43,7 @@ def _request(engine: Any, op: Any) -> None:
     """A request of ours; its answer brings the token back."""
     if engine.server:
         raise LocalError(f"a server does not ask for {type(op).__name__}")
-    if engine.connection.state is not states.OPEN:
+    if engine.life.state is not states.OPEN:
         raise LocalError("the connection is not open")
     ask = engine.mapping.ask[type(op)]
     if isinstance(op, BeginSession):
@@ -82,8 +83,8 @@ def _open(engine: Any, op: Open) -> None:
 
 
 def _close(engine: Any, op: Close) -> None:
-    if engine.connection.state is not states.CLOSING:
-        engine.life.say_close(op.condition, op.text)
+    if engine.life.state is not states.CLOSING:
+        engine.life.send_close(op.condition, op.text)
 
 
 def _publish(engine: Any, op: Publish) -> None:
@@ -148,9 +149,9 @@ def _done(engine: Any, op: Done) -> None:
         engine.connection.opened(token.record)
         return
     if name == "connection.close":
-        engine.life.part()
+        engine.life.finish_close()
         return
-    if engine.connection.state is states.CLOSING:
+    if engine.life.state is states.CLOSING:
         return  # close was the last word: what was asked behind its cause has no answer
     channel = engine.channels.get(op.channel)
     if channel is None:

@@ -310,6 +310,16 @@ def test_an_unreal_method_that_is_unknown(version: str) -> None:
     assert isinstance(closed, Closed) and closed.condition is Condition.NOT_IMPLEMENTED
 
 
+@pytest.mark.parametrize("version", FIRST)
+def test_an_answer_that_a_method_is_unknown_changes_nothing(version: str) -> None:
+    both = Both(version).opened()
+    unknown = first.ConnectionUnknown(0x63, 0x21, 0, 540, "NOT_IMPLEMENTED")
+    payload = both.server.writer.head_of(both.server.writer.method_of(unknown))
+    payload += both.server.writer.method_of(unknown).write(unknown)
+    assert both.client.receive(both.server.frames.frame(1, 0, payload)) == []
+    assert not both.client.closing
+
+
 @pytest.mark.parametrize("flags", [0x80, 0x20, 0xA0])
 def test_synchreq_and_tracer_change_nothing_for_a_server(flags: int) -> None:
     both = Both("0-9a0").opened()

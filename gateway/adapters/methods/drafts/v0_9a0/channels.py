@@ -4,8 +4,9 @@ from typing import Any
 
 from gateway.adapters.methods import states
 from gateway.adapters.methods.drafts.channel import Channel
-from gateway.adapters.methods.drafts.methods import OutgoingMethod, PendingReply
+from gateway.adapters.methods.drafts.methods import OutgoingMethod
 from gateway.adapters.methods.drafts.v0_9a0.names import DISTRIBUTED, RIGHTS, STANDARD
+from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.wire import layouts_0_9a0 as w
 from gateway.errors import Condition
 from gateway.operations import BeginSession, EndSession, EnterRealm, Operation, Prefetch, Select

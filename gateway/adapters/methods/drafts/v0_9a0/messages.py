@@ -144,5 +144,5 @@ def returned(channel: Channel, op: Returned) -> list[Operation]:
     if isinstance(message, Topical) or op.condition is Condition.NO_CONSUMERS:
         text = f"'{message.key[:80]}' has no consumers"
     group, number = channel.engine.table.by_name["jms.publish"], channel.number
-    channel.engine.life.lose(number, op.condition, text, group.number)
+    channel.engine.life.close_channel(number, op.condition, text, group.number)
     return [EndSession(number, None)]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.methods import OutgoingMethod, PendingReply, group_of
+from gateway.adapters.methods.drafts.methods import OutgoingMethod, group_of
 from gateway.adapters.methods.drafts.pacing import pace_of
 from gateway.adapters.methods.drafts.v0_9a0.channels import close_channel, grant, open_channel, say
 from gateway.adapters.methods.drafts.v0_9a0.messages import content_of, service
@@ -21,6 +21,7 @@ from gateway.adapters.methods.drafts.v0_9a0.names import (
     TOPICS,
     TPATH,
 )
+from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.wire import layouts_0_9a0 as w
 from gateway.errors import Condition, Lost, PeerError
 from gateway.message import Table

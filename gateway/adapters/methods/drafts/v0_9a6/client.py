@@ -4,11 +4,12 @@ from typing import Any
 
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod, PendingReply
+from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod
 from gateway.adapters.methods.drafts.v0_9a6.messages import delivered
 from gateway.adapters.methods.drafts.v0_9a6.names import NAMES, THEIRS
 from gateway.adapters.methods.drafts.v0_9a6.server import file_opened, open_file
 from gateway.adapters.methods.geometry import Method
+from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.wire import layouts_0_9a6 as w
 from gateway.errors import LocalError
 from gateway.operations import (

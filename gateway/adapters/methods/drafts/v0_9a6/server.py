@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.methods import OutgoingMethod, PendingReply, group_of
+from gateway.adapters.methods.drafts.methods import OutgoingMethod, group_of
 from gateway.adapters.methods.drafts.pacing import pace_of
 from gateway.adapters.methods.drafts.v0_9a6.messages import content_of, published_file
 from gateway.adapters.methods.drafts.v0_9a6.names import (
@@ -18,6 +18,7 @@ from gateway.adapters.methods.drafts.v0_9a6.names import (
     TYPES,
     queue_name,
 )
+from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.wire import layouts_0_9a6 as w
 from gateway.errors import Condition
 from gateway.message import Table
