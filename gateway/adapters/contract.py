@@ -82,7 +82,7 @@ class Outlet(Protocol):
     """The output of one channel. The broker calls it for each message, without an operation object;
     same effect as ``send`` with the operation of that name."""
 
-    gate: Callable[[bool], None]
+    allow_deliveries: Callable[[bool], None]
     """Set by the owner. Called with ``False`` when no more should be delivered on this channel,
     because its window is used up or a large body is being sent; with ``True`` when deliveries may
     continue."""
@@ -104,7 +104,7 @@ class Adapter(Protocol):
     closing: bool
     """Nothing more will come: the owner writes the rest of the output and closes the socket."""
     wake: Callable[[], None]
-    crowded: Callable[[], None]
+    output_congested: Callable[[], None]
     """Called when deliveries have piled up in the output: the owner pauses them until it has
     written. Set by the owner; may be called more than once."""
 

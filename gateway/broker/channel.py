@@ -341,9 +341,9 @@ class Channel:
         self.window.paused = False
         self.window.reopen()
 
-    def gate(self, open_: bool) -> None:
-        """The way out has no room for more deliveries, or has it again."""
-        self.window.gated = not open_
+    def allow_deliveries(self, allowed: bool) -> None:
+        """Whether the channel's output has room for more deliveries."""
+        self.window.output_full = not allowed
         self.window.reopen()
 
     @property

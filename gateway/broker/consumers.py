@@ -317,13 +317,13 @@ class Window:
     """Unsettled deliveries of one channel by tag, and the limits over all its consumers.
 
     ``held`` and ``octets`` count what was delivered to consumers (not what was fetched). ``open``
-    is false while the peer is ``paused`` or has stopped the flow, the way out is ``gated``, or
+    is false while the peer is ``paused`` or has stopped the flow, its channel's ``output_full``, or
     settlements that take several turns keep it ``busy`` (how many).
     """
 
     __slots__ = (
         "last", "unsettled", "held", "octets", "limit", "size", "open", "consumers",
-        "flowing", "paused", "gated", "closed", "busy", "index",
+        "flowing", "paused", "output_full", "closed", "busy", "index",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -335,14 +335,15 @@ class Window:
         self.size = 0
         self.open = True
         self.flowing = True
-        self.paused = self.gated = self.closed = False
+        self.paused = self.output_full = self.closed = False
         self.busy = 0
         self.consumers: dict[str, Consumer] = {}
         self.index = UnsettledIndex()
 
     def reopen(self) -> None:
         """One of the conditions for ``open`` has changed."""
-        now_open = self.flowing and not (self.paused or self.gated or self.closed or self.busy)
+        shut = self.paused or self.output_full or self.closed or self.busy
+        now_open = self.flowing and not shut
         if now_open == self.open:
             return
         self.open = now_open

@@ -258,7 +258,7 @@ class Connection(asyncio.Protocol):
         self._output_full = False
         self._resume_output()
 
-    def crowded(self) -> None:
+    def output_congested(self) -> None:
         """Pause deliveries until those of this turn are written, so that a long queue is not
         emptied into memory."""
         if not self._deliveries_paused and self.session is not None:
@@ -340,7 +340,7 @@ class Connection(asyncio.Protocol):
             self._hang_up()
             return
         self.adapter = adapter = self.listener.adapter(found.version, self)
-        adapter.crowded = self.crowded
+        adapter.output_congested = self.output_congested
         self.session = Session(
             self.listener.broker,
             adapter,

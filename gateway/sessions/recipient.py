@@ -10,7 +10,7 @@ from gateway.sessions.context import SessionContext
 from gateway.sessions.replies import Replies
 
 
-def _open_gate(open_: bool) -> None:
+def _unowned(allowed: bool) -> None:
     """No-op."""
 
 
@@ -33,11 +33,11 @@ class ChannelRecipient:
 
     def join(self, channel: Channel) -> None:
         """Pause the channel while the outlet cannot take more."""
-        self.outlet.gate = channel.gate
+        self.outlet.allow_deliveries = channel.allow_deliveries
 
     def part(self) -> None:
         """Let go of the channel, which has ended."""
-        self.outlet.gate = _open_gate
+        self.outlet.allow_deliveries = _unowned
 
     def returned(self, message: Message, condition: Condition, text: str) -> None:
         channel = self._context.channels.get(self._number)

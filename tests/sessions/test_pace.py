@@ -48,7 +48,7 @@ def opened() -> tuple[Session, list[Operation]]:
 
 
 class Silent:
-    gate: Callable[[bool], None] = staticmethod(lambda open_: None)
+    allow_deliveries: Callable[[bool], None] = staticmethod(lambda open_: None)
 
     def deliver(self, *_: object) -> None:
         raise AssertionError("nothing is consumed here")

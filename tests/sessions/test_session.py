@@ -61,7 +61,7 @@ from tests.broker.fakes import message
 
 
 class RecordingOutlet:
-    gate: Callable[[bool], None]
+    allow_deliveries: Callable[[bool], None]
 
     def __init__(self, said: list[Operation], channel: int) -> None:
         self._said = said
@@ -87,7 +87,7 @@ class RecordingAdapter:
         self.said: list[Operation] = []
         self.missing: set[int] = set()
         self.wake: Callable[[], None] = lambda: None
-        self.crowded: Callable[[], None] = lambda: None
+        self.output_congested: Callable[[], None] = lambda: None
 
     def receive(self, data: bytes) -> list[Operation]:
         return []

@@ -55,7 +55,7 @@ class ClientHandle:
 class ClientChannel:
     """An open channel. Its ``Outlet`` methods are never called for a client."""
 
-    gate: Callable[[bool], None]
+    allow_deliveries: Callable[[bool], None]
 
     def __init__(self, number: int, transacted: bool, restartable: bool) -> None:
         self.number = number
@@ -76,7 +76,7 @@ class ClientChannel:
         earlier one is not settled."""
         self.handle_of: dict[int, ClientHandle] = {}
         """The handles of unsettled deliveries."""
-        self.gate = lambda _: None
+        self.allow_deliveries = lambda _: None
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         raise LocalError("a client does not deliver")

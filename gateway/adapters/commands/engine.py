@@ -56,7 +56,7 @@ class Engine:
         self.server = server = role is Role.SERVER
         self.closing = False
         self.wake = wake
-        self.crowded: Callable[[], None] = no_op
+        self.output_congested: Callable[[], None] = no_op
         self.limits = limits
         self.handle_errors = handle_errors
         self.heartbeat = Heartbeat(limits)

@@ -86,7 +86,7 @@ class ServerHandle:
 class ServerChannel:
     """An open channel; its ``Outlet``."""
 
-    gate: Callable[[bool], None]
+    allow_deliveries: Callable[[bool], None]
 
     def __init__(
         self, number: int, table: "ServerChannels", transacted: bool, restartable: bool
@@ -116,7 +116,7 @@ class ServerChannel:
             MOST_TEMPLATES
         )
         """Encoded commands of deliveries by handle and name, without the fields that vary."""
-        self.gate = lambda _: None
+        self.allow_deliveries = lambda _: None
 
     # --- the outlet -----------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class ServerChannel:
         due = PendingDelivery(handle, name, delivery, redelivered, message, consumer)
         if self._preparing is not None:
             self._deferred.append(due)
-            self.gate(False)
+            self.allow_deliveries(False)
         else:
             self._write_delivery(due)
 
@@ -296,7 +296,7 @@ class ServerChannel:
             if due.handle.state is OPEN and self.state is OPEN:
                 self._write_delivery(due)
         if not deferred and self.number not in self.connection.buffer.large.deferred:
-            self.gate(True)
+            self.allow_deliveries(True)
 
     def abandon(self, handle: ServerHandle | None = None) -> None:
         """Forget a message that has not come completely: any, or one over this handle."""

@@ -99,7 +99,7 @@ class OutputChannel(Protocol):
     """A channel that sends large bodies."""
 
     number: int
-    gate: Callable[[bool], None]
+    allow_deliveries: Callable[[bool], None]
 
     def divert(self, pending: list[bytes]) -> None:
         """Write there from now on."""
@@ -123,7 +123,7 @@ class LargeBodyOutput:
         if output is None:
             output = self.deferred[channel.number] = DeferredOutput()
             channel.divert(output)
-            channel.gate(False)
+            channel.allow_deliveries(False)
         output.add(writer)
 
     @property
@@ -150,7 +150,7 @@ class LargeBodyOutput:
         freed, self._freed = self._freed, []
         for channel in freed:
             if channel.number not in self.deferred:
-                channel.gate(True)
+                channel.allow_deliveries(True)
 
     def end(self, channels: Mapping[int, OutputChannel]) -> None:
         """Drop all large bodies, also those that have begun."""

@@ -43,7 +43,7 @@ class Wakeable(Protocol):
     """The adapter whose output this is."""
 
     wake: Callable[[], None]
-    crowded: Callable[[], None]
+    output_congested: Callable[[], None]
 
 
 class OutputBuffer:
@@ -86,11 +86,11 @@ class OutputBuffer:
         """Count the octets of a message, to pause deliveries once there are many."""
         self._weight += octets
         if self._weight > MOST_OCTETS:
-            self._adapter.crowded()
+            self._adapter.output_congested()
 
     def crowd(self) -> None:
         """Pause deliveries: very many pieces wait to be written."""
-        self._adapter.crowded()
+        self._adapter.output_congested()
 
     def end_large(self) -> None:
         """Write no more of the large bodies."""

@@ -17,7 +17,7 @@ def release(adapter: Any, *parts: Any) -> None:
     own.update(
         kept,
         wake=no_op,
-        crowded=no_op,
+        output_congested=no_op,
         excuse_silence=no_op,
         refill=no_op,
         receive=_no_operations,

@@ -88,7 +88,7 @@ class Content:
         )
 
 
-def _open_gate(open_: bool) -> None:
+def _unowned(allowed: bool) -> None:
     """No-op."""
 
 
@@ -117,16 +117,17 @@ class Channel:
     What repeats in its output is kept encoded (the method for each consumer, exchange and key), the
     header goes out as it came in, and a small message is one joined piece."""
 
-    gate: Callable[[bool], None]
+    allow_deliveries: Callable[[bool], None]
     __slots__ = (
-        "number", "state", "gate", "awaited", "content", "ready", "tags", "_engine", "_addresses",
-        "_buffer", "_pending", "_header_start", "_body_start", "_acks", "_end", "_basic",
+        "number", "state", "allow_deliveries", "awaited", "content", "ready", "tags", "_engine",
+        "_addresses", "_buffer", "_pending", "_header_start", "_body_start", "_acks", "_end",
+        "_basic",
     )  # fmt: skip
 
     def __init__(self, number: int, engine: ChannelEngine) -> None:
         self.number = number
         self.state = states.OPENING
-        self.gate = _open_gate
+        self.allow_deliveries = _unowned
         self._engine = engine
         self._addresses: dict[tuple[str, str, str], tuple[bytes, bytes]] = {}
         self._buffer = engine.buffer

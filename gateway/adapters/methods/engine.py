@@ -61,7 +61,7 @@ class Engine:
         self.server = server = role is Role.SERVER
         self.closing = False
         self.wake = wake
-        self.crowded: Callable[[], None] = no_op
+        self.output_congested: Callable[[], None] = no_op
         self.table = table = VERSIONS[version]
         self.codes = ReplyCodes(table.codes)
         self.channels: dict[int, Channel] = {}

@@ -70,7 +70,7 @@ class Engine:
         self.server = server = role is Role.SERVER
         self.closing = False
         self.wake = wake
-        self.crowded: Callable[[], None] = no_op
+        self.output_congested: Callable[[], None] = no_op
         self.limits = limits
         self.product = product
         self.pending: list[bytes] = []
@@ -481,7 +481,7 @@ class Engine:
         """Count the octets of a large body that waits to be written."""
         self._weight += octets
         if self._weight > MOST_OCTETS:
-            self.crowded()
+            self.output_congested()
 
     @property
     def more(self) -> int:

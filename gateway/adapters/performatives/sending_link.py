@@ -178,7 +178,7 @@ class SendingConnection(LinkConnection, Protocol):
     """Output that was not taken yet."""
     annotates: bool
     """Deliveries carry the exchange and routing key of their message."""
-    crowded: Callable[[], None]
+    output_congested: Callable[[], None]
     portions: Portions
 
     def put(self, octets: bytes) -> None: ...
@@ -352,7 +352,7 @@ class SendingLink(Link):
         if size > HEAVY:
             self._engine.weigh(size)
         elif len(self._engine.pending) > CROWD:
-            self._engine.crowded()
+            self._engine.output_congested()
 
     def send(self, queued: QueuedDelivery) -> None:
         """Queue a delivery that ``deliver`` cannot send at once, and send it when that is

@@ -150,8 +150,8 @@ class SessionConnection(ReceivingConnection, SendingConnection, Protocol):
         ...
 
 
-def _open_gate(open_: bool) -> None:
-    """No-op: the gate of a session without an owner."""
+def _unowned(allowed: bool) -> None:
+    """No-op: a session without an owner."""
 
 
 class Session:
@@ -173,7 +173,7 @@ class Session:
         """The error in the peer's end."""
         self.reported = False
         """``on_end`` has been called."""
-        self.gate: Callable[[bool], None] = _open_gate
+        self.allow_deliveries: Callable[[bool], None] = _unowned
         self.next_incoming_id = 0
         self.incoming_window = WINDOW
         self.next_outgoing_id = 0
@@ -525,7 +525,7 @@ class Session:
         self._waiting[link] = None
         if not self._shut:
             self._shut = True
-            self.gate(False)
+            self.allow_deliveries(False)
 
     def go_on(self) -> None:
         """There may be a window again: send queued deliveries first."""
@@ -539,7 +539,7 @@ class Session:
             link.flush()
         if self._shut and not self._waiting and self.window > 0:
             self._shut = False
-            self.gate(True)
+            self.allow_deliveries(True)
 
     def unblocked(self) -> None:
         """Publishers may go on: credit again."""

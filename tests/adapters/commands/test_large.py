@@ -49,7 +49,7 @@ def test_out_in_portions(harness: Harness, restartable: bool) -> None:
         pair.ask(Listen(channel, "t", link, f"{link}/1", "", 0xFFFF))
     outlet = pair.peer.adapter.outlet(1)
     gates: list[bool] = []
-    outlet.gate = gates.append
+    outlet.allow_deliveries = gates.append
     outlet.deliver("1/1", 1, False, message(large(), message_id="large"))  # type: ignore[arg-type]
     outlet.deliver("1/1", 2, True, message(b"behind it"))
     assert pair.peer.adapter.more and gates[0] is False

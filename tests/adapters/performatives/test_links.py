@@ -124,7 +124,7 @@ def test_deliveries_wait_for_our_attach() -> None:
     (link,) = [each for each in peer.session.links.values() if not each.receiver]
     peer.broker.hold.clear()
     gates: list[bool] = []
-    peer.session.gate = gates.append
+    peer.session.allow_deliveries = gates.append
     peer.session.deliver(link.number, 1, False, peer.broker.queue("q")[0][0])
     assert peer.hears() == [] and len(link.held) == 1 and gates == [False]
     peer.says(w.Flow(0, 100, 2, 10))

@@ -364,7 +364,7 @@ def test_crowds_are_announced() -> None:
     peer.grants(100_000)
     peer.says(w.Flow(0, 100_000, 0, 10))
     crowds = []
-    peer.engine.crowded = lambda: crowds.append(1)
+    peer.engine.output_congested = lambda: crowds.append(1)
     one = message()
     for number in range(17_000):
         peer.session.deliver("1", number + 1, False, one)

@@ -193,7 +193,7 @@ def test_deliveries_wait_for_the_peers_window() -> None:
     peer.says(w.Begin(None, 0, 3, 10))
     peer.hears()
     gates: list[bool] = []
-    peer.session.gate = gates.append
+    peer.session.allow_deliveries = gates.append
     peer.sends()
     for number in range(6):
         peer.transfers(number, settled=True)

@@ -113,10 +113,10 @@ class Channel:
     came in, and a small message is one joined piece. What is larger, has children, or is a file
     that must be staged goes frame by frame."""
 
-    gate: Callable[[bool], None]
+    allow_deliveries: Callable[[bool], None]
     __slots__ = (
-        "number", "state", "gate", "engine", "awaited", "consumers", "content", "tickets",
-        "prefetch", "transacted", "classes", "unsettled", "files", "wanted", "paced",
+        "number", "state", "allow_deliveries", "engine", "awaited", "consumers", "content",
+        "tickets", "prefetch", "transacted", "classes", "unsettled", "files", "wanted", "paced",
         "prefetch_max", "_tags", "_starts", "_buffer", "_pending", "_frames",
     )  # fmt: skip
 

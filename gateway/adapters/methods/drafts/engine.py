@@ -60,7 +60,7 @@ class DraftEngine:
         self.server = server = role is Role.SERVER
         self.closing = False
         self.wake = wake
-        self.crowded: Callable[[], None] = no_op
+        self.output_congested: Callable[[], None] = no_op
         self.limits = limits
         self.is_0_9a0 = is_0_9a0(version)
         self.mapping = v0_9a0.MAPPING if self.is_0_9a0 else v0_9a6.MAPPING
