@@ -222,6 +222,68 @@ class Array(tuple[Any, ...]):
         return f"Array({list(self)!r}, {code}, {self.descriptors!r})"
 
 
+class CodedOctets(bytes):
+    """Octets of a type of 0-10 without a Python value: bin8 to bin1024, vbin8, struct32, types that
+    are not known. ``code`` is the type code; a plain vbin16 is ``bytes``."""
+
+    code: int
+
+    def __new__(cls, octets: bytes, code: int) -> Self:
+        made = super().__new__(cls, octets)
+        made.code = code
+        return made
+
+    def __repr__(self) -> str:
+        return f"CodedOctets({bytes(self)!r}, {self.code:#04x})"
+
+
+class CodedText(str):
+    """Text of 0-10 in another encoding than UTF-8: Latin-9 or UTF-16, by its type code."""
+
+    code: int
+
+    def __new__(cls, text: str, code: int) -> Self:
+        made = super().__new__(cls, text)
+        made.code = code
+        return made
+
+    def __repr__(self) -> str:
+        return f"CodedText({str(self)!r}, {self.code:#04x})"
+
+
+class Milliseconds(Timestamp):
+    """A datetime of 0-10 whose sender wrote milliseconds; the specification has seconds."""
+
+
+class LongScaled(Scaled):
+    """A dec64 of 0-10; a ``Scaled`` is a dec32 if its number fits."""
+
+    __slots__ = ()
+
+
+class TypedArray(Array):
+    """An array with the type code of its elements in 0-10; ``None`` if it was written without one,
+    as an empty array may be. ``code`` is that of 1.0, and always ``None`` here."""
+
+    element: int | None
+
+    def __new__(cls, items: Iterable[Any] = (), element: int | None = None) -> Self:
+        made = super().__new__(cls, items)
+        made.element = element
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        same = not isinstance(other, TypedArray) or self.element == other.element
+        return same and super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+    def __repr__(self) -> str:
+        element = None if self.element is None else f"{self.element:#04x}"
+        return f"TypedArray({list(self)!r}, {element})"
+
+
 SALTED = (str, bytes)
 """Types with randomized hashes, so that a peer cannot choose colliding keys."""
 FEW_UNSALTED = 8

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from specs.codegen.emit_codes import emit_codes
 from specs.codegen.emit_commands import emit_commands
 from specs.codegen.emit_composites import emit_composites
 from specs.codegen.emit_layouts import emit_layouts
+from specs.codegen.emit_packed import emit_packed
 from specs.codegen.emit_symbols import emit_symbols
 from specs.codegen.emit_tables import emit_tables
 from specs.codegen.emit_transitional import emit_transitional
@@ -26,6 +28,8 @@ DRAFTS = ("0-9a0", "0-9a6")
 TRANSITIONAL = "amqp-0-10-transitional.xml"
 REVISIONS = ("0-10-07-24", "0-10-07-27")
 """The revisions of July 2007 have records of their own as well: most methods of 0-9 changed."""
+SOURCE_0_10 = "amqp-0-10.xml"
+TARGET_0_10 = Path("gateway/adapters/segments/wire")
 SOURCE_1_0 = "amqp-1-0.xml"
 TARGET_1_0 = Path("gateway/adapters/performatives/wire")
 SOURCE_0_8A = "amqp-0-8a2.xml"
@@ -41,6 +45,8 @@ def render(specs: Path = ROOT / "specs") -> dict[Path, str]:
     stamp = stamp_of([specs / name for name in SOURCES])
     performatives = load(specs / SOURCE_1_0)
     stamp_1_0 = stamp_of([specs / SOURCE_1_0])
+    segments = load(specs / SOURCE_0_10)
+    stamp_0_10 = stamp_of([specs / SOURCE_0_10])
     commands = load(specs / SOURCE_0_8A)
     frames = gather([commands], "command-frames")
     stamp_0_8a = stamp_of([specs / SOURCE_0_8A])
@@ -52,6 +58,8 @@ def render(specs: Path = ROOT / "specs") -> dict[Path, str]:
         TARGET / "unimplemented.py": emit_unimplemented(protocols, stamp),
         **{path: text for name in DRAFTS for path, text in render_draft(specs, name).items()},
         **render_transitional(specs / TRANSITIONAL),
+        TARGET_0_10 / "layouts.py": emit_packed(segments, stamp_0_10),
+        TARGET_0_10 / "tables.py": emit_codes(segments, stamp_0_10),
         TARGET_1_0 / "layouts.py": emit_composites(performatives, stamp_1_0),
         TARGET_1_0 / "tables.py": emit_symbols(performatives, stamp_1_0),
     }

@@ -71,6 +71,7 @@ def test_the_stamp_names_every_source() -> None:
         sources = {
             codegen.TARGET_0_8A: (codegen.SOURCE_0_8A,),
             codegen.TARGET: codegen.SOURCES,
+            codegen.TARGET_0_10: (codegen.SOURCE_0_10,),
             codegen.TARGET_1_0: (codegen.SOURCE_1_0,),
         }[path.parent]
         drafts = [name for name in codegen.DRAFTS if path.stem.endswith(name.replace("-", "_"))]

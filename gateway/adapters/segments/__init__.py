@@ -1,0 +1,1 @@
+"""The segment family: AMQP 0-10 as published in 2008."""
