@@ -208,11 +208,9 @@ def inspect(
     from gateway.inspect import InspectError, inspect_file
 
     try:
-        failed = inspect_file(file, as_version, out, err)
+        inspect_file(file, as_version, out, err)
     except InspectError as error:
         fail(f"{file}: {error}")
-    if failed:
-        fail(f"{file}: {failed} of the frames could not be decoded")
 
 
 @users.command("add")

@@ -21,7 +21,7 @@ def frame(kind: int, channel: int, payload: bytes, end: int = 0xCE) -> bytes:
 
 def method(version: str, channel: int, record: Any) -> bytes:
     found = complete(version).by_record[type(record)]
-    return frame(1, channel, found.prefix + found.write(record))
+    return frame(1, channel, found.prefix + found.encode(record))
 
 
 def header(channel: int, size: int, properties: bytes = b"\0\0", group: int = 60) -> bytes:

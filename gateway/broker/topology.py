@@ -16,6 +16,8 @@ from gateway.operations import (
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
+    FindBindings,
+    FoundBindings,
     PurgeQueue,
     QueueState,
     Unbind,
@@ -115,6 +117,8 @@ class Topology:
 
     def active_queue(self, op: DeclareQueue) -> Queue:
         vhost = self.vhost
+        if op.exclusive and op.durable and not op.auto_delete and self.rules.lasting_exclusive:
+            op = replace(op, exclusive=False)
         name = op.name or vhost.new_name(op.hint)
         self.permissions.need("configure", "queue", name)
         found = vhost.queues.get(name)
@@ -173,6 +177,48 @@ class Topology:
             if strict and binding not in binding.source.bindings:
                 raise not_found(f"binding of '{name}' to '{op.source}' by '{key}'")
             self.vhost.remove_binding(binding)
+
+    def find_bindings(self, op: FindBindings) -> FoundBindings:
+        """Answer a question about names and bindings; it needs no permission, as a passive
+        declaration does not."""
+        vhost = self.vhost
+        exchange = vhost.exchanges.get(op.exchange)
+        queue = None if op.queue is None else vhost.queues.get(op.queue)
+        if not op.exchange:
+            return self.find_default_bindings(op, queue)
+        found = FoundBindings(
+            op.queue,
+            exchange_not_found=exchange is None,
+            queue_not_found=op.queue is not None and queue is None,
+        )
+        if exchange is None or found.queue_not_found:
+            return found
+        found.bindings = bool(exchange.bindings)
+        ways = list(exchange.bindings)
+        if queue is not None:
+            ways = [way for way in queue.bindings if way.source is exchange]
+            found.queue_not_matched = not ways
+        if op.key is not None:
+            found.key_not_matched = all(way.key != op.key for way in ways)
+        if op.arguments is not None:
+            found.arguments_not_matched = all(way.arguments != op.arguments for way in ways)
+        if op.key is not None and op.arguments is not None:
+            # Both have to be those of one binding.
+            both = any(way.key == op.key and way.arguments == op.arguments for way in ways)
+            found.arguments_not_matched = not both
+        return found
+
+    def find_default_bindings(self, op: FindBindings, queue: Queue | None) -> FoundBindings:
+        """Each queue is bound to the default exchange, by its name and without arguments."""
+        queues = self.vhost.queues
+        key_found = op.key is None or (op.key in queues if op.queue is None else op.key == op.queue)
+        return FoundBindings(
+            op.queue,
+            queue_not_found=op.queue is not None and queue is None,
+            key_not_matched=not key_found,
+            arguments_not_matched=bool(op.arguments),
+            bindings=bool(queues),
+        )
 
     def ends(self, op: Bind | Unbind) -> tuple[str, str]:
         """The names of destination and key, defaults filled in. Refuses (403) unless the user may

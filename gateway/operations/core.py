@@ -262,6 +262,8 @@ class Subscribe(Request):
     ``no_ack``: deliveries are settled when sent. ``filter``: deliver only messages for which it is
     true (``Selector.matches``). ``copy``: browse; the messages stay in the queue and settlement has
     no effect. ``credit``: number of deliveries before the next ``Credit``; ``None`` is no limit.
+    ``ends``: when the messages that are ready have been delivered, the consumer ends (``Cancelled``
+    with ``ended``).
     """
 
     queue: str
@@ -273,6 +275,7 @@ class Subscribe(Request):
     filter: Callable[[Message], bool] | None = None
     copy: bool = False
     credit: int | None = None
+    ends: bool = False
 
 
 @dataclass(slots=True)
@@ -285,10 +288,11 @@ class Unsubscribe(Request):
 @dataclass(slots=True)
 class Cancelled(Operation):
     """The broker has ended a consumer, or a link over which the peer sends, as its queue is
-    deleted."""
+    deleted; or a consumer that was to end by itself (``ended``, see ``Subscribe``)."""
 
     channel: int
     tag: str
+    ended: bool = False
 
 
 @dataclass(slots=True)

@@ -24,6 +24,9 @@ class VersionRules(NamedTuple):
     """Prefetch limits are those of the channel, consumers that run included; shared ones are those
     of every channel of the connection. Otherwise they are those of each consumer that starts
     later; shared ones are those of the channel."""
+    lasting_exclusive: bool = False
+    """An exclusive queue that is durable and not auto-delete outlives its connection, and other
+    connections may use it: clients of Qpid keep a durable subscription in one."""
 
 
 RABBITMQ = VersionRules()

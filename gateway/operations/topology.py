@@ -74,6 +74,18 @@ class FindQueue(Request):
 
 
 @dataclass(slots=True)
+class FindBindings(Request):
+    """Ask whether an exchange and a queue exist, and whether bindings join them. ``exchange`` ""
+    is the default exchange. ``queue``, ``key`` and ``arguments`` narrow the question; ``None``
+    leaves them open. Answered with ``FoundBindings``."""
+
+    exchange: str
+    queue: str | None = None
+    key: str | None = None
+    arguments: Table | None = None
+
+
+@dataclass(slots=True)
 class DeleteQueue(Operation):
     """Delete a queue and its bindings. Answered with the number of messages deleted."""
 
@@ -158,3 +170,19 @@ class FoundQueue(QueueState):
 
     arguments: Table = field(default_factory=dict)
     bindings: tuple[tuple[str, str, Table], ...] = ()
+
+
+@dataclass(slots=True)
+class FoundBindings:
+    """Result of ``FindBindings`` (result of exchange.bound in 0-10). ``queue`` is that of the
+    question. ``..._not_matched``: no binding of the exchange goes to that queue, has that key, has
+    those arguments. ``bindings``: the exchange has any."""
+
+    queue: str | None = None
+
+    exchange_not_found: bool = False
+    queue_not_found: bool = False
+    queue_not_matched: bool = False
+    key_not_matched: bool = False
+    arguments_not_matched: bool = False
+    bindings: bool = False

@@ -7,6 +7,7 @@ from typing import Any
 
 from gateway.broker.channel import Channel
 from gateway.operations import (
+    Cancelled,
     Credit,
     Done,
     Fetch,
@@ -65,7 +66,21 @@ class ConsumerOperations:
             credit=operation.credit,
         )
         # The first delivery must not overtake the answer.
-        self._replies.answer(operation.channel, operation.token, tag, partial(channel.start, tag))
+        start = partial(self._start, operation.channel, channel, tag, operation.ends)
+        self._replies.answer(operation.channel, operation.token, tag, start)
+
+    def _start(self, number: int, channel: Channel, tag: str, ends: bool) -> None:
+        """Deliveries begin. With ``ends`` the consumer ends after those that are ready."""
+        channel.start(tag)
+        if not ends:
+            return
+
+        def ended(left: int) -> None:
+            if self._context.has(number, channel):
+                channel.unsubscribe(tag)
+                self._replies.notify(Cancelled(number, tag, True))
+
+        channel.drain(tag, ended)
 
     def _unsubscribe(self, channel: Channel, operation: Unsubscribe) -> None:
         channel.unsubscribe(operation.tag)
@@ -96,8 +111,7 @@ class ConsumerOperations:
         state = None
         if queue is not None:
             bindings = tuple(
-                (b.source.name, b.key, b.arguments)
-                for b in islice(channel.vhost.bindings_to(queue), MOST_BINDINGS)
+                (b.source.name, b.key, b.arguments) for b in islice(queue.bindings, MOST_BINDINGS)
             )
             state = FoundQueue(
                 queue.name, queue.depth, len(queue.consumers), queue.arguments, bindings

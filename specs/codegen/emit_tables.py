@@ -45,7 +45,7 @@ def emit_tables(
     text = "\n".join([*lines, "}"]) + "\n"
     names = "Content, Geometry, Method, Version, version"
     if "unimplemented(" in text:
-        words = sorted([*names.split(", "), "unimplemented"])
+        words = ["Content", "Extended", "Geometry", "Method", "Version", "unimplemented", "version"]
         names = "".join(["(\n", *(f"    {word},\n" for word in words), ")"])
     return HEAD.format(versions=versions, stamp=stamp, layouts=layouts, names=names) + text
 
@@ -157,10 +157,18 @@ def emit_method(
         functions = [f"            w.{camel(title)},", f"            w.read_{stem},"]
         functions.append(f"            w.write_{stem},")
     words = [f'"{extension}"', f'"{operation.section}"']
+    extended = family.extended.get((protocol.name, title))
+    if extended:
+        last = snake(operation.fields[-1].name)
+        layout = [f'"{last}"', f"w.read_{extended}", f"w.write_{extended}"]
+        tail = wrapped("            Extended(", layout, "", "),")
+    else:
+        tail = []
     return [
         "        Method(",
         f'            "{title}", {number}, {octets(prefix)},',
         *functions,
         *filled([sides, listed, str(operation.content), *words], 12),
+        *tail,
         "        ),",
     ]

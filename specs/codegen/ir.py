@@ -154,6 +154,7 @@ class Field:
     spelled: str
     type: str
     reserved: bool = False
+    trailing: bool = False
     required: bool = False
     multiple: bool = False
     default: str = ""

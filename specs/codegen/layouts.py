@@ -66,12 +66,14 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Records (field -> kind), their titles, the layouts, and which version uses which."""
+    """Records (field -> kind), their titles, the layouts, and which version uses which.
+    ``extended``: the layouts of methods with a trailing field, for frames that have it."""
 
     records: dict[str, dict[str, str]]
     titles: dict[str, str]
     layouts: tuple[Layout, ...]
     stems: dict[tuple[str, str], str]
+    extended: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def order(self, layout: Layout) -> list[str]:
         """The fields of a layout's record, in the order of its constructor."""
@@ -154,6 +156,7 @@ def gather(protocols: Sequence[ir.Protocol], family: ir.Family = "methods") -> F
     titles: dict[str, str] = {}
     layouts: dict[tuple[str, tuple[Slot, ...]], Layout] = {}
     stems: dict[tuple[str, str], str] = {}
+    extended: dict[tuple[str, str], str] = {}
     for protocol in protocols:
         if protocol.family != family:
             raise NoEmitter(f"{protocol.name}: no emitter for the family {protocol.family!r} yet")
@@ -162,14 +165,22 @@ def gather(protocols: Sequence[ir.Protocol], family: ir.Family = "methods") -> F
             raise NoEmitter(f"{protocol.name}: no emitter for properties without flags yet")
         for title, fields, section, flags in items_of(protocol):
             record = camel(title)
-            slots = slots_of(protocol, fields)
+            note = f"{protocol.name} §{section}" if section else protocol.name
+            slots = slots_of(protocol, [field for field in fields if not field.trailing])
             merge(records.setdefault(record, {}), slots, f"{protocol.name} {title}")
             if (title, slots) not in layouts:
                 stem = snake(title.replace(".", "-"))
                 if record in titles:
                     stem += "_" + snake(protocol.name)
-                note = f"{protocol.name} §{section}" if section else protocol.name
                 layouts[title, slots] = Layout(stem, title, record, slots, note, flags)
             titles[record] = title
             stems[protocol.name, title] = layouts[title, slots].stem
-    return Family(records, titles, tuple(layouts.values()), stems)
+            if not fields or not fields[-1].trailing:
+                continue
+            slots = slots_of(protocol, fields)
+            merge(records[record], slots, f"{protocol.name} {title}")
+            if (title, slots) not in layouts:
+                stem = snake(f"{title}-with-{fields[-1].name}".replace(".", "-"))
+                layouts[title, slots] = Layout(stem, title, record, slots, note, flags)
+            extended[protocol.name, title] = layouts[title, slots].stem
+    return Family(records, titles, tuple(layouts.values()), stems, extended)

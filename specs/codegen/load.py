@@ -457,6 +457,7 @@ class Loader:
             spelled=element.attrib["name"],
             type="*" if anything else self.known_type(element, "type"),
             reserved="reserved" in element.attrib,
+            trailing="trailing" in element.attrib,
             required="required" in element.attrib,
             multiple="multiple" in element.attrib,
             default=element.get("default", ""),

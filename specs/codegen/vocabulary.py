@@ -67,7 +67,9 @@ SHAPES: dict[str, Shape] = {
     "described": shape("name source code", "symbol provides section", "field"),
     "restricted": shape("name source", "provides scope section", "value"),
     "field": shape(
-        "name type", "as reserved required multiple default requires of extension", "exception"
+        "name type",
+        "as reserved trailing required multiple default requires of extension",
+        "exception",
     ),
 }
 
@@ -110,6 +112,7 @@ CHOICES: dict[tuple[str, str], frozenset[str]] = {
     ("role", "implement"): frozenset(["must", "should", "may"]),
     ("struct", "errata"): frozenset(["qpid"]),
     ("field", "reserved"): frozenset(["yes"]),
+    ("field", "trailing"): frozenset(["yes"]),
     ("field", "required"): frozenset(["yes"]),
     ("field", "multiple"): frozenset(["yes"]),
     **{

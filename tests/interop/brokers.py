@@ -99,6 +99,9 @@ def broker_j_missing() -> str | None:
     return java_missing("broker-j", "qpid-broker-core")
 
 
+PROTOCOLS = [f"AMQP_{version}" for version in ("0_8", "0_9", "0_9_1", "0_10", "1_0")]
+
+
 def broker_j_configuration(folder: Path, port: int, anonymous: int, websocket: int) -> Json:
     """Its initial configuration: three ports, one host, queues that appear on first use."""
     plain = {
@@ -118,7 +121,7 @@ def broker_j_configuration(folder: Path, port: int, anonymous: int, websocket: i
             "port": number,
             "bindingAddress": HOST,
             "transports": [transport],
-            "protocols": ["AMQP_1_0"] if transport == "WS" else ["AMQP_0_9_1", "AMQP_1_0"],
+            "protocols": ["AMQP_1_0"] if transport == "WS" else PROTOCOLS,
             "authenticationProvider": provider,
             "virtualhostaliases": aliases,
         }

@@ -108,8 +108,8 @@ def test_few_are_settled_one_by_one() -> None:
 
 
 def described(peer: Receiver) -> tuple[Any, ...]:
-    entries = [entry for lane in peer.queue.backlog.lanes for entry in lane.ready]
-    dead = [entry for lane in peer.dead.backlog.lanes for entry in lane.ready]
+    entries = [entry for lane in peer.queue.lanes for entry in lane.ready]
+    dead = [entry for lane in peer.dead.lanes for entry in lane.ready]
     links = peer.engine.sessions[0].links.values()
     outgoing = [link for link in links if isinstance(link, SendingLink)]
     assert outgoing

@@ -46,6 +46,10 @@ from gateway.operations import (
 )
 from gateway.operations.rules import PUBLISHED, RABBITMQ
 
+EXTENSIONS = " (Qpid extensions)"
+"""Behind the name of our product: clients of Qpid use exchange.bound only with a server whose
+product has Qpid in its name."""
+
 SERVER_CAPABILITIES: Table = {
     "publisher_confirms": True,
     "exchange_exchange_bindings": True,
@@ -114,10 +118,15 @@ class Connection:
         """Has the peer announced this?"""
         return self.capabilities.get(name) is True
 
+    @property
+    def qpid(self) -> bool:
+        """Whether the peer is a client or broker of Qpid."""
+        return "qpid" in self.peer.product.removesuffix(EXTENSIONS).lower()
+
     def answerable(self, method: Method) -> bool:
         """Is a method answered? On 0-8 only Qpid's clients expect an answer to recover."""
         if method.name == "basic.recover" and self._engine.table.name == "0-8":
-            return "qpid" in self.peer.product.lower()
+            return self.qpid
         return bool(method.replies)
 
     # --- methods of the class --------------------------------------------------------------------
@@ -130,7 +139,7 @@ class Connection:
         if table.name != "0-8":
             # They came with 0-9-1; clients of 0-8 do not know the booleans in them.
             properties["capabilities"] = dict(SERVER_CAPABILITIES)
-        properties["product"] = product.product
+        properties["product"] = product.product + EXTENSIONS
         properties["version"] = product.version
         properties["platform"] = product.platform
         if product.information:
@@ -224,10 +233,12 @@ class Connection:
     def _on_open(self, m: w.ConnectionOpen, found: list[Operation]) -> None:
         method = self._engine.table.by_name["connection.open"]
         rules = RABBITMQ if self._engine.table.name == "0-9-1" else PUBLISHED
+        if self.qpid:
+            rules = rules._replace(lasting_exclusive=True)
         token = PendingReply(method)
         found.append(Open(token, m.virtual_host, self._user, self.peer, rules=rules))
 
-    def opened(self, m: Any) -> None:
+    def opened(self) -> None:
         """Server: the virtual host is there."""
         life = self._engine.life
         if life.state is states.OPENING:
@@ -332,7 +343,7 @@ class Connection:
         peer.platform = str(properties.get("platform", ""))
         peer.name = str(properties.get("connection_name", ""))
         peer.properties = properties
-        if "qpid" in peer.product.lower():
+        if self.qpid:
             self._engine.tags = fields.QPID
 
     def blocked(self, record: Any) -> None:

@@ -41,11 +41,27 @@ class Method(NamedTuple):
     content: bool  # a content header and body follow
     extension: str  # who added it, "" if the specification has it
     section: str
+    extended: "Extended | None" = None
 
     @property
     def implemented(self) -> bool:
         """Whether it is more than a name to us. The others are answered with not-implemented."""
         return self.record is not Unread
+
+    def encode(self, record: Any) -> bytes:
+        """The arguments of a record, with a trailing field if it has a value."""
+        extended = self.extended
+        if extended is not None and getattr(record, extended.field):
+            return extended.write(record)
+        return self.write(record)
+
+
+class Extended(NamedTuple):
+    """The layout of a method with a last field that senders may leave out."""
+
+    field: str  # its name in the record
+    read: Callable[[bytes, int], tuple[Any, int]]
+    write: Callable[[Any], bytes]
 
 
 class Unread(Record):

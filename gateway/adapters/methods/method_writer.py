@@ -48,7 +48,7 @@ class MethodWriter:
         if not ours and method.number != self._ack:
             raise LocalError(f"{record.NAME} is not ours to send")
         frames = self._frames
-        payload = self.head_of(method) + method.write(record)
+        payload = self.head_of(method) + method.encode(record)
         if frames.limit and len(payload) > frames.limit:
             raise Unwritable(f"{record.NAME} does not fit a frame of the peer")
         return frames.frame(frames.method, channel, payload)

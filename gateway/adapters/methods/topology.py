@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.essentials import count_arguments
+from gateway.adapters.methods.qpid_arguments import binding_arguments, read_consumer_arguments
 from gateway.adapters.methods.wire import layouts as w
+from gateway.errors import Unwritable
 from gateway.message import Table
 from gateway.operations import (
     BeginSession,
@@ -21,7 +23,9 @@ from gateway.operations import (
     DeleteQueue,
     EndSession,
     Fetch,
+    FindBindings,
     Flow,
+    FoundBindings,
     Operation,
     Prefetch,
     PurgeQueue,
@@ -118,6 +122,57 @@ def _write_bind_exchange(record: Callable[..., Any]) -> Callable[[RequestChannel
     return write
 
 
+(
+    BOUND, NO_EXCHANGE, NO_QUEUE, NO_BINDINGS, QUEUE_NOT_BOUND, KEY_NOT_BOUND,
+    QUEUE_NOT_BOUND_BY_KEY,
+) = range(7)  # fmt: skip
+"""Reply codes of exchange.bound-ok, as Qpid numbers them."""
+
+BOUND_TEXTS = (
+    "", "exchange not found", "queue not found", "the exchange has no bindings",
+    "the queue is not bound to the exchange", "no queue is bound by this key",
+    "the queue is not bound by this key",
+)  # fmt: skip
+
+
+def _read_bound(channel: RequestChannel, m: w.ExchangeBound, token: Token) -> Operation:
+    """Empty names leave the question open (Qpid)."""
+    return FindBindings(channel.number, token, m.exchange, m.queue or None, m.routing_key or None)
+
+
+def _write_bound(channel: RequestChannel, op: FindBindings) -> w.ExchangeBound:
+    if op.arguments is not None:
+        raise Unwritable("exchange.bound of Qpid has no arguments")
+    return w.ExchangeBound(op.exchange, op.key or "", op.queue or "")
+
+
+def _bound_ok(found: FoundBindings) -> w.ExchangeBoundOk:
+    """The first obstacle. What was asked for shows in what was not found."""
+    code = BOUND
+    if found.exchange_not_found:
+        code = NO_EXCHANGE
+    elif found.queue_not_found:
+        code = NO_QUEUE
+    elif found.key_not_matched:
+        code = KEY_NOT_BOUND if found.queue is None else QUEUE_NOT_BOUND_BY_KEY
+    elif found.queue_not_matched:
+        code = QUEUE_NOT_BOUND
+    elif not found.bindings:
+        code = NO_BINDINGS
+    return w.ExchangeBoundOk(code, BOUND_TEXTS[code])
+
+
+def _found_bindings(ok: w.ExchangeBoundOk) -> FoundBindings:
+    code = ok.reply_code
+    return FoundBindings(
+        exchange_not_found=code == NO_EXCHANGE,
+        queue_not_found=code == NO_QUEUE,
+        queue_not_matched=code == QUEUE_NOT_BOUND,
+        key_not_matched=code in (KEY_NOT_BOUND, QUEUE_NOT_BOUND_BY_KEY),
+        bindings=code not in (NO_EXCHANGE, NO_BINDINGS),
+    )
+
+
 # --- queues --------------------------------------------------------------------------------------
 
 
@@ -143,7 +198,7 @@ def _read_bind_queue(
     kind: type[Bind | Unbind],
 ) -> Callable[[RequestChannel, Any, Token], Operation]:
     def read(channel: RequestChannel, m: Any, token: Token) -> Operation:
-        arguments = _table(channel, m.arguments)
+        arguments = binding_arguments(_table(channel, m.arguments))
         return kind(channel.number, token, m.queue, m.exchange, m.routing_key, arguments)
 
     return read
@@ -173,6 +228,8 @@ def _read_delete_queue(channel: RequestChannel, m: w.QueueDelete, token: Token) 
 
 
 def _read_consume(channel: RequestChannel, m: w.BasicConsume, token: Token) -> Operation:
+    arguments = _table(channel, m.arguments)
+    read = read_consumer_arguments(arguments)
     return Subscribe(
         channel.number,
         token,
@@ -180,8 +237,11 @@ def _read_consume(channel: RequestChannel, m: w.BasicConsume, token: Token) -> O
         m.consumer_tag,
         m.no_ack,
         m.exclusive,
-        m.no_local,
-        _table(channel, m.arguments),
+        m.no_local or read.no_local,
+        arguments,
+        None if read.selector is None else read.selector.matches,
+        read.copy,
+        ends=read.ends,
     )
 
 
@@ -237,6 +297,7 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb("exchange.bind", _read_bind_exchange(Bind), _write_bind_exchange(w.ExchangeBind)),
     Verb("exchange.unbind", _read_bind_exchange(Unbind), _write_bind_exchange(w.ExchangeUnbind)),
+    Verb("exchange.bound", _read_bound, _write_bound, _bound_ok, _found_bindings),
     Verb(
         "queue.declare",
         _read_declare_queue,
@@ -303,6 +364,7 @@ METHODS: dict[type[Any], str] = {
     DeleteExchange: "exchange.delete",
     Bind: "queue.bind",
     Unbind: "queue.unbind",
+    FindBindings: "exchange.bound",
     DeclareQueue: "queue.declare",
     PurgeQueue: "queue.purge",
     DeleteQueue: "queue.delete",
