@@ -21,11 +21,11 @@ START = b"\x00\x53\x77"
 
 
 class Flat(NamedTuple):
-    """A body for a legacy reader. ``lead`` holds the octets that preceded the text of a value."""
+    """A body for a legacy reader. ``prefix`` holds the octets that preceded the text of a value."""
 
-    word: str | None
+    flat_kind: str | None
     octets: Body
-    lead: bytes = b""
+    prefix: bytes = b""
 
 
 def flatten(kind: str | None, body: Body) -> Flat:
@@ -39,28 +39,28 @@ def flatten(kind: str | None, body: Body) -> Flat:
         return Flat("value", body)
     _, start, stop = found[0][1]
     constructor = body[start]
-    word = {0xA1: "string", 0xB1: "string", 0xA0: "binary", 0xB0: "binary"}.get(constructor)
-    if word is None:
+    flat_kind = {0xA1: "string", 0xB1: "string", 0xA0: "binary", 0xB0: "binary"}.get(constructor)
+    if flat_kind is None:
         return Flat("value", body)
     at = start + (2 if constructor < 0xB0 else 5)
-    return Flat(word, body[at:stop], body[:at])
+    return Flat(flat_kind, body[at:stop], body[:at])
 
 
-def unflatten(word: Any, body: Body) -> tuple[str | None, Body]:
+def unflatten(flat_kind: Any, body: Body) -> tuple[str | None, Body]:
     """The inverse of ``flatten``: kind and body. An unknown kind is data."""
     if isinstance(body, LargeBody):
         return None, body
-    if word == "none" and not body:
+    if flat_kind == "none" and not body:
         return "none", b""
-    if word == "string":
+    if flat_kind == "string":
         try:
             return "value", START + write_value(body.decode())
         except UnicodeDecodeError:
             return None, body
-    if word == "binary":
+    if flat_kind == "binary":
         return "value", START + write_value(body)
-    if word in ("value", "sequence") and holds(body, word):
-        return word, body
+    if flat_kind in ("value", "sequence") and holds(body, flat_kind):
+        return flat_kind, body
     return None, body
 
 

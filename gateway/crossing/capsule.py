@@ -39,8 +39,8 @@ class Capsule(NamedTuple):
     protocol: str
     header: bytes
     digests: tuple[bytes, ...]
-    word: str | None = None
-    lead: bytes = b""
+    flat_kind: str | None = None
+    prefix: bytes = b""
     names: tuple[str, ...] = ()
 
 
@@ -52,48 +52,48 @@ class Seal:
         self.name = hashlib.sha256(b"capsule key\0" + key).digest()[:NAME]
 
     def write(self, capsule: Capsule) -> bytes:
-        said: dict[str, Any] = {"v": UByte(FORMAT), "p": Symbol(capsule.protocol)}
-        said["h"] = capsule.header
-        if capsule.lead:
-            said["o"] = capsule.lead
-        if capsule.word is not None:
-            said["w"] = Symbol(capsule.word)
+        fields: dict[str, Any] = {"v": UByte(FORMAT), "p": Symbol(capsule.protocol)}
+        fields["h"] = capsule.header
+        if capsule.prefix:
+            fields["o"] = capsule.prefix
+        if capsule.flat_kind is not None:
+            fields["w"] = Symbol(capsule.flat_kind)
         if capsule.names:
-            said["n"] = list(capsule.names)
-        said["s"] = b"".join(capsule.digests)
-        said["k"] = self.name + self._mac(said)
-        return write_value(said)
+            fields["n"] = list(capsule.names)
+        fields["s"] = b"".join(capsule.digests)
+        fields["k"] = self.name + self._mac(fields)
+        return write_value(fields)
 
     def read(self, octets: Any) -> Capsule | None:
         """The decoded capsule; ``None`` if it is not one of ours. Never raises."""
         if type(octets) is not bytes or len(octets) > LARGEST:
             return None
         try:
-            said = decode(octets)
-            if type(said) is not dict or write_value(said) != octets:
+            fields = decode(octets)
+            if type(fields) is not dict or write_value(fields) != octets:
                 return None
-            signed = said.pop("k", None)
+            signed = fields.pop("k", None)
             if type(signed) is not bytes or signed[:NAME] != self.name:
                 return None
-            if not hmac.compare_digest(signed[NAME:], self._mac(said)):
+            if not hmac.compare_digest(signed[NAME:], self._mac(fields)):
                 return None
         except FieldError:
             return None
-        if said.get("v") != FORMAT:
+        if fields.get("v") != FORMAT:
             return None
-        digests = said["s"]
-        word = said.get("w")
+        digests = fields["s"]
+        flat_kind = fields.get("w")
         return Capsule(
-            str(said["p"]),
-            said["h"],
+            str(fields["p"]),
+            fields["h"],
             tuple(digests[at : at + DIGEST] for at in range(0, len(digests), DIGEST)),
-            None if word is None else str(word),
-            said.get("o", b""),
-            tuple(said.get("n", ())),
+            None if flat_kind is None else str(flat_kind),
+            fields.get("o", b""),
+            tuple(fields.get("n", ())),
         )
 
-    def _mac(self, said: dict[str, Any]) -> bytes:
-        return hmac.digest(self._key, write_value(said), "sha256")
+    def _mac(self, fields: dict[str, Any]) -> bytes:
+        return hmac.digest(self._key, write_value(fields), "sha256")
 
 
 # --- digests ------------------------------------------------------------------------------------
@@ -117,11 +117,11 @@ def digests_of(parts: Parts) -> tuple[bytes, ...]:
     return tuple(digest(part) for part in parts)
 
 
-def speaks_for(told: tuple[bytes, ...], parts: Parts) -> bool:
+def belongs_to(digests: tuple[bytes, ...], parts: Parts) -> bool:
     """Whether a capsule with these digests belongs to a message with these parts: at least one that
-    is not empty is as it was written. On another message it means nothing."""
-    if len(told) != len(parts):
+    is not empty is as it was written. On any other message the capsule is ignored."""
+    if len(digests) != len(parts):
         return False
     if not any(parts):
-        return told == digests_of(parts)
-    return any(part and digest(part) == one for part, one in zip(parts, told, strict=True))
+        return digests == digests_of(parts)
+    return any(part and digest(part) == one for part, one in zip(parts, digests, strict=True))

@@ -23,11 +23,11 @@ from gateway.crossing.capsule import (
     digests_of,
     part_of_body,
 )
+from gateway.crossing.conversion import Hop, natural_form
 from gateway.crossing.forms import Form
 from gateway.crossing.legacy_forms import FORMS, form_of
-from gateway.crossing.returning import Opened, edited, opened, untouched
+from gateway.crossing.returning import OpenedCapsule, edited, open_capsule, original_of
 from gateway.crossing.sameness import same_body
-from gateway.crossing.ways import Hop, over
 from gateway.message import Dialect, Message
 
 Mode = Literal["natural", "lossless", "strict", "lenient"]
@@ -55,7 +55,7 @@ class Fidelity(StrEnum):
     EDITED = "edited"
     LOSSY = "lossy"
     NATURAL = "natural"
-    """Nobody has looked."""
+    """Not verified."""
 
 
 class Crossed(NamedTuple):
@@ -108,7 +108,7 @@ class Crossing:
         """Number of capsules with a foreign signature, or of another message."""
         self.refused = 0
         """Number of messages that could not be converted for a reader."""
-        self._drafts: dict[tuple[str | bytes, ...], Conversion] = {}
+        self._conversions: dict[tuple[str | bytes, ...], Conversion] = {}
         self._references: dict[str, Any] = {}
 
     def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
@@ -127,17 +127,17 @@ class Crossing:
         header, body = message.header, message.body
         if isinstance(body, LargeBody):
             return self._large(message, body, dialect)
-        known: tuple[str | bytes, ...]
+        cache_key: tuple[str | bytes, ...]
         if dialect is SECTIONS:
-            known = message.dialect.name, header, message.exchange, message.key
+            cache_key = message.dialect.name, header, message.exchange, message.key
         else:
-            known = message.dialect.name, header, dialect.name
-        draft = self._drafts.get(known)
-        if draft is None:
-            return self._anew(message, header, body, dialect, known)
-        if draft.capsule is None:
-            return Crossed(draft.header, body, draft.fidelity, draft.inexact)
-        return self._sealed(form_of(dialect), draft, body, digest(part_of_body(body)))
+            cache_key = message.dialect.name, header, dialect.name
+        conversion = self._conversions.get(cache_key)
+        if conversion is None:
+            return self._convert_and_keep(message, header, body, dialect, cache_key)
+        if conversion.capsule is None:
+            return Crossed(conversion.header, body, conversion.fidelity, conversion.inexact)
+        return self._sealed(form_of(dialect), conversion, body, digest(part_of_body(body)))
 
     def _large(self, message: Message, body: LargeBody, dialect: Dialect) -> Crossed:
         """A data body is passed on unread, and its capsule is not bound to it. Any other body has
@@ -154,10 +154,10 @@ class Crossing:
             raise ValueError(f"a body of {len(body)} octets that is not data")
         return self.cross(with_body(message, body[:]), dialect)
 
-    # --- out ------------------------------------------------------------------------------------
+    # --- to another dialect -----------------------------------------------------------------------
 
-    def _anew(
-        self, message: Message, header: bytes, body: bytes, dialect: Dialect, known: Any
+    def _convert_and_keep(
+        self, message: Message, header: bytes, body: bytes, dialect: Dialect, cache_key: Any
     ) -> Crossed:
         source, reader = form_of(message.dialect), form_of(dialect)
         capsuled = source.marker in header
@@ -165,49 +165,51 @@ class Crossing:
             returned = self._returned(source, reader, message, body)
             if returned is not None:
                 return returned
-            header = source.without(header)
+            header = source.without_capsule(header)
         hop = Hop(message.exchange, message.key, self._references)
-        draft = self._draft(source, reader, header, body, hop)
+        conversion = self._convert(source, reader, header, body, hop)
         modern = message.dialect is SECTIONS
         if len(header) <= LONGEST and not capsuled:
             if modern:
-                keep = is_plain(header) and REFERENCE_OCTETS not in draft.header
+                keep = is_plain(header) and REFERENCE_OCTETS not in conversion.header
             else:
                 keep = dialect is not SECTIONS or not depends(header)
             if keep:
-                self._keep(known, draft)
-        if draft.capsule is None:
-            return Crossed(draft.header, draft.body, draft.fidelity, draft.inexact)
-        told = draft.body if modern else body  # as the family has it
-        return self._sealed(reader, draft, draft.body, digest(part_of_body(told)))
+                self._keep(cache_key, conversion)
+        if conversion.capsule is None:
+            return Crossed(*conversion[:4])
+        family_body = conversion.body if modern else body
+        return self._sealed(reader, conversion, conversion.body, digest(part_of_body(family_body)))
 
-    def _keep(self, known: Any, draft: Conversion) -> None:
-        if len(self._drafts) >= CACHED:
-            self._drafts.clear()
-        self._drafts[known] = draft._replace(body=b"")
+    def _keep(self, cache_key: Any, conversion: Conversion) -> None:
+        if len(self._conversions) >= CACHED:
+            self._conversions.clear()
+        self._conversions[cache_key] = conversion._replace(body=b"")
 
-    def _draft(
+    def _convert(
         self, source: Form, reader: Form, header: bytes, body: bytes, hop: Hop
     ) -> Conversion:
         lenient = self.mode == "lenient"
-        natural, inner, word, lead, id_ = over(source, reader, header, body, hop, lenient)
+        natural, inner, flat_kind, prefix, id_ = natural_form(
+            source, reader, header, body, hop, lenient
+        )
         self._remember(id_)
         if self.mode == "natural":
             return Conversion(natural, inner, Fidelity.NATURAL)
         if lenient:
-            natural = reader.bare(natural)
-        original = source.without(header)
-        back, outer, *_ = over(reader, source, natural, inner)
+            natural = reader.native(natural)
+        original = source.without_capsule(header)
+        back, outer, *_ = natural_form(reader, source, natural, inner)
         if back == original and outer == body:
             return Conversion(natural, inner, Fidelity.EXACT)
-        encoded = word not in (None, "none")
+        encoded = flat_kind not in (None, "none")
         if not self.octets and source.same(back, original) and same_body(outer, body, encoded):
             return Conversion(natural, inner, Fidelity.EQUIVALENT)
         inexact = tuple(source.unequal(back, original)) or ("body",)
         if lenient:
             return Conversion(natural, inner, Fidelity.LOSSY, inexact)
         digests = digests_of(reader.parts(natural))
-        capsule = Capsule(source.name, original, digests, word, lead, inexact[:NAMED])
+        capsule = Capsule(source.name, original, digests, flat_kind, prefix, inexact[:NAMED])
         return Conversion(natural, inner, Fidelity.CAPSULE, inexact, capsule)
 
     def _remember(self, id_: Any) -> None:
@@ -217,37 +219,41 @@ class Crossing:
                 self._references.pop(next(iter(self._references)))
             self._references[reference(id_)] = id_
 
-    def _sealed(self, reader: Form, draft: Conversion, body: Body, told: bytes) -> Crossed:
-        """The result with its capsule. ``told`` is the digest of the body in the family form."""
-        header, _, fidelity, inexact, capsule = draft
+    def _sealed(
+        self, reader: Form, conversion: Conversion, body: Body, body_digest: bytes
+    ) -> Crossed:
+        """The result with its capsule. ``body_digest``: of the body in the family form."""
+        header, _, fidelity, inexact, capsule = conversion
         assert capsule is not None
-        octets = self.seal.write(capsule._replace(digests=(*capsule.digests, told)))
+        octets = self.seal.write(capsule._replace(digests=(*capsule.digests, body_digest)))
         try:
             if len(octets) > LARGEST:
                 raise ValueError("too large for a capsule")
-            return Crossed(reader.carry(header, octets), body, fidelity, inexact)
+            return Crossed(reader.with_capsule(header, octets), body, fidelity, inexact)
         except ValueError as error:
             if self.mode == "strict":
                 names = ", ".join(inexact)[:200]
                 raise ValueError(f"cannot be carried exactly: {names}") from error
             return Crossed(header, body, Fidelity.LOSSY, inexact)
 
-    # --- back -----------------------------------------------------------------------------------
+    # --- back from another dialect ----------------------------------------------------------------
 
     def _returned(
         self, source: Form, reader: Form, message: Message, body: bytes
     ) -> Crossed | None:
         """The original of a message with a capsule of ours, or ``None``. If the reader's dialect is
         a third one, the original is converted to it."""
-        octets = source.carried(message.header)
+        octets = source.capsule_in(message.header)
         if octets is None or self.mode == "natural":
             return None
         capsule = self.seal.read(octets)
-        found = None if capsule is None else opened(FORMS, source, capsule, message.header, body)
+        found = (
+            None if capsule is None else open_capsule(FORMS, source, capsule, message.header, body)
+        )
         if found is None:
             self.forged += 1
             return None
-        original = untouched(found)
+        original = original_of(found)
         if original is None:
             return self._edited(found, reader, message)
         if found.home is reader:
@@ -257,7 +263,7 @@ class Crossing:
         )
         return self.cross(own, reader.dialect)
 
-    def _edited(self, found: Opened, reader: Form, message: Message) -> Crossed:
+    def _edited(self, found: OpenedCapsule, reader: Form, message: Message) -> Crossed:
         """A changed message: changes take precedence. For a reader of a third dialect the capsule
         of the original is passed on."""
         home, capsule = found.home, found.capsule
@@ -265,10 +271,10 @@ class Crossing:
         if home is reader:
             return Crossed(header, body, Fidelity.EDITED if changed else Fidelity.EXACT)
         if self.mode == "lenient":
-            return Crossed(reader.bare(header), body, Fidelity.EDITED)
+            return Crossed(reader.native(header), body, Fidelity.EDITED)
         going = capsule._replace(digests=digests_of(reader.parts(natural)))
-        draft = Conversion(header, body, Fidelity.EDITED, capsule.names, going)
-        return self._sealed(reader, draft, body, capsule.digests[-1])
+        conversion = Conversion(header, body, Fidelity.EDITED, capsule.names, going)
+        return self._sealed(reader, conversion, body, capsule.digests[-1])
 
 
 def depends(header: bytes) -> bool:

@@ -62,19 +62,19 @@ class Form(ABC):
         """The digested parts of a header, without members that are rewritten on the way."""
 
     @abstractmethod
-    def carried(self, header: bytes) -> Any:
+    def capsule_in(self, header: bytes) -> Any:
         """The value in the place of the capsule, or ``None``."""
 
     @abstractmethod
-    def carry(self, header: bytes, octets: bytes) -> bytes:
+    def with_capsule(self, header: bytes, octets: bytes) -> bytes:
         """The header with this capsule. Raises ``ValueError`` if there is no room for it."""
 
     @abstractmethod
-    def without(self, header: bytes) -> bytes:
+    def without_capsule(self, header: bytes) -> bytes:
         """The header without a capsule and without hop-by-hop members."""
 
     @abstractmethod
-    def bare(self, header: bytes) -> bytes:
+    def native(self, header: bytes) -> bytes:
         """The header without members that native peers do not write."""
 
     @abstractmethod
@@ -90,9 +90,9 @@ class Form(ABC):
         """The header with these properties. ``form`` is the form of the body, as in a header of
         1.0."""
 
-    def arrived(self, header: bytes, told: tuple[bytes, ...]) -> bytes:
-        """The header as the publisher wrote it, without additions of later hops. ``told`` holds the
-        digests."""
+    def as_published(self, header: bytes, digests: tuple[bytes, ...]) -> bytes:
+        """The header as the publisher wrote it, without additions of later hops. ``digests``: of
+        its capsule."""
         return header
 
 
@@ -130,7 +130,7 @@ class BasicForm(Legacy):
         entries = [raw for name, raw in cut(header).entries or [] if name != self.marker]
         return (flags.to_bytes(2, "big") + fields if flags else b""), b"".join(entries)
 
-    def carried(self, header: bytes) -> bytes | None:
+    def capsule_in(self, header: bytes) -> bytes | None:
         """The capsule, which is a long string or binary."""
         for name, raw in cut(header).entries or []:
             if name == self.marker:
@@ -138,13 +138,13 @@ class BasicForm(Legacy):
                 return raw[tag + 5 :] if raw[tag : tag + 1] in (b"x", b"S") else b""
         return None
 
-    def carry(self, header: bytes, octets: bytes) -> bytes:
+    def with_capsule(self, header: bytes, octets: bytes) -> bytes:
         return with_headers(header, {OUR_ORIGIN: octets})
 
-    def without(self, header: bytes) -> bytes:
+    def without_capsule(self, header: bytes) -> bytes:
         return without_header(header, self.marker) if self.marker in header else header
 
-    def bare(self, header: bytes) -> bytes:
+    def native(self, header: bytes) -> bytes:
         parts = cut(header)
         kept = [each for each in parts.entries or [] if not each[0].startswith(CARRIERS_OCTETS)]
         return joined(parts._replace(entries=kept or None))
@@ -171,16 +171,16 @@ class SectionsForm(Form):
         kept = [pair for pair in annotations.items() if pair[0] not in PASSING]
         return (*parts, write_value(kept) if kept else b"")
 
-    def carried(self, header: bytes) -> Any:
+    def capsule_in(self, header: bytes) -> Any:
         return annotations_of(header).get(ORIGIN)
 
-    def carry(self, header: bytes, octets: bytes) -> bytes:
+    def with_capsule(self, header: bytes, octets: bytes) -> bytes:
         return with_annotations(header, {**annotations_of(header), Symbol(ORIGIN): octets})
 
-    def without(self, header: bytes) -> bytes:
+    def without_capsule(self, header: bytes) -> bytes:
         return without_passing(with_section(header, DELIVERY, b""))
 
-    def bare(self, header: bytes) -> bytes:
+    def native(self, header: bytes) -> bytes:
         annotations = annotations_of(header)
         ours = (NESTED, UNFIT, CHILDREN)
         kept = {key: value for key, value in annotations.items() if key not in ours}

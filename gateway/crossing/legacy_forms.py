@@ -6,6 +6,7 @@ there the capsule is in base64. A class without headers cannot carry one.
 """
 
 import binascii
+import operator
 from typing import Any
 
 from gateway.adapters.commands import types as fields
@@ -28,7 +29,7 @@ from gateway.crossing.forms import (
     Legacy,
 )
 from gateway.crossing.natural import OUR_ORIGIN
-from gateway.crossing.sameness import same, same_basic, unequal_keys
+from gateway.crossing.sameness import same, same_basic, unequal_keys, unequal_slots
 from gateway.message import Dialect, Properties
 
 NOTHING = digest(b"")
@@ -64,10 +65,10 @@ class DraftForm(Legacy):
         octets = destination.encode("utf-8", "surrogateescape")
         return stated if any(stated) else b"", octets, b"".join(entries), children
 
-    def arrived(self, header: bytes, told: tuple[bytes, ...]) -> bytes:
+    def as_published(self, header: bytes, digests: tuple[bytes, ...]) -> bytes:
         """The header as the publisher wrote it. If no destination was written, the present one was
         added by the last hop."""
-        if len(told) < 2 or told[1] != NOTHING:
+        if len(digests) < 2 or digests[1] != NOTHING:
             return header
         record, children = self._draft.record(header)
         if not getattr(record, "destination", None):
@@ -75,7 +76,7 @@ class DraftForm(Legacy):
         record.destination = None
         return self._draft.joined(record, children)
 
-    def carried(self, header: bytes) -> bytes | None:
+    def capsule_in(self, header: bytes) -> bytes | None:
         for entry in self._draft.entries(self._draft.record(header)[0]):
             if entry.name == self.marker:
                 try:
@@ -84,7 +85,7 @@ class DraftForm(Legacy):
                     return b""
         return None
 
-    def carry(self, header: bytes, octets: bytes) -> bytes:
+    def with_capsule(self, header: bytes, octets: bytes) -> bytes:
         record, children = self._draft.record(header)
         if not hasattr(record, "headers"):
             raise ValueError(f"{self.name} has no headers")
@@ -92,10 +93,10 @@ class DraftForm(Legacy):
         record.headers = (record.headers or b"") + self._draft.table({OUR_ORIGIN: text})
         return self._draft.joined(record, children)
 
-    def without(self, header: bytes) -> bytes:
+    def without_capsule(self, header: bytes) -> bytes:
         return self._without(header, (self.marker,)) if self.marker in header else header
 
-    def bare(self, header: bytes) -> bytes:
+    def native(self, header: bytes) -> bytes:
         return self._without(header, (self.marker, *CARRIERS_OCTETS))
 
     def _without(self, header: bytes, beginnings: tuple[bytes, ...]) -> bytes:
@@ -123,14 +124,14 @@ class DraftForm(Legacy):
         found = [
             name.replace("_", "-")
             for name in mine.__slots__
-            if name != "headers" and said(mine, name) != said(yours, name)
+            if name != "headers" and present(mine, name) != present(yours, name)
         ]
         found += ["children"] if my_children != your_children else []
         tables = (self._draft.headers_of(each) or {} for each in (mine, yours))
         return found + unequal_keys("headers", *tables)
 
 
-def said(record: Any, name: str) -> Any:
+def present(record: Any, name: str) -> Any:
     """A property, or ``None`` if it is absent or has an empty value."""
     value = getattr(record, name)
     return None if value in EMPTY.get(name, ("",)) else value
@@ -146,24 +147,24 @@ class CommandForm(Legacy):
         entries = [raw for name, raw in cut(read_header(header)) if name != OUR_ORIGIN]
         return (b"" if stated == USUAL else stated), b"".join(entries)
 
-    def carried(self, header: bytes) -> bytes | None:
+    def capsule_in(self, header: bytes) -> bytes | None:
         for name, raw in cut(read_header(header)):
             if name == OUR_ORIGIN:
                 at = 1 + raw[0]
                 return raw[at + 3 :] if raw[at] == fields.STRING else b""
         return None
 
-    def carry(self, header: bytes, octets: bytes) -> bytes:
+    def with_capsule(self, header: bytes, octets: bytes) -> bytes:
         record = read_header(header)
         record.headers += fields.written(OUR_ORIGIN, octets)
         if len(record.headers) > fields.MOST_OCTETS:
             raise fields.FieldError("the fields leave no room for a capsule")
         return write_message_properties(record)[SIZE_OCTETS:]
 
-    def without(self, header: bytes) -> bytes:
+    def without_capsule(self, header: bytes) -> bytes:
         return self._without(header, (OUR_ORIGIN,)) if self.marker in header else header
 
-    def bare(self, header: bytes) -> bytes:
+    def native(self, header: bytes) -> bytes:
         return self._without(header, (OUR_ORIGIN, MORE, *CARRIERS))
 
     def _without(self, header: bytes, beginnings: tuple[str, ...]) -> bytes:
@@ -181,11 +182,7 @@ class CommandForm(Legacy):
 
     def _differences(self, one: bytes, other: bytes) -> list[str]:
         mine, yours = read_header(one), read_header(other)
-        found = [
-            name.replace("_", "-")
-            for name in mine.__slots__
-            if name != "headers" and getattr(mine, name) != getattr(yours, name)
-        ]
+        found = unequal_slots(mine, yours, operator.eq, "headers")
         tables = [fields.read_table(each.headers) for each in (mine, yours)]
         more = [each.get(MORE) for each in tables]
         if same_more(*more):

@@ -1,12 +1,13 @@
 """The natural mapping: the form that a reader of the other version expects, without a capsule.
 
-``to_sections`` leads from basic properties to sections, ``to_basic`` from sections to basic
+``to_sections`` leads from basic properties to sections, ``as_basic`` from sections to basic
 properties. Each is the inverse of the other for nearly all messages; ``crossing`` verifies it for
 each.
 """
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from gateway.adapters.methods.content import (
     ANNOTATIONS,
@@ -21,7 +22,6 @@ from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.splicing import COUNT, DEATHS, OUR_DEATHS, deaths_in, deaths_out
 from gateway.bodies import Body
 from gateway.crossing import bodies
-from gateway.crossing.addresses import from_address, to_address
 from gateway.crossing.types import TYPES, apply_notes, decoded_map, fits, to_field, write_notes
 from gateway.message import Properties, Table
 from gateway.values import Seconds, Symbol, ULong
@@ -46,6 +46,7 @@ KEYED = (
     (FOOTER, "footer"),
 )
 UINT = 1 << 32
+QUEUES = "/queues/"
 
 
 # --- basic properties -> sections ---------------------------------------------------------------
@@ -99,22 +100,21 @@ def as_sections(header: bytes, body: Body) -> tuple[Properties, Body]:
     if headers:
         apply_notes(headers)
         headers.pop(OUR_ORIGIN, None)
-        raise_encoded(headers, annotations, found)
-        raise_known(headers, annotations, found)
+        restore_encoded(headers, annotations, found)
+        restore_known(headers, annotations, found)
         for name in list(headers):  # if they come from 1.0, names may be of any type
             if isinstance(name, str) and name.startswith("x-opt-") and name.isascii():
                 annotations.setdefault(Symbol(name), headers.pop(name))
     found.application = headers or (None if found.application is None or annotations else {})
     found.annotations = annotations or None
-    found.reply_to = to_address(found.reply_to)
-    word = found.body_kind
-    found.body_kind, body = bodies.unflatten(word, body)
-    if found.body_kind and word and found.content_type == bodies.TYPES.get(word):
+    flat_kind = found.body_kind
+    found.body_kind, body = bodies.unflatten(flat_kind, body)
+    if found.body_kind and flat_kind and found.content_type == bodies.TYPES.get(flat_kind):
         found.content_type = None
     return found, body
 
 
-def raise_encoded(headers: Table, annotations: dict[Any, Any], found: Properties) -> None:
+def restore_encoded(headers: Table, annotations: dict[Any, Any], found: Properties) -> None:
     """Restore sections that are in headers as encoded maps."""
     for name in (ANNOTATIONS, FOOTER, APPLICATION):
         section = decoded_map(headers.get(name))
@@ -131,7 +131,7 @@ def raise_encoded(headers: Table, annotations: dict[Any, Any], found: Properties
                 annotations.update(section)
 
 
-def raise_known(headers: Table, annotations: dict[Any, Any], found: Properties) -> None:
+def restore_known(headers: Table, annotations: dict[Any, Any], found: Properties) -> None:
     """Move headers that have a field of their own in 1.0."""
     copies = headers.get(OUR_COPIES)
     if isinstance(copies, list) and all(type(each) is str for each in copies):
@@ -156,40 +156,33 @@ def raise_known(headers: Table, annotations: dict[Any, Any], found: Properties) 
 # --- sections -> basic properties ---------------------------------------------------------------
 
 
-def to_basic(header: bytes, body: Body) -> tuple[bytes, Body]:
-    """The legacy form. Raises ``ValueError``."""
-    found = SECTIONS.read(header)
-    flat = bodies.flatten(found.body_kind, body)
-    return BASIC.write(as_basic(found, flat.word)), flat.octets
-
-
-def as_basic(found: Properties, word: str | None) -> Properties:
-    """The properties of the legacy message. ``word`` is the kind of its body."""
+def as_basic(found: Properties, flat_kind: str | None) -> Properties:
+    """The properties of the legacy message. ``flat_kind`` is the kind of its body."""
     notes: dict[str, int] = {}
     headers: Table = {}
     rest: dict[Any, Any] = {}
-    sink_application(found.application or {}, headers, notes)
-    sink_annotations(found.annotations or {}, headers, notes, rest)
+    application_to_headers(found.application or {}, headers, notes)
+    annotations_to_headers(found.annotations or {}, headers, notes, rest)
     if found.delivery_count is not None:
         headers.setdefault(COUNT, int(found.delivery_count))
-    sink_group(found, headers)
+    group_to_headers(found, headers)
     if rest:
         headers[ANNOTATIONS] = write_value(rest)
     if found.footer is not None:
         headers[FOOTER] = write_value(found.footer)
-    if word is not None:
-        headers[BODY] = word
+    if flat_kind is not None:
+        headers[BODY] = flat_kind
         if found.content_type is None:
-            found.content_type = bodies.TYPES.get(word)
+            found.content_type = bodies.TYPES.get(flat_kind)
     if notes:
         headers[TYPES] = write_notes(notes)
     found.application = headers or (None if found.application is None else {})
     found.annotations = found.delivery_annotations = found.footer = found.body_kind = None
-    found.reply_to = from_address(found.reply_to)
+    found.reply_to = queue_of(found.reply_to)
     return found
 
 
-def sink_application(given: dict[Any, Any], headers: Table, notes: dict[str, int]) -> None:
+def application_to_headers(given: dict[Any, Any], headers: Table, notes: dict[str, int]) -> None:
     odd: dict[Any, Any] = {}
     pairs = getattr(given, "pairs", None)
     for name, value in given.items() if pairs is None else pairs:
@@ -205,7 +198,7 @@ def sink_application(given: dict[Any, Any], headers: Table, notes: dict[str, int
         headers[APPLICATION] = write_value(odd)
 
 
-def sink_annotations(
+def annotations_to_headers(
     given: dict[Any, Any], headers: Table, notes: dict[str, int], rest: dict[Any, Any]
 ) -> None:
     """Annotations whose names begin with ``x-`` become headers; the others become one encoded
@@ -233,9 +226,20 @@ def sink_annotations(
             rest[name] = value
 
 
-def sink_group(found: Properties, headers: Table) -> None:
+def group_to_headers(found: Properties, headers: Table) -> None:
     """Write the group properties under their JMS names, unless these are taken."""
     if found.group_id is not None and JMS_GROUP not in headers:
         headers[JMS_GROUP], found.group_id = found.group_id, None
     if found.group_sequence is not None and JMS_SEQUENCE not in headers:
         headers[JMS_SEQUENCE], found.group_sequence = int(found.group_sequence), None
+
+
+def queue_of(address: str | None) -> str | None:
+    """A reply address: ``/queues/q`` is the queue ``q``; any other address stays as it is, as plain
+    addresses name queues."""
+    if address is None or not address.startswith(QUEUES) or "/" in address[len(QUEUES) :]:
+        return address
+    try:
+        return unquote(address[len(QUEUES) :], errors="strict") or address
+    except UnicodeDecodeError:
+        return address

@@ -6,15 +6,15 @@ from typing import NamedTuple
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import split_header
 from gateway.crossing import bodies
-from gateway.crossing.capsule import Capsule, Parts, digest, digests_of, part_of_body, speaks_for
+from gateway.crossing.capsule import Capsule, Parts, belongs_to, digest, digests_of, part_of_body
+from gateway.crossing.conversion import Hop, natural_form, natural_form_of
 from gateway.crossing.forms import SECTIONS_FORM, Form
 from gateway.crossing.overlay import overlay
-from gateway.crossing.ways import Hop, as_written, over
 
 
-class Opened(NamedTuple):
+class OpenedCapsule(NamedTuple):
     """A message with its capsule. ``home`` is its original form. ``flat`` is its body in the family
-    form. ``word`` is the kind of that body, if it is not data."""
+    form. ``flat_kind`` is the kind of that body, if it is not data."""
 
     home: Form
     source: Form
@@ -22,38 +22,38 @@ class Opened(NamedTuple):
     header: bytes
     body: bytes
     flat: bytes
-    word: str | None
+    flat_kind: str | None
     parts: Parts
 
 
-def opened(
+def open_capsule(
     forms: Mapping[str, Form], source: Form, capsule: Capsule, header: bytes, body: bytes
-) -> Opened | None:
+) -> OpenedCapsule | None:
     """The opened message. ``None`` if the capsule belongs to another message, or to one that always
     had this form."""
     home = forms.get(capsule.protocol)
     if home is None or home is source:
         return None
-    header = source.arrived(header, capsule.digests)
-    flat, word = body, None
+    header = source.as_published(header, capsule.digests)
+    flat, flat_kind = body, None
     if source is SECTIONS_FORM:
-        word, octets, _ = bodies.flatten(SECTIONS.read(header).body_kind, body)
+        flat_kind, octets, _ = bodies.flatten(SECTIONS.read(header).body_kind, body)
         flat = octets[:]
     parts = (*source.parts(header), part_of_body(flat))
-    if not speaks_for(capsule.digests, parts):
+    if not belongs_to(capsule.digests, parts):
         return None
-    return Opened(home, source, capsule, header, body, flat, word, parts)
+    return OpenedCapsule(home, source, capsule, header, body, flat, flat_kind, parts)
 
 
-def untouched(found: Opened) -> tuple[bytes, bytes] | None:
-    """The original header and body, if unchanged. The body of a message of the family may have
-    changed, since its header does not depend on it."""
-    capsule, told = found.capsule, digests_of(found.parts)
+def original_of(found: OpenedCapsule) -> tuple[bytes, bytes] | None:
+    """The original header and body; ``None`` if the message was changed. The body of a message of
+    the family may have changed, since its header does not depend on it."""
+    capsule, digests = found.capsule, digests_of(found.parts)
     if found.home is SECTIONS_FORM:
-        same = told == capsule.digests
+        same = digests == capsule.digests
     else:
-        same = told[:-1] == capsule.digests[:-1] and found.word is None
-    return (capsule.header, capsule.lead + found.flat) if same else None
+        same = digests[:-1] == capsule.digests[:-1] and found.flat_kind is None
+    return (capsule.header, capsule.prefix + found.flat) if same else None
 
 
 def form_of_body(header: bytes) -> bytes:
@@ -62,17 +62,17 @@ def form_of_body(header: bytes) -> bytes:
     return header[found[0][1][0] : found[0][1][2]] if found else b""
 
 
-def edited(found: Opened, reader: Form, hop: Hop) -> tuple[bool, bytes, bytes, bytes]:
+def edited(found: OpenedCapsule, reader: Form, hop: Hop) -> tuple[bool, bytes, bytes, bytes]:
     """Whether there are changes; header and body with the changes applied to the original; and the
     header without them. Raises ``ValueError``."""
     home, source, capsule = found.home, found.source, found.capsule
-    first = as_written(home, source, capsule, found.flat)
+    first = natural_form_of(home, source, capsule, found.flat)
     if home is reader:
         natural = capsule.header
     else:
-        natural = as_written(home, reader, capsule, found.flat, hop)
-    written = over(source, reader, first, found.flat).header
-    received = over(source, reader, source.without(found.header), found.body)
+        natural = natural_form_of(home, reader, capsule, found.flat, hop)
+    written = natural_form(source, reader, first, found.flat).header
+    received = natural_form(source, reader, source.without_capsule(found.header), found.body)
     properties = reader.dialect.read(natural)
     old, new = reader.dialect.read(written), reader.dialect.read(received.header)
     body, form = received.body[:], b""
@@ -80,9 +80,9 @@ def edited(found: Opened, reader: Form, hop: Hop) -> tuple[bool, bytes, bytes, b
         form = form_of_body(received.header)
     if home is reader is SECTIONS_FORM:
         kind = None if properties.body_kind == "data" else properties.body_kind
-        whole = capsule.word is None or digest(found.parts[-1]) == capsule.digests[-1]
+        whole = capsule.flat_kind is None or digest(found.parts[-1]) == capsule.digests[-1]
         if new.body_kind == kind and whole:
-            body, form = capsule.lead + found.flat, form_of_body(capsule.header)
+            body, form = capsule.prefix + found.flat, form_of_body(capsule.header)
     old.body_kind = new.body_kind = None
     changed = overlay(properties, old, new)
     anew = bool(changed) or home is SECTIONS_FORM

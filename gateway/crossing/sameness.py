@@ -1,12 +1,13 @@
 """Equality of two encodings by names, types and values. The order of headers and the width of an
 encoding are ignored."""
 
+import operator
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.content import read_header as read_basic
-from gateway.adapters.methods.wire.layouts import BasicProperties
 from gateway.adapters.performatives.decoding import read_value
 from gateway.adapters.performatives.sections import (
     DATA,
@@ -90,16 +91,16 @@ def same_sections(one: bytes, other: bytes) -> bool:
 def read_section(octets: bytes) -> Any:
     """One decoded section; ``None`` if it is absent or empty."""
     found = list(read_header(octets)[0].values())
-    return found[0] if found and says_something(found[0]) else None
+    return found[0] if found and has_content(found[0]) else None
 
 
-def told(header: bytes) -> tuple[dict[int, Any], Span | None]:
+def sections_of(header: bytes) -> tuple[dict[int, Any], Span | None]:
     """The non-empty sections of a stored header, except delivery annotations."""
     found, form = read_header(header)
-    return {c: v for c, v in found.items() if c != DELIVERY and says_something(v)}, form
+    return {c: v for c, v in found.items() if c != DELIVERY and has_content(v)}, form
 
 
-def says_something(section: Any) -> bool:
+def has_content(section: Any) -> bool:
     if isinstance(section, dict):
         return bool(section)
     return any(getattr(section, name) is not None for name in section.__slots__)
@@ -131,19 +132,14 @@ def shape(header: bytes, form: Span | None) -> Any:
 def unequal_basic(one: bytes, other: bytes) -> list[str]:
     """Names of the fields and headers that differ between two encoded basic properties."""
     mine, yours = read_basic(one), read_basic(other)
-    found = [
-        name.replace("_", "-")
-        for name in BasicProperties.__slots__
-        if name != "headers" and getattr(mine, name) != getattr(yours, name)
-    ]
+    found = unequal_slots(mine, yours, operator.eq, "headers")
     tables = [fields.read_table(each.headers or b"") for each in (mine, yours)]
-    found += unequal_keys("headers", *tables)
-    return found or ["headers"]
+    return [*found, *unequal_keys("headers", *tables)] or ["headers"]
 
 
 def unequal_sections(one: bytes, other: bytes) -> list[str]:
     """Names of the properties that differ between two stored headers of 1.0."""
-    (mine, my_form), (yours, your_form) = told(one), told(other)
+    (mine, my_form), (yours, your_form) = sections_of(one), sections_of(other)
     found: list[str] = []
     for code in sorted(mine.keys() | yours.keys()):
         a, b = mine.get(code), yours.get(code)
@@ -153,9 +149,19 @@ def unequal_sections(one: bytes, other: bytes) -> list[str]:
         elif a is None or b is None:
             found.append(name)
         else:
-            slots = [slot for slot in a.__slots__ if not same(getattr(a, slot), getattr(b, slot))]
-            found += [slot.replace("_", "-") for slot in slots]
+            found += unequal_slots(a, b, same)
     return found if same_form(one, my_form, other, your_form) else [*found, "body"]
+
+
+def unequal_slots(
+    one: Any, other: Any, equal: Callable[[Any, Any], bool], but: str = ""
+) -> list[str]:
+    """Names of the fields that differ between two records, without the field ``but``."""
+    return [
+        name.replace("_", "-")
+        for name in one.__slots__
+        if name != but and not equal(getattr(one, name), getattr(other, name))
+    ]
 
 
 def unequal_keys(section: str, one: dict[Any, Any], other: dict[Any, Any]) -> list[str]:

@@ -7,7 +7,7 @@ a message are in the header ``x-bridge-types``: an encoded map from names to oct
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from gateway.adapters.performatives.decoding import FieldError, decode
@@ -29,6 +29,8 @@ from gateway.values import (
     UByte,
     ULong,
 )
+
+T = TypeVar("T")
 
 TYPES = "x-bridge-types"
 NESTED = 24
@@ -109,6 +111,13 @@ def from_field(value: Any, code: int) -> Any:
         return value
 
 
+def _typed(kind: type[T], value: Any) -> T:
+    """The value, which must have exactly this type. Raises ``TypeError``."""
+    if type(value) is not kind:
+        raise TypeError(f"not {kind.__name__}")
+    return value
+
+
 def _ulong(value: Any) -> ULong:
     number = int(value) if isinstance(value, str) and value.isdigit() else value
     if type(number) is not int or not 0 <= number < 1 << 64:
@@ -116,28 +125,20 @@ def _ulong(value: Any) -> ULong:
     return ULong(number)
 
 
-def _timestamp(value: Any) -> Timestamp:
-    if type(value) is not int:
-        raise ValueError("no timestamp")
-    return Timestamp(value)
-
-
 def _symbol(value: Any) -> Symbol:
-    if type(value) is not str or not value.isascii():
+    if not _typed(str, value).isascii():
         raise ValueError("no symbol")
     return Symbol(value)
 
 
 def _char(value: Any) -> Char:
-    if type(value) is not str or len(value) != 1 or 0xD800 <= ord(value) < 0xE000:
+    if len(_typed(str, value)) != 1 or 0xD800 <= ord(value) < 0xE000:
         raise ValueError("no char")
     return Char(value)
 
 
 def _uuid(value: Any) -> UUID:
-    if type(value) is not str:
-        raise ValueError("no UUID")
-    found = UUID(value)
+    found = UUID(_typed(str, value))
     if str(found) != value:
         raise ValueError("no canonical UUID")
     return found
@@ -145,7 +146,7 @@ def _uuid(value: Any) -> UUID:
 
 def _decimal(kind: type[IeeeDecimal]) -> Callable[[Any], Any]:
     def read(value: Any) -> IeeeDecimal:
-        if type(value) is not str or len(value) > 60:
+        if len(_typed(str, value)) > 60:
             raise ValueError("no decimal")
         number = Decimal(value)
         if number.is_finite() and not -7000 < number.adjusted() < 7000:
@@ -155,16 +156,10 @@ def _decimal(kind: type[IeeeDecimal]) -> Callable[[Any], Any]:
     return read
 
 
-def _encoded(value: Any) -> Any:
-    if type(value) is not bytes:
-        raise ValueError("no encoded value")
-    return decode(value)
-
-
 READ: dict[int, Callable[[Any], Any]] = {
-    ENCODED: _encoded,
+    ENCODED: lambda value: decode(_typed(bytes, value)),
     ULONG: _ulong,
-    TIMESTAMP: _timestamp,
+    TIMESTAMP: lambda value: Timestamp(_typed(int, value)),
     UUID_: _uuid,
     CHAR: _char,
     SYMBOL: _symbol,

@@ -12,6 +12,9 @@ from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire import tables
+from gateway.bodies import Body
+from gateway.crossing.conversion import natural_form
+from gateway.crossing.forms import BASIC_FORM, SECTIONS_FORM
 from gateway.message import Message
 from gateway.values import Symbol
 from tests import in_memory
@@ -203,3 +206,9 @@ def modern(octets: bytes) -> Message:
 
 def octets_of(message: Message) -> bytes:
     return in_memory.joined(s.pieces(message.header, message.body))
+
+
+def to_basic(header: bytes, body: Body) -> tuple[bytes, Body]:
+    """The natural form of a message of 1.0 for a reader of 0-9-1."""
+    found = natural_form(SECTIONS_FORM, BASIC_FORM, header, body)
+    return found.header, found.body

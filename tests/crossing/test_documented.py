@@ -15,9 +15,10 @@ from gateway.crossing.bodies import TYPES
 from gateway.crossing.capsule import LARGEST
 from gateway.crossing.crossing import Fidelity
 from gateway.crossing.forms import CARRIERS
-from gateway.crossing.natural import APPLICATION, to_basic
+from gateway.crossing.natural import APPLICATION
 from gateway.message import Properties
 from tests.adapters.performatives.amqp_values import BY_TYPE
+from tests.crossing.messages import to_basic
 
 TEXT = (Path(__file__).parents[2] / "docs" / "crossing.md").read_text()
 

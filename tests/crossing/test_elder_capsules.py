@@ -48,15 +48,15 @@ def changed(message: Message, **given: Any) -> Message:
     found = message.dialect.read(message.header)
     for name, value in given.items():
         setattr(found, name, value)
-    octets = FORMS[message.dialect.name].carried(message.header)
+    octets = FORMS[message.dialect.name].capsule_in(message.header)
     form = FORMS[message.dialect.name]
-    bare = form.without(message.dialect.write(found))
-    return made(message.dialect, form.carry(bare, octets), message.body[:])
+    bare = form.without_capsule(message.dialect.write(found))
+    return made(message.dialect, form.with_capsule(bare, octets), message.body[:])
 
 
 def with_capsule(message: Message, octets: bytes) -> bytes:
     form = FORMS[message.dialect.name]
-    return form.carry(form.without(message.header), octets)
+    return form.with_capsule(form.without_capsule(message.header), octets)
 
 
 BASE = made(BASIC, BASIC.write(Properties(message_id="m", application={**RICH, "q": ULong(7)})))
@@ -81,7 +81,7 @@ class TestForeignCapsules:
 
     def test_changed(self, reader: Dialect, message: Message) -> None:
         there = over(message, reader)
-        octets = FORMS[reader.name].carried(there.header)
+        octets = FORMS[reader.name].capsule_in(there.header)
         for place in range(0, len(octets), 29):
             forged = bytearray(octets)
             forged[place] ^= 1
@@ -89,7 +89,7 @@ class TestForeignCapsules:
 
     def test_cut(self, reader: Dialect, message: Message) -> None:
         there = over(message, reader)
-        octets = FORMS[reader.name].carried(there.header)
+        octets = FORMS[reader.name].capsule_in(there.header)
         for size in (0, 1, 40, len(octets) - 1):
             self.refused(there, with_capsule(there, octets[:size]), message.dialect)
 
@@ -99,15 +99,15 @@ class TestForeignCapsules:
         self.refused(made(reader, header, body[:]), header, message.dialect)
 
     def test_on_another_message(self, reader: Dialect, message: Message) -> None:
-        octets = FORMS[reader.name].carried(over(message, reader).header)
+        octets = FORMS[reader.name].capsule_in(over(message, reader).header)
         other = made(reader, reader.write(Properties(message_id="o", application={"o": "o"})))
         self.refused(other, with_capsule(other, octets), message.dialect, b"another body")
 
     def test_of_its_own_dialect(self, reader: Dialect, message: Message) -> None:
         """A message is of no other version than the one that it is written in."""
-        octets = FORMS[reader.name].carried(over(message, reader).header)
+        octets = FORMS[reader.name].capsule_in(over(message, reader).header)
         if message.dialect is BASIC:
-            self.refused(message, FORMS["0-9-1"].carry(message.header, octets), SECTIONS)
+            self.refused(message, FORMS["0-9-1"].with_capsule(message.header, octets), SECTIONS)
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda each: each.name)
@@ -196,7 +196,7 @@ def test_large_children_need_no_capsule() -> None:
     header = JMS.write(Properties(content_type="a/b", durable=True, priority=4)) + inner
     for readers in ((BASIC,), (SECTIONS,), (COMMAND,), (SECTIONS, BASIC)):
         there = over(made(JMS, header), *readers)
-        assert FORMS[there.dialect.name].carried(there.header) is None
+        assert FORMS[there.dialect.name].capsule_in(there.header) is None
         assert FORMS[JMS.name].same(over(there, JMS).header, header)
     natural = BASIC.read(over(made(JMS, header), SECTIONS, BASIC).header)
     assert {**(natural.application or {}), **(natural.annotations or {})} == {CHILDREN: inner}
@@ -245,7 +245,9 @@ def test_a_peer_that_sets_empty_texts_means_nothing() -> None:
 
 def test_the_smallest_header_of_0_8a2_has_no_capsule() -> None:
     there = over(BASE, COMMAND)
-    assert FORMS["0.8a2"].carried(there.header) and not FORMS["0.8a2"].carried(least(there.header))
+    assert FORMS["0.8a2"].capsule_in(there.header) and not FORMS["0.8a2"].capsule_in(
+        least(there.header)
+    )
 
 
 def test_decimals_and_signed_integers_of_the_elders_come_home() -> None:

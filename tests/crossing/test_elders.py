@@ -33,12 +33,12 @@ def check(message: Message, reader: Dialect) -> None:
         if reader is SECTIONS:
             split(octets_of(there))
         form = FORMS[message.dialect.name]
-        original = form.without(message.header)
+        original = form.without_capsule(message.header)
         if fidelity is Fidelity.LOSSY:
             assert reader.name.endswith("-test") or len(original) + 200 > LARGEST
             continue
         back, _ = over(crossing, there, message.dialect)
-        returned = form.without(back.header)
+        returned = form.without_capsule(back.header)
         if crossing.octets or fidelity is Fidelity.CAPSULE:
             assert (returned, back.body) == (original, message.body)
         else:
@@ -93,7 +93,7 @@ def test_other_modes_give_what_readers_can_read(name: str, mode: Mode, data: st.
     except ValueError:
         assert mode == "strict" and other.endswith("-test")
         return
-    assert mode == "strict" or FORMS[other].carried(there.header) is None
+    assert mode == "strict" or FORMS[other].capsule_in(there.header) is None
 
 
 # --- chains -------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def test_a_chain_of_other_versions_leads_home(name: str, data: st.DataObject) ->
             back, fidelity = over(crossing, back, FORMS[other].dialect)
             lost |= fidelity is Fidelity.LOSSY
     form = FORMS[name]
-    original, returned = form.without(message.header), form.without(back.header)
+    original, returned = form.without_capsule(message.header), form.without_capsule(back.header)
     assert lost or returned == original or form.same(returned, original)
     assert back.body == message.body
 
@@ -136,5 +136,5 @@ def test_a_chain_leads_home_from_elsewhere(
                 break
         else:
             form = FORMS[message.dialect.name]
-            assert form.without(back.header) == form.without(message.header)
+            assert form.without_capsule(back.header) == form.without_capsule(message.header)
             assert back.body == message.body

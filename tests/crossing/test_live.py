@@ -190,7 +190,7 @@ def test_from_0_9_1_over_all_the_others_and_home(
     for version, source, target in (("0.8a2", "q1", "q2"), ("0-9a6", "q2", "q3")):
         there = asyncio.run(forward(gateway, version, source, target))
         assert there.dialect.name.startswith(version) and there.body == b"hello"
-        assert bool(FORMS[there.dialect.name].carried(there.header)) is (version == "0.8a2")
+        assert bool(FORMS[there.dialect.name].capsule_in(there.header)) is (version == "0.8a2")
     message = links.create_receiver("/queues/q3", credit=1).receive(timeout=30)
     assert (message.id, bytes(message.body)) == ("m", b"hello")
     message.address = None

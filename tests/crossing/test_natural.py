@@ -11,7 +11,7 @@ from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.encoding import write_value
-from gateway.crossing.natural import as_sections, to_basic, to_sections
+from gateway.crossing.natural import as_sections, to_sections
 from gateway.crossing.types import READ, TYPES, apply_notes, from_field
 from gateway.message import Properties
 from gateway.values import (
@@ -33,6 +33,7 @@ from gateway.values import (
     UShort,
 )
 from tests.adapters.performatives.amqp_values import same
+from tests.crossing.messages import to_basic
 
 
 def up(**given: Any) -> Properties:

@@ -85,7 +85,7 @@ def clean(header: bytes) -> bytes:
 def capsuled(header: bytes, dialect: Dialect) -> bool:
     if dialect is SECTIONS:
         return "x-opt-bridge-origin" in annotations_of(header)
-    return BASIC_FORM.carried(header) is not None
+    return BASIC_FORM.capsule_in(header) is not None
 
 
 @pytest.mark.parametrize("mode", ["natural", "lenient", "strict"])

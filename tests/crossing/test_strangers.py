@@ -8,9 +8,10 @@ import pytest
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
 from gateway.adapters.performatives.sections import part, pieces
-from gateway.crossing.natural import to_basic, to_sections
+from gateway.crossing.natural import to_sections
 from gateway.values import Short
 from tests import in_memory
+from tests.crossing.messages import to_basic
 from tests.needs import package
 
 proton = package("python-qpid-proton", "proton")

@@ -1,4 +1,4 @@
-"""The natural conversion from any form to any other, and back."""
+"""The natural conversion between any two forms."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -25,51 +25,55 @@ class Hop(NamedTuple):
 NO_HOP = Hop(None, "")
 
 
-class Natural(NamedTuple):
+class NaturalForm(NamedTuple):
     """Header and body. For a message of 1.0 also the kind of its body if it is not data, the octets
     that preceded it, and its id."""
 
     header: bytes
     body: Body
-    word: str | None = None
-    lead: bytes = b""
+    flat_kind: str | None = None
+    prefix: bytes = b""
     id: Any = None
 
 
-def over(
+def natural_form(
     source: Form,
     reader: Form,
     header: bytes,
     body: Body,
     hop: Hop = NO_HOP,
     flat: bool = False,
-) -> Natural:
+) -> NaturalForm:
     """The natural form of a message without a capsule. ``flat`` is that of ``to_sections``. Raises
     ``ValueError``."""
     if isinstance(reader, Legacy):
         if isinstance(source, Legacy):
             natural = reader.dialect.write(source.read(header))
-            return Natural(reader.without(natural), body)
-        return _sunk(reader, header, body)
+            return NaturalForm(reader.without_capsule(natural), body)
+        return _from_sections(reader, header, body)
     assert isinstance(source, Legacy)
     basic = source.to_basic(header)
     try:
-        return Natural(*to_sections(basic, body, hop.exchange, hop.key, flat, hop.references))
+        return NaturalForm(*to_sections(basic, body, hop.exchange, hop.key, flat, hop.references))
     except FieldError:  # nested more deeply than 1.0 allows
-        return Natural(*to_sections(basic, body, hop.exchange, hop.key, True, hop.references))
+        return NaturalForm(*to_sections(basic, body, hop.exchange, hop.key, True, hop.references))
 
 
-def _sunk(reader: Legacy, header: bytes, body: Body) -> Natural:
+def _from_sections(reader: Legacy, header: bytes, body: Body) -> NaturalForm:
     found = SECTIONS.read(header)
     id_ = found.message_id
-    word, octets, lead = bodies.flatten(found.body_kind, body)
-    natural = reader.from_basic(BASIC.write(as_basic(found, word)))
-    return Natural(natural, octets, word, lead, id_)
+    flat_kind, octets, prefix = bodies.flatten(found.body_kind, body)
+    natural = reader.from_basic(BASIC.write(as_basic(found, flat_kind)))
+    return NaturalForm(natural, octets, flat_kind, prefix, id_)
 
 
-def as_written(home: Form, reader: Form, capsule: Capsule, body: Body, hop: Hop = NO_HOP) -> bytes:
+def natural_form_of(
+    home: Form, reader: Form, capsule: Capsule, body: Body, hop: Hop = NO_HOP
+) -> bytes:
     """The natural form of the message in a capsule, without later changes. ``body`` is the present
     one, in the family form."""
     if home is SECTIONS_FORM and isinstance(reader, Legacy):
-        return reader.from_basic(BASIC.write(as_basic(SECTIONS.read(capsule.header), capsule.word)))
-    return over(home, reader, capsule.header, body, hop).header
+        return reader.from_basic(
+            BASIC.write(as_basic(SECTIONS.read(capsule.header), capsule.flat_kind))
+        )
+    return natural_form(home, reader, capsule.header, body, hop).header
