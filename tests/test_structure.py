@@ -31,8 +31,8 @@ SLICED = {
         "http.message_json.Unfit",
         "no lines, and why, is a kind of lines",
     ),
-    "http.publish.publisher.Ticket": (
-        "http.publish.idempotency.KeyedTicket",
+    "http.publish.publisher.PendingPublish": (
+        "http.publish.idempotency.KeyedPublish",
         "a publish with a key is a kind of publish",
     ),
 }

@@ -17,13 +17,14 @@ from gateway.http.access.gate import Gate
 from gateway.http.access.offered import ways_in
 from gateway.http.access.routes import routes as access_routes
 from gateway.http.admin.routes import routes as admin_routes
+from gateway.http.application import Application
 from gateway.http.context import Context
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.cursor import Cursors
 from gateway.http.events.hub import Hub
 from gateway.http.events.opening import routes as event_routes
 from gateway.http.events.stream_admin import routes as stream_routes
-from gateway.http.fast_path import Application, FastPath
+from gateway.http.fast_path import FastPath
 from gateway.http.leases import Leasing
 from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
@@ -65,33 +66,26 @@ def build(dependencies: HttpDependencies) -> Application:
     )
     context = app.state.context = make_context(dependencies)
     app.state.hub = context.hub
-    labels: dict[Any, str] = {}
     for routes in ROOMS:
         for route in routes(context):
             app.router.routes.append(route)
     app.add_api_route("/openapi.json", show_openapi, include_in_schema=False)
     for router in (topology.router, health.router, console.router):
         app.router.routes.extend(router.routes)
-    labels |= labels_of(app.router.routes)
-    publish_queue = publish_endpoint(app, QUEUE_ROUTE)
-    publish_exchange = publish_endpoint(app, EXCHANGE_ROUTE)
-    publish = {"queues": publish_queue, "exchanges": publish_exchange}
-    front = Front(
-        counters=context.counters,
+    labels = labels_of(app.router.routes)
+    app.observe = Observe(
         labels=labels,
-        gate=context.gate,
-        publish=publish,
-        declared=publish_endpoint(app, DECLARED_ROUTE),
-    )
-    observe = app.state.observe = Observe(
-        labels=labels,
+        requests=context.counters.requests,
         durations=context.counters.durations,
         spans=find_spans(),
         log_requests=dependencies.settings.log_requests,
     )
-    app.add_middleware(front.around)
-    app.add_middleware(observe.around)
-    app.fast_path = FastPath(front, observe, publish)
+    app.front = Front(context.gate, publish_endpoint(app, DECLARED_ROUTE))
+    publish = {
+        "queues": publish_endpoint(app, QUEUE_ROUTE),
+        "exchanges": publish_endpoint(app, EXCHANGE_ROUTE),
+    }
+    app.fast_path = FastPath(app.front, publish)
     add_error_shape(app)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app

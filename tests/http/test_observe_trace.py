@@ -115,7 +115,7 @@ async def test_spans_when_an_sdk_is_set_up(make_rig: Any) -> None:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     rig = make_rig()
     spans = Spans(provider.get_tracer("test"), api, TraceContextTextMapPropagator())
-    rig.app.state.observe.spans = spans
+    rig.app.observe.spans = spans
     rig.queue("orders")
     async with rig.http() as http:
         answer = await http.post(QUEUE, content=b"x", headers={"traceparent": PARENT_A})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.broker.memory_store import MemoryStore
 from gateway.http.problems import Problem
-from gateway.http.publish.idempotency import KeyBook, KeyedTicket
+from gateway.http.publish.idempotency import KeyBook, KeyedPublish
 from tests.drawing import examples
 
 QUEUE = "/v1/%2F/queues/kept/messages"
@@ -244,7 +244,7 @@ def test_what_is_kept_is_what_a_restart_finds(steps: list[tuple[int, int]]) -> N
             assert model[number] == f"f{what}"
             continue
         assert number not in model
-        ticket = KeyedTicket(book, entry)
+        ticket = KeyedPublish(book, entry)
         if what == 0:
             ticket.settle(False)
             continue

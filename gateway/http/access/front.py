@@ -1,19 +1,17 @@
-"""The outermost layer: routes per listener, raw paths, CORS, tickets, headers and counters.
+"""What each listener serves, and the fields of every response: raw paths, CORS, security.
 
 Names are in the *raw* path, one percent-encoded segment each, so that ``%2F`` stays within its
 segment: routing uses the undecoded path, and ``segments.decode_segment`` decodes.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.http.access.gate import NO_NODES, Gate
 from gateway.http.access.gate import PLANE as PLANE
 from gateway.http.access.quotas import LIMITS, chunked
-from gateway.http.metrics import Counters
 from gateway.http.problems import BY_STATUS, Problem
+
+Headers = list[tuple[bytes, bytes]]
 
 ADMIN_PATHS = frozenset({"/", "/metrics", "/livez", "/readyz", "/startupz"})
 ADMIN_PREFIXES = ("/v1/admin", "/v1/connections", "/api/", "/console", "/v1/traces", "/v1/logs")
@@ -42,110 +40,56 @@ PAGE = [
 
 
 class Front:
-    """Wraps the application. ``labels`` has the route templates by endpoint, for metrics;
-    ``publish`` has the publish endpoints by the noun in their path. ``declared`` is the endpoint of
-    declared routes. Both are called from here, because the layers below would be a third of the
-    cost of a publish."""
+    """Chooses the application for a request and adds the fields that every response has.
+    ``declared`` is the endpoint of declared routes, which is called from here because routing would
+    be a third of the cost of a publish."""
 
-    app: ASGIApp
-
-    def __init__(
-        self,
-        counters: Counters,
-        labels: dict[Any, str],
-        gate: Gate,
-        publish: Mapping[str, ASGIApp],
-        declared: ASGIApp,
-    ) -> None:
-        self.counters = counters
-        self.labels = labels
+    def __init__(self, gate: Gate, declared: ASGIApp) -> None:
         self.gate = gate
-        self.publish = publish
         self.declared = declared
-        settings = gate.settings
-        self.raw_nodes = settings.raw_nodes
         self.apart = gate.dependencies.admin_apart
         self.origins = gate.origins if gate.origins.known else None
-        self.counting = gate.quotas.counts_octets
+        self.counts_octets = gate.quotas.counts_octets
+        self.own = [*ALWAYS, (b"vary", b"Origin")] if gate.origins.known else ALWAYS
 
-    def around(self, app: ASGIApp) -> ASGIApp:
-        """The application wrapped in this layer."""
-        self.app = app
-        return self
+    # --- which endpoint -------------------------------------------------------------------------
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    def choose(self, scope: Scope) -> ASGIApp | None:
+        """The application for a request; ``None`` for what the routes have. Raises ``Problem``."""
         raw: bytes | None = scope.get("raw_path")
         if raw is not None:
             path = raw.decode("ascii", "replace")
             # RabbitMQ's paths may end with a slash.
             scope["path"] = path[:-1] if path.startswith("/api/") and path[-1] == "/" else path
-        status = 500
-        origin = self.origin_of(scope) if self.origins is not None else None
-
-        async def sending(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = self.complete(scope, message.get("headers", []), origin)
-            await send(message)
-
-        try:
-            app = self.hot(scope) or self.choose(scope, origin)
-            if self.counting and chunked(scope):
-                receive = self.gate.quotas.counting(scope, receive)
-            await app(scope, receive, sending)
-        except Problem as problem:
-            await problem.response(scope["path"])(scope, receive, sending)
-        finally:
-            label = self.labels.get(scope.get("endpoint"), "other")
-            self.counters.requests[scope["method"] if label != "other" else "", label, status] += 1
-
-    # --- which endpoint -------------------------------------------------------------------------
-
-    def hot(self, scope: Scope) -> ASGIApp | None:
-        """The endpoint, if this is ``POST /v1/{vhost}/{noun}s/{name}/messages``."""
-        if scope["method"] != "POST" or scope.get("root_path"):
-            return None
-        parts = scope["path"].split("/")
-        if len(parts) != 6 or parts[0] or parts[1] != "v1" or parts[5] != "messages":
-            return None
-        if not (self.raw_nodes or scope.get(PLANE) == "admin"):
-            return None
-        endpoint = self.publish.get(parts[3])
-        if endpoint is None or not parts[2] or not parts[4]:
-            return None
-        scope["endpoint"] = endpoint
-        scope["path_params"] = {"vhost": parts[2], parts[3][:-1]: parts[4]}
-        return endpoint
-
-    def choose(self, scope: Scope, origin: bytes | None) -> ASGIApp:
-        """The application for a request. Raises ``Problem``."""
         path = scope["path"]
         on_admin = scope.get(PLANE) == "admin"
         if self.apart and not on_admin and is_admin(path):
             raise nothing_at(path)
-        if scope["method"] == "OPTIONS" and origin is not None and self.is_preflight(scope):
-            return Preflight(self.gate.origins.preflight(origin))
+        if scope["method"] == "OPTIONS" and self.origins is not None and self.is_preflight(scope):
+            origin = self.origin_of(scope)
+            if origin is not None:
+                return Preflight(self.origins.preflight(origin))
         parts = path.split("/")
         if len(parts) < 4 or parts[1] != "v1" or scope.get("root_path"):
-            return self.app
+            return None
         if parts[3] == "routes" and len(parts) == 6 and parts[5] == "messages":
             scope["endpoint"] = self.declared
             scope["path_params"] = {"vhost": parts[2], "route": parts[4]}
             return self.declared
         administers = parts[2] == "admin" and parts[3] not in RAW_NOUNS
-        if not (self.raw_nodes or on_admin or administers or parts[3] in OPEN_NOUNS):
+        if not (self.gate.names_nodes(scope) or administers or parts[3] in OPEN_NOUNS):
             raise Problem(BY_STATUS[404], NO_NODES)
-        return self.app
+        return None
+
+    def counting(self, scope: Scope, receive: Receive) -> Receive:
+        """``receive``, within the quota of octets if the body has no known length."""
+        if self.counts_octets and chunked(scope):
+            return self.gate.quotas.counting(scope, receive)
+        return receive
 
     # --- fields of every response --------------------------------------------------------------
 
-    def complete(
-        self, scope: Scope, headers: list[tuple[bytes, bytes]], origin: bytes | None
-    ) -> list[tuple[bytes, bytes]]:
+    def complete(self, scope: Scope, headers: Headers) -> Headers:
         """A page has its own policy; all other responses get the strictest one."""
         names = {name for name, _ in headers}
         kind = next((value for name, value in headers if name == b"content-type"), b"")
@@ -154,11 +98,17 @@ class Front:
             added += [pair for pair in PAGE if pair[0] not in names]
         added += scope.get(LIMITS, ())
         if self.origins is not None:
+            origin = self.origin_of(scope)
             if origin is None:
                 added.append((b"vary", b"Origin"))
             elif b"access-control-allow-origin" not in names:
                 added += self.origins.answer(origin)
         return [*headers, *added]
+
+    def complete_own(self, scope: Scope, headers: Headers) -> Headers:
+        """The same for an answer that has none of these fields, to a request without ``Origin``.
+        Hot."""
+        return [*headers, *self.own, *scope.get(LIMITS, ())]
 
     @staticmethod
     def origin_of(scope: Scope) -> bytes | None:

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import ref
 
 import httptools
-from starlette.types import Scope
+from starlette.types import Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.http import problems
@@ -19,7 +19,7 @@ Headers = list[tuple[bytes, bytes]]
 
 MOST_HEADERS = 256
 CYCLE = "gateway.cycle"
-"""Key in a scope: uvicorn's request and response, for ``Pipe`` and ``answer_whole``. A weak
+"""Key in a scope: uvicorn's request and response, for ``Pipe`` and ``write_whole``. A weak
 reference, because it refers to the scope and a cycle would live until garbage collection."""
 
 
@@ -239,15 +239,23 @@ class Pipe:
 
 
 def pipe_of(scope: Scope) -> Pipe | None:
-    """The pipe of a response; The pipe of a response; ``None`` under another server."""
+    """The pipe of a response; ``None`` under another server."""
     found = scope.get(CYCLE)
     cycle = None if found is None else found()
     return None if cycle is None else Pipe(cycle)
 
 
-def answer_whole(scope: Scope, status: int, headers: Headers, body: bytes) -> bool:
-    """Write a small response of known length with one write to the socket. Returns whether it was
-    written; if not, nothing was sent and the caller uses ``send``. Hot."""
+async def send_whole(scope: Scope, send: Send, status: int, headers: Headers, body: bytes) -> None:
+    """Send a response of known length: with one write to the socket if the server is ours and
+    ready, otherwise by ``send``. Hot."""
+    if not write_whole(scope, status, headers, body):
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def write_whole(scope: Scope, status: int, headers: Headers, body: bytes) -> bool:
+    """Write a response with one write to the socket. Returns whether it was written; if not,
+    nothing was sent. Hot."""
     found = scope.get(CYCLE)
     cycle = None if found is None else found()
     if (
@@ -260,14 +268,9 @@ def answer_whole(scope: Scope, status: int, headers: Headers, body: bytes) -> bo
         or cycle.waiting_for_100_continue
     ):
         return False
-    parts = [STATUS_LINE[status]]
-    for name, value in cycle.default_headers:
-        parts += (name, b": ", value, b"\r\n")
-    for name, value in headers:
-        parts += (name, b": ", value, b"\r\n")
-    parts.append(b"\r\n")
-    head = b"".join(parts)
-    if head.count(b"\n") != len(parts) // 4 + 2 or head.count(b"\r") != len(parts) // 4 + 2:
+    lines = [b": ".join(pair) for pair in (*cycle.default_headers, *headers)]
+    head = STATUS_LINE[status] + b"\r\n".join(lines) + b"\r\n\r\n"
+    if head.count(b"\n") != len(lines) + 2 or head.count(b"\r") != len(lines) + 2:
         return False  # a field contains a line end: uvicorn rejects it
     cycle.response_started = True
     cycle.transport.write(head + body)

@@ -1,15 +1,17 @@
-"""The outermost layer of every request: its id, trace, span and log line."""
+"""Each request as it is observed: its id, trace, span, metrics and log line."""
 
 import logging
 import re
 import secrets
-import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import Token
 from itertools import count
+from time import perf_counter
 from typing import Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from gateway.http.observe.meter import Histogram
 from gateway.http.observe.spans import Span, Spans
@@ -17,121 +19,113 @@ from gateway.http.observe.trace import CURRENT, Trace, read_trace
 
 log = logging.getLogger("gateway.http.access")
 
-REQUEST_ID = "gateway.request_id"
-"""Key in a scope: the id of the request, from the caller or generated."""
 GOOD_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+
+Headers = list[tuple[bytes, bytes]]
 
 
 class Observe:
-    """The layer. ``labels`` has the route templates by endpoint. With ``log_requests`` each
-    answered request is logged; an event stream is logged when it ends."""
-
-    app: ASGIApp
+    """Observes all requests. ``labels`` has the route templates by endpoint; ``requests`` counts
+    answers by method, route template and status; ``durations`` is by route template. With
+    ``log_requests`` each answered request is logged; an event stream is logged when it ends."""
 
     def __init__(
         self,
         labels: Mapping[Any, str],
+        requests: Counter[tuple[str, str, int]],
         durations: dict[str, Histogram],
         spans: Spans | None,
         log_requests: bool = False,
     ) -> None:
         self.labels = labels
+        self.requests = requests
         self.durations = durations
         self.spans = spans
         self.log_requests = log_requests
         self.numbers = count(1)
         self.prefix = secrets.token_hex(6).encode()
 
-    def around(self, app: ASGIApp) -> ASGIApp:
-        """The application wrapped in this layer."""
-        self.app = app
-        return self
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        began = time.perf_counter()
-        given = [value for name, value in scope["headers"] if name == b"x-request-id"]
-        request_id = self.identify(given[0] if given else None)
-        scope[REQUEST_ID] = request_id.decode()
-        trace = read_trace(scope["headers"])
-        span: Span | None = None
-        around: AbstractContextManager[Any] = nullcontext()
-        if self.spans is not None:
+class Observation:
+    """One request, from its first step to its last. ``fields`` has its fields by name, without
+    repetitions; ``headers`` are those of the response once it has begun. Hot."""
+
+    __slots__ = (
+        "observe", "scope", "began", "ready", "fields", "request_id", "trace", "span", "status",
+        "headers", "_token",
+    )  # fmt: skip
+
+    def __init__(self, observe: Observe, scope: Scope) -> None:
+        self.observe = observe
+        self.scope = scope
+        self.began = self.ready = perf_counter()
+        pairs: Headers = scope["headers"]
+        self.fields = fields = dict(pairs)
+        request_id = fields.get(b"x-request-id")
+        if request_id is None or not GOOD_ID.fullmatch(request_id):
+            request_id = b"%b-%x" % (observe.prefix, next(observe.numbers))
+        self.request_id: bytes = request_id
+        """The caller's, if it is printable; otherwise a new one."""
+        trace = read_trace(pairs) if b"traceparent" in fields else None
+        self.span: Span | None = None
+        if observe.spans is not None:
             method = scope["method"]
-            span = self.spans.start(method, trace, {"http.request.method": method})
-            trace = self.spans.trace_of(span, trace)
-            around = self.spans.inside(span)
-        status, message_id, ready = 500, b"", began
+            self.span = observe.spans.start(method, trace, {"http.request.method": method})
+            trace = observe.spans.trace_of(self.span, trace)
+        self.trace = trace
+        self.status = 500
+        self.headers: Headers | None = None
+        self._token: Token[Trace | None] | None = None if trace is None else CURRENT.set(trace)
 
-        async def sending(message: Message) -> None:
-            nonlocal status, message_id, ready
-            if message["type"] == "http.response.start":
-                status, ready = message["status"], time.perf_counter()
-                headers = [*message.get("headers", ())]
-                message_id = next((v for n, v in headers if n == b"amqp-message-id"), b"")
-                headers.append((b"x-request-id", request_id))
-                if trace is not None and not any(n == b"traceparent" for n, _ in headers):
-                    headers += trace_headers(trace)
-                message["headers"] = headers
-            await send(message)
+    def inside(self) -> AbstractContextManager[Any]:
+        """Within it the span, if there is one, is the parent of others."""
+        if self.span is None or self.observe.spans is None:
+            return nullcontext()
+        return self.observe.spans.inside(self.span)
 
-        token = CURRENT.set(trace)
-        try:
-            with around:
-                await self.app(scope, receive, sending)
-        finally:
-            CURRENT.reset(token)
-            route = self.labels.get(scope.get("endpoint"), "other")
-            self.measure(route, ready - began)
-            if span is not None and self.spans is not None:
-                self.spans.finish(span, route, status)
-            if self.log_requests:
-                self.tell(scope, route, status, time.perf_counter() - began, message_id, trace)
+    def answered(self, status: int, headers: Headers) -> None:
+        """The response begins; id and trace of the request are added to its fields."""
+        self.status, self.headers, self.ready = status, headers, perf_counter()
+        headers.append((b"x-request-id", self.request_id))
+        trace = self.trace
+        if trace is not None and not any(name == b"traceparent" for name, _ in headers):
+            headers.append((b"traceparent", trace.parent.encode("latin-1")))
+            if trace.state:
+                headers.append((b"tracestate", trace.state.encode("latin-1")))
 
-    def identify(self, given: bytes | None) -> bytes:
-        """The caller's request id if it is printable, otherwise a new one."""
-        if given is not None and GOOD_ID.fullmatch(given):
-            return given
-        return b"%b-%x" % (self.prefix, next(self.numbers))
+    def end(self) -> None:
+        """Count, measure and log the request. Its duration is the time until the response began:
+        that of a stream is not a latency."""
+        if self._token is not None:
+            CURRENT.reset(self._token)
+        observe, scope, status = self.observe, self.scope, self.status
+        route = observe.labels.get(scope.get("endpoint"), "other")
+        observe.requests[scope["method"] if route != "other" else "", route, status] += 1
+        durations = observe.durations.get(route)
+        if durations is None:
+            durations = observe.durations[route] = Histogram()
+        durations.add(self.ready - self.began)
+        if self.span is not None and observe.spans is not None:
+            observe.spans.finish(self.span, route, status)
+        if observe.log_requests:
+            self.log(route)
 
-    def measure(self, route: str, seconds: float) -> None:
-        """Record the time until the answer begins; the duration of a stream is not a latency."""
-        found = self.durations.get(route)
-        if found is None:
-            found = self.durations[route] = Histogram()
-        found.add(seconds)
-
-    def tell(
-        self,
-        scope: Scope,
-        route: str,
-        status: int,
-        seconds: float,
-        message_id: bytes,
-        trace: Trace | None,
-    ) -> None:
+    def log(self, route: str) -> None:
         """Log the template of the route rather than the path, which may contain tokens."""
+        scope = self.scope
         more: dict[str, Any] = {
-            "request_id": scope[REQUEST_ID],
+            "request_id": self.request_id.decode(),
             "method": scope["method"],
             "route": route,
-            "status": status,
-            "ms": round(seconds * 1000, 2),
+            "status": self.status,
+            "ms": round((perf_counter() - self.began) * 1000, 2),
         }
         client = scope.get("client")
         if client is not None:
             more["peer"] = client[0]
+        message_id = dict(self.headers or ()).get(b"amqp-message-id")
         if message_id:
             more["message_id"] = message_id.decode("latin-1")
-        if trace is not None:
-            more["trace_id"] = trace.id
-        log.info("%s %s %d", scope["method"], route, status, extra=more)
-
-
-def trace_headers(trace: Trace) -> list[tuple[bytes, bytes]]:
-    found = [(b"traceparent", trace.parent.encode("latin-1"))]
-    if trace.state:
-        found.append((b"tracestate", trace.state.encode("latin-1")))
-    return found
+        if self.trace is not None:
+            more["trace_id"] = self.trace.id
+        log.info("%s %s %d", scope["method"], route, self.status, extra=more)

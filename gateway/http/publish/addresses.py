@@ -82,6 +82,16 @@ class Target(NamedTuple):
                 to_queue(key).permit(caller, vhost)
 
 
+class Node(NamedTuple):
+    """The node that a path names. ``path``: as it was sent, for problem documents. ``noun``:
+    "queues" or "exchanges"."""
+
+    path: str
+    noun: str
+    vhost: str
+    target: Target
+
+
 def to_queue(name: str) -> Target:
     return Target("", name, True)
 

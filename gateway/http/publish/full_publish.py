@@ -136,7 +136,7 @@ class FullPublish:
             query, stop = take_on_error(query)
         target = find(path, query)
         preferences = read_publish_preferences(headers)
-        self.sender.check_open()
+        self.sender.publisher.check_open()
         if target is not None:
             self.sender.check_target(caller, vhost, target)
         if preferences.asynchronous:

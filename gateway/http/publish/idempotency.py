@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 from gateway.broker.store import Record
 from gateway.http import problems
+from gateway.http.observe.meter import Meter
 from gateway.http.problems import Problem
-from gateway.http.publish.publisher import Ticket
+from gateway.http.publish.publisher import PendingPublish
 
 KIND = "idempotency"
 LONGEST_SECONDS = 86_400
@@ -148,13 +149,13 @@ class KeyBook:
             self.release(entry)
 
 
-class KeyedTicket(Ticket):
+class KeyedPublish(PendingPublish):
     """Settled when the broker has confirmed *and* the record of its key is safe."""
 
     __slots__ = ("book", "entry", "verdict", "safe", "over")
 
-    def __init__(self, book: KeyBook, entry: Entry) -> None:
-        super().__init__()
+    def __init__(self, book: KeyBook, entry: Entry, meter: Meter | None = None) -> None:
+        super().__init__(meter)
         self.book = book
         self.entry = entry
         self.verdict: bool | None = None

@@ -5,6 +5,8 @@ reading the request. Everything that can be refused without the body is refused 
 read. Whatever asks for more is a full publish (``full_publish.py``).
 """
 
+from collections.abc import Awaitable
+
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -14,14 +16,14 @@ from gateway.http.access.principal import Principal
 from gateway.http.context import Context
 from gateway.http.fields import BadField
 from gateway.http.problems import Problem, of_refusal
-from gateway.http.publish.addresses import Target
-from gateway.http.publish.bodies import Budget, check_length, read_body
+from gateway.http.publish.addresses import Node, Target
+from gateway.http.publish.bodies import Budget, read_body, read_length
 from gateway.http.publish.full_publish import Finder, FullPublish
-from gateway.http.publish.preferences import Pairs, needs_full_publish
-from gateway.http.publish.publisher import Ticket
-from gateway.http.publish.results import Answer, accepted_answer, judge
+from gateway.http.publish.preferences import needs_full_publish
+from gateway.http.publish.publisher import PendingPublish
+from gateway.http.publish.results import Answer, accepted_answer, judge, problem_answer
 from gateway.http.publish.templates import prepare
-from gateway.http.request_parameters import authenticate, vhost_of
+from gateway.http.request_parameters import authenticate, existing_vhost, vhost_of
 from gateway.message import Message
 
 
@@ -50,27 +52,69 @@ class PublishEndpoint:
         self.__name__ = name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            fields = scope["headers"]
-            if needs_full_publish(fields) or not self.plain:
-                await self.full_publish(scope, receive, send, self.find)
-                return
-            caller = await authenticate(self.context, scope)
-            path = scope["path_params"]
-            vhost = vhost_of(self.broker, path["vhost"])
-            target = self.find(path, scope["query_string"])
-            assert target is not None
-            length = check_length(scope, self.limit)
-            answer = await self.take(caller, vhost, target, fields, receive, length)
-        except (Problem, Refusal, BadField) as error:
-            problem = self.as_problem(error, "route" in scope["path_params"])
-            await problem.response(scope["path"])(scope, receive, send)
+        fields = scope["headers"]
+        if needs_full_publish(fields) or not self.plain:
+            await self.full_publish(scope, receive, send, self.find)
             return
+        length = next((value for name, value in fields if name == b"content-length"), b"0")
+        answer = await self.answer(scope, receive, authenticate(self.context, scope), length)
+        if answer is not None:
+            status, headers, body = answer
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
+    async def answer(
+        self,
+        scope: Scope,
+        receive: Receive,
+        caller: Awaitable[Principal],
+        length: bytes,
+        node: Node | None = None,
+    ) -> Answer | None:
+        """The answer to a plain publish; ``None`` if the client has disconnected: then nothing was
+        published. ``length``: Content-Length. ``node``: what the path names, if it has been read.
+        Hot."""
+        broker, publisher, dependencies = self.broker, self.publisher, self.dependencies
+        try:
+            principal = await caller
+            if node is None:
+                path = scope["path_params"]
+                vhost = vhost_of(broker, path["vhost"])
+                target = self.find(path, scope["query_string"])
+                assert target is not None
+            else:
+                vhost, target = existing_vhost(broker, node.vhost), node.target
+            known = read_length(length, self.limit)
+            narrowed = principal.rights is not None or target.route
+            if narrowed:
+                target.permit(principal, vhost)
+            dependencies.begin_turn()  # for the time in the id
+            prepared = prepare(scope["headers"], broker.state.now)
+            publisher.check_open()
+            body = await read_body(
+                receive, known, self.limit, self.budget, dependencies.settings, dependencies.spool
+            )
+            message = Message(
+                prepared.dialect,
+                prepared.header,
+                body,
+                target.exchange,
+                target.key,
+                prepared.essentials,
+            )
+            if narrowed:
+                target.permit(principal, vhost, message)
+            pending = await publisher.publish(vhost, principal.user, message)
+            if not pending.accepted or pending.condition is not None:
+                self.fail(pending, vhost, target)
+            self.counters.published[vhost] += 1
+            durability, now = pending.durability, broker.state.now
+            return accepted_answer(prepared.message_id, target.address, durability, now)
+        except (Problem, Refusal, BadField) as error:
+            problem = self.as_problem(error, "route" in scope.get("path_params", ()))
+            return problem_answer(problem, scope["path"])
         except ClientDisconnect:
-            return  # nobody is left to answer; nothing was published
-        status, headers, body = answer
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+            return None
 
     def as_problem(self, error: Problem | Refusal | BadField, hidden: bool = False) -> Problem:
         if isinstance(error, BadField):
@@ -80,51 +124,10 @@ class PublishEndpoint:
         error.retry_after = max(error.retry_after, self.dependencies.settings.retry_after_seconds)
         return error
 
-    async def take(
-        self,
-        caller: Principal,
-        vhost: str,
-        target: Target,
-        fields: Pairs,
-        receive: Receive,
-        length: int,
-    ) -> Answer:
-        """Publish the body that comes, of ``length`` octets as far as is known. Raises
-        ``Problem``, ``Refusal``, ``BadField`` and ``ClientDisconnect``. Hot."""
-        narrowed = caller.rights is not None or target.route
-        if narrowed:
-            target.permit(caller, vhost)
-        self.dependencies.begin_turn()  # for the time in the id
-        prepared = prepare(fields, self.broker.state.now)
-        if self.publisher.closed:
-            raise Problem(problems.DRAINING, "the gateway is shutting down")
-        if self.broker.blocked is not None:
-            raise Problem(problems.BACKPRESSURE, f"publishers are paused: {self.broker.blocked}")
-        dependencies = self.dependencies
-        body = await read_body(
-            receive, length, self.limit, self.budget, dependencies.settings, dependencies.spool
-        )
-        message = Message(
-            prepared.dialect,
-            prepared.header,
-            body,
-            target.exchange,
-            target.key,
-            prepared.essentials,
-        )
-        if narrowed:
-            target.permit(caller, vhost, message)
-        ticket = await self.publisher.publish(vhost, caller.user, message)
-        if not ticket.accepted or ticket.condition is not None:
-            self.fail(ticket, vhost, target)
-        self.counters.published[vhost] += 1
-        now = self.broker.state.now
-        return accepted_answer(prepared.message_id, target.address, ticket.durability, now)
-
-    def fail(self, ticket: Ticket, vhost: str, target: Target) -> None:
+    def fail(self, pending: PendingPublish, vhost: str, target: Target) -> None:
         """Raises the ``Problem`` of a publish that was returned, rejected or not confirmed."""
-        if ticket.condition is not None:
+        if pending.condition is not None:
             self.counters.returned[vhost] += 1
-        problem = judge(ticket, target, self.dependencies.settings.confirm_seconds, False)
+        problem = judge(pending, target, self.dependencies.settings.confirm_seconds, False)
         assert problem is not None
         raise problem

@@ -1,23 +1,25 @@
 """Publishing over HTTP: one long-lived confirming broker channel per virtual host and user.
 
-The outcome of a publish is a ``Ticket``: the broker tells it of a return, always before the confirm
-of the same message, and of the confirm. Most confirms of messages that need no disk come before
-``end_turn`` returns; only the others are awaited.
+The outcome of a publish is a ``PendingPublish``. The broker tells it of a return, always before the
+confirm of the same message, and of the confirm. Most confirms of messages that need no disk come
+before ``end_turn`` returns; only the others are awaited.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
+from time import perf_counter
 
 from gateway.broker.broker import Broker
 from gateway.broker.local import MEMORY, LocalClient
 from gateway.errors import Condition
+from gateway.http import problems
 from gateway.http.observe.meter import Meter
 from gateway.http.observe.trace import stamp
+from gateway.http.problems import Problem
 from gateway.message import Message
 
 
-class Ticket:
+class PendingPublish:
     """The outcome of one publish. ``accepted`` is ``None`` until the broker has confirmed it or
     rejected it; ``taken`` is false where it is known before that that it will not be accepted."""
 
@@ -25,17 +27,18 @@ class Ticket:
         "accepted", "condition", "text", "waiter", "lost", "taken", "began", "durability", "meter",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter | None = None) -> None:
+        """``meter`` measures the publish; ``None`` for an outcome of something else."""
         self.accepted: bool | None = None
         self.lost = False
         self.condition: Condition | None = None
         self.text = ""
         self.waiter: asyncio.Future[None] | None = None
         self.taken = True
-        self.began = 0.0
         self.durability = MEMORY
-        self.meter: Meter | None = None
-        """Measures the publish; ``None`` for an outcome of something else."""
+        self.meter = meter
+        if meter is not None:
+            self.began = perf_counter()
 
     def returned(self, condition: Condition, text: str) -> None:
         """The message was routed to no queue."""
@@ -45,14 +48,15 @@ class Ticket:
     def settle(self, accepted: bool) -> None:
         """The broker has confirmed or rejected it."""
         if self.meter is not None:
-            seconds = time.perf_counter() - self.began
+            seconds = perf_counter() - self.began
             self.meter.confirmed(seconds, accepted, self.condition is not None)
         self.conclude(accepted)
 
     def conclude(self, accepted: bool) -> None:
         """The outcome may be told."""
         self.accepted = accepted
-        self.wake()
+        if self.waiter is not None:
+            self.wake()
 
     def lose(self) -> None:
         """The outcome will never be known."""
@@ -76,15 +80,13 @@ class PublishChannel:
         self.channel = client.channel()
         self.meter = meter
 
-    def publish(self, message: Message, ticket: Ticket) -> Ticket:
-        """Hand it to the broker. Raises ``Refusal``: the ticket is worth nothing then. Hot."""
+    def publish(self, message: Message, pending: PendingPublish) -> PendingPublish:
+        """Hand it to the broker. Raises ``Refusal``: the pending is worth nothing then. Hot."""
         stamp(message)
-        ticket.meter = self.meter
-        ticket.began = time.perf_counter()
         channel = self.channel
-        ticket.taken = channel.publish(message, ticket)
-        ticket.durability = channel.durability(message)
-        return ticket
+        pending.taken = channel.publish(message, pending)
+        pending.durability = channel.durability(message)
+        return pending
 
 
 class Publisher:
@@ -110,26 +112,33 @@ class Publisher:
             found = self.channels[vhost, user] = PublishChannel(client, self.meter)
         return found
 
-    async def publish(self, vhost: str, user: str, message: Message) -> Ticket:
+    def check_open(self) -> None:
+        """Raises ``Problem`` (503) while nothing can be published."""
+        if self.closed:
+            raise Problem(problems.DRAINING, "the gateway is shutting down")
+        if self.broker.blocked is not None:
+            raise Problem(problems.BACKPRESSURE, f"publishers are paused: {self.broker.blocked}")
+
+    async def publish(self, vhost: str, user: str, message: Message) -> PendingPublish:
         """Publish and wait for the confirm. ``accepted`` stays ``None`` if none came in time.
         Raises ``Refusal``."""
         self.begin()
         try:
-            ticket = self.channel(vhost, user).publish(message, Ticket())
+            pending = self.channel(vhost, user).publish(message, PendingPublish(self.meter))
         finally:
             self.end()
-        if ticket.accepted is None and ticket.condition is None:
-            await self.wait(ticket, self.seconds)
-        return ticket
+        if pending.accepted is None and pending.condition is None:
+            await self.wait(pending, self.seconds)
+        return pending
 
-    async def wait(self, ticket: Ticket, seconds: float) -> None:
+    async def wait(self, pending: PendingPublish, seconds: float) -> None:
         """Until it is settled or lost, or the time is up. For one waiter at a time."""
-        if ticket.accepted is not None or ticket.lost:
+        if pending.accepted is not None or pending.lost:
             return
-        ticket.waiter = asyncio.get_running_loop().create_future()
+        pending.waiter = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(seconds):
-                await ticket.waiter
+                await pending.waiter
         except TimeoutError:
             pass
 
@@ -138,13 +147,13 @@ class Publisher:
         self.closed = True
         if not self.waiting():
             return
-        ticket = Ticket()
+        pending = PendingPublish()
         self.begin()
         try:
-            self.broker.when_safe(lambda: ticket.settle(True))
+            self.broker.when_safe(lambda: pending.settle(True))
         finally:
             self.end()
-        await self.wait(ticket, seconds)
+        await self.wait(pending, seconds)
 
     def close(self) -> None:
         self.closed = True

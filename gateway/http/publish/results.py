@@ -13,7 +13,7 @@ from gateway.http.large import Octets
 from gateway.http.portions import array, gathered, spread
 from gateway.http.problems import MEDIA_TYPE, NOT_ATTEMPTED, Problem, Row
 from gateway.http.publish.addresses import Target
-from gateway.http.publish.publisher import Ticket
+from gateway.http.publish.publisher import PendingPublish
 
 RECEIPT = "application/vnd.amqp-gateway.receipt+json"
 RESULTS = "application/vnd.amqp-gateway.results+json"
@@ -61,19 +61,19 @@ class Result(NamedTuple):
         return shown
 
 
-def judge(ticket: Ticket, target: Target, seconds: float, keyed: bool) -> Problem | None:
+def judge(pending: PendingPublish, target: Target, seconds: float, keyed: bool) -> Problem | None:
     """``None``: some queue has it."""
-    if ticket.condition is not None:
-        if target.queue and ticket.condition is Condition.NO_ROUTE:
+    if pending.condition is not None:
+        if target.queue and pending.condition is Condition.NO_ROUTE:
             return target.missing()
-        return target.refused(Refusal(ticket.condition, ticket.text))
-    if ticket.accepted is None:
+        return target.refused(Refusal(pending.condition, pending.text))
+    if pending.accepted is None:
         row, why = problems.UNKNOWN, f"no confirmation within {seconds:g} s"
-        if ticket.lost:
+        if pending.lost:
             row, why = problems.LOST, "the virtual host was deleted, or the gateway stops"
         again = "retry with the same key" if keyed else "a retry may store it twice"
         return Problem(row, f"{why}; the message may or may not be stored; {again}")
-    if not ticket.accepted:
+    if not pending.accepted:
         return Problem(problems.FULL, "a queue is full and rejects new messages")
     return None
 
@@ -84,6 +84,7 @@ def shown_id(message_id: Any) -> str:
     return str(message_id)
 
 
+@lru_cache(16)
 def instant(now: int) -> str:
     return f"{second(now // 1000)}.{now % 1000:03d}Z"
 

@@ -19,10 +19,10 @@ from gateway.http.portions import SLICE_SECONDS, spread
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.atomic import check_all
-from gateway.http.publish.idempotency import KIND, KeyBook, KeyedTicket
+from gateway.http.publish.idempotency import KIND, KeyBook, KeyedPublish
 from gateway.http.publish.items import Batch, Item
 from gateway.http.publish.ordering import Ordering, Place
-from gateway.http.publish.publisher import Ticket
+from gateway.http.publish.publisher import PendingPublish
 from gateway.http.publish.results import Result, judge, receipt_of
 from gateway.message import Message
 
@@ -40,18 +40,17 @@ class Call(NamedTuple):
     unconfirmed: bool = False
 
 
-class Pending(NamedTuple):
-    """Handed to the broker. ``refused``: it will not be accepted, as is known already."""
+class StartedItem(NamedTuple):
+    """An item that was handed to the broker, and its outcome."""
 
     item: Item
-    ticket: Ticket
-    refused: bool
+    pending: PendingPublish
 
 
 class Committed(NamedTuple):
     """A transaction that was handed to the broker, and the durability of each message."""
 
-    ticket: Ticket
+    pending: PendingPublish
     durability: list[str]
 
 
@@ -85,13 +84,6 @@ class Sender:
 
     # --- before anything is read ----------------------------------------------------------------
 
-    def check_open(self) -> None:
-        """Raises ``Problem`` (503)."""
-        if self.publisher.closed:
-            raise Problem(problems.DRAINING, "the gateway is shutting down")
-        if self.broker.blocked is not None:
-            raise Problem(problems.BACKPRESSURE, f"publishers are paused: {self.broker.blocked}")
-
     def check_target(self, caller: Principal, vhost: str, target: Target) -> None:
         """Whether it makes sense to read the message. Raises ``Problem`` and ``Refusal``."""
         target.permit(caller, vhost)
@@ -107,10 +99,10 @@ class Sender:
 
     # --- one ------------------------------------------------------------------------------------
 
-    def start(self, call: Call, item: Item, name: str | None = None) -> Pending | Result:
+    def start(self, call: Call, item: Item, name: str | None = None) -> StartedItem | Result:
         """Within a turn. ``name`` tells the item's key from those of its batch."""
         try:
-            self.check_open()
+            self.publisher.check_open()
             item.target.permit(call.caller, call.vhost, message_of(item))
             return self.send(call, item, name)
         except Problem as problem:
@@ -118,11 +110,11 @@ class Sender:
         except Refusal as refusal:
             return self.failed(item.target.refused(refusal))
 
-    def send(self, call: Call, item: Item, name: str | None) -> Pending | Result:
+    def send(self, call: Call, item: Item, name: str | None) -> StartedItem | Result:
         channel = self.publisher.channel(call.vhost, call.caller.user)
         if call.key is None:
-            ticket = channel.publish(message_of(item), Ticket())
-            return Pending(item, ticket, not ticket.taken)
+            pending = channel.publish(message_of(item), PendingPublish(self.publisher.meter))
+            return StartedItem(item, pending)
         key = call.key if name is None else f"{call.key}/{name}"
         scope = (*call.caller.identity, call.vhost, item.target.scope, key)
         entry = self.book.claim(scope, item.fingerprint, self.broker.state.now)
@@ -130,7 +122,7 @@ class Sender:
             field = entry.receipt.get("field", "")
             receipt = {k: v for k, v in entry.receipt.items() if k != "field"}
             return Result(receipt, field=field, replayed=True)
-        keyed = KeyedTicket(self.book, entry)
+        keyed = KeyedPublish(self.book, entry, self.publisher.meter)
         try:
             if entry.stale:
                 item = item.again(entry.receipt["field"])
@@ -145,42 +137,41 @@ class Sender:
             self.broker.when_safe(keyed.record_safe)
         else:
             keyed.refused()
-        return Pending(item, keyed, not keyed.taken)
+        return StartedItem(item, keyed)
 
     def receipt(self, item: Item, durability: str, attempts: int = 1) -> dict[str, object]:
         message_id, address = item.prepared.message_id, item.target.address
         shown = receipt_of(message_id, address, durability, self.broker.state.now, attempts)
         return {**shown, "field": write_identifier(message_id)}
 
-    async def finish(self, call: Call, pending: Pending | Result) -> Result:
-        """Wait for the broker's word."""
-        if isinstance(pending, Result):
-            return pending
-        item, ticket, refused = pending
+    async def finish(self, call: Call, started: StartedItem | Result) -> Result:
+        """Wait for the outcome."""
+        if isinstance(started, Result):
+            return started
+        item, pending = started
         field = write_identifier(item.prepared.message_id)
-        if call.unconfirmed and not refused and ticket.accepted is None:
+        if call.unconfirmed and pending.taken and pending.accepted is None:
             message_id, address = item.prepared.message_id, item.target.address
             # Nobody has waited for the disk.
             receipt = receipt_of(
                 message_id, address, MEMORY, self.broker.state.now, confirmed=False
             )
             return Result(receipt, field=field)
-        if refused and ticket.accepted is None:
-            ticket.accepted = (
-                False  # its confirmation has to wait for others; what it says is known
-            )
-        elif ticket.accepted is None:
+        if not pending.taken and pending.accepted is None:
+            # Its confirm has to wait for those of others, but is known to be a rejection.
+            pending.accepted = False
+        elif pending.accepted is None:
             left = max(0.0, call.until - asyncio.get_running_loop().time())
-            await self.publisher.wait(ticket, left)
-        keyed = isinstance(ticket, KeyedTicket)
-        problem = judge(ticket, item.target, call.seconds, keyed)
+            await self.publisher.wait(pending, left)
+        keyed = isinstance(pending, KeyedPublish)
+        problem = judge(pending, item.target, call.seconds, keyed)
         if problem is not None:
-            if ticket.condition is not None:
+            if pending.condition is not None:
                 self.counters.returned[call.vhost] += 1
             return self.failed(problem)
         self.counters.published[call.vhost] += 1
-        receipt = dict(ticket.entry.receipt) if isinstance(ticket, KeyedTicket) else {}
-        receipt = receipt or self.receipt(item, ticket.durability)
+        receipt = dict(pending.entry.receipt) if isinstance(pending, KeyedPublish) else {}
+        receipt = receipt or self.receipt(item, pending.durability)
         receipt.pop("field", None)
         return Result(receipt, field=field)
 
@@ -232,8 +223,8 @@ class Sender:
 
     async def start_all(
         self, call: Call, batch: Batch, places: dict[int, Place]
-    ) -> list[Pending | Result]:
-        started: list[Pending | Result] = []
+    ) -> list[StartedItem | Result]:
+        started: list[StartedItem | Result] = []
         stopped: set[str | None] = set()
         self.publisher.begin()
         until = clock() + SLICE_SECONDS
@@ -246,7 +237,7 @@ class Sender:
                     until = clock() + SLICE_SECONDS
                 order = item.ordering if isinstance(item, Item) else None
                 place = places.get(index)
-                pending: Pending | Result
+                pending: StartedItem | Result
                 if batch.stop and order in stopped:
                     pending = not_attempted()
                 elif isinstance(item, Problem):
@@ -303,7 +294,7 @@ class Sender:
     def commit(self, call: Call, items: list[Item]) -> list[Result] | Committed:
         """The results if nothing was sent. Raises ``Problem`` and
         ``Refusal``: nothing was sent then."""
-        self.check_open()
+        self.publisher.check_open()
         for item in items:
             item.target.permit(call.caller, call.vhost, message_of(item))
         self.publisher.begin()
@@ -332,7 +323,9 @@ class Sender:
                 levels = [transaction.durability(message) for message in messages]
             finally:
                 transaction.close()
-            ticket: Ticket = Ticket() if entry is None else KeyedTicket(self.book, entry)
+            pending: PendingPublish = (
+                PendingPublish() if entry is None else KeyedPublish(self.book, entry)
+            )
             if entry is not None:
                 entry.attempts += 1
                 receipts = [
@@ -340,9 +333,9 @@ class Sender:
                     for item, level in zip(items, levels, strict=True)
                 ]
                 self.book.sent(entry, {"results": receipts}, MEMORY not in levels)
-            self.broker.when_safe(lambda: settle(ticket))
+            self.broker.when_safe(lambda: settle(pending))
             entry = None
-            return Committed(ticket, levels)
+            return Committed(pending, levels)
         finally:
             if entry is not None and not entry.done:
                 self.book.abandon(entry)
@@ -351,12 +344,12 @@ class Sender:
     async def finish_all(
         self, call: Call, items: list[Item], names: list[str | None], committed: Committed
     ) -> Named:
-        ticket = committed.ticket
+        pending = committed.pending
         left = max(0.0, call.until - asyncio.get_running_loop().time())
-        await self.publisher.wait(ticket, left)
-        if ticket.accepted is None:
+        await self.publisher.wait(pending, left)
+        if pending.accepted is None:
             keyed = call.key is not None
-            problem = judge(ticket, items[0].target, call.seconds, keyed)
+            problem = judge(pending, items[0].target, call.seconds, keyed)
             assert problem is not None
             return [(name, self.failed(problem)) for name in names]
         self.counters.published[call.vhost] += len(items)
@@ -364,15 +357,15 @@ class Sender:
             self.receipt(item, level)
             for item, level in zip(items, committed.durability, strict=True)
         ]
-        if isinstance(ticket, KeyedTicket):
-            receipts = ticket.entry.receipt["results"]
+        if isinstance(pending, KeyedPublish):
+            receipts = pending.entry.receipt["results"]
         return [(name, one) for name, one in zip(names, replayed(receipts, False), strict=True)]
 
 
-def settle(ticket: Ticket) -> None:
-    if isinstance(ticket, KeyedTicket):
-        ticket.safe = True
-    ticket.settle(True)
+def settle(pending: PendingPublish) -> None:
+    if isinstance(pending, KeyedPublish):
+        pending.safe = True
+    pending.settle(True)
 
 
 def replayed(receipts: list[dict[str, object]], again: bool = True) -> list[Result]:
@@ -382,8 +375,10 @@ def replayed(receipts: list[dict[str, object]], again: bool = True) -> list[Resu
     ]
 
 
-def has_failed(pending: Pending | Result) -> bool:
-    return pending.refused if isinstance(pending, Pending) else pending.problem is not None
+def has_failed(started: StartedItem | Result) -> bool:
+    if isinstance(started, StartedItem):
+        return not started.pending.taken
+    return started.problem is not None
 
 
 def not_attempted() -> Result:

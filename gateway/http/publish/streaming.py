@@ -21,14 +21,14 @@ from gateway.http.publish.bodies import chunks
 from gateway.http.publish.documents import WHOLE, open_document, tried
 from gateway.http.publish.items import Item, Maker, attempt
 from gateway.http.publish.results import Headers, Result
-from gateway.http.publish.sending import Call, Pending, Sender, has_failed, not_attempted
+from gateway.http.publish.sending import Call, Sender, StartedItem, has_failed, not_attempted
 from gateway.http.typed_json import BadForm, loads
 
 RECEIPTS = "application/vnd.amqp-gateway.receipts+ndjson"
 MOST_UNREAD = 8 * 1024 * 1024
 """Octets of receipts: a client that first writes everything and then reads may leave these."""
 
-Started = tuple[int, str | None, Pending | Result]
+Started = tuple[int, str | None, StartedItem | Result]
 
 
 class Stream:
@@ -141,11 +141,11 @@ class Stream:
         window = self.sender.settings.stream_window
         return (len(self.waiting) >= window or self.unread >= MOST_UNREAD) and not self.gone
 
-    def put(self, index: int, name: str | None, pending: Pending | Result) -> None:
+    def put(self, index: int, name: str | None, pending: StartedItem | Result) -> None:
         self.waiting.append((index, name, pending))
         self.arrived.set()
 
-    async def start(self, index: int, line: bytes) -> tuple[str | None, Pending | Result]:
+    async def start(self, index: int, line: bytes) -> tuple[str | None, StartedItem | Result]:
         """Within a turn, which ends and begins again while it waits for its place."""
         item: Item | Problem
         if len(line) <= WHOLE:
@@ -180,10 +180,10 @@ class Stream:
         finally:
             publisher.begin()
 
-    def send(self, item: Item, index: int) -> Pending | Result:
+    def send(self, item: Item, index: int) -> StartedItem | Result:
         return self.sender.start(self.call, item, item.name or str(index))
 
-    async def send_in_order(self, item: Item, order: str, index: int) -> Pending | Result:
+    async def send_in_order(self, item: Item, order: str, index: int) -> StartedItem | Result:
         publisher = self.sender.publisher
         with self.sender.place(self.call, item.target, order) as place:
             if not place.free:

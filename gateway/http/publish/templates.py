@@ -26,6 +26,13 @@ MODERN = frozenset(
 STAND_IN = "5a1d3c7e-0b42-7e96-8f4d-c2b7a9e61f03"
 """As long as any id of ours. One that somebody else's bytes contain makes no template."""
 MESSAGE_ID = b"amqp-message-id"
+ORDINARY = frozenset(
+    {
+        b"host", b"authorization", b"content-length", b"connection", b"user-agent", b"accept",
+        b"accept-encoding", b"x-request-id", b"traceparent",
+    }
+)  # fmt: skip
+"""Fields of most requests that are no metadata of messages: these are passed over quickly."""
 
 Pairs = tuple[tuple[bytes, bytes], ...]
 
@@ -53,10 +60,17 @@ class Template(NamedTuple):
 
 def prepare(headers: list[tuple[bytes, bytes]], now: int) -> Prepared:
     """Read lower-case request headers. Raises ``BadField`` and ``Problem``."""
-    given = tuple([pair for pair in headers if pair[0] in READERS or pair[0].startswith(b"amqp-")])
-    if any([name == MESSAGE_ID for name, _ in given]):
-        properties = lasting(read_properties(given))
-        return Prepared(properties.message_id, *encode_exactly(properties))
+    given = tuple(
+        [
+            pair
+            for pair in headers
+            if pair[0] not in ORDINARY and (pair[0] in READERS or pair[0].startswith(b"amqp-"))
+        ]
+    )
+    for name, _ in given:
+        if name == MESSAGE_ID:
+            properties = lasting(read_properties(given))
+            return Prepared(properties.message_id, *encode_exactly(properties))
     message_id = uuid7(now)
     template = make_template(given)
     if template is None:
