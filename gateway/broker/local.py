@@ -529,6 +529,8 @@ def durability(vhost: VirtualHost, message: Message) -> str:
     if essentials.has_headers and b"CC" in message.header:
         message, copies = read_copies(message)
         queues = vhost.router.route_copies(exchange, message, queues, copies)
+    if len(queues) == 1:
+        return DISK if queues[0].keeps else MEMORY
     kept = [queue.keeps for queue in queues]
     if all(kept):
         return DISK if kept else MEMORY

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.http.access.front import Front
-from gateway.http.access.protocol import send_whole
+from gateway.http.access.protocol import send_answer, write_whole
 from gateway.http.fast_path import FastPath
 from gateway.http.observe.layer import Observation, Observe
 from gateway.http.problems import INTERNAL, INTERNAL_TEXT, Problem
@@ -40,7 +40,9 @@ class Application(FastAPI):
             if answer is not None:
                 headers = self.front.complete_own(scope, answer.headers)
                 observed.answered(answer.status, headers)
-                await send_whole(scope, send, answer.status, headers, bytes(answer.body))
+                body = bytes(answer.body)
+                if not write_whole(scope, answer.status, headers, body):
+                    await send_answer(send, answer.status, headers, body)
         except Exception:
             if observed.headers is None:
                 problem = Problem(INTERNAL, INTERNAL_TEXT).response(scope["path"])

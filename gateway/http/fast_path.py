@@ -80,7 +80,7 @@ class FastPath:
         fields = observed.fields
         return (
             len(fields) == len(scope["headers"])
-            and FULL_PUBLISH_FIELDS.isdisjoint(fields)
+            and fields.keys().isdisjoint(FULL_PUBLISH_FIELDS)
             and (self.front.origins is None or b"origin" not in fields)
             and observed.span is None
             and not fields.get(b"content-type", b"")[:28].lower().startswith(FORMATS)

@@ -122,8 +122,8 @@ async def test_a_failure_is_a_problem_document_and_is_told_to_the_server(
         assert "wonder" not in answer.text
         assert answer.headers["x-request-id"]
         assert answer.headers["x-content-type-options"] == "nosniff"
-        found.append((answer.status_code, answer.json(), rig.app.state.context.counters.requests))
-        found[-1] += (sorted(answer.headers),)
+        counted = rig.app.state.context.counters.requests
+        found.append((answer.status_code, answer.json(), counted, sorted(answer.headers)))
     assert found[0] == found[1]
     assert found[0][0] == 500
 

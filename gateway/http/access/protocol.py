@@ -245,12 +245,10 @@ def pipe_of(scope: Scope) -> Pipe | None:
     return None if cycle is None else Pipe(cycle)
 
 
-async def send_whole(scope: Scope, send: Send, status: int, headers: Headers, body: bytes) -> None:
-    """Send a response of known length: with one write to the socket if the server is ours and
-    ready, otherwise by ``send``. Hot."""
-    if not write_whole(scope, status, headers, body):
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    """Send a whole response."""
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def write_whole(scope: Scope, status: int, headers: Headers, body: bytes) -> bool:

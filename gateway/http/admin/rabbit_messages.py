@@ -187,8 +187,8 @@ async def rabbit_publish(call: Call) -> dict[str, Any]:
     exchange = "" if exchange == "amq.default" else exchange
     broker = call.context.broker
     call.principal.need(broker, Action.PUBLISH, call.vhost, "exchange", exchange or "amq.default")
-    if broker.blocked is not None:
-        raise Problem(problems.BACKPRESSURE, f"publishers are paused: {broker.blocked}")
+    publisher = call.context.publisher
+    publisher.check_open()
     dialect = DIALECTS[DIALECT]
     try:
         header = dialect.write(read_properties(body["properties"]))
@@ -198,17 +198,18 @@ async def rabbit_publish(call: Call) -> dict[str, Any]:
         raise Bad(f"the properties cannot be encoded: {error}") from None
     Target(exchange, key, not exchange).permit(call.principal, call.vhost, message)
     try:
-        ticket = await call.context.publisher.publish(call.vhost, call.user, message)
+        pending = publisher.publish(call.vhost, call.user, message)
+        await publisher.wait(pending, publisher.seconds)
     except Refusal as refusal:
         raise Bad(as_amqp(refusal)) from None
-    if ticket.condition is not None:
+    if pending.condition is not None:
         # Its confirm may still wait for earlier messages; the return is final.
         return {"routed": False}
-    if ticket.lost:
+    if pending.lost:
         raise Problem(problems.LOST, "the virtual host was deleted, or the gateway stops")
-    if ticket.accepted is None:
+    if pending.accepted is None:
         raise Problem(problems.UNKNOWN, "no confirmation in time")
-    return {"routed": ticket.accepted}
+    return {"routed": pending.accepted}
 
 
 CODES = {

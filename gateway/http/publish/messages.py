@@ -104,7 +104,9 @@ class PublishEndpoint:
             )
             if narrowed:
                 target.permit(principal, vhost, message)
-            pending = await publisher.publish(vhost, principal.user, message)
+            pending = publisher.publish(vhost, principal.user, message)
+            if pending.accepted is None:
+                await publisher.wait(pending, publisher.seconds)
             if not pending.accepted or pending.condition is not None:
                 self.fail(pending, vhost, target)
             self.counters.published[vhost] += 1

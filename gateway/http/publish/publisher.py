@@ -119,21 +119,17 @@ class Publisher:
         if self.broker.blocked is not None:
             raise Problem(problems.BACKPRESSURE, f"publishers are paused: {self.broker.blocked}")
 
-    async def publish(self, vhost: str, user: str, message: Message) -> PendingPublish:
-        """Publish and wait for the confirm. ``accepted`` stays ``None`` if none came in time.
-        Raises ``Refusal``."""
+    def publish(self, vhost: str, user: str, message: Message) -> PendingPublish:
+        """Publish in a turn of its own, after which most outcomes are known. Raises ``Refusal``."""
         self.begin()
         try:
-            pending = self.channel(vhost, user).publish(message, PendingPublish(self.meter))
+            return self.channel(vhost, user).publish(message, PendingPublish(self.meter))
         finally:
             self.end()
-        if pending.accepted is None and pending.condition is None:
-            await self.wait(pending, self.seconds)
-        return pending
 
     async def wait(self, pending: PendingPublish, seconds: float) -> None:
-        """Until it is settled or lost, or the time is up. For one waiter at a time."""
-        if pending.accepted is not None or pending.lost:
+        """Until the outcome is known, or the time is up. For one waiter at a time."""
+        if pending.accepted is not None or pending.condition is not None or pending.lost:
             return
         pending.waiter = asyncio.get_running_loop().create_future()
         try:
