@@ -1,26 +1,35 @@
 """The command line: serve, check, versions, user, inspect.
 
-Each command imports what it needs, so that help, ``--version`` and ``inspect`` load neither the
+Each command has imports of its own, so that help, ``--version`` and ``inspect`` load neither the
 settings nor the gateway.
 """
 
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from gateway import __version__
-from gateway.errors import ConfigError, StoreError
+from gateway.errors import GatewayError, StoreError
 
-if TYPE_CHECKING:
-    from gateway.config import Settings
+
+class Commands(typer.core.TyperGroup):
+    """Commands whose errors are shown as one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except GatewayError as error:
+            fail(str(error))
+
 
 cli = typer.Typer(
     name="amqp-gateway",
+    cls=Commands,
     help="One gateway for every AMQP ever published, and HTTP.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -41,16 +50,6 @@ def fail(text: str) -> NoReturn:
     """Print an error and exit with status 2."""
     err.print(f"[red]error:[/red] {text}", soft_wrap=True)
     raise typer.Exit(2)
-
-
-def settings_from(config: Path | None, **given: Any) -> "Settings":
-    """The settings; exits with a readable error if they are not valid."""
-    from gateway.config import read_settings
-
-    try:
-        return read_settings(config, **given)
-    except ConfigError as error:
-        fail(str(error))
 
 
 def show_version(wanted: bool) -> None:
@@ -89,10 +88,12 @@ def serve(
     ] = None,
 ) -> None:
     """Run the gateway. Defaults: AMQP on 5672, HTTP on 8080, local only, user guest/guest."""
+    from gateway.config import read_settings
+
     tls = {"port": amqps_port, "certificate": tls_cert, "key": tls_key}
     amqp = {"host": host, "port": amqp_port, "tls": given(tls) or None}
     http = {"host": host, "port": http_port}
-    settings = settings_from(
+    settings = read_settings(
         config,
         **given(
             {
@@ -114,8 +115,6 @@ def serve(
 
     try:
         run(app.serve(settings))
-    except ConfigError as error:
-        fail(str(error))
     except StoreError as error:
         fail(f"the store in {settings.data_dir} failed: {error}")
 
@@ -141,15 +140,13 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 @cli.command()
 def check(config: Annotated[Path, typer.Argument(help="TOML file.")]) -> None:
     """Check a configuration: print its errors, or all effective settings."""
-    settings = settings_from(config)
-    try:
-        from gateway.net.tls import server_context
+    from gateway.config import read_settings
+    from gateway.net.tls import server_context
 
-        tls = settings.amqp.tls
-        if tls.certificate is not None and tls.key is not None:
-            server_context(tls.certificate, tls.key, tls.client_ca)
-    except ConfigError as error:
-        fail(str(error))
+    settings = read_settings(config)
+    tls = settings.amqp.tls
+    if tls.certificate is not None and tls.key is not None:
+        server_context(tls.certificate, tls.key, tls.client_ca)
     out.print(f"{config}: valid")
     for name, value in flat(settings.model_dump(mode="json")):
         out.print(f"  {name} = {value!r}", highlight=False, soft_wrap=True)
@@ -233,7 +230,8 @@ def user_add(
     read: Annotated[str, typer.Option(help="Names the user may read from (regex).")] = ".*",
 ) -> None:
     """Add a user, or change a user's password and permissions."""
-    from gateway.admin import AdminError, change_users
+    from gateway.admin import change_users
+    from gateway.config import read_settings
 
     if password is None:
         import getpass
@@ -241,33 +239,26 @@ def user_add(
         password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     if not password:
         fail("a password must not be empty")
-    settings = settings_from(config, **given({"data_dir": data_dir}))
-    try:
-        with change_users(settings) as access:
-            if access.user(name) is None:
-                access.add_user(name, password)
-            else:
-                access.change_password(name, password)
-            if tag is not None:
-                access.set_tags(name, tag)
-            access.set_permissions(name, vhost, configure, write, read)
-    except AdminError as error:
-        fail(str(error))
+    with change_users(read_settings(config, **given({"data_dir": data_dir}))) as access:
+        if access.user(name) is None:
+            access.add_user(name, password)
+        else:
+            access.change_password(name, password)
+        if tag is not None:
+            access.set_tags(name, tag)
+        access.set_permissions(name, vhost, configure, write, read)
     out.print(f"user {name} may use virtual host {vhost}", highlight=False)
 
 
 @users.command("list")
 def user_list(config: ConfigFile = None, data_dir: DataDir = None) -> None:
     """List users with their tags and permissions."""
-    from gateway.admin import AdminError, read_users
+    from gateway.admin import read_users
+    from gateway.config import read_settings
 
-    settings = settings_from(config, **given({"data_dir": data_dir}))
     table = Table("user", "tags", "from", "virtual host: configure / write / read")
-    try:
-        for row in read_users(settings):
-            table.add_row(row.name, row.tags, row.origin, row.rights)
-    except AdminError as error:
-        fail(str(error))
+    for row in read_users(read_settings(config, **given({"data_dir": data_dir}))):
+        table.add_row(*row)
     out.print(table)
 
 
@@ -278,14 +269,11 @@ def user_remove(
     data_dir: DataDir = None,
 ) -> None:
     """Remove a user and the user's permissions."""
-    from gateway.admin import AdminError, change_users
+    from gateway.admin import change_users
+    from gateway.config import read_settings
 
-    settings = settings_from(config, **given({"data_dir": data_dir}))
-    try:
-        with change_users(settings) as access:
-            access.remove_user(name)
-    except AdminError as error:
-        fail(str(error))
+    with change_users(read_settings(config, **given({"data_dir": data_dir}))) as access:
+        access.remove_user(name)
     out.print(f"user {name} removed", highlight=False)
 
 
