@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, cast
 
 from gateway.adapters.contract import Adapter
@@ -28,7 +29,7 @@ HIGH_WATER = 1 << 20
 """Octets waiting in a socket's buffer at which deliveries to it stop."""
 READ_HIGH_WATER = 8 << 20
 """Octets waiting in a socket's buffer at which nothing more is read from the peer: requests whose
-answers are not taken would fill the memory."""
+replies are not read would fill the memory."""
 LINGER_SECONDS = 2.0
 """How long a peer may take to hang up after our last octets. Closing earlier, with octets of the
 peer unread, would reset the connection and could lose our last octets (RFC 1122 §4.2.2.13)."""
@@ -54,7 +55,7 @@ REFUSALS = {
 
 
 def address_of(found: Any) -> str:
-    """A socket's name, or its peer's, as text; "" if there is none."""
+    """The address of a socket or its peer as text; "" if there is none."""
     return f"{found[0]}:{found[1]}" if isinstance(found, tuple) else str(found or "")
 
 
@@ -69,7 +70,7 @@ class Owner(Protocol):
     """Publishers are held back."""
     closing: bool
     hangups: int
-    """Connections whose peer has closed them and has still to hang up."""
+    """Connections that their peer has closed, but not yet the socket."""
 
     @property
     def registry(self) -> Registrar: ...
@@ -133,7 +134,7 @@ class Connection(asyncio.Protocol):
         self._lost = False
         self._linger_timer: asyncio.TimerHandle | None = None
 
-    # --- asyncio calls these --------------------------------------------------------------------
+    # --- asyncio.Protocol -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's; they do the same.
@@ -175,10 +176,21 @@ class Connection(asyncio.Protocol):
         except Exception:
             # Our own bugs cost this connection only.
             log.exception("connection %s: internal error, closed", self.address)
-            self._abort()
+            self.abort()
         turn.end()
         if time.perf_counter() - begun > LONG_READ_SECONDS:
             self._yield_to_others()
+
+    def _in_turn(self, act: Callable[[], None]) -> None:
+        """Act within a turn. Our own bugs cost this connection only."""
+        turn = self.listener.turn
+        turn.begin()
+        try:
+            act()
+        except Exception:
+            log.exception("connection %s: internal error, closed", self.address)
+            self.abort()
+        turn.end()
 
     def _yield_to_others(self) -> None:
         """Let other connections be read from after a long read: the loop would read up to 32 times
@@ -213,17 +225,12 @@ class Connection(asyncio.Protocol):
         """Perform the operations that are left, one time slice after the other, and end."""
         try:
             if self.session is not None and self.session.finish():
-                asyncio.get_running_loop().call_soon(self._continue_ending, error)
+                asyncio.get_running_loop().call_soon(self._in_turn, partial(self._end, error))
                 return
             self._log_end(error)
         except Exception:
             log.exception("connection %s: internal error at its end", self.address)
         self._release()
-
-    def _continue_ending(self, error: Exception | None) -> None:
-        self.listener.turn.begin()
-        self._end(error)
-        self.listener.turn.end()
 
     def _log_end(self, error: Exception | None) -> None:
         session = self.session
@@ -271,31 +278,29 @@ class Connection(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self._perform_pending)
 
     def _perform_pending(self) -> None:
-        if self.session is None or self._lost:
+        session = self.session
+        if session is None or self._lost:
             return
-        self.listener.turn.begin()
-        try:
-            self._count_stored(self.session.perform_pending)
-        except Exception:
-            log.exception("connection %s: internal error, closed", self.address)
-            self._abort()
-        self.wake()
-        self.listener.turn.end()
+        self._in_turn(partial(self._count_and_wake, session.perform_pending))
         self._read_unless_stalled()
+
+    def _count_and_wake(self, act: Callable[[], None]) -> None:
+        self._count_stored(act)
+        self.wake()
 
     def _resume_output(self) -> None:
         """The peer takes octets again: go on with large bodies, deliveries and reading."""
         if self._output_full or self._lost:
             return
         if self.session is not None:
-            self.listener.turn.begin()
-            adapter = self.session.adapter
-            if adapter.more:
-                adapter.refill()
-                self.wake()
-            self._count_stored(self.session.resume)
-            self.listener.turn.end()
+            self._in_turn(partial(self._resume_session, self.session))
         self._read_unless_stalled()
+
+    def _resume_session(self, session: Session) -> None:
+        if session.adapter.more:
+            session.adapter.refill()
+            self.wake()
+        self._count_stored(session.resume)
 
     def _read_unless_stalled(self) -> None:
         """Read again, unless the peer still requests more than it takes."""
@@ -420,7 +425,7 @@ class Connection(asyncio.Protocol):
             pieces = adapter.output()
         except OSError as error:
             log.error("connection %s: a large body cannot be read: %s", self.address, error)
-            self._abort()
+            self.abort()
             return
         if pieces:
             self._write(pieces)
@@ -450,9 +455,7 @@ class Connection(asyncio.Protocol):
     def _end_login_pause(self) -> None:
         self._login_pause = False
         if not self._lost:
-            self.listener.turn.begin()
-            self.wake()
-            self.listener.turn.end()
+            self._in_turn(self.wake)
 
     def _write(self, pieces: list[bytes]) -> None:
         assert self.transport is not None
@@ -512,10 +515,6 @@ class Connection(asyncio.Protocol):
         else:
             transport.abort()
 
-    def _abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
-
     # --- called by the listener -----------------------------------------------------------------
 
     def tick(self, now: float) -> None:
@@ -524,7 +523,7 @@ class Connection(asyncio.Protocol):
         if session is None or adapter is None or not session.opened:
             if now > self._deadline:
                 log.info("connection %s: no greeting in time, closed", self.address)
-                self._abort()
+                self.abort()
             return
         if self._held_back or self._output_stalled or self._commits_behind:
             # We do not read from it, so its silence is not its fault.
@@ -564,14 +563,7 @@ class Connection(asyncio.Protocol):
         self._checking_login = False
         if self._lost:
             return
-        turn = self.listener.turn
-        turn.begin()
-        try:
-            answer()
-        except Exception:
-            log.exception("connection %s: internal error, closed", self.address)
-            self._abort()
-        turn.end()
+        self._in_turn(answer)
         if not self._login_pause:
             self._read_again()
 
@@ -587,7 +579,8 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Drop the socket without a close."""
-        self._abort()
+        if self.transport is not None:
+            self.transport.abort()
 
     def meter(self) -> tuple[int, int]:
         """Octets received and sent."""

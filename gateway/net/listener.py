@@ -64,7 +64,7 @@ class Listener:
         self.holding = False
         self.closing = False
         self.hangups = 0
-        """Connections whose peer has closed them and has still to hang up."""
+        """Connections that their peer has closed, but not yet the socket."""
         self.sockets: list[socket.socket] = []
         self.passwords = passwords
         self.rules = rules_of(settings)
